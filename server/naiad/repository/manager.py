@@ -12,18 +12,18 @@ import collections.abc
 import contextlib
 import functools
 import logging
-import pathlib
 import typing
 
 from naiad.core.clock import Clock
-from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.errors import InferenceError, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.dependencies import DependencyCycleError
 from naiad.repository.errors import failed_plan, not_polled
 from naiad.repository.evictions import Evictions
-from naiad.repository.lifecycle import State
-from naiad.repository.load_progress import LoadTable, Phase, enter
+from naiad.repository.load_progress import LoadTable
 from naiad.repository.load_retrier import LoadRetrier
+from naiad.repository.loading.planner import Planner, Resolve
+from naiad.repository.loading.startup import Startup
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import (
     LoadedFrom,
@@ -31,7 +31,7 @@ from naiad.repository.plan import (
     VersionPlan,
     without_duplicates,
 )
-from naiad.repository.reading import LocalCopy, RepositoryReader
+from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
 from naiad.repository.store import StoredModel, check_name
@@ -60,8 +60,7 @@ class Repository(typing.Generic[S]):
 
     Args:
         reader: of the stores; names must differ over all of them (row 7.6), unless `requests/namespaces.py` makes a repository of each.
-        resolve: makes a plan of a model folder, with the config of the load request in place of its own if there is one; may take long in
-            its own executor.
+        resolve: may take long in its own executor.
         load: makes a served version; the message of its InferenceError is the reason in the index.
         coordination: of all repositories of the server.
         retry_count: retries of a failed load (row 7.32).
@@ -77,9 +76,7 @@ class Repository(typing.Generic[S]):
         self,
         *,
         reader: RepositoryReader,
-        resolve: collections.abc.Callable[
-            [pathlib.Path, Value | None], collections.abc.Awaitable[ModelPlan]
-        ],
+        resolve: Resolve,
         load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[S]],
         coordination: Coordination,
         retry_count: int,
@@ -88,12 +85,12 @@ class Repository(typing.Generic[S]):
         memory: Memory | None = None,
     ) -> None:
         self._reader = reader
-        self._resolve = resolve
         progress = self._loads = LoadTable(progress, clock=clock)
         self._coordination = coordination
-        self._slots = coordination.slots
+        slots = coordination.slots
+        self._planner = Planner(reader=reader, resolve=resolve, slots=slots, loads=self._loads)
         self._retrier = LoadRetrier(
-            load=load, slots=self._slots, retry_count=retry_count, progress=progress, clock=clock
+            load=load, slots=slots, retry_count=retry_count, progress=progress, clock=clock
         )
         self._progress = progress
         self._unloads = Unloads[S](progress=progress, memory=memory)
@@ -109,6 +106,10 @@ class Repository(typing.Generic[S]):
         coordination.add(self._unload_model)
         self.evictions = Evictions(
             table=self._table, swap=self._swap, locks=self._locks, dependencies=self._dependencies, loaded_from=self._loaded_from
+        )  # fmt: skip
+        self._startup = Startup(
+            reader=reader, planner=self._planner, retrier=self._retrier, table=self._table, swap=self._swap, locks=self._locks,
+            loaded_from=self._loaded_from, progress=progress, on_failed_plan=self._record_failed_plan,
         )  # fmt: skip
         self._closed = False
         self.unloading = self._unloads.unloading
@@ -132,35 +133,8 @@ class Repository(typing.Generic[S]):
         Raises:
             InferenceError: a repository cannot be read.
         """
-        models = await self._reader.models(at_start=True)
-        missing = set[str]() if names is None else set(names) - {model.name for model in models}
-        for name in sorted(missing):
-            log.error("failed to poll model '%s': %s", name, self._not_found_reason())
-        if names is not None:
-            models = [model for model in models if model.name in names]
-        unique, refused = without_duplicates(models)
-        self._coordination.dependents.explicit.update(model.name for model in unique)
-        fingerprints = await self._reader.fingerprints(unique)
-        planned = list(await asyncio.gather(*map(self._plan, unique)))
-        plans = [*refused, *(plan for plan, _ in planned)]
-        plans.sort(key=lambda plan: plan.name)
-        if names is None or names:
-            self._progress.planned(plans)
-        self.sources = {plan.name: None for plan in refused}
-        for model in unique:
-            self.sources[model.name] = LoadedFrom(model, fingerprints[model.name])
-        for plan in plans:
-            if plan.reason:
-                self._record_failed_plan(plan)
-        loads = list[collections.abc.Awaitable[None]]()
-        for model, (plan, copy) in zip(unique, planned, strict=True):
-            if copy is not None:
-                for version in plan.versions:
-                    self._table.put(Version(plan=version, copy=copy))
-                source = LoadedFrom(model, fingerprints[plan.name])
-                load = functools.partial(self._load_at_start, plan.name, copy, source)
-                loads.append(self._locks.run(plan.name, load))
-        await asyncio.gather(*loads)
+        self.sources, missing = await self._startup.load(names)
+        self._coordination.dependents.explicit.update(self.sources)
         return not missing and all(map(self.evictions.is_ready_or_evicted, self.states()))
 
     async def load(
@@ -313,49 +287,6 @@ class Repository(typing.Generic[S]):
         """The READY versions of a model, ascending; empty for an unknown model."""
         return list(self._table.ready(name))
 
-    async def _plan(
-        self, model: StoredModel, config: Value | None = None
-    ) -> tuple[ModelPlan, LocalCopy | None]:
-        """Check a model out and read its config, if none is given. A plan with versions comes with the copy; the caller releases it."""
-        copy: LocalCopy | None = None
-        load = self._loads.begin(model.name)
-        async with self._slots:
-            try:
-                enter(Phase.FETCHING)
-                copy = await self._reader.checkout(model, load.on_bytes)
-                enter(Phase.READING_CONFIG)
-                plan = await self._resolve(copy.folder, config)
-                copy.agents = plan.agents
-            except InferenceError as error:
-                may_pass = copy is None and error.code is ErrorCode.UNAVAILABLE
-                plan = ModelPlan(name=model.name, reason=error.message, may_pass=may_pass)
-            except Exception as error:
-                log.exception("reading the model %s failed", model.location)
-                plan = ModelPlan(name=model.name, reason=f"{type(error).__name__}: {error}")
-        if copy is not None and plan.reason:
-            copy.release()
-            copy = None
-        return plan, copy
-
-    async def _load_at_start(self, name: str, copy: LocalCopy, source: LoadedFrom) -> None:
-        """Load a model at start. Unlike in a later load, a version that fails does not affect the others."""
-        versions = self._table.versions(name).values()
-        try:
-            if any(await asyncio.gather(*map(self._load_one_at_start, versions))):
-                await copy.notify(AgentEvent.COMPLETE)
-        finally:
-            copy.release()
-        if all(version.state is State.READY for version in versions):
-            self._loaded_from[name] = source
-
-    async def _load_one_at_start(self, version: Version[S]) -> bool:
-        """Load a version; gives whether it was loaded, although it may have made room for another one since."""
-        served = await self._retrier.load(version)
-        if served is not None:
-            self._swap.serve(version, served)
-            self._table.choose_latest(version.plan.config.name)
-        return served is not None
-
     async def _load_model(self, name: str, overrides: Overrides, *, is_explicit: bool) -> None:
         self._check_open(name)
         if is_explicit:
@@ -391,7 +322,7 @@ class Repository(typing.Generic[S]):
             self._table.drop_missing(name)
             if not self._table.versions(name):
                 self._dependencies.drop(name)
-            raise not_polled(name, self._not_found_reason())
+            raise not_polled(name, self._reader.not_found_reason())
         return unique[0]
 
     async def _load_source(
@@ -415,7 +346,7 @@ class Repository(typing.Generic[S]):
             self._table.clear_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
             return
-        plan, copy = await self._plan(model, config)
+        plan, copy = await self._planner.plan(model, config)
         if copy is None:
             # The folder is not at fault if the request brought the config.
             self._record_failed_plan(plan, listed=config is None)
@@ -459,6 +390,3 @@ class Repository(typing.Generic[S]):
         self._table.drop_missing(name)
         if refused is not None:
             self._record_failed_plan(refused)
-
-    def _not_found_reason(self) -> str:
-        return f"model not found in any model repository; looked in {self._reader.locations}"

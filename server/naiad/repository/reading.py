@@ -103,6 +103,10 @@ class RepositoryReader:
         """The locations of all stores, for messages."""
         return ", ".join(store.location for store in self._stores)
 
+    def not_found_reason(self) -> str:
+        """Why a model is not loaded that no store has."""
+        return f"model not found in any model repository; looked in {self.locations}"
+
     async def models(self, *, at_start: bool = False) -> _Models:
         """The models of all stores; a name may be in several.
 
