@@ -18,6 +18,7 @@ from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
 from naiad.config.backend_type import Completer
 from naiad.config.document import Document
+from naiad.config.model_config import ModelConfig
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.report import render
@@ -120,7 +121,7 @@ class Loader:
         Raises:
             InferenceError: it cannot be loaded; the message is for the index.
         """
-        await self._in_a_thread(self._gpu_limit.check, plan.config)
+        await self._check_gpus(plan.config)
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
         measurement = await self._meter.begin(plan, statistics)
@@ -148,12 +149,16 @@ class Loader:
         )
         try:
             await self._meter.end(measurement, instances.pids)
-            await self._in_a_thread(self._gpu_limit.check, plan.config)
+            await self._check_gpus(plan.config)
         except BaseException:
             await model.stop()
             raise
         model.on_resize = functools.partial(self._measure_again, measurement)
         return model
+
+    async def _check_gpus(self, config: ModelConfig) -> None:
+        if self._gpu_limit.concerns(config):
+            await self._in_a_thread(self._gpu_limit.check, config)
 
     def _measure_again(
         self, measurement: Measurement, hosts: collections.abc.Iterable[Host]

@@ -26,7 +26,7 @@ class Phase(enum.Enum):
     """What a load does now, or how it ended; in this order, but for reloads that skip phases."""
 
     WAITING = "waiting"
-    """For one of the loads that run at the same time to end."""
+    """For one of the loads that run at the same time to end, or for memory."""
 
     FETCHING = "fetching"
     AGENTS = "agents"
@@ -179,6 +179,7 @@ class LoadTable:
         load = self._running.get(key)
         if load is not None and phase is not None:
             load.phase, load.reason, load.ended_ns = phase, state.reason, 0
+            _CURRENT.set(load)
             if phase in _ENDED:
                 self._end(key, load)
         self._progress.changed(state)

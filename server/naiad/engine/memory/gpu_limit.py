@@ -23,6 +23,10 @@ class GpuLoadLimit:
         self._fractions = fractions
         self._devices = devices
 
+    def concerns(self, config: ModelConfig) -> bool:
+        """Whether a device of a model's instances has a limit."""
+        return any(place != HOST and place[1] in self._fractions for place in places(config))
+
     def check(self, config: ModelConfig) -> None:
         """Check the devices of a model's instances, before it is loaded and, as in the reference, afterwards. Blocking.
 

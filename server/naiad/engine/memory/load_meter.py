@@ -6,6 +6,7 @@ The state belongs to the event loop; what blocks runs in threads.
 import collections
 import collections.abc
 
+from naiad.config.model_config import ModelConfig
 from naiad.engine.instances import InThread
 from naiad.engine.memory.shared_growth import SharedGrowth
 from naiad.engine.memory.sizes import HOST, Place, expected, file_bytes, places
@@ -32,7 +33,7 @@ class Measurement:
         self._statistics = statistics
         self._usage: dict[Place, MemoryUsage] = {}
         self._expected = expected(plan.config, size)
-        self.devices = [place for place in places(plan.config) if place != HOST]
+        self.devices = _devices(plan.config)
 
     def assume(self) -> None:
         """It is loaded: until more is known, it takes what its files say."""
@@ -70,8 +71,8 @@ class LoadMeter:
 
     async def begin(self, plan: VersionPlan, statistics: ModelStatistics) -> Measurement:
         """A load begins; `end` or `abandon` follows."""
-        load = Measurement(plan, statistics, size=await self._in_thread(file_bytes, plan))
-        levels = await self._in_thread(self._levels, load)
+        size, levels = await self._in_thread(self._before, plan)
+        load = Measurement(plan, statistics, size=size)
         for place, level in levels.items():
             self._growth[place].begin(load, weight=load.size, level=level)
         return load
@@ -88,8 +89,7 @@ class LoadMeter:
             CancelledError: the measurement is abandoned.
         """
         try:
-            levels = await self._in_thread(self._levels, load)
-            exact = await self._in_thread(self._of_processes, (load, pids))
+            levels, exact = await self._in_thread(self._after, (load, pids))
         except BaseException:
             self.abandon(load)
             raise
@@ -107,9 +107,18 @@ class LoadMeter:
         for place, size in (await self._in_thread(self._of_processes, (load, pids))).items():
             load.measured(place, size, estimated=False)
 
-    def _levels(self, load: Measurement) -> Levels:
+    def _before(self, plan: VersionPlan) -> tuple[int, Levels]:
+        return file_bytes(plan), self._levels(_devices(plan.config))
+
+    def _after(
+        self, measured: tuple[Measurement, collections.abc.Collection[int]]
+    ) -> tuple[Levels, Levels]:
+        load, _ = measured
+        return self._levels(load.devices), self._of_processes(measured)
+
+    def _levels(self, devices: collections.abc.Iterable[Place]) -> Levels:
         levels = {HOST: resident_bytes()}
-        for place in load.devices:
+        for place in devices:
             _, device = place
             levels[place] = self._devices.used(device)
         return levels
@@ -128,3 +137,7 @@ class LoadMeter:
             if size:
                 sizes[place] = size
         return sizes
+
+
+def _devices(config: ModelConfig) -> list[Place]:
+    return [place for place in places(config) if place != HOST]

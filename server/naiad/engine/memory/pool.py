@@ -15,6 +15,7 @@ from naiad.engine.model import Model
 from naiad.errors import InferenceError, unavailable
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
+from naiad.repository.load_progress import Phase, enter
 from naiad.repository.manager import Progress, Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
 
@@ -122,6 +123,7 @@ class MemoryPool:
             self._waiting[woken] = name
             if is_new:
                 log.info("loading %s waits for memory%s", name, _of(names))
+                enter(Phase.WAITING)
             is_new = False
             try:
                 timeout = unloading_until - loop.time() if unloading_until else None
@@ -131,6 +133,7 @@ class MemoryPool:
             if not woken.done():
                 raise self._no_room(name, needed)
         self._loading[key] = needed
+        enter(Phase.LOADING)
 
     def _evict(self, needed: Sizes) -> list[str]:
         """Unload models until a load fits, once what is being unloaded now is gone; none if that is not enough."""

@@ -91,6 +91,7 @@ class World:
         sizes: what a model takes, if not its files.
         nested: which model each one loads in its initialize.
         when_begun: the states when each model's last load began.
+        phases: of each model's versions at that time.
         gates: what the load of a model waits for.
         responds: whether models that are loaded from now on do.
     """
@@ -105,6 +106,7 @@ class World:
         self.responds = True
         self.began: list[str] = []
         self.when_begun: dict[str, dict[str, str]] = {}
+        self.phases: dict[str, list[str]] = {}
         self.made: dict[str, FakeModel] = {}
         self.pool = MemoryPool(
             self._load, limits={HOST: limit}, progress=Progress(), clock=self.clock
@@ -153,6 +155,9 @@ class World:
         name = plan.config.name
         self.began.append(name)
         self.when_begun[name] = self.states()
+        self.phases[name] = [
+            load.phase.value for load in self.repository.load_progress() if load.name == name
+        ]
         if name in self.gates:
             await self.gates[name].wait()
         if name in self.nested:

@@ -129,8 +129,11 @@ async def test_a_load_waits_until_the_model_that_goes_has_finished_its_requests(
     await world.settled(lambda: all(not woken.done() for woken in world.pool._waiting))
     assert world.pool._waiting
     assert world.began == ["a"]
+    phases = {each.name: each.phase.value for each in world.repository.load_progress()}
+    assert phases == {"a": "loaded", "b": "waiting"}
     world.made["a"].may_stop.set()
     await load
+    assert world.phases["b"] == ["loading"]
     assert world.states() == {"a": "evicted", "b": "READY"}
 
 
