@@ -1,0 +1,88 @@
+"""`naiad fetch` from an object store: whole or not at all, and what is there already is not downloaded again."""
+
+import pathlib
+
+import pytest
+
+from naiad import fetch
+from tests.stores.conftest import Bucket
+from tests.stores.proxy import Proxy
+
+
+@pytest.fixture
+def model(bucket: Bucket) -> Bucket:
+    bucket.put("m/1/model.onnx", b"weights" * 1000)
+    bucket.put("m/config.pbtxt", b"config")
+    bucket.put("n/1/", b"")
+    return bucket
+
+
+def run(address: str, folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    status = fetch.main([address, "--to", str(folder)])
+    said = capsys.readouterr()
+    return status, said.out + said.err
+
+
+def beside(folder: pathlib.Path) -> list[str]:
+    return sorted(
+        path.name for path in folder.parent.iterdir() if path.name.startswith(f".{folder.name}.")
+    )
+
+
+def test_models_come_whole_and_only_what_changed_comes_again(
+    model: Bucket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "deep" / "fetched"
+    status, said = run(model.address, folder, capsys)
+    assert (status, said) == (0, f"naiad fetch: 2 models, 2 files, 7 kB, in {folder}\n")
+    assert (folder / "m" / "1" / "model.onnx").read_bytes() == b"weights" * 1000
+    assert (folder / "m" / "1" / "model.onnx").stat().st_nlink == 1
+    assert (folder / "n" / "1").is_dir()
+    assert beside(folder) == [".fetched.lock"]
+    assert run(model.address, folder, capsys)[1].endswith(": there already\n")
+    model.put("m/config.pbtxt", b"other")
+    assert run(model.address, folder, capsys)[0] == 0
+    assert (folder / "m" / "config.pbtxt").read_bytes() == b"other"
+    (folder / "m" / "config.pbtxt").unlink()
+    assert run(model.address, folder, capsys)[0] == 0
+    assert (folder / "m" / "config.pbtxt").read_bytes() == b"other"
+
+
+def test_a_fetch_that_failed_goes_on_with_what_it_has(
+    model: Bucket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fetched"
+    model.put("m/1/model.onnx", b"weights" * 100_000)
+    model.put("o/1/a\nb", b"")
+    with Proxy(model.server.port) as proxy:
+        address = proxy.address(f"{model.name}/models")
+        status, said = run(address, folder, capsys)
+        assert status == 1
+        assert (
+            "naiad fetch: error: the object 'o/1/a\\nb' cannot be a file: it holds control" in said
+        )
+        assert not folder.exists()
+        assert beside(folder) == [".fetched.lock", ".fetched.objects"]
+        assert proxy.received > 700_000
+        proxy.received = 0
+        model.boto.delete_object(Bucket=model.name, Key="models/o/1/a\nb")
+        assert run(address, folder, capsys)[0] == 0
+        assert proxy.received < 100_000
+    assert (folder / "m" / "1" / "model.onnx").read_bytes() == b"weights" * 100_000
+    assert beside(folder) == [".fetched.lock"]
+
+
+def test_what_cannot_be_read_is_one_sentence(
+    bucket: Bucket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for address, expected in (
+        (bucket.server.address("missing-bucket"), "there is no such bucket; check its name"),
+        (bucket.address, "there is no model; check the bucket and the prefix"),
+    ):
+        status, said = run(address, tmp_path / "fetched", capsys)
+        assert status == 1
+        assert said.startswith(f"naiad fetch: error: {address}: {expected}")
+        assert said.count("\n") == 1
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".f")] == [
+            ".fetched.lock"
+        ]
