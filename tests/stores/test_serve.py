@@ -19,6 +19,7 @@ from tests.wire.plain_http import call
 
 pytestmark = pytest.mark.slow
 
+EXPLICIT = ("--model-control-mode=explicit", "--load-model=add")
 ADD = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}
 TEXT = {"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [1, 1], "data": ["hello"]}]}
 
@@ -42,8 +43,7 @@ def serving(
     address: str, log: pathlib.Path, *options: str
 ) -> collections.abc.Iterator[ServerProcess]:
     """A running server, whose log never has a secret in it."""
-    explicit = ("--model-control-mode=explicit", "--load-model=add")
-    options = (f"--model-repository={address}", *explicit, *options)
+    options = (f"--model-repository={address}", *options)
     with ServerProcess(naiad_program(), [], log=log, options=options) as server:
         yield server
     assert SECRET_KEY not in server.output()
@@ -71,7 +71,7 @@ def test_loads_reloads_and_a_bucket_that_disappears(
     models: Bucket, tmp_path: pathlib.Path, cache: pathlib.Path
 ) -> None:
     with serving(
-        models.address, tmp_path / "log", f"--repository-cache-directory={cache}"
+        models.address, tmp_path / "log", *EXPLICIT, f"--repository-cache-directory={cache}"
     ) as server:
         assert "[2.0,4.0,6.0,8.0]" in infer(server, "add", ADD)
         assert load(server, "text") == (200, "")
@@ -128,13 +128,13 @@ def test_a_second_server_shares_the_cache_and_a_killed_one_leaves_nothing_that_c
         first.process.send_signal(signal.SIGKILL)  # type: ignore[union-attr]  # it was started
         first.process.wait(20)  # type: ignore[union-attr]  # likewise
         proxy.release()
-        with serving(address, tmp_path / "second", option) as second:
+        with serving(address, tmp_path / "second", *EXPLICIT, option) as second:
             assert "[2.0,4.0,6.0,8.0]" in infer(second, "add", ADD)
             (labels,) = (cache / "servers").glob("*/*/add/1/labels")
             assert labels.read_bytes() == content
             assert not list((cache / "objects").glob("*.part"))
             inodes, received = objects(cache), proxy.received
-            with serving(address, tmp_path / "third", option) as third:
+            with serving(address, tmp_path / "third", *EXPLICIT, option) as third:
                 assert "[2.0,4.0,6.0,8.0]" in infer(third, "add", ADD)
                 assert objects(cache) == inodes
                 assert labels.stat().st_nlink == 3
@@ -179,3 +179,28 @@ def test_a_stop_during_a_download_ends_in_time(models: Bucket, tmp_path: pathlib
         wait_until(lambda: bool(held), seconds=60)
         assert server.stop() == 0
         assert "SIGTERM: stopping" in server.output()
+
+
+def test_polls_take_what_is_uploaded_and_survive_a_store_that_is_away(
+    models: Bucket, tmp_path: pathlib.Path
+) -> None:
+    options = ("--model-control-mode=poll", "--repository-poll-secs=1", "--repository-quiet-secs=0")
+    with (
+        Proxy(models.server.port) as proxy,
+        serving(proxy.address(f"{models.name}/models"), tmp_path / "log", *options) as server,
+    ):
+        assert "HELLO" in infer(server, "text", TEXT)
+        models.put("text/1/model.py", repository.TEXT_MODEL.replace("upper()", "title()").encode())
+        wait_until(lambda: "Hello" in infer(server, "text", TEXT))
+        proxy.change = lambda piece, offset, connection: None
+        proxy.cut()
+        wait_until(lambda: "no connection to http://127.0.0.1:" in server.output(), seconds=60)
+        assert "Hello" in infer(server, "text", TEXT)
+        proxy.change = lambda piece, offset, connection: piece
+        models.put("text/2/model.py", repository.TEXT_MODEL.encode())
+        wait_until(lambda: "HELLO" in infer(server, "text", TEXT), seconds=60)
+        for key in ("text/1/model.py", "text/2/model.py", "text/config.pbtxt"):
+            models.boto.delete_object(Bucket=models.name, Key=f"models/{key}")
+        path = "/v2/models/text/ready"
+        wait_until(lambda: call(server.http, "GET", path)[0] != 200, seconds=60)
+        assert "[2.0,4.0,6.0,8.0]" in infer(server, "add", ADD)

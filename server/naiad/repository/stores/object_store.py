@@ -249,7 +249,7 @@ class ObjectStore:
                 f"the disk of the cache folder {root} is full: free space on it, or give another folder with {OPTION}"
             )
         return unavailable(
-            f"the cache folder {root} cannot be written: {error.strerror or error}: check its permissions"
+            f"the cache folder {root} cannot be written ({error}): check its permissions, and what else changes it"
         )
 
 
