@@ -203,9 +203,9 @@ class Cache:
     def _make_room(self, needed: int) -> None:
         """Remove unused objects until there is room for so many bytes beside those that are reserved."""
         reserved = needed
-        for path in (self._root / "servers").glob(f"*/*{_RESERVED}"):
+        for reservation in (self._root / "servers").glob(f"*/*{_RESERVED}"):
             with contextlib.suppress(FileNotFoundError):  # its download has ended
-                reserved += path.stat().st_size
+                reserved += reservation.stat().st_size
         used, unused = self._scan()
         free = shutil.disk_usage(self._root).free
         missing = reserved - free
