@@ -50,11 +50,14 @@ class Hub:
         if info := _INFO.fullmatch(request.path):
             return self._info(info[1])
         if file := _FILE.fullmatch(request.path):
-            return self._file(request, self.commits.get(file[1], {}).get(file[2]))
+            return self._file(request, self.commits.get(self._commit(file[1]), {}).get(file[2]))
         return Reply(404, b"{}", {"X-Error-Code": "RepoNotFound"})
 
+    def _commit(self, revision: str) -> str:
+        return list(self.commits)[-1] if revision == "main" and self.commits else revision
+
     def _info(self, revision: str) -> Reply:
-        name = list(self.commits)[-1] if revision == "main" else revision
+        name = self._commit(revision)
         if name not in self.commits:
             return Reply(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
         siblings = [self._sibling(path, content) for path, content in self.commits[name].items()]

@@ -100,7 +100,10 @@ def test_another_tarball_is_unpacked_and_the_same_one_is_not(scratch: pathlib.Pa
         client.close()
 
 
-def test_a_damaged_upload_fails_loads_and_leaves_what_was_there(scratch: pathlib.Path) -> None:
+def test_a_damaged_upload_fails_loads_and_leaves_what_was_there(
+    scratch: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     whole = repository({"a": CONTENT})
     site = Site(whole)
     with web_server(site) as url:
@@ -111,6 +114,7 @@ def test_a_damaged_upload_fails_loads_and_leaves_what_was_there(scratch: pathlib
             assert names(client) == ["a"]
             with pytest.raises(StoreError, match="is not a readable tarball"):
                 objects(client)
+        assert caplog.text.count("unpacking while it is downloaded") == 2, "it fails again"
         assert b"".join(client.read(before, 0, 3)) == CONTENT[:3]
         assert len(list(scratch.iterdir())) == 1
         site.content = whole
@@ -298,17 +302,21 @@ def test_a_netrc_that_cannot_be_read_is_named(
 
 
 @pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://127.0.0.1:9/x"]
+    ("target", "message"),
+    [
+        ("file:///etc/passwd", "HTTP 302"),
+        ("ftp://127.0.0.1/x", "it redirects from https to ftp"),
+        ("http://127.0.0.1:9/x", "it redirects from https to http"),
+    ],
 )
 def test_redirects_stay_with_https(
-    certificate: pathlib.Path, monkeypatch: pytest.MonkeyPatch, target: str
+    certificate: pathlib.Path, monkeypatch: pytest.MonkeyPatch, target: str, message: str
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    reply = Reply(302, headers={"Location": target})
     with (
-        web_server(
-            lambda _: Reply(302, headers={"Location": target}), certificate=certificate
-        ) as url,
-        pytest.raises(StoreError),
+        web_server(lambda _: reply, certificate=certificate) as url,
+        pytest.raises(StoreError, match=message),
     ):
         objects(ArchiveClient(parse(f"{url}/m.tar")))
 

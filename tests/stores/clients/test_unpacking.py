@@ -108,6 +108,14 @@ def test_a_tarball_that_was_cut_off_anywhere_is_refused(
             unpack(where, packed[:end])
 
 
+def test_whole_members_without_the_mark_of_the_end_are_refused(tmp_path: pathlib.Path) -> None:
+    packed = tarball(("a", CONTENT), ("b", b"1" * 512)).rstrip(b"\0")
+    for end in (512 + len(CONTENT), len(packed)):
+        (tmp_path / str(end)).mkdir()
+        with pytest.raises(StoreError, match="it ends early"):
+            unpack(tmp_path / str(end), packed[:end])
+
+
 @pytest.mark.parametrize(
     "content",
     [b"PK\3\4 not a tarball", b"<html>" * 1000, b"\x1f\x8b no gzip", b"\x28\xb5\x2f\xfd no"],
