@@ -15,8 +15,9 @@ from naiad.repository import contents
 from naiad.repository.contents import Advance
 from naiad.repository.store import LocalStore, local_root
 from naiad.repository.stores import address
-from naiad.repository.stores.cache import Cache, Lease
+from naiad.repository.stores.cache import LISTINGS, Cache, Lease
 from naiad.repository.stores.clients import connect
+from naiad.repository.stores.clients.snapshots import Folders
 from naiad.repository.stores.download import Downloader
 from naiad.repository.stores.object_store import ObjectStore
 from naiad.repository.stores.objects import ObjectClient
@@ -197,7 +198,9 @@ class RemoteSource:
             self._lease = Lease(self._objects)
             cache = Cache(self._objects, limit=0, is_temporary=False, clock=clock)
             cache.clean()
-            self._client = connect(self._place, scratch=self._lease.folder)
+            self._client = connect(
+                self._place, Folders(self._lease.folder, self._objects / LISTINGS)
+            )
             self._store = ObjectStore(
                 self._place,
                 self._client,

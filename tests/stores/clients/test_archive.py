@@ -2,6 +2,7 @@
 
 import hashlib
 import pathlib
+import re
 import threading
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from naiad.repository.stores.address import parse
 from naiad.repository.stores.clients import http_requests, snapshots
 from naiad.repository.stores.clients.archive import ArchiveClient
+from naiad.repository.stores.clients.snapshots import Folders
 from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
 from tests.stores.clients.tarballs import repository, tarball
 from tests.stores.clients.web_server import Reply, Request, make_certificate, web_server
@@ -47,6 +49,10 @@ class Site:
         return Reply.file(request, self.content, cut_at=self.cut_at)
 
 
+def opened(location: str, scratch: pathlib.Path) -> ArchiveClient:
+    return ArchiveClient(parse(location), Folders(scratch, scratch.parent / "listings"))
+
+
 def names(client: ArchiveClient) -> list[str]:
     return [entry.name for entry in client.listing(recursive=False) if isinstance(entry, Folder)]
 
@@ -64,7 +70,7 @@ def test_a_tarball_over_https(
     site = Site(repository({"a": CONTENT, "b": b"b"}, top="models/"))
     with web_server(site, certificate=certificate) as url:
         location = f"{url}/some%20where/models.tar.gz?signature=secret"
-        client = ArchiveClient(parse(location), scratch)
+        client = opened(location, scratch)
         with pytest.raises(StoreError, match=r"certificate is not trusted.*SSL_CERT_FILE") as error:
             names(client)
         assert "secret" not in error.value.message
@@ -86,7 +92,7 @@ def test_a_tarball_over_https(
 def test_another_tarball_is_unpacked_and_the_same_one_is_not(scratch: pathlib.Path) -> None:
     site = Site(repository({"a": b"one", "b": b"b"}))
     with web_server(site) as url:
-        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        client = opened(f"{url}/m.tgz", scratch)
         first = objects(client)
         assert objects(client) == first
         assert site.requests[-1].headers["If-None-Match"]
@@ -107,7 +113,7 @@ def test_a_damaged_upload_fails_loads_and_leaves_what_was_there(
     whole = repository({"a": CONTENT})
     site = Site(whole)
     with web_server(site) as url:
-        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        client = opened(f"{url}/m.tgz", scratch)
         before = objects(client)["a/1/model.onnx"]
         site.content = whole[: len(whole) // 2]
         for _ in range(3):
@@ -127,7 +133,7 @@ def test_a_damaged_upload_fails_loads_and_leaves_what_was_there(
 def test_a_failure_that_may_pass_is_tried_again(scratch: pathlib.Path) -> None:
     site = Site(repository({"a": b"old"}))
     with web_server(site) as url:
-        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        client = opened(f"{url}/m.tgz", scratch)
         assert objects(client)["a/1/model.onnx"].size == 3
         site.content = repository({"a": b"newer"})
         site.cut_at = 0
@@ -152,7 +158,7 @@ def test_polls_do_not_wait_for_a_new_version_and_loads_of_it_fail_until_it_is_co
         return Reply.file(request, served[-1], cut_at=cut_at)
 
     with web_server(respond) as url:
-        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        client = opened(f"{url}/m.tgz", scratch)
         (old,) = objects(client).values()
         served.append(repository({"a": b"newer", "b": b"b"}))
         for _ in range(3):
@@ -169,7 +175,11 @@ def test_polls_do_not_wait_for_a_new_version_and_loads_of_it_fail_until_it_is_co
         client.close()
 
 
-def test_a_connection_that_breaks_is_continued_where_it_broke(scratch: pathlib.Path) -> None:
+def test_a_connection_that_breaks_is_continued_where_it_broke(
+    scratch: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_requests, "_REPORT_S", 0.0)
+    caplog.set_level("INFO")
     packed = repository({"a": CONTENT}, compression="")
     starts: list[str | None] = []
 
@@ -178,10 +188,11 @@ def test_a_connection_that_breaks_is_continued_where_it_broke(scratch: pathlib.P
         return Reply.file(request, packed, cut_at=1_000_000)
 
     with web_server(respond) as url:
-        client = ArchiveClient(parse(f"{url}/m.tar"), scratch)
+        client = opened(f"{url}/m.tar", scratch)
         assert objects(client)["a/1/model.onnx"].version == hashlib.sha256(CONTENT).hexdigest()
         client.close()
     assert starts == [None, "bytes=1000000-", "bytes=2000000-"]
+    assert re.search(r"m\.tar: 2 of 3 MB are downloaded", caplog.text)
 
 
 def test_a_server_without_ranges_is_read_from_the_beginning(scratch: pathlib.Path) -> None:
@@ -192,7 +203,7 @@ def test_a_server_without_ranges_is_read_from_the_beginning(scratch: pathlib.Pat
         return Reply(200, packed, cut_at=cuts.pop(0))
 
     with web_server(respond) as url:
-        client = ArchiveClient(parse(f"{url}/m.tar"), scratch)
+        client = opened(f"{url}/m.tar", scratch)
         assert objects(client)["a/1/model.onnx"].version == hashlib.sha256(CONTENT).hexdigest()
         client.close()
 
@@ -201,7 +212,7 @@ def test_a_connection_that_breaks_again_and_again_is_an_error(scratch: pathlib.P
     packed = repository({"a": CONTENT})
     with web_server(lambda request: Reply.file(request, packed, cut_at=0)) as url:
         with pytest.raises(StoreError, match=r"breaks again and again.*at byte 0") as error:
-            objects(ArchiveClient(parse(f"{url}/m.tar"), scratch))
+            objects(opened(f"{url}/m.tar", scratch))
         assert error.value.retry
     assert list(scratch.iterdir()) == []
 
@@ -215,7 +226,7 @@ def test_a_tarball_that_is_replaced_while_it_is_read_is_not_mixed(scratch: pathl
         web_server(lambda request: Reply.file(request, versions.pop(0), cut_at=5000)) as url,
         pytest.raises(ChangedError, match="it was replaced while it was read"),
     ):
-        objects(ArchiveClient(parse(f"{url}/m.tar"), scratch))
+        objects(opened(f"{url}/m.tar", scratch))
     assert list(scratch.iterdir()) == []
 
 
@@ -235,7 +246,7 @@ def test_what_a_refusal_says(
 ) -> None:
     with web_server(lambda _: Reply(status)) as url:
         with pytest.raises(StoreError, match=message) as error:
-            objects(ArchiveClient(parse(f"{url}/m.tar?key=secret"), scratch))
+            objects(opened(f"{url}/m.tar?key=secret", scratch))
         assert error.value.message.startswith(f"{url}/m.tar: ")
     assert error.value.retry == retry
 
@@ -251,15 +262,15 @@ def test_what_a_refusal_says(
         ("https://host.invalid/m.tar", "cannot be reached", True),
     ],
 )
-def test_no_route(location: str, message: str, *, retry: bool) -> None:
+def test_no_route(scratch: pathlib.Path, location: str, message: str, *, retry: bool) -> None:
     with pytest.raises(StoreError, match=message) as error:
-        objects(ArchiveClient(parse(location)))
+        objects(opened(location, scratch))
     assert error.value.retry == retry
 
 
-def test_https_to_a_port_that_speaks_http() -> None:
+def test_https_to_a_port_that_speaks_http(scratch: pathlib.Path) -> None:
     with web_server(lambda _: Reply(200)) as url, pytest.raises(StoreError, match="TLS fails"):
-        objects(ArchiveClient(parse(f"{url.replace('http', 'https')}/m.tar")))
+        objects(opened(f"{url.replace('http', 'https')}/m.tar", scratch))
 
 
 def test_netrc_s_credentials_go_to_their_host_only(
@@ -283,7 +294,7 @@ def test_netrc_s_credentials_go_to_their_host_only(
             return Reply(302, headers={"Location": location})
 
         with web_server(site) as url:
-            client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+            client = opened(f"{url}/m.tgz", scratch)
             assert names(client) == ["a"]
             client.close()
     basic = http_requests.basic("user", "pass")
@@ -291,13 +302,13 @@ def test_netrc_s_credentials_go_to_their_host_only(
 
 
 def test_a_netrc_that_cannot_be_read_is_named(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, scratch: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine host wrong secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
     with pytest.raises(StoreError, match=r"netrc.*cannot be read") as error:
-        objects(ArchiveClient(parse("https://127.0.0.1:9/m.tar")))
+        objects(opened("https://127.0.0.1:9/m.tar", scratch))
     assert "secret" not in error.value.message
 
 
@@ -310,7 +321,11 @@ def test_a_netrc_that_cannot_be_read_is_named(
     ],
 )
 def test_redirects_stay_with_https(
-    certificate: pathlib.Path, monkeypatch: pytest.MonkeyPatch, target: str, message: str
+    certificate: pathlib.Path,
+    scratch: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     reply = Reply(302, headers={"Location": target})
@@ -318,7 +333,7 @@ def test_redirects_stay_with_https(
         web_server(lambda _: reply, certificate=certificate) as url,
         pytest.raises(StoreError, match=message),
     ):
-        objects(ArchiveClient(parse(f"{url}/m.tar")))
+        objects(opened(f"{url}/m.tar", scratch))
 
 
 def test_a_hostile_tarball_writes_nothing_outside(scratch: pathlib.Path) -> None:
@@ -327,5 +342,54 @@ def test_a_hostile_tarball_writes_nothing_outside(scratch: pathlib.Path) -> None
         web_server(lambda request: Reply.file(request, packed)) as url,
         pytest.raises(StoreError, match="leads out of the tarball"),
     ):
-        objects(ArchiveClient(parse(f"{url}/m.tar"), scratch))
+        objects(opened(f"{url}/m.tar", scratch))
     assert list(scratch.parent.rglob("evil")) == []
+
+
+def test_a_listing_that_was_kept_needs_no_download_until_something_is_read(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second server with the same cache folder."""
+    caplog.set_level("INFO")
+    for name in ("one", "two", "three"):
+        (tmp_path / name).mkdir()
+    site = Site(repository({"a": CONTENT}))
+    with web_server(site) as url:
+        first = opened(f"{url}/m.tgz", tmp_path / "one")
+        listed = objects(first)
+        first.close()
+        second = opened(f"{url}/m.tgz?other=signature", tmp_path / "two")
+        assert objects(second) == listed
+        assert caplog.text.count("unpacking while it is downloaded") == 1
+        stored = listed["a/1/model.onnx"]
+        assert b"".join(second.read(stored, 5, 10)) == CONTENT[5:10]
+        assert caplog.text.count("unpacking while it is downloaded") == 2
+        second.close()
+
+        third = opened(f"{url}/m.tgz", tmp_path / "three")
+        assert objects(third) == listed
+        site.content = repository({"a": b"new"})
+        with pytest.raises(ChangedError, match="it was replaced since it was listed"):
+            list(third.read(stored, 5, 10))
+        assert objects(third)["a/1/model.onnx"].size == 3
+        third.close()
+        kept = next((tmp_path / "listings").iterdir())
+        kept.write_bytes(b"{")
+        fourth = opened(f"{url}/m.tgz", tmp_path / "three")
+        assert objects(fourth)["a/1/model.onnx"].size == 3
+        fourth.close()
+
+
+def test_a_server_that_says_nothing_of_versions_is_read_once_per_start(
+    scratch: pathlib.Path,
+) -> None:
+    served = [repository({"a": b"one"})]
+    with web_server(lambda _: Reply(200, served[-1])) as url:
+        client = opened(f"{url}/m.tgz", scratch)
+        assert objects(client)["a/1/model.onnx"].size == 3
+        served.append(repository({"a": b"newer"}))
+        assert objects(client)["a/1/model.onnx"].size == 3
+        client.close()
+        client = opened(f"{url}/m.tgz", scratch)
+        assert objects(client)["a/1/model.onnx"].size == 5
+        client.close()

@@ -13,6 +13,7 @@ import pytest
 
 from naiad.repository.stores.address import parse
 from naiad.repository.stores.clients import connect
+from naiad.repository.stores.clients.snapshots import Folders
 from naiad.repository.stores.download import Downloader
 from naiad.repository.stores.objects import ObjectClient, StoredObject, StoreError
 from tests.stores import azurite, fake_gcs
@@ -29,7 +30,7 @@ def gs(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> collections.abc
     (folder / "bucket" / "object").write_bytes(CONTENT)
     with fake_gcs.emulator(folder) as server, Proxy(int(server.url.rpartition(":")[2])) as proxy:
         monkeypatch.setenv(fake_gcs.VARIABLE, f"http://127.0.0.1:{proxy.port}")
-        yield connect(parse("gs://bucket"), scratch=folder), proxy
+        yield connect(parse("gs://bucket"), Folders(folder, folder)), proxy
 
 
 @contextlib.contextmanager
@@ -45,7 +46,7 @@ def as_(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> collections.ab
         md5 = bytearray(hashlib.md5(CONTENT).digest())
         container.upload_blob("object", CONTENT, content_settings=ContentSettings(content_md5=md5))
         address = f"as://127.0.0.1:{proxy.port}/{azurite.ACCOUNT}/bucket"
-        yield connect(parse(address), scratch=folder), proxy
+        yield connect(parse(address), Folders(folder, folder)), proxy
 
 
 def download(client: ObjectClient, stored: StoredObject, path: pathlib.Path) -> bytes:
@@ -124,7 +125,7 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
         f"import sys; sys.modules[{package!r}] = None\n"
         "import pathlib\n"
         "from naiad.repository.stores import address, clients\n"
-        f"clients.connect(address.parse({address!r}), scratch=pathlib.Path())"
+        f"clients.connect(address.parse({address!r}), None)"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False

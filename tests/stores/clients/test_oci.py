@@ -9,6 +9,7 @@ import pytest
 from naiad.repository.stores.address import parse
 from naiad.repository.stores.clients import http_requests, registry as registry_client
 from naiad.repository.stores.clients.oci import OciClient
+from naiad.repository.stores.clients.snapshots import Folders
 from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
 from tests.stores.clients.registry import (
     IMAGE_CONFIG,
@@ -45,8 +46,12 @@ def scratch(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "scratch"
 
 
+def opened(location: str, scratch: pathlib.Path) -> OciClient:
+    return OciClient(parse(location), Folders(scratch, scratch.parent / "listings"))
+
+
 def client(registry: Registry, scratch: pathlib.Path, reference: str = "") -> OciClient:
-    return OciClient(parse(f"oci://{registry.host}/models/all{reference}"), scratch)
+    return opened(f"oci://{registry.host}/models/all{reference}", scratch)
 
 
 def objects(client: OciClient, below: str = "") -> dict[str, StoredObject]:
@@ -303,7 +308,7 @@ def test_a_wrong_name_is_an_error_that_says_so(scratch: pathlib.Path) -> None:
     ):
         objects(client(registry, scratch, ":v9"))
     with pytest.raises(StoreError, match="cannot be reached") as error:
-        objects(OciClient(parse("oci://127.0.0.1:9/a/b"), scratch))
+        objects(opened("oci://127.0.0.1:9/a/b", scratch))
     assert error.value.retry
 
 

@@ -2,6 +2,7 @@
 
     objects/HASH         one complete object, read-only
     objects/HASH.part    one that is being downloaded, locked by the process that writes it
+    listings/HASH        the files of an archive or image that was listed
     servers/ID.lock      locked by a running server
     servers/ID/          its checkouts: folders of hard links to objects
 
@@ -28,6 +29,10 @@ from naiad.errors import invalid, unavailable
 from naiad.repository.stores.objects import StoredObject
 
 OPTION = "--repository-cache-directory"
+
+LISTINGS = "listings"
+"""The folder of the files that keep listings."""
+
 _PART = ".part"
 _LOCK = ".lock"
 _RESERVED = ".reserved"

@@ -25,8 +25,9 @@ from typing_extensions import override
 from naiad.core.clock import SystemClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.stores import address
-from naiad.repository.stores.cache import Cache
+from naiad.repository.stores.cache import LISTINGS, Cache
 from naiad.repository.stores.clients import connect
+from naiad.repository.stores.clients.snapshots import Folders
 from naiad.repository.stores.download import Downloader
 from naiad.repository.stores.messages import (
     Alive,
@@ -78,7 +79,12 @@ class Stores:
                 place = address.parse(location)
                 store = ObjectStore(
                     place,
-                    connect(place, scratch=pathlib.Path(settings.lease)),
+                    connect(
+                        place,
+                        Folders(
+                            pathlib.Path(settings.lease), pathlib.Path(settings.root, LISTINGS)
+                        ),
+                    ),
                     self._cache(settings),
                     pathlib.Path(settings.lease),
                     downloader=self._downloader,

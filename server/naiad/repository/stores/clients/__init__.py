@@ -1,21 +1,20 @@
 """The clients of the object stores, one file per kind of store; each imports its SDK when it is used first."""
 
-import pathlib
-
 from naiad.errors import invalid
 from naiad.repository.stores.address import Address
+from naiad.repository.stores.clients.snapshots import Folders
 from naiad.repository.stores.objects import ObjectClient
 
 _EXTRAS = {"s3": "s3", "gs": "gcs", "as": "azure", "hf": "huggingface"}
 """The extra of the distribution that brings the packages of a scheme."""
 
 
-def connect(address: Address, *, scratch: pathlib.Path) -> ObjectClient:
+def connect(address: Address, folders: Folders) -> ObjectClient:
     """The client for an address. It sends no request yet.
 
     Args:
         address: of the repository.
-        scratch: a folder for what a client unpacks, removed with the server; it exists when a request is sent.
+        folders: of the cache, for clients that unpack what they download; the first exists when a request is sent.
 
     Raises:
         InferenceError: INVALID_ARG: its package is not installed.
@@ -37,11 +36,11 @@ def connect(address: Address, *, scratch: pathlib.Path) -> ObjectClient:
             case "http" | "https":
                 from naiad.repository.stores.clients.archive import ArchiveClient  # noqa: PLC0415
 
-                return ArchiveClient(address, scratch)
+                return ArchiveClient(address, folders)
             case "oci":
                 from naiad.repository.stores.clients.oci import OciClient  # noqa: PLC0415
 
-                return OciClient(address, scratch)
+                return OciClient(address, folders)
             case "hf":
                 from naiad.repository.stores.clients.huggingface import (  # noqa: PLC0415 - 0.5 s
                     HuggingFaceClient,

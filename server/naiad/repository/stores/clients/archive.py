@@ -15,7 +15,13 @@ from naiad.repository.stores.address import Address
 from naiad.repository.stores.clients import http_requests
 from naiad.repository.stores.clients.http_requests import HttpError, ResumingReader
 from naiad.repository.stores.clients.listing import at_root, name_of
-from naiad.repository.stores.clients.snapshots import Newer, Snapshot, SnapshotClient, Version
+from naiad.repository.stores.clients.snapshots import (
+    Folders,
+    Newer,
+    Snapshot,
+    SnapshotClient,
+    Version,
+)
 from naiad.repository.stores.clients.unpacked import UnpackedObjects
 from naiad.repository.stores.clients.unpacking import Unpacker
 
@@ -29,11 +35,11 @@ class ArchiveClient(SnapshotClient):
 
     Args:
         address: endpoint, path and query of the tarball.
-        scratch: an existing folder for the contents; None: that of temporary files.
+        folders: of the cache.
     """
 
-    def __init__(self, address: Address, scratch: pathlib.Path | None = None) -> None:
-        super().__init__(str(address), scratch)
+    def __init__(self, address: Address, folders: Folders) -> None:
+        super().__init__(str(address), folders)
         query = f"?{address.query}" if address.query else ""
         self._host = urllib.parse.urlsplit(address.endpoint).hostname or ""
         self._url = f"{address.endpoint}/{urllib.parse.quote(address.prefix, safe='/%+')}{query}"

@@ -6,6 +6,7 @@ Every request has a timeout. Credentials go to the host that they are for: a red
 import base64
 import collections.abc
 import http.client
+import logging
 import netrc
 import os
 import ssl
@@ -19,6 +20,8 @@ from typing_extensions import override
 
 from naiad.repository.stores.objects import ChangedError, StoreError
 
+_log = logging.getLogger("naiad.repository")
+
 _TIMEOUT_S = 30.0
 """To connect, and between two bytes."""
 
@@ -26,6 +29,9 @@ _TRIES = 5
 """Of reading on after a connection broke, without a byte between them."""
 
 _BACKOFF_S = 0.5
+
+_REPORT_S = 10.0
+"""Between two log lines about a download."""
 
 _UNAUTHORIZED, _FORBIDDEN, _ABSENT, _THROTTLED, _SERVER_ERROR = 401, 403, 404, 429, 500
 _PARTIAL = 206
@@ -175,6 +181,7 @@ class ResumingReader:
         self._where = where
         self._sleep = sleep
         self._position = 0
+        self._reported = time.monotonic()
         self._response = open_at(0)
         self.version = _version(self._response)
         self.size = self._response.length
@@ -202,11 +209,19 @@ class ResumingReader:
                 ended = self.size is None or self._position >= self.size
             if content or ended:
                 self._position += len(content)
+                self._report()
                 return content
         raise StoreError(
             f"{self._where}: the connection breaks again and again, the last time at byte {self._position}: check the network and proxies",
             retry=True,
         )
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if now - self._reported >= _REPORT_S:
+            self._reported = now
+            whole = "" if self.size is None else f" of {self.size / 1e6:,.0f}"
+            _log.info("%s: %.0f%s MB are downloaded", self._where, self._position / 1e6, whole)
 
     def _reopen(self) -> None:
         self._response.close()

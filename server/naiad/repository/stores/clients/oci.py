@@ -19,7 +19,13 @@ from naiad.repository.stores.clients import http_requests
 from naiad.repository.stores.clients.http_requests import ResumingReader
 from naiad.repository.stores.clients.listing import at_root, name_of
 from naiad.repository.stores.clients.registry import Descriptor, Manifest, Registry
-from naiad.repository.stores.clients.snapshots import Newer, Snapshot, SnapshotClient, Version
+from naiad.repository.stores.clients.snapshots import (
+    Folders,
+    Newer,
+    Snapshot,
+    SnapshotClient,
+    Version,
+)
 from naiad.repository.stores.clients.unpacked import UnpackedObjects
 from naiad.repository.stores.clients.unpacking import UnpackedFile, Unpacker
 from naiad.repository.stores.objects import StoredObject, StoreError
@@ -48,11 +54,11 @@ class OciClient(SnapshotClient):
 
     Args:
         address: endpoint is the registry, bucket the repository in it, revision a tag or digest.
-        scratch: an existing folder for what is unpacked; None: that of temporary files.
+        folders: of the cache.
     """
 
-    def __init__(self, address: Address, scratch: pathlib.Path | None = None) -> None:
-        super().__init__(str(address), scratch)
+    def __init__(self, address: Address, folders: Folders) -> None:
+        super().__init__(str(address), folders)
         self._reference = address.revision or "latest"
         self._registry = Registry(address.endpoint, address.bucket, where=self._where)
 
@@ -68,9 +74,9 @@ class OciClient(SnapshotClient):
         version = (manifest.digest,)
         if manifest.manifests:
             manifest = self._registry.manifest(self._for_this_machine(manifest.manifests).digest)
-        return Newer(version, functools.partial(self._downloaded, version, manifest))
+        return Newer(version, functools.partial(self._unpacked, version, manifest))
 
-    def _downloaded(self, version: Version, manifest: Manifest, folder: pathlib.Path) -> Snapshot:
+    def _unpacked(self, version: Version, manifest: Manifest, folder: pathlib.Path) -> Snapshot:
         """Unpack the layers that are tarballs."""
         is_image = manifest.config is not None and manifest.config.media_type in _IMAGE_CONFIGS
         unpacker = Unpacker(folder, where=self._where, below=_IMAGE_FOLDER if is_image else "")

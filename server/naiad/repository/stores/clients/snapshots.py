@@ -1,16 +1,19 @@
 """Repositories that are downloaded whole before they can be listed: archives and images.
 
-The first version is downloaded with the first listing. A later one is downloaded in a thread, while the one before it goes on being listed and read: no
+The first version is downloaded with the first listing, unless a server with the same cache folder has listed it before: then with the first read of what
+the cache does not have. A later one is downloaded in a thread, while the one before it goes on being listed and read: no
 poll waits for it for long. A load that needs it meanwhile fails, and says so.
 """
 
 import abc
 import collections.abc
+import hashlib
 import logging
 import pathlib
 import shutil
 import tempfile
 import threading
+import typing
 
 import msgspec
 
@@ -31,12 +34,19 @@ class Snapshot(msgspec.Struct, frozen=True):
     Attributes:
         version: what differs from that of another one.
         objects: its files, in the order of their keys.
-        read: as `ObjectClient.read`.
+        read: as `ObjectClient.read`; None: it is not downloaded.
     """
 
     version: Version
     objects: list[StoredObject]
-    read: collections.abc.Callable[[StoredObject, int, int], collections.abc.Iterator[bytes]]
+    read: collections.abc.Callable[[StoredObject, int, int], collections.abc.Iterator[bytes]] | None
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """What a file keeps of a version: its files, in the order of their keys."""
+
+    version: Version
+    objects: list[StoredObject]
 
 
 class Newer(msgspec.Struct, frozen=True):
@@ -52,19 +62,32 @@ class Newer(msgspec.Struct, frozen=True):
     drop: collections.abc.Callable[[], None] = lambda: None
 
 
+class Folders(typing.NamedTuple):
+    """Folders of a cache.
+
+    Attributes:
+        scratch: for what is unpacked; removed with the server.
+        listings: for listings, which stay; it is created if needed.
+    """
+
+    scratch: pathlib.Path
+    listings: pathlib.Path
+
+
 class SnapshotClient(abc.ABC):
     """Implements `ObjectClient`.
 
     Args:
         where: what messages call the repository.
-        scratch: an existing folder for what is downloaded; None: that of temporary files.
+        folders: for what is downloaded, and for listings.
     """
 
-    def __init__(self, where: str, scratch: pathlib.Path | None) -> None:
+    def __init__(self, where: str, folders: Folders) -> None:
         self._where = where
-        self._scratch = scratch
+        self._folders = folders
+        self._kept = folders.listings / hashlib.sha256(where.encode()).hexdigest()
         self._lock = threading.Lock()
-        self._current: tuple[Snapshot, pathlib.Path] | None = None
+        self._current: tuple[Snapshot, pathlib.Path | None] | None = None
         self._thread: threading.Thread | None = None
         self._failure: tuple[Version, StoreError] | None = None
 
@@ -96,10 +119,9 @@ class SnapshotClient(abc.ABC):
 
     def read(self, stored: StoredObject, start: int, end: int) -> collections.abc.Iterator[bytes]:
         """See `ObjectClient`."""
-        current = self._current
-        if current is None:
-            raise ChangedError(f"{self._where}: {stored.key} was not listed")
-        yield from current[0].read(stored, start, end)
+        read = self._downloaded().read
+        assert read is not None, "it is downloaded"
+        yield from read(stored, start, end)
 
     def checksum(self, stored: StoredObject) -> str:
         """See `ObjectClient`. What was unpacked has none: its tarball was verified."""
@@ -110,12 +132,33 @@ class SnapshotClient(abc.ABC):
         with self._lock:
             self._replace(None)
 
+    def _downloaded(self) -> Snapshot:
+        """The version that was listed; it is downloaded now if only its listing was kept."""
+        current = self._current
+        if current is None:
+            raise ChangedError(f"{self._where}: it was not listed")
+        if current[0].read is not None:
+            return current[0]
+        with self._lock:
+            if self._current is current:
+                newer = self._check(None)
+                assert newer is not None, "no version is known"
+                if newer.version != current[0].version:
+                    newer.drop()
+                    raise ChangedError(f"{self._where}: it was replaced since it was listed")
+                self._replace(self._fetched(newer))
+        return self._downloaded()
+
     def _refresh(self) -> None:
         """Look for a newer version, and wait for it: for the first one as long as it takes."""
         if self._current is None:
-            newer = self._check(None)
-            assert newer is not None, "no version is known"
-            self._replace(self._fetched(newer))
+            kept = self._read_listing()
+            newer = self._check(kept.version if kept else None)
+            if newer is not None:
+                self._replace(self._fetched(newer))
+            else:
+                assert kept is not None, "no version is known"
+                self._replace((Snapshot(kept.version, kept.objects, None), None))
             return
         if self._thread is None or not self._thread.is_alive():
             newer = self._check(self._current[0].version)
@@ -140,21 +183,38 @@ class SnapshotClient(abc.ABC):
     def _fetched(self, newer: Newer) -> tuple[Snapshot, pathlib.Path]:
         folder = None
         try:
-            folder = pathlib.Path(tempfile.mkdtemp(prefix="naiad-snapshot-", dir=self._scratch))
-            return newer.download(folder), folder
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="snapshot-", dir=self._folders.scratch))
+            snapshot = newer.download(folder)
+            self._keep_listing(Listing(snapshot.version, snapshot.objects))
         except BaseException as error:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):
                 raise StoreError(
-                    f"{self._where}: cannot be unpacked in {folder or self._scratch}: {error.strerror or error}; check its disk and permissions",
+                    f"{self._where}: cannot be unpacked in {self._folders.scratch}: {error.strerror or error}; check its disk and permissions",
                     retry=True,
                 ) from error
             raise
+        else:
+            return snapshot, folder
         finally:
             newer.drop()
 
-    def _replace(self, current: tuple[Snapshot, pathlib.Path] | None) -> None:
+    def _read_listing(self) -> Listing | None:
+        try:
+            return msgspec.json.decode(self._kept.read_bytes(), type=Listing)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return None  # there is none, or it is from another release
+
+    def _keep_listing(self, listing: Listing) -> None:
+        if not any(listing.version):
+            return  # a web server that says nothing of it
+        self._kept.parent.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=self._kept.parent, delete=False) as file:
+            file.write(msgspec.json.encode(listing))
+        pathlib.Path(file.name).rename(self._kept)
+
+    def _replace(self, current: tuple[Snapshot, pathlib.Path | None] | None) -> None:
         before, self._current = self._current, current
-        if before is not None:
+        if before is not None and before[1] is not None:
             shutil.rmtree(before[1], ignore_errors=True)
