@@ -70,7 +70,7 @@ def _second_appears(target: Target) -> Answer:
     return found
 
 
-NAMES = ("dots.in.it", "-dash", "UPPER", "10", "a%20b", "x" * 200)
+NAMES = ("-dots.in.it", "10", "a%20b", "X" * 200)
 
 
 def _names(target: Target) -> Answer:
@@ -232,7 +232,7 @@ SCENARIOS = [
         "odd names of models",
         ("7.14", "7.8"),
         _names,
-        expect={"-dash.0": "OK", "a%20b.0": "OK"},
+        expect={"10.0": "OK", "a%20b.0": "OK"},
         server="explicit",
     ),
     Scenario(
