@@ -219,7 +219,3 @@ class ModelStatistics:
     def record_restart(self, reason: RestartReason) -> None:
         """Count a restarted worker process."""
         self.worker_restarts[reason] += 1
-
-    def record_close(self, reason: CloseReason) -> None:
-        """Count a batch that was closed and sent."""
-        self.closes[reason] += 1

@@ -111,7 +111,7 @@ class DynamicScheduler:
             queue.push(inference, now)
         except InferenceError:
             # It may be full only because the last arrivals are not scheduled yet, or because a timer is late.
-            self._schedule_now()
+            self._schedule()
             queue.push(inference, now)
         inference.on_cancel = self._withdraw
         self.statistics.pending += 1
@@ -135,7 +135,7 @@ class DynamicScheduler:
                     self._gathering_until_ns = now + GATHERING_NS
                     self._loop.call_soon(self._gather)
                 else:
-                    self._loop.call_soon(self._schedule_now)
+                    self._loop.call_soon(self._schedule)
         if inference.deadline_ns:
             self._timer.set(inference.deadline_ns, now, exact=False)
 
@@ -170,7 +170,7 @@ class DynamicScheduler:
             self._stopping = True
             self._hold = 0
             self._pool.on_completed = self._check_drained
-            self._schedule_now()
+            self._schedule()
             self._check_drained()
         await drain(self._drained, abandoned=self._abandoned, abort=self._abort)
         await self._pool.close()
@@ -201,16 +201,18 @@ class DynamicScheduler:
             self._gathered = waiting
             self._loop.call_soon(self._gather)
         else:
-            self._schedule_now()
+            self._schedule()
 
-    def _schedule_now(self) -> None:
+    def _schedule(self, now: int = 0) -> None:
+        """Reject requests whose timeout is over, send the batches that can run, set the timer for the rest.
+
+        Args:
+            now: monotonic nanoseconds; 0: look at the clock.
+        """
         self._scheduling_is_due = False
-        self._schedule(self._now())
-
-    def _schedule(self, now: int) -> None:
-        """Reject requests whose timeout is over, send the batches that can run, set the timer for the rest."""
         if self._hold or self._scheduling:
             return
+        now = now or self._now()
         self._scheduling = True
         try:
             self._send_batches(now)
@@ -240,7 +242,7 @@ class DynamicScheduler:
             slot = pool.acquire(pool.last_used)
             if slot is None:
                 return
-            self.statistics.record_close(decision.reason)
+            self.statistics.closes[decision.reason] += 1
             self.statistics.pending -= decision.count
             pool.send(slot, queue.take(decision.count))
 
@@ -254,18 +256,19 @@ class DynamicScheduler:
                     queue.prefetched -= 1
                     self._reject_expired(inference, now)
             self._prefetched_due_ns = _earliest_deadline(waiting)
-        if not pool.may_prefetch():
+        slot = pool.prefetcher
+        if slot is None or not pool.may_prefetch():
             return
         decision = next_prefetch(queue, now, self._policy, draining=self._stopping)
         if decision is not None:
-            self.statistics.record_close(decision.reason)
+            self.statistics.closes[decision.reason] += 1
             has_deadlines = bool(queue.deadlines)
             batch = queue.take(decision.count)
             if has_deadlines:
                 due = _earliest_deadline(batch)
                 self._prefetched_due_ns = min(due, self._prefetched_due_ns)
             queue.prefetched += decision.count
-            pool.prefetch(batch)
+            pool.send(slot, batch)
 
     def _on_free(self, batch: list[Inference] | None) -> None:
         """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
@@ -273,7 +276,7 @@ class DynamicScheduler:
         if batch is not None:
             self._several_clients = len(batch) > 1 or bool(queue.size)
         if queue.size:
-            self._schedule_now()
+            self._schedule()
 
     def _on_begun(self, batch: list[Inference]) -> None:
         """A prefetched batch no longer waits; those of its requests that are completed do not any more."""

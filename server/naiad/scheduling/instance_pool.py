@@ -91,7 +91,7 @@ class InstancePool:
 
     __slots__ = (
         "_clock", "_closing", "_deferred", "_dispatcher", "_loop", "_model", "_on_begun", "_on_free", "_on_lost", "_order", "_resources",
-        "_slots", "_waiting", "free", "inflight", "last_used", "on_completed", "prefetcher", "usable",
+        "_slots", "_unlimited", "_waiting", "free", "inflight", "last_used", "on_completed", "prefetcher", "usable",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +107,7 @@ class InstancePool:
     ) -> None:
         self._model = model
         self._resources = resources
+        self._unlimited = resources.unlimited
         self._dispatcher = dispatcher
         self._order = Reordering[BatchOutcome]() if preserve_ordering else None
         self._clock = clock
@@ -173,51 +174,28 @@ class InstancePool:
         Returns:
             None if no instance is free, or none can have its resources: these wait, and `on_free` is called later.
         """
-        free, granted = self.free, self._resources.acquire
+        free = self.free
         if preferred is not None and free and free[-1] is not preferred and preferred in free:
             free.remove(preferred)
             free.append(preferred)
         while free:
             slot = free.pop()
-            if granted(slot):
+            if self._unlimited or self._resources.acquire(slot):
                 return slot
             self._waiting.add(slot)
         return None
 
     def send(self, slot: InstanceSlot, batch: list[Inference]) -> None:
-        """Execute a batch on an instance that was acquired. Whatever fails, each inference gets its final response."""
-        slot.batch = batch
-        if self._order is not None:
-            slot.ticket = self._order.sent()
-        self._submit(slot, batch)
+        """Execute a batch on an instance that was acquired, or after the one that the `prefetcher` executes.
 
-    def may_prefetch(self) -> bool:
-        """Whether the only instance is busy and may be given a batch in advance."""
-        slot = self.prefetcher
-        return (
-            slot is not None and slot.prefetched is None and slot.batch is not None and slot.usable
-        )
-
-    def prefetch(self, batch: list[Inference]) -> None:
-        """Give the only instance, which is busy, a batch in advance, as `send`."""
-        slot = self.prefetcher
-        assert slot is not None
-        slot.prefetched = batch
-        if self._order is not None:
-            slot.prefetched_ticket = self._order.sent()
-        self._submit(slot, batch)
-
-    def prefetched(self) -> list[list[Inference]]:
-        """The batches that wait in instances; of several only while instances are added and removed."""
-        return [slot.prefetched for slot in self._slots if slot.prefetched is not None]
-
-    def _prefetcher(self) -> InstanceSlot | None:
-        slots = [slot for slot in self._slots if not slot.removed]
-        only = slots[0] if len(slots) == 1 and self._resources.unlimited else None
-        return only if only is not None and only.host.prefetches else None
-
-    def _submit(self, slot: InstanceSlot, batch: list[Inference]) -> None:
+        Whatever fails, each inference gets its final response.
+        """
         self.inflight += len(batch)
+        ticket = 0 if self._order is None else self._order.sent()
+        if slot.batch is None:
+            slot.batch, slot.ticket = batch, ticket
+        else:
+            slot.prefetched, slot.prefetched_ticket = batch, ticket
         try:
             slot.host.submit(batch, slot.on_outcome)
         except Exception as failure:  # noqa: BLE001  whatever a host raises, no client may wait for ever
@@ -226,6 +204,22 @@ class InstancePool:
             )
             error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
             self._loop.call_soon(slot.on_outcome, self._failed(batch, error))
+
+    def may_prefetch(self) -> bool:
+        """Whether the only instance is busy and may be given a batch in advance."""
+        slot = self.prefetcher
+        return (
+            slot is not None and slot.prefetched is None and slot.batch is not None and slot.usable
+        )
+
+    def prefetched(self) -> list[list[Inference]]:
+        """The batches that wait in instances; of several only while instances are added and removed."""
+        return [slot.prefetched for slot in self._slots if slot.prefetched is not None]
+
+    def _prefetcher(self) -> InstanceSlot | None:
+        slots = [slot for slot in self._slots if not slot.removed]
+        only = slots[0] if len(slots) == 1 and self._unlimited else None
+        return only if only is not None and only.host.prefetches else None
 
     def came_back(self, slot: InstanceSlot, outcome: BatchOutcome) -> None:
         """A batch came back: free its instance, or have it begin the prefetched batch, then respond."""
@@ -247,23 +241,18 @@ class InstancePool:
             slot.prefetched = None
             self._on_begun(prefetched)
         else:
-            self._set_free(slot)
+            if slot.removed:
+                self._close_if_idle(slot)
+            else:
+                self.last_used = slot
+                if slot.usable:
+                    self.free.append(slot)
+            if not self._unlimited:
+                self._resources.release(slot)
         self._on_free(batch)
-        if self._order is None:
-            self._deliver(outcome)
-        else:
-            for due in self._order.came_back(ticket, outcome):
-                self._deliver(due)
-
-    def _set_free(self, slot: InstanceSlot) -> None:
-        """An instance has no batch any more."""
-        if slot.removed:
-            self._close_if_idle(slot)
-        else:
-            self.last_used = slot
-            if slot.usable:
-                self.free.append(slot)
-        self._resources.release(slot)
+        due = (outcome,) if self._order is None else self._order.came_back(ticket, outcome)
+        for ready in due:
+            self._deliver(ready)
 
     def retry(self, slot: InstanceSlot) -> None:
         """The resources of an instance that waits may be available."""

@@ -24,7 +24,8 @@ class Resources(typing.Protocol):
     """Grants resources. All methods are called on the event loop.
 
     Attributes:
-        unlimited: `acquire` always grants. Otherwise no batch is prefetched: it would begin without them being granted again.
+        unlimited: everything is granted, so no method is called. Otherwise no batch is prefetched: it would begin without its resources being
+            granted again.
     """
 
     @property

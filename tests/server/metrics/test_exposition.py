@@ -22,7 +22,7 @@ def statistics() -> ModelStatistics:
     )
     counted.record_execution(batch_size=3, timing=timing, wall_ms=1_700_000_000_000)
     counted.record_failure(reason=FailureReason.REJECTED, request_ns=10_000)
-    counted.record_close(CloseReason.IDLE)
+    counted.closes[CloseReason.IDLE] += 1
     counted.pending = 2
     counted.load_ns = 1_250_000_000
     return counted

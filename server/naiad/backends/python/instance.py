@@ -114,7 +114,7 @@ class PythonInstance(Instance):
                 # Or it would be kept in memory until the next one comes.
                 running.batch = None
         responses = [
-            None if item is DEFERRED else self._response(item, call.request.output_names)
+            None if item is DEFERRED else self._response(item, call.request)
             for item, call in zip(returned, batch)  # noqa: B905 - 3.8 knows no strict; they are as long as each other
         ]
         return Execution(responses, begun_ns, ended_ns)
@@ -129,9 +129,7 @@ class PythonInstance(Instance):
         self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
     ) -> None:
         """See `ResponseChannel`."""
-        converted = (
-            None if response is None else self._response(response, call.request.output_names)
-        )
+        converted = None if response is None else self._response(response, call.request)
         self._responder.send(call, converted, final=final, begun_ns=begun_ns)
 
     def pace(self, call: Any) -> None:
@@ -298,7 +296,7 @@ class PythonInstance(Instance):
         """Respond to a request in progress with an error of the model's, its last response. Safe in any thread."""
         self._responder.send(call, Response([], {}, error.bare()), final=True, begun_ns=begun_ns)
 
-    def _response(self, returned: Any, wanted: "list[str]") -> Response:
+    def _response(self, returned: Any, request: Any) -> Response:
         """A response of the model's, with what the request asks for, in the model's order."""
         if not isinstance(returned, InferenceResponse):
             raise self._failed(
@@ -311,6 +309,7 @@ class PythonInstance(Instance):
             failure = InferenceError(error_code, error.message(), reason=FailureReason.BACKEND)
             return Response([], {}, failure)
         names = self.all_outputs
+        wanted = request.requested_outputs and request.output_names
         outputs: list[Output] = []
         for tensor in tensors:
             name, array, code = parts_of(tensor)

@@ -156,36 +156,21 @@ class InferRoute:
         """
         header = request.headers.get(b"inference-header-content-length")
         header_length = len(body) if header is None else header_length_of(header, len(body))
-        codec = self._limits.codec
-        if len(body) > _MAYBE_LARGE and codec is not None:
-            return self._run_large(codec, request, body, header_length, traits, model, on_reply)
-        decoded = self._decode(body, header_length, traits)
-        return self._infer(request, traits, model, on_reply, decoded)
-
-    def _run_large(  # noqa: PLR0917 - as `_run`
-        self,
-        codec: Codec,
-        request: HttpRequest,
-        body: bytes,
-        header_length: int,
-        traits: ModelTraits,
-        model: Infers,
-        on_reply: OnReply,
-    ) -> Cancellable | None:
-        """The same with what takes long in a codec process: JSON, and looking through many strings."""
+        # What takes long is done in a codec process: JSON, and looking through many strings.
+        codec = self._limits.codec if len(body) > _MAYBE_LARGE else None
         work: collections.abc.Callable[[], Decoded]
-        if header_length > LARGE:
+        if codec is not None and header_length > LARGE:
             work = functools.partial(
                 large_bodies.decode_infer, codec, body, header_length, self._target
             )
         else:
-            decoded = self._decode(body, header_length, traits)
-            if not raw_tensors.unchecked(decoded.request.inputs):
+            if header_length:
+                decoded = typed_json.decode(body, header_length, self._target)
+            else:
+                decoded = raw_request.decode(body, traits, self._target)
+            if codec is None or not raw_tensors.unchecked(decoded.request.inputs):
                 return self._infer(request, traits, model, on_reply, decoded)
-
-            def work() -> Decoded:
-                return Decoded(check(codec, decoded.request), decoded.form)
-
+            work = functools.partial(_checked, codec, decoded)
         proceed = functools.partial(self._infer, request, traits, self._engine, on_reply)
         return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
 
@@ -223,10 +208,10 @@ class InferRoute:
         large = None if codec is None else large_bodies.infer_events(codec)
         return EventStream(_event, on_reply, large).run(ask)
 
-    def _decode(self, body: bytes, header_length: int, traits: ModelTraits) -> Decoded:
-        if header_length:
-            return typed_json.decode(body, header_length, self._target)
-        return raw_request.decode(body, traits, self._target)
+
+def _checked(codec: Codec, decoded: Decoded) -> Decoded:
+    """On a thread: the request, its strings checked."""
+    return Decoded(check(codec, decoded.request), decoded.form)
 
 
 def _unsupported(encoded: bytes) -> HttpReply:
