@@ -96,6 +96,21 @@ def _config_stays(target: Target) -> Answer:
     return found
 
 
+def _own_config(target: Target) -> Answer:
+    """The config that the server shows is sent back, as it is and with another instance."""
+    with folder_of(target, "own", REPORT):
+        load(target, "own")
+        found: Answer = {"asked": []}
+        for count in (1, 2):
+            config = json.loads(target.http("GET", "/v2/models/own/config").body)
+            config["instance_group"][0]["count"] = count
+            found[f"load {count}"] = load_with(target, "own", config).status
+            config = json.loads(target.http("GET", "/v2/models/own/config").body)
+            found[f"count {count}"] = config["instance_group"][0]["count"]
+            found["asked"].append(target.infer("own", ZERO).status)
+    return found
+
+
 def _version_policy(target: Target) -> Answer:
     """A config that serves another version, and then both."""
     with folder_of(target, "policies", _TWO_VERSIONS):
@@ -266,6 +281,13 @@ SCENARIOS = [
             "touched.1": "folder",
             "unloaded.1": "folder",
         },
+        server="explicit",
+    ),
+    Scenario(
+        "load with the config that the server shows",
+        ("7.15", "7.24"),
+        _own_config,
+        expect={"load 1": 200, "asked.1": 200, "load 2": 200, "count 2": 2},
         server="explicit",
     ),
     Scenario(

@@ -15,6 +15,7 @@ from naiad.config.override import LARGEST, NAME, read
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError
 from tests.server.config.messages import random_config
+from tests.server.config.model_folders import make_model, only, resolve, shown
 
 FOLDER = pathlib.Path("/models/m")
 
@@ -39,8 +40,20 @@ def test_names_in_camel_case_and_enums_in_any_case_are_read_as_in_triton() -> No
         assert message.parameters["type_fp32"].string_value == "type_fp32"
 
 
-def test_problems_are_shown_under_the_name_of_the_override() -> None:
-    assert read("{}", FOLDER).path == FOLDER / NAME
+TENSORS = """"input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [1]}],
+    "output": [{"name": "Y", "data_type": "TYPE_FP32", "dims": [1]}]"""
+
+
+def test_the_folder_needs_no_config_file_beside_it(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path)
+    document = read(f'{{"backend": "python", {TENSORS}}}', folder)
+    assert shown(resolve(folder, document=document, auto_complete=False).problems) == []
+
+
+def test_problems_are_shown_under_the_name_of_the_override(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path)
+    document = read(f'{{"backend": "python", "max_batch_size": -1, {TENSORS}}}', folder)
+    assert only(resolve(folder, document=document)).path == folder / NAME
 
 
 @pytest.mark.parametrize(
