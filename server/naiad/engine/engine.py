@@ -138,7 +138,15 @@ class ServingEngine:
             return False
         # Most models are known to be ready: a probe starts no task and no thread for these.
         unknown = [model for model, ready in zip(models, known, strict=True) if ready is None]
-        return all(await asyncio.gather(*(model.ready() for model in unknown)))
+        ready = await asyncio.gather(*(model.ready() for model in unknown))
+        if all(ready):
+            return True
+        # One that is unloaded meanwhile does not count.
+        serving = {id(model) for _, _, model in self._repository.served()}
+        return all(
+            is_ready or id(model) not in serving
+            for model, is_ready in zip(unknown, ready, strict=True)
+        )
 
     async def model_ready(self, name: str, version: int = LATEST) -> bool:
         """See `Engine` (row 2.7)."""

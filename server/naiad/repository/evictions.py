@@ -74,8 +74,6 @@ class Evictions(typing.Generic[S]):
 
     def is_ready_or_evicted(self, state: VersionState) -> bool:
         """Whether a version is READY, or was before it made room for another one."""
-        if state.state is State.UNLOADING:
-            return state.name in self._evicted
         return state.state is State.READY or state.reason == EVICTED
 
     def loaded(self, name: str, *, by_request: bool) -> None:

@@ -172,7 +172,9 @@ class LoadTable:
     def changed(self, state: VersionState) -> None:
         """See `Progress`."""
         # The version that a reload replaces may be unloaded during the next reload.
-        phase = None if state.reason in UNLOADED_REASONS else _PHASES.get(state.state)
+        phase = _PHASES.get(state.state)
+        if phase is Phase.FAILED and state.reason in UNLOADED_REASONS:
+            phase = None
         key = (state.name, state.version)
         if phase is Phase.LOADING and key in self._ended:
             self._running.setdefault(key, self._ended.pop(key))  # a retry

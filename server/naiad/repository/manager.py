@@ -164,13 +164,17 @@ class Repository(typing.Generic[S]):
             with contextlib.suppress(DependencyCycleError):
                 self._dependencies.add(requested_by, name)
 
-    async def load_evicted(self, name: str) -> None:
-        """Load a model again that was evicted, from the files that its store has now. Nothing happens if it is no longer evicted.
+    async def load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
+        """Load a model again that was evicted, from the files that its store has now, if it is still evicted then.
+
+        Args:
+            name: the model.
+            on_loaded: called once it is loaded, before it may be evicted again.
 
         Raises:
             InferenceError: it cannot be loaded, and stays evicted; or it is no longer in the repository.
         """
-        await self._locks.run(name, functools.partial(self._load_evicted, name))
+        await self._locks.run(name, functools.partial(self._load_evicted, name, on_loaded))
 
     async def load_from(
         self, source: LoadedFrom, *, again: bool, written: frozenset[str]
@@ -298,13 +302,14 @@ class Repository(typing.Generic[S]):
             source = LoadedFrom(model, await self._reader.fingerprint(model))
         await self._load_source(source, config=overrides.config)
 
-    async def _load_evicted(self, name: str) -> None:
+    async def _load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
         if self.evictions.evicted(name):
             try:
                 await self._load_model(name, Overrides(), is_explicit=False)
             except InferenceError:
                 self.evictions.load_failed(name)
                 raise
+        on_loaded()
 
     async def _find(self, name: str) -> StoredModel:
         """The one model of this name in the stores.

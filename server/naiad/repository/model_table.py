@@ -91,6 +91,8 @@ class ModelTable(typing.Generic[S]):
     def put(self, version: Version[S]) -> None:
         """Add a version, in place of another one of the same number."""
         name, number = version.plan.config.name, version.plan.version
+        before = self.versions(name).get(number) or self._unloaded.of(name).get(number)
+        version.was_evicted = before is not None and before.reason == EVICTED
         self._models.setdefault(name, {})[number] = version
         self._unloaded.forget(name, number)
 

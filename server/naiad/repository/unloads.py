@@ -11,7 +11,7 @@ import typing
 
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.lifecycle import Event
-from naiad.repository.version import UNLOADED, Progress, S, Version
+from naiad.repository.version import EVICTED, UNLOADED, Progress, S, Version
 
 log = logging.getLogger("naiad.repository")
 
@@ -57,7 +57,7 @@ class Unloads(typing.Generic[S]):
         for version in versions:
             served = version.served
             assert served is not None, "only READY versions are unloaded"
-            version.apply(Event.UNLOAD)
+            version.apply(Event.UNLOAD, reason=EVICTED if reason == EVICTED else "")
             version.served = None
             self._progress.changed(version.snapshot())
             task = asyncio.get_running_loop().create_task(self._unload(version, served, reason))

@@ -14,10 +14,10 @@ from naiad.repository.reading import LocalCopy
 UNLOADED = "unloaded"
 
 EVICTED = "evicted"
-"""The reason of a version that was unloaded to make room for another model."""
+"""The reason of a version that makes or made room for another model, until it is loaded again."""
 
 UNLOADED_REASONS = frozenset((UNLOADED, EVICTED))
-"""The reasons of versions that are UNAVAILABLE on purpose: the server is ready without them."""
+"""The reasons of versions that are not READY on purpose: the server is ready without them."""
 
 
 class Update(typing.Protocol):
@@ -71,6 +71,7 @@ class Version(typing.Generic[S]):
         copy: the local folder that it is loaded from; it has a use of it while it is LOADING, READY or UNLOADING.
         served: set exactly while it is READY.
         replaces: whether it is loaded beside versions that serve.
+        was_evicted: whether the one of the same number before it made room for other models.
     """
 
     plan: VersionPlan
@@ -81,6 +82,7 @@ class Version(typing.Generic[S]):
     load_ns: int = 0
     resident: tuple[int, int] | None = None
     replaces: bool = False
+    was_evicted: bool = False
 
     def apply(self, event: Event, *, reason: str = "") -> None:
         """Enter the state that follows `event`."""
@@ -93,7 +95,7 @@ class Version(typing.Generic[S]):
             name=self.plan.config.name,
             version=self.plan.version,
             state=self.state,
-            reason=self.reason,
+            reason=EVICTED if self.state is State.LOADING and self.was_evicted else self.reason,
             load_ns=self.load_ns,
             resident=self.resident,
             replaces=self.replaces,

@@ -181,7 +181,7 @@ def show_models(console: "Console | None", states: collections.abc.Sequence[Vers
         return
     width = max((len(state.name) for state in states), default=0)
     rows = [
-        f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {'see above' if state.reason else ''}".rstrip()
+        f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {_short_reason(state)}".rstrip()
         for state in states
     ]
     log.info(
@@ -217,6 +217,13 @@ def show_addresses(
                 remark,
                 extra={"service": address.service, "address": address.bound},
             )
+
+
+def _short_reason(state: VersionState) -> str:
+    """A failure has lines of its own in the log."""
+    if state.reason in UNLOADED_REASONS:
+        return state.reason
+    return "see above" if state.reason else ""
 
 
 def _memory(memory: collections.abc.Iterable[MemoryUsage]) -> str:

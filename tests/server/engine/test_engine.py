@@ -95,6 +95,10 @@ def make(
 
 FAILED = VersionState(name="x", version=None, state=State.UNAVAILABLE, reason="no config")
 UNLOADED = VersionState(name="y", version=1, state=State.UNAVAILABLE, reason="unloaded")
+EVICTED = [
+    VersionState(name="y", version=1, state=state, reason="evicted")
+    for state in (State.UNLOADING, State.UNAVAILABLE, State.LOADING)
+]
 
 
 @pytest.mark.parametrize(
@@ -104,6 +108,7 @@ UNLOADED = VersionState(name="y", version=1, state=State.UNAVAILABLE, reason="un
         (FakeRepository(FAILED), True, Phase.SERVING, False),
         (FakeRepository(FAILED), False, Phase.SERVING, True),
         (FakeRepository(UNLOADED), True, Phase.SERVING, True),
+        (FakeRepository(*EVICTED), True, Phase.SERVING, True),
         (FakeRepository(ready=False), True, Phase.SERVING, False),
         (FakeRepository(), True, Phase.STARTING, False),
         (FakeRepository(), True, Phase.DRAINING, False),
@@ -124,6 +129,19 @@ async def test_only_models_whose_readiness_is_not_known_are_called(*, ready: boo
     assert await make(repository).server_ready() is ready
     assert [model.calls for model in known] == [0, 0, 0]
     assert repository.get("m").calls == 1
+
+
+async def test_a_model_that_is_unloaded_while_it_is_called_does_not_count() -> None:
+    repository = FakeRepository()
+    leaving = FakeModel(ready=False)
+    repository.others.append(leaving)
+
+    async def leave() -> bool:
+        repository.others.clear()
+        return False
+
+    leaving.ready = leave  # type: ignore[method-assign]
+    assert await make(repository).server_ready()
 
 
 async def test_one_model_that_is_known_not_to_be_ready_is_enough() -> None:

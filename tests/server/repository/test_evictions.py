@@ -1,15 +1,21 @@
 """Models that make room for others: which may be unloaded for that, and what is left of them."""
 
+import asyncio
 import pathlib
 
 import pytest
 
 from naiad.errors import InferenceError
 from naiad.repository.lifecycle import State
+from naiad.repository.load_progress import Phase
 from naiad.repository.polling.poller import Poller
 from tests.server.repository.world import World
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.looptime
+
+
+def ignore() -> None: ...
 
 
 async def loaded(tmp_path: pathlib.Path, *names: str) -> World:
@@ -23,7 +29,7 @@ async def loaded(tmp_path: pathlib.Path, *names: str) -> World:
 async def evicted(tmp_path: pathlib.Path) -> World:
     world = await loaded(tmp_path, "m", "other")
     world.repository.evictions.evict("m")
-    assert ("m", 1, State.UNLOADING, "") in world.states()
+    assert ("m", 1, State.UNLOADING, "evicted") in world.states()
     await world.repository._unloads.join()
     return world
 
@@ -45,13 +51,34 @@ async def test_an_evicted_model_is_unavailable_for_that_reason(tmp_path: pathlib
 async def test_it_is_loaded_again_from_the_files_that_are_there_now(tmp_path: pathlib.Path) -> None:
     world = await evicted(tmp_path)
     world.write("m", "m two")
-    await world.repository.load_evicted("m")
+    await world.repository.load_evicted("m", ignore)
     assert world.repository.get("m").text == "m two"
     assert not world.repository.evictions.evicted("m")
     loads = len(world.loads)
-    await world.repository.load_evicted("m")
+    await world.repository.load_evicted("m", ignore)
     await world.repository.load("m")
     assert len(world.loads) == loads
+
+
+@pytest.mark.parametrize("finished", [True, False])
+async def test_the_server_stays_ready_meanwhile(tmp_path: pathlib.Path, *, finished: bool) -> None:
+    """Also if the old one has requests while the new one is loaded."""
+    world = World(tmp_path, load_seconds=1, stop_seconds=0 if finished else 5)
+    world.write("m", "one")
+    await world.repository.load_all()
+    world.repository.evictions.evict("m")
+    if finished:
+        await world.repository._unloads.join()
+    seen = list[object]()
+    load = asyncio.ensure_future(
+        world.repository.load_evicted("m", lambda: seen.append(world.states()))
+    )
+    await until(lambda: bool(world.loads[1:]))
+    assert world.states() == [("m", 1, State.LOADING, "evicted")]
+    (progress,) = world.repository.load_progress()
+    assert progress.phase is Phase.LOADING
+    await load
+    assert seen == [[("m", 1, State.READY, "")]]
 
 
 async def test_a_load_request_loads_it_as_well(tmp_path: pathlib.Path) -> None:
@@ -76,7 +103,7 @@ async def test_an_unload_request_that_comes_while_it_finishes_its_requests_count
     await world.repository.load_all()
     world.repository.evictions.evict("m")
     await world.repository.unload("m")
-    assert world.states() == [("m", 1, State.UNLOADING, "")]
+    assert world.states() == [("m", 1, State.UNLOADING, "evicted")]
     await world.repository._unloads.join()
     assert world.states() == [("m", 1, State.UNAVAILABLE, "unloaded")]
 
@@ -110,11 +137,11 @@ async def test_one_that_cannot_be_loaded_again_stays_evicted(
     else:
         world.write("m", "m one", config="bad config")
     with pytest.raises(InferenceError, match=f"bad {'weights' if broken == 'model' else broken}"):
-        await world.repository.load_evicted("m")
+        await world.repository.load_evicted("m", ignore)
     assert world.states()[0] == ("m", 1, State.UNAVAILABLE, "evicted")
     assert world.repository.evictions.evicted("m")
     world.write("m", "m three")
-    await world.repository.load_evicted("m")
+    await world.repository.load_evicted("m", ignore)
     assert world.repository.get("m").text == "m three"
 
 
@@ -124,7 +151,7 @@ async def test_one_that_has_left_the_repository_is_no_longer_evicted(
     world = await evicted(tmp_path)
     (tmp_path / "m").rename(tmp_path.parent / "gone")
     with pytest.raises(InferenceError, match="not found in any model repository"):
-        await world.repository.load_evicted("m")
+        await world.repository.load_evicted("m", ignore)
     assert [state[0] for state in world.states()] == ["other"]
     assert not world.repository.evictions.evicted("m")
 

@@ -69,10 +69,7 @@ class EvictedModels:
             return
         self._waiting.setdefault(name, set()).add(request)
         if name not in self._loads:
-            log.info("model '%s' was evicted and is loaded again for a request", name)
-            load = asyncio.get_running_loop().create_task(self._load(name))
-            self._loads[name] = load
-            load.add_done_callback(functools.partial(self._loaded, name))
+            self._start(name)
 
     def withdraw(self, request: "WaitingRequest") -> None:
         """A request waits no more. The load goes on: it serves the next one."""
@@ -86,33 +83,39 @@ class EvictedModels:
         return self._clock.monotonic_ns()
 
     async def _load(self, name: str) -> None:
-        error: InferenceError | None = None
         try:
-            await self._repository.load_evicted(name)
+            await self._repository.load_evicted(name, functools.partial(self._run_waiting, name))
         except InferenceError as failed:
             error = unavailable(
                 f"model '{name}' was evicted and could not be loaded again: {failed.message}"
             )
             until = asyncio.get_running_loop().time() + RETRY_SECONDS
             self._failed[name] = until, error
-        else:
-            self._failed.pop(name, None)
-        for request in self._waiting.pop(name, set()):
-            if error is None:
-                self._run(request)
-            else:
+            for request in self._waiting.pop(name, set()):
                 request.fail(error)
 
-    def _run(self, request: "WaitingRequest") -> None:
-        try:
-            model = self._repository.get(request.model_name, request.version)
-        except InferenceError as error:
-            request.fail(error)
-        else:
-            request.run(model)
+    def _run_waiting(self, name: str) -> None:
+        """Run the requests at once: a model with requests is the last one to be evicted."""
+        self._failed.pop(name, None)
+        for request in self._waiting.pop(name, set()):
+            try:
+                model = self._repository.get(name, request.version)
+            except InferenceError as error:
+                request.fail(error)
+            else:
+                request.run(model)
+
+    def _start(self, name: str) -> None:
+        log.info("model '%s' was evicted and is loaded again for a request", name)
+        load = asyncio.get_running_loop().create_task(self._load(name))
+        self._loads[name] = load
+        load.add_done_callback(functools.partial(self._loaded, name))
 
     def _loaded(self, name: str, _: asyncio.Task[None]) -> None:
         del self._loads[name]
+        if name in self._waiting:
+            # It was evicted again before this was called, and is requested again.
+            self._start(name)
 
 
 class EvictedModel:

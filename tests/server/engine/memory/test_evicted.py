@@ -178,3 +178,21 @@ async def test_a_call_between_models_learns_which_model_runs_it(waiting: Waiting
     await waiting.world.settled(lambda: bool(runs))
     made = waiting.world.made["m"]
     assert runs == [(made, made.inference)]
+
+
+async def test_a_request_that_comes_just_after_the_next_eviction_waits_for_another_load(
+    waiting: Waiting,
+) -> None:
+    evictions = waiting.world.repository.evictions
+    run = waiting.models._run_waiting
+
+    def evicted_again(name: str) -> None:
+        run(name)
+        if len(waiting.responses) == 1:
+            evictions.evict(name)
+            waiting.ask()
+
+    waiting.models._run_waiting = evicted_again  # type: ignore[method-assign]
+    waiting.ask()
+    await waiting.world.settled(lambda: len(waiting.responses) == 2)
+    assert [response.error for response in waiting.responses] == [None, None]
