@@ -53,7 +53,7 @@ def emulator(folder: pathlib.Path, *, port: int = 0) -> collections.abc.Iterator
     ]  # fmt: skip
     with subprocess.Popen(command) as process:
         try:
-            wait_for_port(port, process)
+            wait_for_port(port, process, seconds=90)
             yield Emulator(port, process)
         finally:
             process.terminate()

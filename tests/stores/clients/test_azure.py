@@ -3,12 +3,15 @@
 import collections.abc
 import hashlib
 import json
+import logging
 import pathlib
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
 from azure.storage.blob import ContainerClient, ContentSettings
 
 from naiad.repository.stores.address import parse
+from naiad.repository.stores.clients import azure as azure_client
 from naiad.repository.stores.clients.azure import AzureClient
 from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
 from tests.stores import azurite
@@ -208,6 +211,29 @@ def test_a_connection_that_breaks_can_be_tried_again() -> None:
         with pytest.raises(StoreError) as error:
             list(store.read(StoredObject("a", 10, "1"), 0, 10))
     assert error.value.retry
+
+
+def test_without_a_key_what_the_default_chain_finds_is_used_or_requests_are_anonymous(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anonymous requests are Triton's behaviour (row 18.28); the chain is an addition."""
+    caplog.set_level("INFO")
+    monkeypatch.delenv("AZURE_STORAGE_KEY")
+
+    class Chain:
+        def get_token(self, *_: str) -> None:
+            logging.getLogger("azure.identity._chained").warning("twenty lines")
+            if not available:
+                raise ClientAuthenticationError("nothing is configured")
+
+    monkeypatch.setattr(azure_client, "DefaultAzureCredential", Chain)
+    store = AzureClient(parse("as://account/container"))
+    available = True
+    assert isinstance(store._build().credential, Chain)
+    available = False
+    assert store._build().credential is None
+    assert "no Azure credentials were found" in caplog.text
+    assert "twenty lines" not in caplog.text
 
 
 def test_kinds_of_authentication(monkeypatch: pytest.MonkeyPatch) -> None:

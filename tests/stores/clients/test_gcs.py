@@ -10,6 +10,7 @@ import google_crc32c
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 from naiad.repository.stores.address import parse
@@ -222,3 +223,14 @@ def test_google_application_credentials_that_do_not_exist_are_not_ignored(
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/none/key.json")
     with pytest.raises(StoreError, match=r"GOOGLE_APPLICATION_CREDENTIALS.*/none/key\.json"):
         list(client().listing(recursive=False))
+
+
+def test_without_any_credentials_requests_are_anonymous(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """As in Triton (row 18.28)."""
+    for variable in (fake_gcs.VARIABLE, "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    assert isinstance(client()._build()._credentials, AnonymousCredentials)

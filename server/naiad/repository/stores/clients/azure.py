@@ -8,6 +8,7 @@ import collections.abc
 import contextlib
 import datetime as dt
 import functools
+import logging
 import typing
 
 from azure.core import MatchConditions, exceptions as core
@@ -18,6 +19,9 @@ from naiad.repository.stores import credentials
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.credentials import AzureCredential, RefusedError, Renewable
 from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
+
+_log = logging.getLogger("naiad.repository")
+_identity_log = logging.getLogger("azure.identity")
 
 _DOMAIN = ".blob.core.windows.net"
 
@@ -156,10 +160,14 @@ class AzureClient:
         if credential.auth_type == "key" or not tls:
             return None
         chain = DefaultAzureCredential()
+        _identity_log.setLevel(logging.ERROR)  # else it warns of every credential that it has tried
         try:
             chain.get_token(_TOKEN_SCOPE)
         except core.ClientAuthenticationError:
+            _log.info("%s: no Azure credentials were found: requests are anonymous", self._address)
             return None
+        finally:
+            _identity_log.setLevel(logging.NOTSET)
         return chain
 
     @contextlib.contextmanager
