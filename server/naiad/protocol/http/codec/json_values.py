@@ -250,20 +250,11 @@ def write(elements: Elements, datatype: DataType, *, name: str) -> typing.Any:
     Raises:
         InferenceError: FP16 and BF16 cannot be sent as JSON (row 3.16).
     """
-    match datatype.kind:
-        case Kind.FLOAT:
-            return _write_floats(elements, datatype, name)
-        case Kind.BYTES:
-            return _write_strings(elements)
-        case Kind.BOOL | Kind.INT | Kind.UINT:
-            return elements.tolist() if elements.size <= _SHORT else elements
-
-
-_SHORT = 48
-"""Up to here a Python list of the elements is written faster than a numpy array."""
-
-
-def _write_floats(elements: Elements, datatype: DataType, name: str) -> typing.Any:
+    kind = datatype.kind
+    if kind is Kind.BYTES:
+        return _write_strings(elements)
+    if kind is not Kind.FLOAT:
+        return elements.tolist() if elements.size <= _SHORT else elements
     if datatype is FP16 or datatype is BF16:
         raise invalid(
             f"sending {datatype.name} data via JSON is not supported. Please use the binary data format for output '{name}': "
@@ -276,6 +267,10 @@ def _write_floats(elements: Elements, datatype: DataType, name: str) -> typing.A
     if np.isfinite(elements).all():
         return elements.astype(np.float64, copy=False)
     return _literals(elements.tolist())
+
+
+_SHORT = 48
+"""Up to here a Python list of the elements is written faster than a numpy array."""
 
 
 def _literals(values: typing.Any) -> orjson.Fragment:
