@@ -13,6 +13,7 @@ import contextlib
 import logging
 import pathlib
 import threading
+import time
 import typing
 
 from naiad.errors import InferenceError, unavailable
@@ -33,6 +34,9 @@ _SCANNED_TOGETHER = 64
 
 _CHECKOUT_THREADS = 64
 """More than the models that load at the same time; checkouts beyond that wait."""
+
+_PAUSE_SECONDS = 0.0005
+"""Between two models of a poll, for whose scan the interpreter lock is taken: the event loop gets it meanwhile."""
 
 _Result = typing.TypeVar("_Result")
 _Models = list[StoredModel]
@@ -248,6 +252,7 @@ def _scan_all(
             outcomes.append(model.store.fingerprint(model.name))
         except InferenceError as error:
             outcomes.append(error)
+        time.sleep(_PAUSE_SECONDS)
     return outcomes
 
 

@@ -259,7 +259,7 @@ class Poller:
                 self._models.sources[name] = before
             self._written[name] = error.paths
             log.warning(
-                "poll: model '%s' stays as it was, although %s: %s",
+                "poll: model '%s' stays as it was (%s): %s",
                 name,
                 load.why,
                 error.message,
@@ -267,7 +267,7 @@ class Poller:
             )
         except InferenceError:
             log.error(  # noqa: TRY400 - its reason is in the line before
-                "poll: model '%s' is tried again when something changes; it failed to load, because %s",
+                "poll: model '%s' failed to load (%s); it is tried again when something changes",
                 name,
                 load.why,
                 extra=extra,

@@ -83,7 +83,7 @@ async def test_a_failed_edit_keeps_what_served_and_is_tried_again_when_something
     assert world.loads == ["one", "bad"]
     assert world.repository.get("m").text == "one"
     assert lines(caplog) == [
-        "poll: model 'm' is tried again when something changes; it failed to load, because 1/model changed"
+        "poll: model 'm' failed to load (1/model changed); it is tried again when something changes"
     ]
     world.write("m", "two", config="bad")
     await polled(poller)
