@@ -117,9 +117,12 @@ def signature_of(session: Any, path: pathlib.Path) -> Signature:
     """What the model of a session takes and gives.
 
     onnxruntime shows a tensor of unknown rank as one without dimensions, that is, as a scalar. The file tells them
-    apart; where it cannot be read (an .ort file), they are taken for scalars.
+    apart, and is read again only for such tensors; where it cannot be read (an .ort file), they are taken for scalars.
     """
-    unknown = _unknown_ranks(path)
+    inputs, overridable = session.get_inputs(), session.get_overridable_initializers()
+    outputs = session.get_outputs()
+    without_dims = [tensor for tensor in (*inputs, *overridable, *outputs) if not tensor.shape]
+    unknown = _unknown_ranks(path) if without_dims else frozenset[str]()
 
     def described(tensors: list[Any]) -> tuple[GraphTensor, ...]:
         return tuple(
@@ -132,9 +135,9 @@ def signature_of(session: Any, path: pathlib.Path) -> Signature:
         )
 
     return Signature(
-        inputs=described(session.get_inputs()),
-        overridable=described(session.get_overridable_initializers()),
-        outputs=described(session.get_outputs()),
+        inputs=described(inputs),
+        overridable=described(overridable),
+        outputs=described(outputs),
     )
 
 
