@@ -116,6 +116,11 @@ def test_requests_load_evicted_models_again_within_the_limit(tmp_path: pathlib.P
                     assert asked.is_server_ready()
                 assert states(server)[name] == "READY"
         assert sorted(states(server).values()) == ["READY", "READY", "evicted"]
+        _, page = call(server.metrics, "GET", "/metrics")
+        counted = re.search(rb"^naiad_model_evictions_total (\d+)$", page, re.MULTILINE)
+        assert counted is not None
+        # One at the start, and one for each request but the first ones.
+        assert int(counted[1]) >= 4
         status, body = call(server.http, "GET", "/v2/models/stats")
         assert status == 200
         used = sum(

@@ -106,6 +106,11 @@ MODEL_MEMORY = Family(
     "Memory that loading the model took in bytes, by type (CPU, GPU) and device id; estimated may include other work",
     "gauge",
 )
+EVICTIONS = Family(
+    "naiad_model_evictions_total",
+    "Number of models that were unloaded to make room for others (--model-memory-limit)",
+    "counter",
+)
 WORKER_RESTARTS = Family(
     "naiad_worker_restarts_total", "Number of restarted worker processes, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
 )  # fmt: skip

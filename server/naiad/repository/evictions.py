@@ -43,6 +43,8 @@ class Evictions(typing.Generic[S]):
         self._loaded_from = loaded_from
         self._evicted: dict[str, dict[int, VersionPlan]] = {}
         self._of_requests = set[str]()
+        self.count = 0
+        """Models that were evicted since the start."""
 
     def candidates(self) -> list[str]:
         """The models that may be evicted.
@@ -60,6 +62,7 @@ class Evictions(typing.Generic[S]):
 
     def evict(self, name: str) -> None:
         """Unload a candidate. It takes no new request from now on, and finishes those in flight."""
+        self.count += 1
         versions = self._table.ready(name)
         self._evicted[name] = {number: version.plan for number, version in versions.items()}
         self._loaded_from.pop(name, None)

@@ -12,6 +12,7 @@ from naiad.engine.memory.pool import MemoryPool
 from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
 from naiad.metrics.exposition import Sample, Series
+from naiad.metrics.families import EVICTIONS
 from naiad.options.options import Options
 from naiad.repository.agents.resolver import AgentResolver
 from naiad.repository.manager import Repository
@@ -56,6 +57,13 @@ class Pollers:
                 counts[sample.labels] += int(sample.value)
         samples = tuple(Sample(labels, count) for labels, count in counts.items())
         return [msgspec.structs.replace(series[0], samples=samples)]
+
+
+def eviction_series(repository: Repository[Model] | Namespaces[Model]) -> list[Series]:
+    """The number of evictions; empty for namespaces, which have no limit of memory."""
+    if isinstance(repository, Namespaces):
+        return []
+    return [Series(EVICTIONS, (Sample((), repository.evictions.count),))]
 
 
 class RepositoryFactory:

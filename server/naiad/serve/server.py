@@ -43,7 +43,7 @@ from naiad.serve.drain import drain
 from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.gpus import find_gpus
 from naiad.serve.loop_lag import LoopLag
-from naiad.serve.repositories import Pollers, RepositoryFactory
+from naiad.serve.repositories import Pollers, RepositoryFactory, eviction_series
 from naiad.serve.signals import EARLY, to_watch
 from naiad.serve.stall_watchdog import StallWatchdog
 
@@ -144,6 +144,7 @@ class Server:
                     *custom.series(),
                     self._lag.series(),
                     *pollers.series(),
+                    *eviction_series(repository),
                     *system_metrics.series(),
                 ],
                 gpu_uuids={gpu.index: gpu.uuid for gpu in gpus},

@@ -98,7 +98,9 @@ class LoadMeter:
             elsewhere = place in exact
             shares = self._growth[place].end(load, level=level, failed=elsewhere)
             for other, size in shares.items():
-                other.measured(place, size, estimated=True)
+                # Models may have been unloaded while several were loaded: their files are the least that they take.
+                least = other.size if len(shares) > 1 else 0
+                other.measured(place, max(size, least), estimated=True)
         for place, size in exact.items():
             load.measured(place, size, estimated=False)
 

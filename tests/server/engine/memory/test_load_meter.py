@@ -98,6 +98,15 @@ async def test_loads_that_overlap_have_their_files_and_then_a_share(world: World
     assert (of_first.memory, of_second.memory) == ((cpu(20 * MB),), (cpu(60 * MB),))
 
 
+async def test_a_share_is_no_less_than_the_files(world: World) -> None:
+    first, of_first = await world.begin("first", 10 * MB)
+    second, of_second = await world.begin("second", 30 * MB)
+    world.own = 20 * MB
+    await world.meter.end(first, ())
+    await world.meter.end(second, ())
+    assert (of_first.memory, of_second.memory) == ((cpu(10 * MB),), (cpu(30 * MB),))
+
+
 async def test_an_abandoned_load_leaves_the_others_their_files(world: World) -> None:
     first, of_first = await world.begin("first", 10 * MB)
     second, of_second = await world.begin("second", 10 * MB)
