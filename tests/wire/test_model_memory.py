@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import queue
 import re
 import typing
 
@@ -121,6 +122,15 @@ def test_requests_load_evicted_models_again_within_the_limit(tmp_path: pathlib.P
         assert counted is not None
         # One at the start, and one for each request but the first ones.
         assert int(counted[1]) >= 4
+        (gone,) = (name for name, state in states(server).items() if state == "evicted")
+        results = queue.SimpleQueue[typing.Any]()
+        with client("grpc", server) as (asked, module):
+            asked.start_stream(lambda result, error: results.put((result, error)))
+            asked.async_stream_infer(gone, [tensor(module, "X", x, "FP32")])
+            result, error = results.get(timeout=60)
+            asked.stop_stream()
+        assert error is None
+        np.testing.assert_array_equal(result.as_numpy("Y"), x + 1)
         status, body = call(server.http, "GET", "/v2/models/stats")
         assert status == 200
         used = sum(
