@@ -132,6 +132,35 @@ async def test_the_scan_of_a_model_that_hangs_ends_too() -> None:
     await reader.aclose()
 
 
+async def test_a_poll_scans_many_models_and_one_that_cannot_be_read_stops_no_other() -> None:
+    class Forbidding(FakeStore):
+        @override
+        def fingerprint(self, name: str) -> Fingerprint:
+            if name == "m7":
+                raise InferenceError(ErrorCode.INVALID_ARG, "no permission")
+            return super().fingerprint(name)
+
+    names = [f"m{number}" for number in range(150)]
+    store = Forbidding("/r", *names)
+    reader = RepositoryReader([store])
+    scanned, failed = await reader.scan([StoredModel(store, name) for name in names])
+    assert failed == {"m7": "no permission"}
+    assert sorted(scanned) == sorted(set(names) - {"m7"})
+    await reader.aclose()
+
+
+async def test_a_poll_of_a_store_that_hangs_ends() -> None:
+    store = HangingModels("/mnt/slow", "m")
+    reader = RepositoryReader([store], timeout_seconds=0.01)
+    for _ in range(20):
+        with pytest.raises(InferenceError, match="/mnt/slow could not be read within"):
+            await reader.scan([StoredModel(store, "m")])
+    # No more calls hang than there are threads for scans.
+    assert len(store.scanned) <= 8
+    store.may_end.set()
+    await reader.aclose()
+
+
 async def test_a_failure_reaches_every_caller_and_the_next_call_tries_again() -> None:
     class Failing(FakeStore):
         failures = 2

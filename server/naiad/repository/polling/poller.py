@@ -9,6 +9,7 @@ A poll that fails (a mount that does not respond, a bucket that is gone) changes
 import asyncio
 import collections
 import collections.abc
+import functools
 import logging
 import typing
 
@@ -216,7 +217,12 @@ class Poller:
     def _begin(self, name: str, change: collections.abc.Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(change)
         self._tasks[name] = task
-        task.add_done_callback(lambda _: self._tasks.pop(name))
+        task.add_done_callback(functools.partial(self._ended, name))
+
+    def _ended(self, name: str, task: "asyncio.Task[None]") -> None:
+        del self._tasks[name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("poll: changing model '%s' failed", name, exc_info=error)
 
     async def _unload(self, name: str) -> None:
         del self._models.sources[name]

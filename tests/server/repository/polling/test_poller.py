@@ -289,6 +289,25 @@ async def test_a_load_that_its_store_interrupts_is_tried_again(
     assert world.repository.get("m").text == "one"
 
 
+async def test_a_change_that_fails_unexpectedly_is_logged_and_polling_goes_on(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    poller = poller_of(world)
+    world.write("m", "one")
+
+    async def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.repository, "load_from", fails)
+        await polled(poller)
+    assert "poll: changing model 'm' failed" in lines(caplog)
+    world.write("m", "two")
+    await polled(poller)
+    assert world.repository.get("m").text == "two"
+
+
 class Hanging(World):
     """A world in which the first load does not end before `may_end`."""
 
