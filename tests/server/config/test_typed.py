@@ -2,6 +2,8 @@
 
 import pathlib
 
+import pytest
+
 from naiad.config.model_config import (
     Accelerator,
     DynamicBatching,
@@ -90,3 +92,31 @@ def test_the_default_scheduler(tmp_path: pathlib.Path) -> None:
     config = resolve(make_model(tmp_path, 'backend: "python"')).config
     assert config is not None
     assert config.dynamic_batching is None
+
+
+@pytest.mark.parametrize(
+    ("more", "needs_reload"),
+    [
+        ("", False),
+        ("# a comment", False),
+        ("instance_group { kind: KIND_CPU count: 3 }", False),
+        ("version_policy { all { } }", False),
+        ('parameters { key: "k" value { string_value: "v" } }', True),
+        ("max_batch_size: 4", True),
+        ("dynamic_batching { }", True),
+    ],
+)
+def test_other_instances_and_versions_need_no_reload(
+    tmp_path: pathlib.Path, more: str, *, needs_reload: bool
+) -> None:
+    text = """
+        backend: "python"
+        input { name: "a" data_type: TYPE_FP32 dims: 1 }
+        output { name: "b" data_type: TYPE_FP32 dims: 1 }
+    """
+    files = {"1/model.py": b""}
+    before = resolve(make_model(tmp_path / "before", text, files=files)).config
+    after = resolve(make_model(tmp_path / "after", text + more, files=files)).config
+    assert before is not None
+    assert after is not None
+    assert before.needs_reload_for(after) is needs_reload
