@@ -1,11 +1,15 @@
 """Tarballs of a web server, over HTTPS and HTTP: new versions, broken connections, credentials, and what the messages say."""
 
+import functools
 import hashlib
+import http.server
+import os
 import pathlib
 import re
 import threading
 
 import pytest
+from typing_extensions import override
 
 from naiad.repository.stores.address import parse
 from naiad.repository.stores.clients import http_requests, snapshots
@@ -393,3 +397,29 @@ def test_a_server_that_says_nothing_of_versions_is_read_once_per_start(
         client = opened(f"{url}/m.tgz", scratch)
         assert objects(client)["a/1/model.onnx"].size == 5
         client.close()
+
+
+def test_a_plain_web_server_is_enough(tmp_path: pathlib.Path, scratch: pathlib.Path) -> None:
+    """Python's own: times of change, and neither ETags nor ranges."""
+    (tmp_path / "m.tgz").write_bytes(repository({"a": b"one"}))
+    served: list[str] = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        @override
+        def log_request(self, code: object = "-", size: object = "-") -> None:
+            served.append(str(int(str(code))))
+
+    handler = functools.partial(Handler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        client = opened(f"http://127.0.0.1:{server.server_port}/m.tgz", scratch)
+        assert objects(client)["a/1/model.onnx"].size == 3
+        assert names(client) == ["a"]
+        (tmp_path / "m.tgz").write_bytes(repository({"a": b"newer"}))
+        os.utime(tmp_path / "m.tgz", (1_900_000_000, 1_900_000_000))
+        assert objects(client)["a/1/model.onnx"].size == 5
+        client.close()
+        server.shutdown()
+        thread.join()
+    assert served == ["200", "304", "200"]

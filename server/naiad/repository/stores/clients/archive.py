@@ -47,7 +47,8 @@ class ArchiveClient(SnapshotClient):
     @override
     def _check(self, known: Version | None) -> Newer | None:
         """One request; the tarball is its response."""
-        condition = {"If-None-Match": known[0]} if known and known[0] else {}
+        names = ("If-None-Match", "If-Modified-Since")
+        condition = {name: value for name, value in zip(names, known or (), strict=False) if value}
         try:
             reader = ResumingReader(lambda start: self._open(start, condition), where=self._where)
         except HttpError as error:

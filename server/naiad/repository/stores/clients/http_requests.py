@@ -96,7 +96,9 @@ def send(
         HttpError: a status of 300 or more.
         StoreError: the host cannot be reached.
     """
-    request = urllib.request.Request(url, headers=dict(headers), method=method)  # noqa: S310 - only HTTP and HTTPS come here
+    # Some sites refuse the standard library's own name.
+    headers = {"User-Agent": "naiad", **headers}
+    request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310 - only HTTP and HTTPS come here
     if authorization:
         request.add_unredirected_header("Authorization", authorization)
     try:
