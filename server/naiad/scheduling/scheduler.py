@@ -26,7 +26,8 @@ class Occupancy(Record, frozen=True, gc=True):
     Attributes:
         executions: the name of each instance with its batch; None for a free instance. A scheduler without instances has one entry per
             inference in progress.
-        waits: whether an inference is in the queue for an instance.
+        waits: whether an inference is in the queue for an instance. One of a prefetched batch is in no part of this: it waits for an instance
+            that calls no models.
         kept: batches that came back and wait for another one to keep the order (row 12.9), each with that one.
     """
 
