@@ -144,9 +144,17 @@ class MemoryPool:
             candidates=self._candidates(),
         )
         for name in names or ():
+            self._remember(name)
             self._opened.evictions.evict(name)
             self._loaded_ms.pop(name, None)
         return names or []
+
+    def _remember(self, name: str) -> None:
+        """What a model takes may be better known now than when its load ended."""
+        for served_name, version, model in self._opened.served():
+            known = self._known.get((served_name, version))
+            if served_name == name and known is not None:
+                self._known[name, version] = known[0], _sizes(model.memory)
 
     def _keep_limits(self, state: VersionState) -> None:
         """A load took more than was expected: unload others."""

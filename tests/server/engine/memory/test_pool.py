@@ -4,6 +4,7 @@ import asyncio
 import logging
 import pathlib
 
+import msgspec
 import pytest
 
 from naiad.engine.memory import pool
@@ -52,6 +53,22 @@ async def test_what_the_last_load_took_counts_the_next_time(tmp_path: pathlib.Pa
     await world.repository.load("a")
     assert world.when_begun["a"] == {"a": "LOADING", "b": "evicted"}
     assert world.states() == {"a": "READY", "b": "evicted"}
+
+
+async def test_a_size_that_is_known_better_since_the_load_counts_the_next_time(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, limit=300)
+    world.write(a=100, b=100, c=100)
+    for name in ("a", "b"):
+        await world.repository.load(name)
+    world.used("b")
+    better = msgspec.structs.replace(world.made["a"].memory[0], byte_size=150)
+    world.made["a"].statistics.memory = (better,)
+    await world.repository.load("c")
+    assert world.states() == {"a": "evicted", "b": "READY", "c": "READY"}
+    await world.repository.load("a")
+    assert world.when_begun["a"] == {"a": "LOADING", "b": "evicted", "c": "READY"}
 
 
 async def test_a_load_that_takes_more_than_expected_makes_others_go_afterwards(
