@@ -8,7 +8,6 @@ clients.
 import asyncio
 import collections.abc
 import functools
-import itertools
 import logging
 import typing
 
@@ -111,10 +110,11 @@ class VersionSwap(typing.Generic[S]):
         updates: list[_Update[S]] = []
         try:
             _check_loaded(name, coming, serving=bool(serving))
-            updates = await self._prepare(name, updating)
+            for version, config in updating:
+                updates.append(await self._prepare(version, config))
             if written is not None:
                 source = await self._unchanged(source, written)
-        except InferenceError:
+        except BaseException:  # also if it is cancelled
             await asyncio.gather(*(update.discard() for _, _, update in updates))
             for version, served in zip(coming, made, strict=True):
                 if served is not None:
@@ -159,33 +159,15 @@ class VersionSwap(typing.Generic[S]):
         """Whether a version is being unloaded."""
         return self._unloads.in_progress
 
-    async def _prepare(
-        self, name: str, updating: list[tuple[Version[S], ModelConfig]]
-    ) -> list["_Update[S]"]:
-        """Prepare the updates of versions that stay. All of them or, after an error, none."""
-        plans = [
-            (version, msgspec.structs.replace(version.plan, config=config))
-            for version, config in updating
-        ]
-        outcomes = await asyncio.gather(
-            *itertools.starmap(self._retrier.prepare, plans), return_exceptions=True
-        )
-        failed = {
-            version.plan.version: outcome.message
-            for (version, _), outcome in zip(plans, outcomes, strict=True)
-            if isinstance(outcome, InferenceError)
-        }
-        updates = [
-            (version, version_plan, outcome)
-            for (version, version_plan), outcome in zip(plans, outcomes, strict=True)
-            if not isinstance(outcome, BaseException)
-        ]
-        for version, reason in failed.items():
-            log.error("'%s' version %d keeps its instances: %s", name, version, reason)
-        if failed:
-            await asyncio.gather(*(update.discard() for _, _, update in updates))
-            raise failed_load(name, failed, serving=True, state=State.READY)
-        return updates
+    async def _prepare(self, version: Version[S], config: ModelConfig) -> "_Update[S]":
+        """Prepare the update of a version that stays."""
+        plan = msgspec.structs.replace(version.plan, config=config)
+        try:
+            return version, plan, await self._retrier.prepare(version, plan)
+        except InferenceError as error:
+            log.error("'%s' version %d keeps its instances: %s", config.name, plan.version, error)  # noqa: TRY400 - the message says all
+            reasons = {plan.version: error.message}
+            raise failed_load(config.name, reasons, serving=True, state=State.READY) from None
 
     def _commit(self, version: Version[S], plan: VersionPlan, update: Update) -> None:
         version.plan = plan

@@ -1,5 +1,6 @@
 """Other instances for versions that serve, without a load (row 7.24)."""
 
+import asyncio
 import pathlib
 
 import pytest
@@ -67,3 +68,15 @@ async def test_a_version_that_fails_to_load_discards_the_instances_of_the_others
     with pytest.raises(InferenceError, match="version 3 is at UNAVAILABLE state"):
         await world.repository.load("m")
     assert [served.instances for served in world.made] == ["", ""]
+
+
+async def test_a_stop_discards_the_instances_that_are_prepared(tmp_path: pathlib.Path) -> None:
+    world = await loaded(tmp_path)
+    world.write("m", "v3", version=3, config="config,slow")
+    loading = asyncio.create_task(world.repository.load("m"))
+    await until(lambda: world.made[1].waits)
+    await world.repository.unload_all()
+    with pytest.raises(InferenceError, match="the server is stopping"):
+        await loading
+    assert [served.discarded for served in world.made] == [1, 0, 0]
+    assert all(served.stopped for served in world.made)

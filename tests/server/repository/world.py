@@ -47,7 +47,7 @@ class Updating:
 
 
 class Served:
-    """A version in service with the text of its file; stopping takes `seconds`. Instances named "bad" cannot be made."""
+    """A version in service with the text of its file; stopping takes `seconds`. Instances named "bad" cannot be made, "slow" ones of v2 never are."""
 
     memory: tuple[MemoryUsage, ...] = ()
 
@@ -58,11 +58,15 @@ class Served:
         self.seconds = seconds
         self.instances = ""
         self.discarded = 0
+        self.waits = False
 
     async def prepare(self, plan: VersionPlan) -> Updating:
         instances = typing.cast("Config", plan.config).text.partition(",")[2]
         if instances == "bad":
             raise internal("no such place")
+        if instances == "slow" and self.text == "v2":
+            self.waits = True
+            await asyncio.Event().wait()
         return Updating(self, instances)
 
     async def stop(self) -> None:
