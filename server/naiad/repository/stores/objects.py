@@ -7,6 +7,9 @@ import msgspec
 
 from naiad.errors import ErrorCode, InferenceError
 
+CONNECTIONS = 64
+"""That a client keeps: more than the requests that run at the same time."""
+
 
 class StoredObject(msgspec.Struct, frozen=True):
     """One object of a repository.

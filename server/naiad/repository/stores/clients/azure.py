@@ -11,14 +11,23 @@ import functools
 import logging
 import typing
 
+import requests
+import requests.adapters
 from azure.core import MatchConditions, exceptions as core
+from azure.core.pipeline.transport import RequestsTransport
 from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 from azure.storage.blob import BlobPrefix, BlobProperties, ContainerClient
 
 from naiad.repository.stores import credentials
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.credentials import AzureCredential, RefusedError, Renewable
-from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
+from naiad.repository.stores.objects import (
+    CONNECTIONS,
+    ChangedError,
+    Folder,
+    StoredObject,
+    StoreError,
+)
 
 _log = logging.getLogger("naiad.repository")
 _identity_log = logging.getLogger("azure.identity")
@@ -131,13 +140,18 @@ class AzureClient:
         url = f"{endpoint}/{account}" if endpoint else f"https://{account}{_DOMAIN}"
         identity = self._identity(credential, account, tls=url.startswith("https:"))
         self._anonymous = identity is None
+        session = requests.Session()
+        connections = requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS)
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, connections)
         return ContainerClient(
             url,
             self._address.bucket,
             identity,
             retry_total=0,
-            connection_timeout=_CONNECT_S,
-            read_timeout=_READ_S,
+            transport=RequestsTransport(
+                session=session, connection_timeout=_CONNECT_S, read_timeout=_READ_S
+            ),
             max_single_get_size=_PIECE,
             max_chunk_get_size=_PIECE,
         )

@@ -16,6 +16,7 @@ import typing
 
 import google.auth.credentials
 import google.auth.exceptions
+import requests.adapters
 import requests.exceptions
 import urllib3.exceptions
 from google.api_core import exceptions as api
@@ -26,7 +27,13 @@ from naiad.repository.stores import credentials
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.clients.listing import name_of
 from naiad.repository.stores.credentials import RefusedError, Renewable
-from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
+from naiad.repository.stores.objects import (
+    CONNECTIONS,
+    ChangedError,
+    Folder,
+    StoredObject,
+    StoreError,
+)
 
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 
@@ -131,6 +138,13 @@ class GcsClient:
         return content
 
     def _build(self) -> storage.Client:
+        sdk = self._with_credentials()
+        connections = requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS)
+        for scheme in ("https://", "http://"):
+            sdk._http.mount(scheme, connections)  # noqa: SLF001 - Google's documentation says so
+        return sdk
+
+    def _with_credentials(self) -> storage.Client:
         path = credentials.gs(str(self._address))
         if path:
             return storage.Client(project=None, credentials=_from_file(path))

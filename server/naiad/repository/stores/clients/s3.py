@@ -22,15 +22,18 @@ import urllib3.exceptions
 from naiad.repository.stores import checksums, credentials
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.credentials import RefusedError, Renewable, S3Credential
-from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
+from naiad.repository.stores.objects import (
+    CONNECTIONS,
+    ChangedError,
+    Folder,
+    StoredObject,
+    StoreError,
+)
 
 _PIECE = 1 << 20
 _MD5 = re.compile(r"^[0-9a-f]{32}$")
 _TIMEOUTS = {"connect_timeout": 4, "read_timeout": 15}
 """Seconds until a connection stands, and between two pieces of a response."""
-
-_REQUESTS = 64
-"""Connections that are kept: more than the requests that run at the same time."""
 
 _CHANGED = frozenset(
     ("NoSuchKey", "NoSuchVersion", "PreconditionFailed", "InvalidRange", "404", "412", "416")
@@ -176,7 +179,7 @@ class S3Client:
             self._anonymous = session.get_credentials() is None
             config = botocore.config.Config(
                 **_TIMEOUTS,
-                max_pool_connections=_REQUESTS,
+                max_pool_connections=CONNECTIONS,
                 retries={"mode": "standard", "total_max_attempts": 3},
                 # Verified here: botocore does it for responses of whole objects only.
                 response_checksum_validation="when_required",
