@@ -76,6 +76,7 @@ class TritonPythonModel:
         return responses
 """
 
+_ONE_THREAD = 'parameters { key: "intra_op_thread_count" value { string_value: "1" } }\n'
 _IN_A_THREAD = 'parameters { key: "naiad.host" value { string_value: "thread" } }\n'
 
 
@@ -160,6 +161,33 @@ def weighty_onnx(repository: pathlib.Path) -> None:
     (repository / "weighty" / "config.pbtxt").write_text(
         _CONFIG.format(backend="onnxruntime", dims=WIDTH)
     )
+
+
+def layers_onnx(folder: pathlib.Path, *, width: int, hidden: int, batches: bool) -> None:
+    """[N,width] FP32 in and out: three matrices, the middle one `hidden` wide and high; 0: one Add. One instance, which computes with one thread."""
+    value = helper.make_tensor_value_info
+    rng = np.random.default_rng(7)
+    shapes = ((width, hidden), (hidden, hidden), (hidden, width)) if hidden else ()
+    names = ("x", "a", "b", "y")
+    nodes = [
+        helper.make_node("MatMul", [names[index], f"w{index}"], [names[index + 1]])
+        for index in range(len(shapes))
+    ]
+    graph = helper.make_graph(
+        nodes or [helper.make_node("Add", ["x", "x"], ["y"])],
+        "layers",
+        [value("x", TensorProto.FLOAT, ["N", width])],
+        [value("y", TensorProto.FLOAT, ["N", width])],
+        [
+            onnx.numpy_helper.from_array(rng.random(shape, np.float32), f"w{index}")
+            for index, shape in enumerate(shapes)
+        ],
+    )
+    _save(graph, folder)
+    config = _CONFIG.format(backend="onnxruntime", dims=width).replace("size: 64", "size: 8")
+    if not batches:
+        config = config.replace("dynamic_batching {}\n", "")
+    (folder / "config.pbtxt").write_text(config + _ONE_THREAD)
 
 
 def magika(repository: pathlib.Path) -> None:

@@ -1,0 +1,158 @@
+"""What it is worth that an ONNX model's only instance has its next batch while it executes one: requests per second, with and without.
+
+Clients call the engine directly, each with its next request when it has its response. The same model is loaded twice, once without; slices
+of both take turns, and medians of the ratios are shown, beside the ratio of two slices without, which shows what is noise. It means something
+on a quiet machine only: `python -m benchmarks.prefetch`.
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import dataclasses
+import pathlib
+import statistics
+import tempfile
+import time
+import typing
+import unittest.mock
+
+import numpy as np
+import uvloop
+
+from benchmarks import models
+from naiad.backends.registry import Registry
+from naiad.core import datatypes
+from naiad.core.clock import SystemClock
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.engine.loader import Loader
+from naiad.engine.model import Model
+from naiad.hosts.host import ClosedRpcHandler
+from naiad.hosts.process import ProcessHost
+from naiad.hosts.thread import ThreadHost
+from naiad.scheduling.resources import UnlimitedResources
+from naiad.serve import interpreter
+
+_CASES = (
+    ("nothing but an addition", 4, 0, False),
+    ("0.2 ms", 64, 1_200, False),
+    ("0.2 ms, batches of 8", 64, 1_200, True),
+    ("several ms", 64, 6_000, False),
+    ("an addition of 8 MB", 2_097_152, 0, False),
+)
+"""A name, elements of a request, the width of the model's layer, and whether it has a dynamic batcher."""
+
+_CLIENTS = {False: 8, True: 48}
+_SLICE_S = 0.2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gain:
+    """Requests per second without, the ratio with it, and the ratio of two slices without."""
+
+    host: str
+    what: str
+    per_second: float
+    ratio: float
+    noise: float
+
+
+async def _measure(slices: int) -> list[Gain]:
+    gains: list[Gain] = []
+    for host in ("process", "thread"):
+        for what, width, hidden, batches in _CASES:
+            with tempfile.TemporaryDirectory() as name:
+                folder = pathlib.Path(name) / "layers"
+                models.layers_onnx(folder, width=width, hidden=hidden, batches=batches)
+                async with _loaded(folder, host) as (without, with_it):
+                    values = np.ones((1, width), np.float32)
+                    tensor = Tensor("x", datatypes.FP32, values.shape, values)
+                    rates = [
+                        [
+                            await _rate(model, tensor, clients=_CLIENTS[batches])
+                            for model in (without, with_it, without)
+                        ]
+                        for _ in range(slices + 1)
+                    ][1:]
+            gains.append(
+                Gain(
+                    host,
+                    what,
+                    statistics.median(first for first, _, _ in rates),
+                    statistics.median(ahead / first for first, ahead, _ in rates),
+                    statistics.median(again / first for first, _, again in rates),
+                )
+            )
+    return gains
+
+
+@contextlib.asynccontextmanager
+async def _loaded(
+    folder: pathlib.Path, host: str
+) -> collections.abc.AsyncIterator[tuple[Model, Model]]:
+    """The model without and with it."""
+    clock = SystemClock()
+    loader = Loader(
+        registry=Registry(clock=clock), backend_options={"onnxruntime": {"host": host}}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
+    )  # fmt: skip
+    plan = await loader.plan(folder)
+    with (
+        unittest.mock.patch.object(ProcessHost, "prefetches", new=False),
+        unittest.mock.patch.object(ThreadHost, "prefetches", new=False),
+    ):
+        without = await loader.load(plan.versions[0])
+    with_it = await loader.load(plan.versions[0])
+    interpreter.settle()
+    yield without, with_it
+    await without.stop()
+    await with_it.stop()
+    loader.close()
+
+
+async def _rate(model: Model, tensor: Tensor, *, clients: int) -> float:
+    """Requests per second of so many clients."""
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    count, left = 0, clients
+    began = time.perf_counter()
+
+    def send() -> None:
+        model.infer(InferRequest(model.config.name, LATEST, "", [tensor], [], {}), answered)
+
+    def answered(response: InferResponse) -> None:
+        nonlocal count, left
+        if response.error is not None:
+            raise response.error
+        count += 1
+        if time.perf_counter() - began < _SLICE_S:
+            loop.call_soon(send)
+            return
+        left -= 1
+        if not left:
+            done.set_result(None)
+
+    for _ in range(clients):
+        send()
+    await done
+    return count / (time.perf_counter() - began)
+
+
+def measure(*, slices: int) -> list[Gain]:
+    """Measure every case in both hosts."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_measure(slices))
+
+
+def table(gains: typing.Iterable[Gain]) -> str:
+    """As Markdown."""
+    lines = ["| host | model | req/s without | with it | noise |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {gain.host} | {gain.what} | {gain.per_second:,.0f} | {gain.ratio:.2f} | {gain.noise:.2f} |"
+        for gain in gains
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table(measure(slices=25)))
