@@ -153,7 +153,9 @@ class Cache:
                 partial.unlink()
                 yield None
                 return
-            os.ftruncate(file, 0)
+            if os.fstat(file).st_size:
+                # Not an empty file: ext4 writes one that was truncated to the disk when it is closed.
+                os.ftruncate(file, 0)
             yield file
             if not self._is_temporary:
                 os.fsync(file)
