@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-control bench-operator large-requests soak fuzz clean
+.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator bench-repository large-requests soak fuzz clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,11 +50,11 @@ bench: $(VENV)/.dev ## measure beside Triton (ARGS=--write puts it into docs/per
 bench-against: $(VENV)/.dev ## processor time per request beside another checkout of Naiad (CHECKOUT=DIR; ARGS="--only 'gRPC stream' --plot FILE")
 	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.against $(CHECKOUT) $(ARGS)
 
-bench-control: $(VENV)/.dev ## reloads under 200 requests per second, and starts with 500 models (ARGS=--write puts it into docs/performance.md)
-	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.model_control $(ARGS)
-
 bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
 	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale
+
+bench-repository: $(VENV)/.dev ## measure loads from S3, starts, polls and reloads (ARGS="--only polling s3-load", ARGS=--write puts it into docs/performance.md)
+	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.repository.run $(ARGS)
 
 large-requests: $(VENV)/.dev ## every kind of 64 MB request and reply, and how late each makes the event loop (ARGS="MEGABYTES [PART OF A NAME ...]")
 	$(BIN)/python -m tests.large_requests $(ARGS)

@@ -139,17 +139,25 @@ def tiny_onnx(repository: pathlib.Path) -> None:
     )
 
 
-def weighty_onnx(repository: pathlib.Path) -> None:
-    """`weighty`: three matrices, 64 MiB of weights, [N,4] FP32 in and out."""
+def tiny_copies(repository: pathlib.Path, count: int) -> None:
+    """`tiny` under so many names."""
+    tiny_onnx(repository)
+    source = (repository / "tiny").rename(repository / "tiny_0000")
+    for number in range(1, count):
+        shutil.copytree(source, repository / f"tiny_{number:04}")
+
+
+def weighty_onnx(repository: pathlib.Path, *, name: str = "weighty", width: int = 4096) -> None:
+    """`weighty`: three matrices, 64 MiB of weights (one is of 4 * width² bytes), [N,4] FP32 in and out."""
     value = helper.make_tensor_value_info
     rng = np.random.default_rng(7)
-    names, shapes = ("x", "a", "b", "y"), ((WIDTH, 4096), (4096, 4096), (4096, WIDTH))
+    names, shapes = ("x", "a", "b", "y"), ((WIDTH, width), (width, width), (width, WIDTH))
     graph = helper.make_graph(
         [
             helper.make_node("MatMul", [names[index], f"w{index}"], [names[index + 1]])
             for index in range(len(shapes))
         ],
-        "weighty",
+        name,
         [value("x", TensorProto.FLOAT, ["N", WIDTH])],
         [value("y", TensorProto.FLOAT, ["N", WIDTH])],
         [
@@ -157,8 +165,8 @@ def weighty_onnx(repository: pathlib.Path) -> None:
             for index, shape in enumerate(shapes)
         ],
     )
-    _save(graph, repository / "weighty")
-    (repository / "weighty" / "config.pbtxt").write_text(
+    _save(graph, repository / name)
+    (repository / name / "config.pbtxt").write_text(
         _CONFIG.format(backend="onnxruntime", dims=WIDTH)
     )
 

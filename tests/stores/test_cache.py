@@ -221,6 +221,16 @@ def test_a_reservation_counts_what_is_still_to_come(root: pathlib.Path) -> None:
         pass
 
 
+def test_a_reservation_that_ends_while_another_one_is_made_does_not_count(
+    root: pathlib.Path,
+) -> None:
+    cache, lease = make(root, limit=100), Lease(root)
+    # A file that is listed and gone a moment later, as its stat sees it.
+    (lease.folder / "ended.reserved").symlink_to(lease.folder / "gone")
+    with cache.reserved(100, lease.folder):
+        pass
+
+
 def test_a_full_disk_is_noticed_before_the_download(root: pathlib.Path) -> None:
     lease = Lease(root)
     with (

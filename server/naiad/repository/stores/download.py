@@ -16,8 +16,8 @@ from naiad.repository.stores import checksums
 from naiad.repository.stores.objects import ObjectClient, StoredObject, StoreError
 
 RANGE_BYTES = 8 << 20
-_THREADS = 16
-_AHEAD = 2 * _THREADS
+THREADS = 16
+_AHEAD = 2 * THREADS
 """Ranges of one object that are requested before the first of them is complete: a large object leaves room for others."""
 
 _ATTEMPTS = 6
@@ -75,7 +75,7 @@ class Downloader:
     ) -> None:
         self._backoff = backoff
         self._range_bytes = range_bytes
-        self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, "range")
+        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "range")
 
     def download(
         self, client: ObjectClient, stored: StoredObject, file: int, advance: Advance

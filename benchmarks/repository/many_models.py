@@ -5,32 +5,14 @@ no thread count changes that part.
 """
 
 import dataclasses
-import http
 import pathlib
-import shutil
-import statistics
 import tempfile
-import time
-import urllib.request
-
-import psutil
 
 from benchmarks import models
-from benchmarks.load import LoadError
-from tests.reference.process import ServerProcess, naiad_program
+from benchmarks.repository.starts import Start, median, program, start
 
 MODELS = 500
 THREADS = 4
-
-_TIMEOUT_S = 300.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Start:
-    """One start: seconds until every model is READY, and processor seconds by then."""
-
-    seconds: float
-    processor_s: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,29 +40,27 @@ def measure(*, starts: int, count: int = MODELS) -> Starts:
     """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        models.tiny_onnx(folder / "source")
+        models.tiny_copies(folder / "models", count)
         (folder / "none").mkdir()
-        for number in range(count):
-            shutil.copytree(folder / "source" / "tiny", folder / "models" / f"tiny_{number:04}")
         kinds = {
             "empty": (folder / "none", THREADS),
             "one_by_one": (folder / "models", 1),
             "parallel": (folder / "models", THREADS),
         }
+        naiad = program(folder)
+        start(naiad, [f"--model-repository={folder / 'none'}"], folder)  # writes the bytecode
         rounds = [
-            {kind: _start(folder, *parts) for kind, parts in kinds.items()} for _ in range(starts)
-        ]
-    medians = {
-        kind: Start(
-            *(
-                statistics.median(values)
-                for values in zip(
-                    *(dataclasses.astuple(start[kind]) for start in rounds), strict=True
+            {
+                kind: start(
+                    naiad,
+                    [f"--model-repository={repository}", f"--model-load-thread-count={threads}"],
+                    folder,
                 )
-            )
-        )
-        for kind in kinds
-    }
+                for kind, (repository, threads) in kinds.items()
+            }
+            for _ in range(starts)
+        ]
+    medians = {kind: median(times[kind] for times in rounds) for kind in kinds}
     return Starts(count=count, **medians)
 
 
@@ -104,34 +84,3 @@ def table(starts: Starts) -> str:
             *lines,
         )
     )
-
-
-def _start(folder: pathlib.Path, repository: pathlib.Path, threads: int) -> Start:
-    server = ServerProcess(
-        naiad_program(),
-        [repository],
-        log=folder / "log",
-        options=[f"--model-load-thread-count={threads}"],
-    )
-    before = time.perf_counter()
-    server.start()
-    try:
-        while not _is_ready(server):
-            if time.perf_counter() - before > _TIMEOUT_S:
-                raise LoadError(f"not every model is READY: {server.tail()}")
-            time.sleep(0.005)
-        seconds = time.perf_counter() - before
-        assert server.process is not None
-        used = psutil.Process(server.process.pid).cpu_times()
-        return Start(seconds, used.user + used.system)
-    finally:
-        server.stop()
-
-
-def _is_ready(server: ServerProcess) -> bool:
-    try:
-        url = f"http://{server.http}/v2/health/ready"
-        with urllib.request.urlopen(url, timeout=5) as reply:
-            return bool(reply.status == http.HTTPStatus.OK)
-    except OSError:
-        return False

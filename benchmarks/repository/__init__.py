@@ -1,0 +1,1 @@
+"""What model repositories cost: downloads, starts, polls and reloads (`make bench-repository`)."""
