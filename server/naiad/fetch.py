@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import pathlib
 import shutil
@@ -19,6 +20,8 @@ import sys
 import time
 import types
 import typing
+
+from typing_extensions import override
 
 from naiad.errors import InferenceError, invalid
 from naiad.repository import contents
@@ -54,7 +57,9 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
     # The first process of a container has no default for SIGTERM: without a handler a pod would wait for its whole grace period.
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        sys.stdout.write(f"naiad fetch: {fetch(options.uri, pathlib.Path(options.to))}\n")
+        with _reports():
+            summary = fetch(options.uri, pathlib.Path(options.to))
+        sys.stdout.write(f"naiad fetch: {summary}\n")
     except InferenceError as error:
         sys.stderr.write(f"naiad fetch: error: {error.message}\n")
         return FAILED
@@ -83,6 +88,25 @@ def parser() -> argparse.ArgumentParser:
         help="where to; it must not exist yet, be empty, or come from an earlier fetch",
     )
     return made
+
+
+@contextlib.contextmanager
+def _reports() -> collections.abc.Iterator[None]:
+    """Shows what the repository logs: an archive is downloaded before its models can be counted."""
+    logger, handler = logging.getLogger("naiad.repository"), _Reports()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+
+class _Reports(logging.Handler):
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(record.getMessage())
 
 
 def _terminated(number: int, frame: types.FrameType | None) -> typing.NoReturn:

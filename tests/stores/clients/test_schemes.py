@@ -161,6 +161,7 @@ def test_fetch_and_serve_and_a_new_version(
         ]
         assert [output.returncode for output in outputs] == [0, 0], outputs
         assert outputs[1].stdout.endswith("there already\n")
+        assert ("while it is downloaded" in outputs[0].stderr) == (kind in (https, oci))
         copied = {
             str(path.relative_to(fetched)): path.read_bytes()
             for path in fetched.rglob("*")
