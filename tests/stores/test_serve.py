@@ -147,21 +147,12 @@ def test_a_server_that_cannot_read_its_repository_exits_with_one_sentence(
     models: Bucket, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = [f"--{name}=0" for name in ("http-port", "grpc-port", "metrics-port")]
-    address = models.server.address("missing-bucket/models")
-    status, said = naiad_program().run([f"--model-repository={address}", *ports])
-    assert status == 1
-    assert f"{address}: there is no such bucket; check its name" in said
-    assert "Traceback" not in said
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
     status, said = naiad_program().run([f"--model-repository={models.address}", *ports])
     assert status == 1
     assert "the secret key does not fit the access key id; check AWS_SECRET_ACCESS_KEY" in said
     assert "another-secret" not in said
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    status, said = naiad_program().run(["--model-repository=s3://key:SECRET@bucket", *ports])
-    assert status == 1
-    assert "credentials do not belong in an address" in said
-    assert "SECRET" not in said
+    assert "Traceback" not in said
 
 
 def test_a_stop_during_a_download_ends_in_time(models: Bucket, tmp_path: pathlib.Path) -> None:

@@ -15,6 +15,7 @@ import boto3
 import botocore
 import botocore.config
 import botocore.exceptions as failures
+import botocore.loaders
 import botocore.session
 import botocore.utils
 import urllib3.exceptions
@@ -70,6 +71,9 @@ _WRONG = {
 """Refusals that repeat, by code: what to check."""
 
 _FAILURES = (failures.ClientError, failures.BotoCoreError, urllib3.exceptions.HTTPError, OSError)
+_DESCRIPTIONS = botocore.loaders.create_loader()
+"""What botocore reads of its services, once for all sessions: it takes most of the time that a new client takes."""
+
 _ANONYMOUS = "; no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a role"
 
 
@@ -164,6 +168,7 @@ class S3Client:
         endpoint = self._address.endpoint
         try:
             core = botocore.session.Session()
+            core.register_component("data_loader", _DESCRIPTIONS)
             # Most of the time of a listing is that of its times.
             core.get_component("response_parser_factory").set_parser_defaults(
                 timestamp_parser=_time
