@@ -40,6 +40,14 @@ class Gateway(typing.NamedTuple):
         """The address of `bucket/prefix`."""
         return f"s3://127.0.0.1:{self.port}/{path}"
 
+    def add_user(self, access_key: str, secret_key: str) -> None:
+        """Add a user, who may read no bucket of others."""
+        administrator = ["--access", ACCESS_KEY, "--secret", SECRET_KEY]
+        user = ["--access", access_key, "--secret", secret_key, "--role", "user"]
+        endpoint = ["--endpoint-url", f"http://127.0.0.1:{self.port}"]
+        command = [str(program()), "admin", *administrator, *endpoint, "create-user", *user]
+        subprocess.run(command, check=True, capture_output=True)
+
 
 @contextlib.contextmanager
 def gateway(
