@@ -65,6 +65,14 @@ def test_another_server_with_the_same_folder_downloads_nothing(tmp_path: pathlib
     assert not client.reads
 
 
+def test_what_is_in_the_cache_is_checked_out_also_where_there_is_no_room(
+    tmp_path: pathlib.Path,
+) -> None:
+    client = FakeClient(**MODEL)
+    make_store(client, tmp_path).checkout("m")
+    make_store(client, tmp_path, limit=1).checkout("m")
+
+
 def test_many_models_are_checked_out_at_the_same_time(tmp_path: pathlib.Path) -> None:
     models = {f"m{number}": bytes([number]) * 40 for number in range(60)}
     client = FakeClient(**{f"{name}/1/x": content for name, content in models.items()})
@@ -88,6 +96,9 @@ def test_a_poll_of_many_models_takes_three_listings(tmp_path: pathlib.Path) -> N
         assert client.listings.total() == 3 * poll
     client.put("m5/1/model.onnx", b"x")
     assert store.fingerprint("m5") == prints["m5"], "as of the last listing of names"
+    listings = client.listings.total()
+    assert store.fingerprint("unknown") == {}
+    assert client.listings.total() == listings, "the listing of the whole repository says it"
     store.names()
     assert store.fingerprint("m5") != prints["m5"]
     assert store.fingerprint("m6") == prints["m6"]

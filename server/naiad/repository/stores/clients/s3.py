@@ -133,11 +133,10 @@ class S3Client:
             "head_object", stored.key, self._version(stored) | {"ChecksumMode": "ENABLED"}
         )
         offered = []
-        if response.get("ChecksumType", "FULL_OBJECT") == "FULL_OBJECT":
-            for name in checksums.ALGORITHMS:
-                value = response.get(f"Checksum{name.upper()}", "-")
-                if "-" not in value:  # or the number of parts follows
-                    offered.append(f"{name}:{base64.b64decode(value).hex()}")
+        for name in checksums.ALGORITHMS:
+            value = response.get(f"Checksum{name.upper()}", "-")
+            if "-" not in value:  # or it is of the parts, whose number follows
+                offered.append(f"{name}:{base64.b64decode(value).hex()}")
         encrypted = response.get("ServerSideEncryption", "AES256") != "AES256"
         if _MD5.match(stored.version) and not encrypted and "SSECustomerAlgorithm" not in response:
             offered.append(f"md5:{stored.version}")
