@@ -152,7 +152,8 @@ class ObjectStore:
         """The model's objects as listed since the last listing of names; None if there are too many."""
         listings = self._listings
         with listings.lock:
-            if name not in listings.models and listings.models and not listings.is_single:
+            is_known = name in listings.models or listings.is_complete
+            if not is_known and listings.models and not listings.is_single:
                 self._list_all(listings)
             if name not in listings.models:
                 listings.models[name] = () if listings.is_complete else self._list_model(name)
