@@ -113,13 +113,14 @@ def test_the_load_of_one_model_lists_only_that_model(tmp_path: pathlib.Path) -> 
     assert client.listings == {("", False): 1, ("m", True): 1}
 
 
+@pytest.mark.parametrize("other", [{}, {"other/1/x": b""}], ids=["alone", "beside another one"])
 def test_a_model_that_changes_while_it_is_downloaded_is_listed_again(
-    tmp_path: pathlib.Path,
+    tmp_path: pathlib.Path, other: dict[str, bytes]
 ) -> None:
-    client = FakeClient(**MODEL)
+    client = FakeClient(**MODEL, **other)
     store = make_store(client, tmp_path)
-    store.names()
-    store.fingerprint("m")
+    for name in store.names():
+        store.fingerprint(name)
     client.put("m/1/model.onnx", b"newer!!")
     assert files(store.checkout("m").folder)["1/model.onnx"] == b"newer!!"
 

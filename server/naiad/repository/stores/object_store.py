@@ -138,7 +138,8 @@ class ObjectStore:
                 _remove(folder.parent)
                 if attempt == _CHANGES - 1:
                     raise
-                self._listings.models.pop(name, None)
+                with self._listings.lock:
+                    self._listings.models[name] = self._list_model(name)
             except BaseException as error:
                 _remove(folder.parent)
                 if isinstance(error, OSError):
