@@ -91,9 +91,10 @@ def make_store(
     is_temporary: bool = False,
     clock: Clock | None = None,
     range_bytes: int = 4,
+    lease: Lease | None = None,
 ) -> ObjectStore:
-    """A store with a cache folder and a lease of its own, as a server has one."""
-    lease = Lease(root)
+    """A store with a cache folder; with a lease of its own, as a server has one, if none is given."""
+    lease = lease if lease is not None else Lease(root)
     clock = clock if clock is not None else ManualClock()
     cache = Cache(root, limit=limit, is_temporary=is_temporary, clock=clock)
     return ObjectStore(

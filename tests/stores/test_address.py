@@ -64,6 +64,7 @@ def test_what_is_not_an_address_is_refused_with_what_to_write(location: str, exp
     [
         "s3://key:SECRET@b/x", "s3://key:SECRET@h:9000/b", "s3://https://key:SECRET@h/b", "as://a:SECRET@h:1/a/c",
         "https://u:SECRET@h/m.tar", "oci://u:SECRET@r/n", "ftp://u:SECRET@h/x",
+        "hf://SECRET@o/n", "hf://u:SECRET@o/n", "s3://b/x?X-Amz-Signature=SECRET", "as://a/c/x?sv=1&sig=SECRET", "gs://b/x?access_token=SECRET",
     ],
 )  # fmt: skip
 def test_credentials_in_an_address_are_refused_and_not_repeated(location: str) -> None:

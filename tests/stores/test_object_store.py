@@ -8,6 +8,7 @@ import pytest
 from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.stores import object_store
+from naiad.repository.stores.cache import Lease
 from naiad.repository.stores.object_store import fingerprint, layout
 from naiad.repository.stores.objects import StoredObject
 from tests.stores.fakes import FakeClient, make_store
@@ -55,6 +56,20 @@ def test_a_second_checkout_downloads_what_has_changed_and_leaves_the_first_as_it
     assert files(first)["1/model.onnx"] == b"weights"
     assert files(second)["1/model.onnx"] == b"changed"
     assert client.reads == {"m/config.pbtxt": 1, "m/1/model.onnx": 2, "m/1/deep/x": 1}
+
+
+def test_stores_of_one_server_and_those_of_a_process_that_was_ended_leave_each_others_checkouts_as_they_are(
+    tmp_path: pathlib.Path,
+) -> None:
+    client = FakeClient(**MODEL, **{"n/1/x": b"x"})
+    lease = Lease(tmp_path)
+    first, second = (make_store(client, tmp_path, lease=lease) for _ in range(2))
+    kept = first.checkout("m")
+    others = [second.checkout(name) for name in ("m", "n")]
+    for checkout in others:
+        assert checkout.release is not None
+        checkout.release()
+    assert files(kept.folder)["1/model.onnx"] == b"weights"
 
 
 def test_another_server_with_the_same_folder_downloads_nothing(tmp_path: pathlib.Path) -> None:

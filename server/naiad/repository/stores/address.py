@@ -13,6 +13,8 @@ from typing_extensions import override
 from naiad.errors import InferenceError, invalid
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_SIGNATURE = re.compile(r"[?&][\w-]*(sig|signature|token|key|secret|password)=", re.IGNORECASE)
+_NO_CREDENTIALS = "credentials do not belong in an address, which logs and process lists show"
 _HOST_AND_PORT = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[^\[\]:/]+):[0-9]+$")
 
 FORMS = {
@@ -95,6 +97,8 @@ def parse(location: str) -> Address:
             f"{name}:// is not supported: expected a folder, or an address with one of the schemes file, {', '.join(FORMS)}"
         )
     rest = location[len(name) + 3 :]
+    if name not in ("http", "https") and _SIGNATURE.search(rest):
+        raise _unusable(name, f"a signed query is a secret; {_NO_CREDENTIALS}")
     match name:
         case "http" | "https":
             return _archive(name, rest)
@@ -155,6 +159,7 @@ def _hub(rest: str) -> Address:
     segments = [segment for segment in rest.split("/") if segment]
     if len(segments) < 2:  # noqa: PLR2004 - the owner and the name
         raise _unusable("hf", "the owner or the name is missing")
+    _host("hf", segments[0])
     model, at, revision = segments[1].partition("@")
     if not model or (at and not revision):
         raise _unusable("hf", "the name or the revision is missing")
@@ -164,9 +169,7 @@ def _hub(rest: str) -> Address:
 
 def _host(name: str, host: str) -> str:
     if "@" in host:
-        raise _unusable(
-            name, "credentials do not belong in an address, which logs and process lists show"
-        )
+        raise _unusable(name, _NO_CREDENTIALS)
     if not host:
         raise _unusable(name, "the host is missing")
     return host

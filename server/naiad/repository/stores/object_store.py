@@ -7,6 +7,7 @@ the same listing of names, the whole repository is listed once, which serves all
 import collections
 import collections.abc
 import concurrent.futures
+import contextlib
 import errno
 import functools
 import hashlib
@@ -131,7 +132,7 @@ class ObjectStore:
                     f"{self.location}/{name}: there are more than {MAX_MODEL_OBJECTS:,} objects: is this a model?"
                 )
             paths = layout(name, objects)
-            folder = self._lease / str(next(self._numbers)) / name
+            folder = self._new_folder() / name
             try:
                 self._fill(folder, paths, on_bytes)
             except ChangedError:
@@ -148,6 +149,18 @@ class ObjectStore:
             else:
                 return Checkout(folder, functools.partial(_remove, folder.parent))
         raise AssertionError("the last attempt returns or raises")
+
+    def _new_folder(self) -> pathlib.Path:
+        """A folder in the lease, which other stores and processes before this one use too."""
+        try:
+            self._lease.mkdir(parents=True, exist_ok=True)
+            while True:
+                folder = self._lease / str(next(self._numbers))
+                with contextlib.suppress(FileExistsError):
+                    folder.mkdir()
+                    return folder
+        except OSError as error:
+            raise self._unwritable(error) from None
 
     def _objects(self, name: str) -> Objects | None:
         """The model's objects as listed since the last listing of names; None if there are too many."""
@@ -197,7 +210,7 @@ class ObjectStore:
             yield entry
 
     def _fill(self, folder: pathlib.Path, objects: "Layout", on_bytes: OnBytes) -> None:
-        folder.mkdir(parents=True)
+        folder.mkdir()
         for path in objects.folders:
             (folder / path).mkdir(parents=True, exist_ok=True)
         missing = {
