@@ -139,8 +139,9 @@ class ObjectStore:
                 _remove(folder.parent)
                 if attempt == _CHANGES - 1:
                     raise
-                with self._listings.lock:
-                    self._listings.models[name] = self._list_model(name)
+                listings = self._listings
+                with listings.lock:
+                    listings.models[name] = self._list_model(name)
             except BaseException as error:
                 _remove(folder.parent)
                 if isinstance(error, OSError):
