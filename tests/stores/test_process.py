@@ -59,6 +59,11 @@ def test_a_store_in_the_process_is_like_one_here(model: Bucket, stores: StorePro
     model.put("m/1/model.onnx", b"changed")
     assert store.names() == ["m"]
     assert store.fingerprint("m") != before
+    running = child()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        running.send_signal(number)  # the server's
+    assert store.names() == ["m"]
+    assert child() == running
     assert SECRET_KEY not in " ".join(child().cmdline())
     for method in (store.fingerprint, store.checkout):
         with pytest.raises(InferenceError, match="path traversal"):
