@@ -88,6 +88,17 @@ def test_loads_reloads_and_a_bucket_that_disappears(
             lambda: len(list((cache / "servers").glob("*/*/text"))) == 1,
             what="the old folder is there",
         )
+        # A reason names what is to be changed, and not the copy of it.
+        models.put("broken/1/model.onnx", b"123")
+        status, body = load(server, "broken")
+        assert status >= 400
+        assert f"{models.address}/broken/1/model.onnx' is cut off after 3 bytes" in body
+        models.put("broken/1/model.py", b"import nosuch")
+        models.put("broken/config.pbtxt", b'backend: "python"')
+        status, body = load(server, "broken")
+        assert status >= 400
+        assert f"{models.address}/broken/1/model.py" in body
+        assert str(cache) not in server.output()
         # What cannot be loaded leaves what is served as it is.
         models.put("text/1/a\nb", b"")
         status, body = load(server, "text")

@@ -106,10 +106,11 @@ class LoadRetrier(typing.Generic[S]):
         try:
             served = await self._load(plan)
         except InferenceError as error:
-            version.apply(Event.FAILED, reason=error.message)
+            version.apply(Event.FAILED, reason=version.copy.for_people(error.message))
         except Exception as error:
             log.exception("loading %s version %d failed", plan.config.name, plan.version)
-            version.apply(Event.FAILED, reason=f"{type(error).__name__}: {error}")
+            reason = version.copy.for_people(f"{type(error).__name__}: {error}")
+            version.apply(Event.FAILED, reason=reason)
         else:
             version.load_ns = self._clock.monotonic_ns() - started_ns
             return served

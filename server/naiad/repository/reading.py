@@ -46,15 +46,25 @@ class LocalCopy:
     """A model's local folder, shared by the versions that were loaded from it. All of it belongs to the event loop.
 
     A copy starts with one use, which belongs to the caller of `RepositoryReader.checkout`; `share` adds one. The last `release` ends the checkout.
+
+    Args:
+        checkout: the folder.
+        end: called with the last release.
+        address: of the model in an object store; "" for a folder of this machine.
     """
 
     def __init__(
-        self, checkout: Checkout, end: collections.abc.Callable[["LocalCopy"], None]
+        self,
+        checkout: Checkout,
+        end: collections.abc.Callable[["LocalCopy"], None],
+        *,
+        address: str = "",
     ) -> None:
         self.folder: pathlib.Path = checkout.folder
         self.checkout = checkout
         self.agents: AgentSession | None = None
         self._end = end
+        self._address = address
         self._uses = 1
 
     def share(self) -> "LocalCopy":
@@ -62,6 +72,12 @@ class LocalCopy:
         assert self._uses, "a copy that nothing uses any more cannot be shared"
         self._uses += 1
         return self
+
+    def for_people(self, message: str) -> str:
+        """A message about the model's files: they are to be changed in the store, and not in this folder."""
+        return (
+            message.replace(str(self.checkout.folder), self._address) if self._address else message
+        )
 
     async def notify(self, event: AgentEvent) -> None:
         """Call the model's repository agents, if it has any."""
@@ -189,7 +205,8 @@ class RepositoryReader:
         except asyncio.CancelledError:
             work.add_done_callback(_release_unused)
             raise
-        copy = LocalCopy(checkout, self._end)
+        address = model.location if scheme(model.location) else ""
+        copy = LocalCopy(checkout, self._end, address=address)
         self._copies.add(copy)
         return copy
 

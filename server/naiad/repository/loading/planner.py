@@ -5,6 +5,8 @@ import collections.abc
 import logging
 import pathlib
 
+import msgspec
+
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.load_progress import LoadTable, Phase, enter
 from naiad.repository.plan import ModelPlan
@@ -61,6 +63,9 @@ class Planner:
                 log.exception("reading the model %s failed", model.location)
                 plan = ModelPlan(name=model.name, reason=f"{type(error).__name__}: {error}")
         if copy is not None and plan.reason:
+            plan = msgspec.structs.replace(
+                plan, reason=copy.for_people(plan.reason), details=copy.for_people(plan.details)
+            )
             copy.release()
             copy = None
         return plan, copy
