@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
+from naiad.repository.store import BatchStore
 from naiad.repository.stores import process as process_module
 from naiad.repository.stores.process import StoreProcess
 from tests.stores.conftest import Bucket
@@ -47,6 +48,7 @@ def child() -> psutil.Process:
 
 def test_a_store_in_the_process_is_like_one_here(model: Bucket, stores: StoreProcess) -> None:
     store = stores.open(model.address)
+    assert isinstance(store, BatchStore)
     assert store.location == model.address
     assert store.names() == ["m"]
     before = store.fingerprint("m")
@@ -64,6 +66,10 @@ def test_a_store_in_the_process_is_like_one_here(model: Bucket, stores: StorePro
         running.send_signal(number)  # the server's
     assert store.names() == ["m"]
     assert child() == running
+    scanned, refused = store.fingerprints(["m", "../m"])
+    assert scanned == store.fingerprint("m")
+    assert isinstance(refused, InferenceError)
+    assert "path traversal" in refused.message
     assert SECRET_KEY not in " ".join(child().cmdline())
     for method in (store.fingerprint, store.checkout):
         with pytest.raises(InferenceError, match="path traversal"):

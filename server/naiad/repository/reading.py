@@ -10,6 +10,7 @@ import asyncio
 import collections.abc
 import concurrent.futures
 import contextlib
+import itertools
 import logging
 import pathlib
 import threading
@@ -20,7 +21,7 @@ from naiad.errors import InferenceError, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.session import AgentSession
 from naiad.repository.polling.fingerprint import Fingerprint
-from naiad.repository.store import Checkout, OnBytes, Store, StoredModel, no_bytes
+from naiad.repository.store import BatchStore, Checkout, OnBytes, Store, StoredModel, no_bytes
 from naiad.repository.stores.address import DOWNLOADED_WHOLE, scheme
 
 log = logging.getLogger("naiad.repository")
@@ -264,12 +265,17 @@ def _scan_all(
     models: collections.abc.Iterable[StoredModel],
 ) -> list[Fingerprint | InferenceError]:
     outcomes: list[Fingerprint | InferenceError] = []
-    for model in models:
-        try:
-            outcomes.append(model.store.fingerprint(model.name))
-        except InferenceError as error:
-            outcomes.append(error)
-        time.sleep(_PAUSE_SECONDS)
+    for store, part in itertools.groupby(models, lambda model: model.store):
+        names = [model.name for model in part]
+        if isinstance(store, BatchStore):
+            outcomes += store.fingerprints(names)
+            continue
+        for name in names:
+            try:
+                outcomes.append(store.fingerprint(name))
+            except InferenceError as error:
+                outcomes.append(error)
+            time.sleep(_PAUSE_SECONDS)
     return outcomes
 
 

@@ -11,7 +11,7 @@ import typing
 
 import msgspec
 
-from naiad.errors import invalid
+from naiad.errors import InferenceError, invalid
 from naiad.repository.polling.fingerprint import Fingerprint, fingerprint
 from naiad.repository.stores import address
 
@@ -82,6 +82,21 @@ class Store(typing.Protocol):
 
         Raises:
             InferenceError: the model cannot be read.
+        """
+        ...
+
+
+@typing.runtime_checkable
+class BatchStore(typing.Protocol):
+    """A store that another process reads, where a call per model costs more than the fingerprint itself."""
+
+    def fingerprints(
+        self, names: collections.abc.Sequence[str]
+    ) -> list[Fingerprint | InferenceError]:
+        """The fingerprint of each model, or why it has none.
+
+        Raises:
+            InferenceError: the process has ended.
         """
         ...
 

@@ -31,6 +31,7 @@ from naiad.repository.stores.clients.snapshots import Folders
 from naiad.repository.stores.download import Downloader
 from naiad.repository.stores.messages import (
     Alive,
+    Batch,
     CheckedOut,
     Downloaded,
     Failed,
@@ -153,10 +154,12 @@ class Calls:
         match request.method:
             case "names":
                 return Names(request.number, store.names())
-            case "fingerprint":
-                return Files(request.number, dict(store.fingerprint(request.name)))
+            case "fingerprints":
+                results = [_fingerprint(request.number, store, name) for name in request.names]
+                return Batch(request.number, results)
             case "checkout":
-                folder = store.checkout(request.name, self._progress(request.number)).folder
+                (name,) = request.names
+                folder = store.checkout(name, self._progress(request.number)).folder
                 return CheckedOut(request.number, str(folder))
 
     def _progress(self, number: int) -> collections.abc.Callable[[int, int], None]:
@@ -174,6 +177,13 @@ class Calls:
     def _send(self, message: msgspec.Struct) -> None:
         with contextlib.suppress(OSError):  # the server is gone: so is this process in a moment
             self._sender.send(message)
+
+
+def _fingerprint(number: int, store: ObjectStore, name: str) -> Files | Failed:
+    try:
+        return Files(dict(store.fingerprint(name)))
+    except InferenceError as error:
+        return Failed(number, error.code.value, error.message)
 
 
 class _ToServer(logging.Handler):

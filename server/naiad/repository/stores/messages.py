@@ -28,20 +28,23 @@ class Settings(msgspec.Struct, frozen=True):
     is_temporary: bool
 
 
+Method = typing.Literal["names", "fingerprints", "checkout"]
+
+
 class Request(msgspec.Struct, frozen=True):
     """A call of a method of a store.
 
     Attributes:
         number: of the replies.
-        method: of `Store`.
+        method: of `Store` or `BatchStore`.
         location: the repository's address as the user wrote it.
-        name: the model; "" for `names`.
+        names: the model, or the models of a batch; none for `names`.
     """
 
     number: int
-    method: typing.Literal["names", "fingerprint", "checkout"]
+    method: Method
     location: str
-    name: str
+    names: tuple[str, ...]
     settings: Settings
 
 
@@ -53,10 +56,24 @@ class Names(msgspec.Struct, frozen=True, tag=True):
 
 
 class Files(msgspec.Struct, frozen=True, tag=True):
-    """The result of `fingerprint`."""
+    """The fingerprint of one model."""
+
+    files: dict[str, frozenset[File]]
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A call raised an InferenceError, or one model of a batch has no fingerprint."""
 
     number: int
-    files: dict[str, frozenset[File]]
+    code: str
+    message: str
+
+
+class Batch(msgspec.Struct, frozen=True, tag=True):
+    """The result of `fingerprints`: one per model, in their order."""
+
+    number: int
+    results: list[Files | Failed]
 
 
 class CheckedOut(msgspec.Struct, frozen=True, tag=True):
@@ -64,14 +81,6 @@ class CheckedOut(msgspec.Struct, frozen=True, tag=True):
 
     number: int
     folder: str
-
-
-class Failed(msgspec.Struct, frozen=True, tag=True):
-    """A call raised an InferenceError."""
-
-    number: int
-    code: str
-    message: str
 
 
 class Downloaded(msgspec.Struct, frozen=True, tag=True):
@@ -93,7 +102,7 @@ class Alive(msgspec.Struct, frozen=True, tag=True):
     """Sent every few seconds, so that a process that is stopped or stuck is noticed."""
 
 
-Result = Names | Files | CheckedOut | Failed
+Result = Names | Batch | CheckedOut | Failed
 Reply = Result | Downloaded | Logged | Alive
 
 _Message = typing.TypeVar("_Message")

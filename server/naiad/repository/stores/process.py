@@ -18,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-import typing
 
 import msgspec
 
@@ -29,11 +28,13 @@ from naiad.repository.stores import address
 from naiad.repository.stores.cache import Lease
 from naiad.repository.stores.messages import (
     Alive,
+    Batch,
     CheckedOut,
     Downloaded,
     Failed,
     Files,
     Logged,
+    Method,
     Names,
     Reply,
     Request,
@@ -89,9 +90,9 @@ class StoreProcess:
 
     def call(
         self,
-        method: typing.Literal["names", "fingerprint", "checkout"],
+        method: Method,
         location: str,
-        name: str = "",
+        names: collections.abc.Sequence[str] = (),
         on_bytes: OnBytes = no_bytes,
     ) -> Result:
         """Call a method of a store in the process.
@@ -108,7 +109,7 @@ class StoreProcess:
             if self._link is None or self._link.is_closed:
                 self._link = _Link()
             link = self._link
-            request = Request(next(self._numbers), method, location, name, settings)
+            request = Request(next(self._numbers), method, location, tuple(names), settings)
             reply = link.expect(request.number, on_bytes)
         link.send(request)
         while True:
@@ -117,7 +118,7 @@ class StoreProcess:
                 break
             link.check()
         if isinstance(result, Failed):
-            raise InferenceError(ErrorCode(result.code), result.message)
+            raise _error(result)
         return result
 
     def close(self) -> None:
@@ -149,7 +150,7 @@ class StoreProcess:
 
 
 class RemoteStore:
-    """Implements `Store` with a `StoreProcess`.
+    """Implements `Store` and `BatchStore` with a `StoreProcess`.
 
     Args:
         process: reads the store.
@@ -176,14 +177,26 @@ class RemoteStore:
     def fingerprint(self, name: str) -> Fingerprint:
         """See `Store`."""
         check_name(name)
-        result = self._process.call("fingerprint", self._given, name)
-        assert isinstance(result, Files), result
-        return result.files
+        (result,) = self.fingerprints([name])
+        if isinstance(result, InferenceError):
+            raise result
+        return result
+
+    def fingerprints(
+        self, names: collections.abc.Sequence[str]
+    ) -> list[Fingerprint | InferenceError]:
+        """See `BatchStore`."""
+        batch = self._process.call("fingerprints", self._given, names)
+        assert isinstance(batch, Batch), batch
+        return [
+            result.files if isinstance(result, Files) else _error(result)
+            for result in batch.results
+        ]
 
     def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
         """See `Store`. The folder is a copy."""
         check_name(name)
-        result = self._process.call("checkout", self._given, name, on_bytes)
+        result = self._process.call("checkout", self._given, [name], on_bytes)
         assert isinstance(result, CheckedOut), result
         folder = pathlib.Path(result.folder)
         return Checkout(folder, lambda: shutil.rmtree(folder.parent, ignore_errors=True))
@@ -290,6 +303,10 @@ class _Link:
                 with self._lock:
                     future, _ = self._calls.pop(reply.number)
                 future.set_result(reply)
+
+
+def _error(failed: Failed) -> InferenceError:
+    return InferenceError(ErrorCode(failed.code), failed.message)
 
 
 def _ended(how: str) -> InferenceError:
