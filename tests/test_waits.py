@@ -19,6 +19,7 @@ _BUSY = "the delay is the subject: a server or a model that is busy for a while"
 ALLOWED = {
     "apiserver/proxy.py::_handle": "the fault that it injects is a delay",
     "apiserver/proxy.py::serve": "the step of a loop that ends with the proxy",
+    "conformance/models/counting.py::execute": _BUSY,
     "conformance/models/describe.py::_take": _BUSY,
     "conformance/models/side_by_side.py::_answer": _BUSY,
     "operator/reconcile/test_model_poller.py::handle": _BUSY,

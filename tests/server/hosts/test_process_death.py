@@ -191,7 +191,7 @@ async def test_a_model_that_closes_its_link_is_ended(hosts: Hosts) -> None:
     hosted = await hosts.start(
         """
         def execute(self, requests):
-            os.closerange(3, 100)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             time.sleep(60)
         """
     )
