@@ -7,7 +7,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, not_found
-from naiad.repository.load_progress import LoadProgress
+from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
 

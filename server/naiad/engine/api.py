@@ -14,7 +14,7 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import ModelStatistics
-from naiad.repository.load_progress import LoadProgress
+from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
 

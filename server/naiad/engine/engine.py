@@ -25,7 +25,7 @@ from naiad.engine.model import Model
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
-from naiad.repository.load_progress import LoadProgress
+from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters

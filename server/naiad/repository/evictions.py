@@ -9,10 +9,10 @@ import typing
 
 from naiad.repository.dependencies import DependencyGraph
 from naiad.repository.lifecycle import State
+from naiad.repository.loading.swap import VersionSwap
 from naiad.repository.model_table import ModelTable
 from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.plan import LoadedFrom, VersionPlan
-from naiad.repository.swap import VersionSwap
 from naiad.repository.version import EVICTED, S, VersionState
 
 

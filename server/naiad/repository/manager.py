@@ -20,10 +20,11 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.dependencies import DependencyCycleError
 from naiad.repository.errors import failed_plan, not_polled
 from naiad.repository.evictions import Evictions
-from naiad.repository.load_progress import LoadTable
-from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.loading.planner import Planner, Resolve
+from naiad.repository.loading.progress import LoadTable
+from naiad.repository.loading.retrier import LoadRetrier
 from naiad.repository.loading.startup import Startup
+from naiad.repository.loading.swap import VersionSwap
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import (
     LoadedFrom,
@@ -35,7 +36,6 @@ from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
 from naiad.repository.store import StoredModel, check_name
-from naiad.repository.swap import VersionSwap
 from naiad.repository.unloads import Memory, Unloads
 from naiad.repository.version import (
     Progress,

@@ -19,7 +19,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from naiad.repository.load_progress import LoadProgress, Phase
+from naiad.repository.loading.progress import LoadProgress, Phase
 
 if typing.TYPE_CHECKING:
     from rich.console import Console, RenderableType

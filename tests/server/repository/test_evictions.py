@@ -7,7 +7,7 @@ import pytest
 
 from naiad.errors import InferenceError
 from naiad.repository.lifecycle import State
-from naiad.repository.load_progress import Phase
+from naiad.repository.loading.progress import Phase
 from naiad.repository.polling.poller import Poller
 from tests.server.repository.world import World
 from tests.support.waiting import until

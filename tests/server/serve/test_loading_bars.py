@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from naiad.repository.load_progress import LoadProgress, Phase
+from naiad.repository.loading.progress import LoadProgress, Phase
 from naiad.serve.loading_bars import table
 
 

@@ -15,7 +15,7 @@ from naiad.engine.model import Model
 from naiad.errors import InferenceError, unavailable
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
-from naiad.repository.load_progress import Phase, enter
+from naiad.repository.loading.progress import Phase, enter
 from naiad.repository.manager import Progress, Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
 

@@ -3,7 +3,7 @@
 import collections.abc
 import typing
 
-from naiad.repository.load_progress import LoadProgress
+from naiad.repository.loading.progress import LoadProgress
 
 _MS_DIGITS = 3
 

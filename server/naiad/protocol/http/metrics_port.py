@@ -13,7 +13,7 @@ from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, page
 from naiad.protocol.http import replies
 from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
-from naiad.repository.load_progress import LoadProgress
+from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.manager import VersionState
 
 log = logging.getLogger("naiad.metrics")

@@ -14,7 +14,7 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.catalog import AgentCatalog
 from naiad.repository.agents.registry import AgentRegistry
 from naiad.repository.agents.session import AgentSession, AgentSpec
-from naiad.repository.load_progress import Phase, enter
+from naiad.repository.loading.progress import Phase, enter
 from naiad.repository.plan import ModelPlan
 from naiad.repository.requests.overrides import Value
 

@@ -8,7 +8,7 @@ import pathlib
 import msgspec
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.repository.load_progress import LoadTable, Phase, enter
+from naiad.repository.loading.progress import LoadTable, Phase, enter
 from naiad.repository.plan import ModelPlan
 from naiad.repository.reading import LocalCopy, RepositoryReader
 from naiad.repository.requests.overrides import Value

@@ -8,13 +8,13 @@ import typing
 
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.lifecycle import State
-from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.loading.planner import Planner
+from naiad.repository.loading.retrier import LoadRetrier
+from naiad.repository.loading.swap import VersionSwap
 from naiad.repository.model_table import ModelTable
 from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.plan import LoadedFrom, ModelPlan, without_duplicates
 from naiad.repository.reading import LocalCopy, RepositoryReader
-from naiad.repository.swap import VersionSwap
 from naiad.repository.version import Progress, S, Version
 
 log = logging.getLogger("naiad.repository")

@@ -14,7 +14,7 @@ import msgspec
 from naiad.core.request import LATEST
 from naiad.errors import InferenceError, invalid, not_found
 from naiad.repository.errors import not_polled
-from naiad.repository.load_progress import LoadProgress
+from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan
 from naiad.repository.requests.coordination import Coordination

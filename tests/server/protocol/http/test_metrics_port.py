@@ -12,7 +12,7 @@ from naiad.metrics.families import Family
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from naiad.protocol.http.metrics_port import Collect, MetricsPage, MetricsRoutes
 from naiad.repository.lifecycle import State
-from naiad.repository.load_progress import LoadProgress, Phase
+from naiad.repository.loading.progress import LoadProgress, Phase
 from naiad.repository.manager import VersionState
 
 LOADS = [

@@ -17,8 +17,8 @@ from naiad.config.model_config import ModelConfig
 from naiad.errors import InferenceError
 from naiad.repository.errors import TryAgainError, failed_load
 from naiad.repository.lifecycle import Event, State
-from naiad.repository.load_progress import LoadTable
-from naiad.repository.load_retrier import LoadRetrier
+from naiad.repository.loading.progress import LoadTable
+from naiad.repository.loading.retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, untouched
 from naiad.repository.polling.fingerprint import changed_paths, in_words

@@ -11,7 +11,7 @@ from typing_extensions import override
 from naiad.core.clock import ManualClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import State
-from naiad.repository.load_progress import KEPT_RESULTS, LoadTable, Phase, enter
+from naiad.repository.loading.progress import KEPT_RESULTS, LoadTable, Phase, enter
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
