@@ -9,6 +9,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,7 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the server would stay
     with gateway(pathlib.Path(sys.argv[1])) as server:
         for variable, value in (
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
