@@ -256,8 +256,8 @@ class RepositoryReader:
         if done and not work.cancelled():  # `aclose` cancels what has not begun
             return work.result()
         raise unavailable(
-            f"{what} could not be read within {self._timeout_seconds:g} s: the disk or mount does not respond; check it "
-            "and try again"
+            f"{what} could not be read within {self._timeout_seconds:g} s: the disk, mount or object store does not "
+            "respond; check it and try again"
         )
 
 

@@ -222,6 +222,8 @@ def read(path: pathlib.Path) -> OnnxGraph:
     Raises:
         OnnxFileError: the file is missing, empty, cut off, or no ONNX model.
     """
+    if path.is_fifo():  # to open it would wait for a writer, for ever
+        raise OnnxFileError(f"'{path}' is a pipe, and not a file: copy the model there")
     try:
         with path.open("rb") as file:
             try:

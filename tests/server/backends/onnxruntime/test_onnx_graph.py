@@ -1,6 +1,7 @@
 """The outside of ONNX files, read from their bytes, held against what onnx wrote and what onnxruntime reads."""
 
 import contextlib
+import os
 import pathlib
 
 import numpy as np
@@ -149,6 +150,12 @@ def _varint(number: int) -> bytes:
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path: pathlib.Path) -> None:
     with pytest.raises(OnnxFileError, match=r"unable to find '.*model\.onnx'"):
+        read(tmp_path / "model.onnx")
+
+
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "model.onnx")
+    with pytest.raises(OnnxFileError, match="is a pipe, and not a file"):
         read(tmp_path / "model.onnx")
 
 
