@@ -213,9 +213,11 @@ class Cache:
         for reservation in (self._root / "servers").glob(f"*/*{_RESERVED}"):
             with contextlib.suppress(FileNotFoundError):  # its download has ended
                 reserved += reservation.stat().st_size
-        used, unused = self._scan()
         free = shutil.disk_usage(self._root).free
         missing = reserved - free
+        if missing <= 0 and not self._limit:
+            return  # every model of a start makes room: no scan of what the others have downloaded
+        used, unused = self._scan()
         if self._limit:
             missing = max(missing, used + reserved - self._limit)
         for _, size, path in sorted(unused):
