@@ -291,7 +291,14 @@ SCENARIOS = [
         "load of a model that is in no repository",
         ("7.16",),
         _new,
-        expect={"load": 200, "asked": 1, "plain": 500, "asked on": 200, "asked after": 404},
+        expect={
+            "load": 200,
+            "asked": 1,
+            "listed.0": "READY",
+            "plain": 500,
+            "asked on": 200,
+            "asked after": 404,
+        },
         server="explicit",
     ),
     Scenario(

@@ -77,7 +77,7 @@ def versions(story: Story) -> dict[str, Answer]:
         "comes": {
             "versions": story.until(story.versions, ["1", "2"]),
             "default": story.report()["version"],
-            "instances": story.instances(),
+            "instances": story.until(story.instances, [2, 0]),
         }
     }
     shutil.rmtree(story.folder / "2")
