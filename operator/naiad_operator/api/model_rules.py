@@ -1,8 +1,6 @@
 """The validation rules of model repositories."""
 
-import collections.abc
-
-from naiad_operator.api.rule import Rule, Value, matches
+from naiad_operator.api.rule import Rule
 
 URI_PATTERN = r"^((s3|gs|as)://[^/ ].*|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?)$"
 
@@ -33,43 +31,32 @@ MODEL = (
     Rule(
         cel="has(self.storageUri) != has(self.repositories)",
         message="write storageUri for one model repository, or repositories for several, not both and not neither",
-        holds=lambda o: ("storageUri" in o) != ("repositories" in o),
     ),
     Rule(
         cel="!has(self.storage) || has(self.storageUri)",
         message="storage belongs to storageUri; with repositories, write it into each of them",
         field="storage",
-        holds=lambda o: "storage" not in o or "storageUri" in o,
     ),
     Rule(
         cel="!(has(self.storageUri) && has(self.storage) && self.storageUri.startsWith('pvc://'))",
         message="a PersistentVolumeClaim needs no credentials: leave storage out with pvc://",
         field="storage",
-        holds=lambda o: not ("storage" in o and o.get("storageUri", "").startswith("pvc://")),
     ),
     Rule(
         cel="!(has(self.storage) && (has(self.storage.endpoint) || has(self.storage.region))) || (has(self.storageUri) && "
         "self.storageUri.startsWith('s3://'))",
         message="storage.endpoint and storage.region are for s3:// only: leave them out",
         field="storage",
-        holds=lambda o: (
-            not _has_place(o.get("storage", {})) or o.get("storageUri", "").startswith("s3://")
-        ),
     ),
     Rule(
         cel="!(has(self.storage) && has(self.storage.serviceAccountKeyField)) || (has(self.storageUri) && self.storageUri.startsWith('gs://'))",
         message="storage.serviceAccountKeyField names Google's key file, so it is for gs:// only: leave it out",
         field="storage",
-        holds=lambda o: (
-            "serviceAccountKeyField" not in o.get("storage", {})
-            or o.get("storageUri", "").startswith("gs://")
-        ),
     ),
     Rule(
         cel=f"!has(self.storageUri) || self.storageUri.matches('{URI_PATTERN}')",
         message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
         field="storageUri",
-        holds=lambda o: "storageUri" not in o or matches(URI_PATTERN, o["storageUri"]),
     ),
     Rule(
         cel="!has(self.repositories) || ['s3://', 'gs://', 'as://'].all(scheme, self.repositories.all(a, "
@@ -79,7 +66,6 @@ MODEL = (
         "credentialFileKey into each; for several accounts, write Triton's credential file into one Secret and name its key in "
         "storage.credentialFileKey of each",
         field="repositories",
-        holds=lambda o: _share_accounts(o.get("repositories", ())),
     ),
     Rule(
         cel="!has(self.repositories) || self.repositories.all(a, !(has(a.storage) && has(a.storage.credentialFileKey)) || "
@@ -88,104 +74,46 @@ MODEL = (
         message="one credential file holds the accounts of every store: write the same secretName and credentialFileKey into each repository "
         "that uses it",
         field="repositories",
-        holds=lambda o: _share_file(o.get("repositories", ())),
     ),
     Rule(
         cel="!has(self.repositories) || self.repositories.all(a, self.repositories.exists_one(b, b.storageUri == a.storageUri && "
         f"{_SAME_ENDPOINT}))",
         message="a repository is listed twice: list each once, because a model that is found twice is not served",
         field="repositories",
-        holds=lambda o: _all_differ(o.get("repositories", ())),
     ),
     Rule(
         cel="self.delivery != 'init' || !((has(self.storageUri) && self.storageUri.startsWith('pvc://')) || (has(self.repositories) && "
         "self.repositories.exists(one, one.storageUri.startsWith('pvc://'))))",
         message="a claim is mounted, there is nothing to fetch: write delivery: server with pvc://, or leave delivery out",
         field="delivery",
-        holds=lambda o: (
-            o["delivery"] != "init"
-            or not any(
-                uri.startswith("pvc://")
-                for uri in (
-                    o.get("storageUri", ""),
-                    *(one["storageUri"] for one in o.get("repositories", ())),
-                )
-            )
-        ),
     ),
     Rule(
         cel="self.delivery != 'init' || self.load.mode != 'poll'",
         message="mode: poll watches the store, and an init container fetches once: write delivery: server, or load.mode: all or explicit",
         field="delivery",
-        holds=lambda o: o["delivery"] != "init" or o["load"]["mode"] != "poll",
     ),
 )
-
-
-def _has_place(storage: Value) -> bool:
-    return "endpoint" in storage or "region" in storage
-
-
-def _share_accounts(repositories: collections.abc.Sequence[Value]) -> bool:
-    for scheme in ("s3://", "gs://", "as://"):
-        alike = [r.get("storage") for r in repositories if r["storageUri"].startswith(scheme)]
-        if not any(storage is not None for storage in alike):
-            continue
-        if any(storage is None for storage in alike):
-            return False
-        accounts = {
-            tuple(storage.get(field, default) for field, default in _ACCOUNT)
-            for storage in alike
-            if storage is not None
-        }
-        if len(accounts) > 1:
-            return False
-    return True
-
-
-def _all_differ(repositories: collections.abc.Sequence[Value]) -> bool:
-    locations = [
-        (one["storageUri"], one.get("storage", {}).get("endpoint")) for one in repositories
-    ]
-    return len(set(locations)) == len(locations)
-
-
-def _share_file(repositories: collections.abc.Sequence[Value]) -> bool:
-    files = {
-        (storage.get("secretName"), storage["credentialFileKey"])
-        for storage in (repository.get("storage", {}) for repository in repositories)
-        if "credentialFileKey" in storage
-    }
-    return len(files) <= 1
-
 
 REPOSITORY = (
     Rule(
         cel=f"self.storageUri.matches('{URI_PATTERN}')",
         message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
         field="storageUri",
-        holds=lambda o: matches(URI_PATTERN, o["storageUri"]),
     ),
     Rule(
         cel="!(has(self.storage) && self.storageUri.startsWith('pvc://'))",
         message="a PersistentVolumeClaim needs no credentials: leave storage out with pvc://",
         field="storage",
-        holds=lambda o: not ("storage" in o and o["storageUri"].startswith("pvc://")),
     ),
     Rule(
         cel="!(has(self.storage) && (has(self.storage.endpoint) || has(self.storage.region))) || self.storageUri.startsWith('s3://')",
         message="storage.endpoint and storage.region are for s3:// only: leave them out",
         field="storage",
-        holds=lambda o: not _has_place(o.get("storage", {})) or o["storageUri"].startswith("s3://"),
     ),
     Rule(
         cel="!(has(self.storage) && has(self.storage.serviceAccountKeyField)) || self.storageUri.startsWith('gs://')",
         message="storage.serviceAccountKeyField names Google's key file, so it is for gs:// only: leave it out",
         field="storage",
-        holds=lambda o: (
-            "serviceAccountKeyField" not in o.get("storage", {})
-            or o["storageUri"].startswith("gs://")
-        ),
     ),
 )
 
@@ -195,16 +123,11 @@ STORAGE = (
         message="serviceAccountKeyField is a key inside a Secret: name the Secret in secretName, and leave credentialFileKey out, which stands in "
         "its place",
         field="serviceAccountKeyField",
-        holds=lambda o: (
-            "serviceAccountKeyField" not in o
-            or ("secretName" in o and "credentialFileKey" not in o)
-        ),
     ),
     Rule(
         cel="!has(self.credentialFileKey) || has(self.secretName)",
         message="credentialFileKey is a key inside a Secret: name the Secret in secretName",
         field="credentialFileKey",
-        holds=lambda o: "credentialFileKey" not in o or "secretName" in o,
     ),
 )
 
@@ -213,19 +136,16 @@ LOAD = (
         cel="!has(self.pollSeconds) || self.mode == 'poll'",
         message="pollSeconds is the interval of mode: poll: set mode: poll, or leave pollSeconds out",
         field="pollSeconds",
-        holds=lambda o: "pollSeconds" not in o or o["mode"] == "poll",
     ),
     Rule(
         cel="has(self.models) == (self.mode == 'explicit')",
         message="models are the ones that mode: explicit loads: write both, or neither",
         field="models",
-        holds=lambda o: ("models" in o) == (o["mode"] == "explicit"),
     ),
     Rule(
         cel="!has(self.models) || size(self.models) == 1 || !('*' in self.models)",
         message="'*' means every model, so it stands alone: leave the other names out",
         field="models",
-        holds=lambda o: len(o.get("models", ())) <= 1 or "*" not in o["models"],
     ),
 )
 
@@ -234,12 +154,10 @@ CACHE = (
         cel="has(self.size) == (self.type == 'emptyDir')",
         message="an emptyDir needs a size, e.g. 20Gi; a claim has its own, so leave size out with type: pvc",
         field="size",
-        holds=lambda o: ("size" in o) == (o["type"] == "emptyDir"),
     ),
     Rule(
         cel="has(self.claimName) == (self.type == 'pvc')",
         message="claimName names the PersistentVolumeClaim of type: pvc: write both, or neither",
         field="claimName",
-        holds=lambda o: ("claimName" in o) == (o["type"] == "pvc"),
     ),
 )

@@ -8,7 +8,8 @@ import typing
 import msgspec
 
 from naiad_operator.api import names, rules, schema, structs
-from naiad_operator.api.rule import Rule, matches
+from naiad_operator.api.cel import matches
+from naiad_operator.api.rule import Rule
 from naiad_operator.api.spec import Spec
 from naiad_operator.errors import Problem
 
@@ -217,7 +218,7 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
     if isinstance(value, str):
         if not wanted.get("minLength", 0) <= len(value) <= wanted.get("maxLength", len(value)):
             return f"has {len(value)} characters: write {wanted.get('minLength', 0)} to {wanted['maxLength']}"
-        if "pattern" in wanted and not matches(wanted["pattern"], value):
+        if "pattern" in wanted and not matches(value, wanted["pattern"]):
             return f"is {brief(value)}: write something that matches {wanted['pattern']}"
         return ""
     if isinstance(value, list | tuple):
