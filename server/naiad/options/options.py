@@ -39,6 +39,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         repository_cache_bytes: 0 means no limit.
         load_model: names of models to load at start; `*` alone means all of them (row 7.31).
         http_max_input_size: bytes (row 1.11).
+        http_base_path: the prefix under which HTTP paths are served as well, e.g. /api/predict/demo; "" for no prefix.
         grpc_keepalive_time: and the other gRPC times: milliseconds (row 10.38).
         grpc_max_connection_age: milliseconds; 0 means no limit (row 10.39), the grace likewise.
         log_verbose: 0 is off; higher says more.
@@ -76,6 +77,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     http_header_forward_pattern: str = ""
     http_max_input_size: int = 64 * 1024 * 1024
     http_restricted_api: Restrictions = _NOTHING
+    http_base_path: str = ""
 
     allow_grpc: bool = True
     grpc_address: str = "0.0.0.0"  # noqa: S104 - as above
@@ -324,6 +326,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("repository-cache-directory", _S, "Folder for models of object stores, which several servers may share; a temporary one, removed at the end, "
               "when not given."),
         _flag("repository-cache-bytes", _I, "Largest size of that folder; 0 means unlimited.", minimum=0),
+        _special("http-base-path", "Prefix (/api/predict/NAME) under which every HTTP path is served as well, for gateways that do not remove it; without "
+                 "the prefix the paths work, too, as probes need them. gRPC and metrics have none."),
         _flag("http-idle-timeout-secs", _F, "Seconds until an idle HTTP connection is closed.", minimum=0.1),
         _flag("http-body-timeout-secs", _F, "Seconds that a request body may stand still.", minimum=0.1),
     ),

@@ -7,6 +7,7 @@ Written by hand because the reference's rules are not argparse's: a boolean may 
 import collections.abc
 import difflib
 import math
+import re
 import types
 from typing import Any
 
@@ -16,6 +17,9 @@ from naiad.options.usage import HelpAsked, UsageError
 from naiad.repository.control_mode import EVERY_MODEL, ControlMode
 
 _MAX_PORT = 65535
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+_RESERVED = frozenset(("v2", "docs", "openapi.json"))
+"""What paths without a base path begin with."""
 _TRUE = frozenset(("true", "on", "1"))
 _FALSE = frozenset(("false", "off", "0"))
 
@@ -246,6 +250,21 @@ def _restricted(fields: _Fields, flag: Flag, value: str) -> None:
         known[name] = (key, secret)
 
 
+def _base_path(fields: _Fields, flag: Flag, value: str) -> None:
+    path = value.rstrip("/")
+    segments = path.split("/")[1:]
+    wrong = ""
+    if path and not _BASE_PATH.fullmatch(path):
+        wrong = "write a path of letters, digits and - . _ ~ that begins with a slash, for example /api/predict/demo"
+    elif {".", ".."} & set(segments):
+        wrong = "clients resolve . and .. before they send a path: write the path without them"
+    elif segments and segments[0] in _RESERVED:
+        wrong = f"paths without the prefix begin with /{segments[0]} as well: choose another first segment"
+    if wrong:
+        raise UsageError(f"--{flag.name}={value}: {wrong}")
+    fields["http_base_path"] = path
+
+
 def _strict_model_config(fields: _Fields, flag: Flag, value: str) -> None:
     fields["strict_model_config"] = _boolean(flag, value)
 
@@ -262,6 +281,7 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "model-memory-limit": _memory_limit,
     "model-load-gpu-limit": _gpu_limit,
     "http-restricted-api": _restricted,
+    "http-base-path": _base_path,
     "grpc-restricted-protocol": _restricted,
 }
 """The options with a syntax of their own: what takes the value of each, by the flag's name."""

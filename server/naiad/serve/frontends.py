@@ -105,7 +105,7 @@ class Frontends:
         addresses = []
         if self._http is not None:
             where = self._http.address
-            base = f"http://{_reachable(where)}"
+            base = f"http://{_reachable(where)}{self._options.http_base_path}"
             addresses.append(_address("HTTP", base, "HTTPService", where, authenticated=tokens))
             addresses.append(Address(title="API docs", url=f"{base}/docs"))
         if self._grpc is not None:
@@ -134,7 +134,7 @@ class Frontends:
             return ""
         ready = [state.name for state in states if state.state is State.READY]
         path = f"v2/models/{ready[0]}" if ready else "v2/health/live"
-        return f"curl http://{_reachable(self._http.address)}/{path}"
+        return f"curl http://{_reachable(self._http.address)}{self._options.http_base_path}/{path}"
 
     def begin_drain(self) -> None:
         """Let connections go after their next reply; go on accepting."""
@@ -167,6 +167,7 @@ class Frontends:
             restrictions=restrictions(options.http_restricted_api),
             tokens=self._tokens,
             codec=self._codec,
+            base_path=options.http_base_path,
         )
         routes = Routes(self._engine, http)
         address = ListenAddress(
@@ -179,7 +180,14 @@ class Frontends:
         return http_listener(
             address,
             routes=routes,
-            app=ControlPlane(self._engine, routes, http.restrictions, http.tokens, http.codec),
+            app=ControlPlane(
+                self._engine,
+                routes,
+                http.restrictions,
+                http.tokens,
+                http.codec,
+                base_path=http.base_path,
+            ),
             settings=self._settings(),
             clock=self._clock,
             access_log=self._access_log(),

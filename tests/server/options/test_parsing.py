@@ -77,6 +77,20 @@ def test_restricted_apis_carry_their_header() -> None:
     assert options.grpc_restricted_protocol == {"inference": ("k", "v=w")}
 
 
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("/api/predict/demo", "/api/predict/demo"),
+        ("/api/predict/demo_1.x~y/", "/api/predict/demo_1.x~y"),
+        ("/v3", "/v3"),
+        ("/", ""),
+        ("", ""),
+    ],
+)
+def test_a_base_path_is_a_plain_path(given: str, path: str) -> None:
+    assert parse([REPOSITORY, f"--http-base-path={given}"]).http_base_path == path
+
+
 def test_options_without_effect_leave_one_note_each() -> None:
     options = parse([REPOSITORY, "--http-thread-count=16", "--pinned-memory-pool-byte-size=0"])
     assert len(options.notes) == 2
@@ -132,6 +146,13 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--http-restricted-api=health"], "expected API,API:HEADER=VALUE"),
         ([REPOSITORY, "--http-restricted-api=helth:k=v"], "did you mean health?"),
         ([REPOSITORY, "--http-restricted-api=health:k=v", "--http-restricted-api=health:a=b"], "multiple"),
+        ([REPOSITORY, "--http-base-path=api"], "begins with a slash"),
+        ([REPOSITORY, "--http-base-path=/a//b"], "begins with a slash"),
+        ([REPOSITORY, "--http-base-path=/a?b=c"], "letters, digits and"),
+        ([REPOSITORY, "--http-base-path=/a%2Fb"], "letters, digits and"),
+        ([REPOSITORY, "--http-base-path=/a/../b"], "without them"),
+        ([REPOSITORY, "--http-base-path=/v2/demo"], "choose another first segment"),
+        ([REPOSITORY, "--http-base-path=/docs"], "choose another first segment"),
         ([REPOSITORY, "--grpc-use-ssl"], "--grpc-server-cert"),
         ([REPOSITORY, "serve"], "unexpected argument"),
         ([REPOSITORY, "--allow-http=0", "--allow-grpc=0", "--allow-metrics=0"], "nothing would be served"),

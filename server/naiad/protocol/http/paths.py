@@ -149,6 +149,14 @@ def find(path: str) -> tuple[ApiPath, dict[str, str]] | None:
     return None
 
 
+def without_base(base: str, path: str) -> str:
+    """A decoded path without the base path (`--http-base-path`); a path that is not below it, as it is."""
+    if not base or not path.startswith(base):
+        return path
+    inner = path[len(base) :]
+    return inner if inner.startswith("/") else path if inner else "/"
+
+
 def category_of(path: str) -> Category | None:
     """The category of a decoded path; None for one that has none, such as the docs page or an unknown path.
 

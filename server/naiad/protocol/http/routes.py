@@ -23,7 +23,7 @@ from naiad.protocol.http.codec.event_stream import takes_events
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
-from naiad.protocol.http.paths import ApiPath, category_of, find
+from naiad.protocol.http.paths import ApiPath, category_of, find, without_base
 from naiad.protocol.http.replies import (
     NOT_OK,
     OK,
@@ -60,6 +60,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_input_size: bytes; `--http-max-input-size` (row 1.11).
         header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
         tokens: `--auth-token-file`; None requires no token.
+        base_path: `--http-base-path`: every path is served below it as well; "" for no prefix.
     """
 
     max_input_size: int = MAX_INPUT_SIZE
@@ -67,6 +68,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     restrictions: Restrictions = msgspec.field(default_factory=dict)
     tokens: TokenFile | None = None
     codec: Codec | None = None
+    base_path: str = ""
 
     def limits(self) -> InferenceLimits:
         """The limits of infer requests.
@@ -195,10 +197,11 @@ class Routes:
         return None if endpoint is None else endpoint.refusal(method, headers)
 
     def _learn(self, path: str) -> Endpoint | None:
-        endpoint = self._make(path)
+        inner = without_base(self._options.base_path, path)
+        endpoint = self._make(inner)
         if endpoint is not None:
             # Here and not where each endpoint is made: a path that is added later is guarded unless it is about health.
-            if self._options.tokens is not None and category_of(path) is not Category.HEALTH:
+            if self._options.tokens is not None and category_of(inner) is not Category.HEALTH:
                 endpoint.require_token(self._options.tokens)
             if len(self._known) >= _MAX_KNOWN_PATHS:
                 self._known.clear()

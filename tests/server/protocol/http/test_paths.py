@@ -5,7 +5,7 @@ import pytest
 
 from naiad.protocol.http.admin.app import build
 from naiad.protocol.http.admin.errors import not_found
-from naiad.protocol.http.paths import API, ApiPath, category_of, find
+from naiad.protocol.http.paths import API, ApiPath, category_of, find, without_base
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.restricted import Category
 from tests.server.protocol.http.scripted_engine import ScriptedEngine, response
@@ -115,3 +115,20 @@ def test_every_path_is_of_tritons_category(path: str, category: Category | None)
 def test_a_path_with_a_control_character_has_no_category(path: str, character: str) -> None:
     for spelled in (path + character, path.replace("/v2", "/v2" + character), character + path):
         assert category_of(spelled) is None
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "inner"),
+    [
+        ("/a/b", "/a/b/v2/health/live", "/v2/health/live"),
+        ("/a/b", "/a/b", "/"),
+        ("/a/b", "/a/b/", "/"),
+        ("/a/b", "/v2", "/v2"),
+        ("/a/b", "/a/bc/v2", "/a/bc/v2"),
+        ("/a/b", "/a/b/a/b/v2", "/a/b/v2"),
+        ("/a/b", "/A/b/v2", "/A/b/v2"),
+        ("", "/v2", "/v2"),
+    ],
+)
+def test_the_base_path_is_removed_once(base: str, path: str, inner: str) -> None:
+    assert without_base(base, path) == inner

@@ -57,7 +57,9 @@ _PIECE_BYTES = 1 << 20
 """Of a large body; each piece costs the codec two system calls."""
 
 
-def build(engine: Engine, routes: FastRoutes, codec: Codec | None = None) -> fastapi.FastAPI:
+def build(
+    engine: Engine, routes: FastRoutes, codec: Codec | None = None, *, base_path: str = ""
+) -> fastapi.FastAPI:
     """The application. Its description is made here as well, so that no request waits for it later.
 
     The codec decodes large bodies; without it the loop does.
@@ -72,6 +74,7 @@ def build(engine: Engine, routes: FastRoutes, codec: Codec | None = None) -> fas
         openapi_url=None,
         redirect_slashes=False,
         default_response_class=Response,
+        servers=[{"url": base_path}, {"url": "/"}] if base_path else None,
     )
     add_error_replies(app, engine)
     _Endpoints(engine, routes, codec).add_to(app)

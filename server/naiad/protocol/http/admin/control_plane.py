@@ -12,13 +12,16 @@ import logging
 from naiad.engine.api import Engine
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.message import AsgiApp, FastRoutes, HttpReply, Receive, Scope, Send
-from naiad.protocol.http.paths import category_of
+from naiad.protocol.http.paths import category_of, without_base
 from naiad.protocol.http.replies import RETRY_AFTER, refusal
 from naiad.protocol.http.routes import NO_TOKEN
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from naiad.protocol.tokens import HEADER, TokenFile
 
 log = logging.getLogger("naiad.http")
+
+BASE_PATH = "naiad.base_path"
+"""The key of a scope whose request came below the base path."""
 
 _NOT_STARTED = "the control plane could not be started"
 _NOT_NOW = refusal(
@@ -34,6 +37,7 @@ class ControlPlane:
 
     Args:
         tokens: every call except those about health needs one of them; None requires no token.
+        base_path: every path is served below it as well; "" for no prefix.
     """
 
     def __init__(
@@ -43,8 +47,11 @@ class ControlPlane:
         restrictions: Restrictions,
         tokens: TokenFile | None = None,
         codec: Codec | None = None,
+        *,
+        base_path: str = "",
     ) -> None:
         self._codec = codec
+        self._base_path = base_path
         self._engine = engine
         self._routes = routes
         self._restrictions = restrictions
@@ -54,6 +61,11 @@ class ControlPlane:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
+        path = scope["path"]
+        # In `path` and not as ASGI's `root_path`: the router would remove that again, from a path that has it twice.
+        scope["path"] = without_base(self._base_path, path)
+        if scope["path"] != path:
+            scope[BASE_PATH] = self._base_path
         # Before the application is made: a call without a token does not cost its memory either.
         if not (
             self._tokens is None or is_open(scope) or self._tokens.admits(header_of(scope, HEADER))
@@ -80,7 +92,9 @@ class ControlPlane:
 
     def _make(self) -> AsgiApp:
         module = importlib.import_module("naiad.protocol.http.admin.app")
-        app: AsgiApp = module.build(self._engine, self._routes, self._codec)
+        app: AsgiApp = module.build(
+            self._engine, self._routes, self._codec, base_path=self._base_path
+        )
         return Guard(app, self._restrictions) if self._restrictions else app
 
 

@@ -13,12 +13,15 @@ from starlette.exceptions import HTTPException
 
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError
+from naiad.protocol.http.admin.control_plane import BASE_PATH
 from naiad.protocol.http.message import HttpReply
-from naiad.protocol.http.paths import API
+from naiad.protocol.http.paths import API, find
 from naiad.protocol.http.replies import refusal, server_fault
 from naiad.protocol.status import http_status
 
 _MODEL_PATH = re.compile(r"/v2/models/([^/]+)(/versions/[^/]+)?(?:/(.*))?", re.DOTALL)
+_PREFIXED = re.compile(r"((?:/[A-Za-z0-9._~-]+)+)(/v2(?:/.*)?)")
+"""A path of the API with something before it: a gateway did not remove its prefix."""
 _VERSION = re.compile(r"/versions/[0-9]+")
 _PATHS = tuple(path.template for path in API if "{" not in path.template)
 _ACTIONS = tuple(
@@ -51,8 +54,9 @@ async def _refused(engine: Engine, request: fastapi.Request, error: Exception) -
     assert isinstance(error, HTTPException)
     allowed = (error.headers or {}).get("Allow")
     if error.status_code == HTTPStatus.NOT_FOUND:
+        base = request.scope.get(BASE_PATH, "")
         ready = {entry.name for entry in await engine.index(ready_only=True)}
-        return response_of(refusal(404, not_found(request.scope["path"], ready)))
+        return response_of(refusal(404, not_found(request.scope["path"], ready, base=base)))
     if allowed is None:
         return response_of(refusal(error.status_code, error.detail))
     verbs = set(allowed.replace(" ", "").split(",")) | {"OPTIONS"}
@@ -77,24 +81,33 @@ async def _broken(request: fastapi.Request, error: Exception) -> Response:
     return response_of(server_fault())
 
 
-def not_found(path: str, models: collections.abc.Collection[str]) -> str:
+def not_found(path: str, models: collections.abc.Collection[str], *, base: str = "") -> str:
     """The error message of a path that does not exist: the path that was probably meant, the models that are loaded, and where all paths stand.
 
     It begins with Triton's "Not Found". Models are named only below `/v2`, where a restriction requires its header first. Pure.
+
+    Args:
+        path: without the base path.
+        models: the names of the loaded models.
+        base: the base path with which the request came.
     """
     below = path == "/v2" or path.startswith("/v2/")
     known = sorted(models) if below else []
-    parts = [f"Not Found: this server has no path {path[:_MAX_LENGTH]}"]
+    parts = [f"Not Found: this server has no path {(base + path)[:_MAX_LENGTH]}"]
     if path.rstrip("/") == "/v2/models":
         parts.append(
-            "POST /v2/repository/index lists the models, GET /v2/models/MODEL describes one"
+            f"POST {base}/v2/repository/index lists the models, GET {base}/v2/models/MODEL describes one"
+        )
+    elif len(path) <= _MAX_LENGTH and (prefixed := _PREFIXED.fullmatch(path)) and find(prefixed[2]):
+        parts.append(
+            f"did you mean {prefixed[2]}? --http-base-path={prefixed[1]} serves it here, too"
         )
     elif len(path) <= _MAX_LENGTH and (meant := _meant(path, known)):
-        parts.append(f"did you mean {meant}?")
+        parts.append(f"did you mean {base}{meant}?")
     if known:
         more = f" and {len(known) - _MAX_MODELS} more" if len(known) > _MAX_MODELS else ""
         parts.append(f"models: {', '.join(known[:_MAX_MODELS])}{more}")
-    parts.append("GET /docs shows every path")
+    parts.append(f"GET {base}/docs shows every path")
     return "; ".join(parts)
 
 
