@@ -45,6 +45,7 @@ class Gauges:
         children: objects in the store.
         watch_restarts: failed watches by resource.
         leader: whether this process is the leader.
+        model_polls: requests to pods for the states of their models, by result: "ok", "unreachable", "invalid".
     """
 
     queue_depth: int
@@ -54,6 +55,7 @@ class Gauges:
     children: int
     watch_restarts: collections.abc.Mapping[str, int]
     leader: bool
+    model_polls: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def page(metrics: Metrics, gauges: Gauges) -> str:
@@ -84,6 +86,8 @@ def page(metrics: Metrics, gauges: Gauges) -> str:
     _series(lines, "services", "state", gauges.states)
     _family(lines, "watch_restarts_total", "counter", "Watches that broke, by resource.")
     _series(lines, "watch_restarts_total", "resource", gauges.watch_restarts)
+    _family(lines, "model_polls_total", "counter", "Requests to pods for their models, by result.")
+    _series(lines, "model_polls_total", "result", gauges.model_polls)
     return "\n".join(lines) + "\n"
 
 

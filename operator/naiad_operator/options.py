@@ -77,6 +77,7 @@ _FLAGS = (
     _Flag("prometheus-namespace", "", "NetworkPolicies allow only this namespace on the metrics port"),
     _Flag("ingress-namespace", "", "NetworkPolicies allow only this namespace on the HTTP and gRPC ports"),
     _Flag("inspect-nodes", "true", "read nodes, to report in conditions which devices they offer", ("true", "false")),
+    _Flag("node-wait-seconds", "600", "how long a pod without a node only waits for one, which an autoscaler may be adding; then that is a failure"),
     _Flag("kubeconfig", "", "a kubeconfig file; else the pod's service account, $KUBECONFIG or ~/.kube/config"),
     _Flag("context", "", "a context of the kubeconfig; else its current one"),
     _Flag("http-host", "0.0.0.0", "address of /healthz, /readyz and /metrics"),  # noqa: S104 - see Options
@@ -138,6 +139,9 @@ def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Opti
         operator_namespace=arguments.operator_namespace,
         prometheus_namespace=arguments.prometheus_namespace,
         ingress_namespace=arguments.ingress_namespace,
+        node_wait_seconds=_number(
+            parser, "node-wait-seconds", arguments.node_wait_seconds, minimum=0, maximum=86400
+        ),
     )
     return Options(
         defaults=defaults,

@@ -17,8 +17,6 @@ import socket
 import time
 import typing
 
-import aiohttp
-
 from naiad_operator import logs
 from naiad_operator.api import names
 from naiad_operator.builders import kinds, names as labels
@@ -99,7 +97,7 @@ class Runtime:
         self.cluster_info = ClusterInfo(
             self.api, options.defaults, inspect_nodes=options.inspect_nodes
         )
-        self._pod_session = aiohttp.ClientSession()
+        self._pod_session = model_poller.open_session()
         self.models = model_poller.ModelPoller(
             self._pod_session,
             on_change=functools.partial(self.queue.add, low_priority=True),
@@ -214,6 +212,7 @@ class Runtime:
             states=collections.Counter(self.reconciler.states.values()),
             children=len(self.children),
             watch_restarts=restarts,
+            model_polls=self.models.results,
             leader=leads,
         )
         return page(self.metrics, gauges)

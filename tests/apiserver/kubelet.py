@@ -132,8 +132,10 @@ def waiting(pod: Object, *, reason: str, message: str) -> Object:
     }
 
 
-def crash_looping(pod: Object, *, message: str, exit_code: int = 1, restarts: int = 3) -> Object:
-    """The status of a pod whose container ends again and again; `message` is the end of its output."""
+def crash_looping(
+    pod: Object, *, message: str, exit_code: int = 1, restarts: int = 3, phase: str = "waiting"
+) -> Object:
+    """The status of a pod whose container ends again and again, and now is waiting, running, or terminated; `message` is the end of its output."""
     status = waiting(pod, reason="CrashLoopBackOff", message="back-off restarting failed container")
     since = pod["metadata"]["creationTimestamp"]
     ended = {
@@ -143,13 +145,32 @@ def crash_looping(pod: Object, *, message: str, exit_code: int = 1, restarts: in
         "startedAt": since,
         "finishedAt": since,
     }
-    status["containerStatuses"][0] |= {"lastState": {"terminated": ended}, "restartCount": restarts}
+    container = status["containerStatuses"][0]
+    container |= {"lastState": {"terminated": ended}, "restartCount": restarts}
+    if phase != "waiting":
+        container["state"] = {
+            "running": {"running": {"startedAt": since}},
+            "terminated": {"terminated": ended},
+        }[phase]
     return status
 
 
-def unschedulable(pod: Object, *, message: str) -> Object:
-    """The status that the scheduler writes when no node fits."""
+def evicted(pod: Object) -> Object:
+    """The status of a pod that its node's kubelet has evicted; the pod stays as a record."""
     since = pod["metadata"]["creationTimestamp"]
+    target = _condition("DisruptionTarget", "True", since) | {"reason": "TerminationByKubelet"}
+    return {
+        "phase": "Failed",
+        "reason": "Evicted",
+        "message": "The node was low on resource: memory.",
+        "startTime": since,
+        "conditions": [_condition("PodScheduled", "True", since), target],
+    }
+
+
+def unschedulable(pod: Object, *, message: str, since: str = "") -> Object:
+    """The status that the scheduler writes when no node fits, since then or since the pod was created."""
+    since = since or pod["metadata"]["creationTimestamp"]
     scheduled = _condition("PodScheduled", "False", since)
     return {
         "phase": "Pending",

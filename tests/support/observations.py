@@ -1,15 +1,17 @@
 """What a cluster shows of a service, in small: Deployments, pods, autoscalers, as their controllers and kubelets write them."""
 
+import datetime as dt
 import typing
 
 from naiad_operator.api import service
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.status import ApiError, Conflict, ModelState, Observed, compute
+from naiad_operator.status import ApiError, Conflict, ModelReport, ModelState, Observed, compute
 from tests.support import manifests
 
 Manifest = dict[str, typing.Any]
 NOW = "2026-01-31T12:00:00Z"
 
+POD = "demo-6d5f-x7k2p"
 READY_MODEL = ModelState(name="magika", version="1", state="READY")
 
 
@@ -40,21 +42,52 @@ def deployment(
     }
 
 
-def pod(name: str = "demo-6d5f-x7k2p", **status: typing.Any) -> Manifest:
-    """A pod with this status."""
-    metadata = {"name": name, "creationTimestamp": "2026-01-31T11:59:00Z"}
+def ago(**ago_: float) -> str:
+    """A time before NOW, as Kubernetes writes it."""
+    moment = dt.datetime.fromisoformat(NOW) - dt.timedelta(**ago_)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pod(
+    name: str = POD, *, created: str = "2026-01-31T11:59:00Z", **status: typing.Any
+) -> Manifest:
+    """A pod with this status. Its template is in the middle of its name."""
+    labels = {"pod-template-hash": name.split("-")[-2]} if name.count("-") > 1 else {}
+    metadata = {"name": name, "creationTimestamp": created, "labels": labels}
     return {"metadata": metadata, "status": status}
 
 
-def unscheduled(message: str) -> Manifest:
-    """A pod that the scheduler finds no node for."""
+def unscheduled(
+    message: str,
+    *,
+    since: str = "2026-01-31T11:00:00Z",
+    reason: str = "Unschedulable",
+    **status: typing.Any,
+) -> Manifest:
+    """A pod that the scheduler has found no node for since then."""
     condition = {
         "type": "PodScheduled",
         "status": "False",
-        "reason": "Unschedulable",
+        "reason": reason,
         "message": message,
+        "lastTransitionTime": since,
     }
-    return pod(phase="Pending", conditions=[condition])
+    return pod(created=since, phase="Pending", conditions=[condition], **status)
+
+
+def lost(
+    name: str,
+    *,
+    created: str,
+    reason: str = "Evicted",
+    message: str = "The node was low on resource: memory.",
+    ended: str = "",
+) -> Manifest:
+    """A pod that failed as a whole, and stays as a record."""
+    target = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": ended or created}
+    return pod(
+        name, created=created, phase="Failed", reason=reason, message=message, conditions=[target]
+    )
 
 
 def container(**state: typing.Any) -> Manifest:
@@ -75,15 +108,28 @@ def waiting(
     return template
 
 
-def ended(message: str, *, code: int = 1, reason: str = "Error", restarts: int = 3) -> Manifest:
-    """A pod whose server ended again and again, with this end of its output."""
+def ended(
+    message: str,
+    *,
+    code: int = 1,
+    reason: str = "Error",
+    restarts: int = 3,
+    phase: str = "waiting",
+    ran_s: float = 20,
+) -> Manifest:
+    """A pod whose server ended again and again, with this end of its output, last after `ran_s` seconds; now it is waiting, running, or terminated."""
     last = {
         "exitCode": code,
         "reason": reason,
         "message": message,
+        "startedAt": ago(seconds=30 + ran_s),
         "finishedAt": "2026-01-31T11:59:30Z",
     }
-    return waiting("CrashLoopBackOff", lastState={"terminated": last}, restartCount=restarts)
+    if phase == "waiting":
+        return waiting("CrashLoopBackOff", lastState={"terminated": last}, restartCount=restarts)
+    if phase == "terminated":
+        return container(state={"terminated": last}, restartCount=restarts)
+    return container(state={"running": {}}, lastState={"terminated": last}, restartCount=restarts)
 
 
 def status(
@@ -91,7 +137,7 @@ def status(
     *,
     children: typing.Mapping[tuple[str, str], Manifest | None] | None = None,
     pods: typing.Sequence[Manifest] = (),
-    models: typing.Sequence[ModelState] | None = (READY_MODEL,),
+    models: typing.Sequence[ModelState] | ModelReport | None = (READY_MODEL,),
     conflicts: typing.Sequence[Conflict] = (),
     errors: typing.Sequence[ApiError] = (),
     terminating: typing.Sequence[tuple[str, str]] = (),
@@ -104,6 +150,8 @@ def status(
         ("Service", "demo"): {},
         **(children or {}),
     }
+    if not isinstance(models, ModelReport):
+        models = ModelReport(pod=POD, models=None if models is None else tuple(models))
     observed = Observed(
         children={key: value for key, value in given.items() if value is not None},
         facts=facts or manifests.facts(),

@@ -24,14 +24,20 @@ COLUMNS = (
     _column(
         "Ready", "string", _condition("Ready", "status"), "Whether the service is as specified."
     ),
+    _column("Reason", "string", _condition("Ready", "reason"), "Why, in one word."),
     _column("URL", "string", ".status.url", "Where clients reach HTTP."),
     _column("Replicas", "integer", ".status.replicas", "All pods."),
-    _column("Serving", "integer", ".status.availableReplicas", "Pods that serve."),
+    _column("Available", "integer", ".status.availableReplicas", "Pods that serve."),
     _column("Accelerator", "string", ".status.accelerator.resourceName", "What each pod requests."),
-    _column("Why", "string", _condition("Ready", "message"), "Why it is not ready."),
     _column("Age", "date", ".metadata.creationTimestamp", "When it was created."),
-    _column("Reason", "string", _condition("Ready", "reason"), "Why, in one word.", wide=True),
-    _column("Models", "string", ".status.modelCount", "Ready and known models.", wide=True),
+    _column("Why", "string", _condition("Ready", "message"), "Why it is not ready.", wide=True),
+    _column(
+        "Models",
+        "string",
+        ".status.modelCount",
+        "Ready models, and those that should be.",
+        wide=True,
+    ),
     _column("gRPC", "string", ".status.grpcUrl", "Where clients reach gRPC.", wide=True),
     _column("Image", "string", ".status.image.name", "The server's image.", wide=True),
 )

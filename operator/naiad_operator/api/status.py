@@ -151,7 +151,7 @@ class Status(Part, frozen=True):
         image: the image that pods are made from.
         model_status: whether the pods serve what the spec says.
         models: the models that a pod reported, at most 64.
-        model_count: ready and known models, e.g. 2/3.
+        model_count: ready models, and those that should be, e.g. 2/3.
     """
 
     observed_generation: _Count

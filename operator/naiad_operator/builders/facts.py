@@ -14,6 +14,7 @@ class Defaults:
         operator_namespace: the operator's namespace, whose pods a NetworkPolicy allows; "" when it runs outside the cluster.
         prometheus_namespace: the namespace that a NetworkPolicy allows on the metrics port; "" allows every namespace.
         ingress_namespace: the namespace that a NetworkPolicy allows on the HTTP and gRPC ports, besides the service's own.
+        node_wait_seconds: how long a pod may be without a node before that counts as a failure: an autoscaler may be adding one.
     """
 
     image: str
@@ -21,6 +22,7 @@ class Defaults:
     operator_namespace: str = ""
     prometheus_namespace: str = ""
     ingress_namespace: str = ""
+    node_wait_seconds: float = 600
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

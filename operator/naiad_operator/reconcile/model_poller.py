@@ -1,13 +1,15 @@
 """Polls the model states of each service from `/status` on the metrics port of one of its pods.
 
-This is best effort, independent of the queue: a pod that does not respond delays no reconcile. The last response is kept; when it
-changes, the service is reconciled. A service whose models are all ready is polled every 30 seconds, one that still loads every few
-seconds, and one that does not respond with growing intervals.
+This is best effort, independent of the queue: a pod that does not respond delays no reconcile. When the report changes, the service is
+reconciled. While models load, a service is polled every few seconds, with growing intervals while nothing changes; else every 30 seconds;
+and one that does not respond with growing intervals. After a few failures in a row, what was reported before no longer counts.
 
-The requests use a session without credentials: a pod must never receive the operator's token.
+Pods belong to tenants, and the operator reaches what tenants may not. So the requests use a session without credentials, follow no
+redirect, and take a limited number of bytes; of the response nothing but the model states, which are limited too, reaches a status.
 """
 
 import asyncio
+import collections
 import collections.abc
 import dataclasses
 import logging
@@ -18,22 +20,47 @@ import msgspec
 
 from naiad_operator.builders import server
 from naiad_operator.queue import Key
-from naiad_operator.status import ModelState
+from naiad_operator.status import ModelReport, ModelState
+from naiad_operator.status.models import is_settled
+from naiad_operator.status.observed import NOT_REPORTED
+from naiad_operator.status.pods import Manifest, is_ready
 
 _log = logging.getLogger(__name__)
 _MAX_BYTES = 1 << 20
 """The largest accepted response in bytes; a thousand models are about 100 KB."""
+_CHUNK_BYTES = 1 << 16
+_OK = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PollConfig:
-    """The intervals of polling, the timeout of a request (all in seconds), and the number of concurrent requests."""
+    """The intervals of polling, the timeout of a request (all in seconds), and the number of concurrent requests.
+
+    Attributes:
+        forget_after: failures in a row after which the last report no longer counts.
+    """
 
     ready: float = 30.0
     loading: float = 3.0
     max_unresponsive: float = 120.0
     timeout: float = 1.0
     concurrency: int = 16
+    forget_after: int = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodAddress:
+    """A pod to poll.
+
+    Attributes:
+        pod: its name.
+        url: of its `/status`.
+        is_ready: whether it is ready: its server has loaded what it loads at the start.
+    """
+
+    pod: str
+    url: str
+    is_ready: bool
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,43 +68,73 @@ class _Target:
     """The polling state of one service.
 
     Attributes:
-        url: the address to poll.
-        models: the last response; None before the first.
-        due: when to poll next.
+        addresses: the pods to poll; the second one only if the first one does not respond.
+        due: when to poll next, in the loop's time.
         failures: requests in a row without a valid response.
+        unchanged: responses in a row with the same states.
     """
 
-    url: str
+    addresses: tuple[PodAddress, ...]
     due: float
-    models: tuple[ModelState, ...] | None = None
+    report: ModelReport = NOT_REPORTED
     failures: int = 0
+    unchanged: int = 0
     in_flight: bool = False
+
+
+_Name = typing.Annotated[str, msgspec.Meta(max_length=1024)]
+_Word = typing.Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class _Model(msgspec.Struct):
+    """One model version; the version is null if the model's config cannot be used."""
+
+    name: _Name
+    version: _Word | None = None
+    state: _Word = ""
+    reason: str | None = None
+
+
+class _Load(msgspec.Struct):
+    """One load in progress."""
+
+    name: _Name
+    phase: _Word = ""
 
 
 class _StatusBody(msgspec.Struct):
     """The body of a response of `/status`."""
 
-    class Model(msgspec.Struct):
-        """One model version."""
-
-        name: str
-        version: str = ""
-        state: str = ""
-        reason: str = ""
-
-    models: list[Model]
+    models: list[_Model]
+    loads: list[_Load] = []
 
 
 _decode = msgspec.json.Decoder(_StatusBody).decode
+
+
+class _PollError(Exception):
+    """A pod's response cannot be used; the message says why, as the end of a sentence about the pod."""
+
+
+def open_session() -> aiohttp.ClientSession:
+    """A session for requests to pods: without credentials, cookies and decompression, which could turn a small response into a large one."""
+    return aiohttp.ClientSession(
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity"},
+    )
 
 
 class ModelPoller:
     """Polls pods for the states of their models.
 
     Args:
-        session: a session without credentials.
-        on_change: called with the key of a service whose model states have changed.
+        session: from `open_session`.
+        on_change: called with the key of a service whose report has changed.
         config: the intervals and limits.
+
+    Attributes:
+        results: polls by result: "ok", "unreachable", "invalid".
     """
 
     def __init__(
@@ -93,21 +150,24 @@ class ModelPoller:
         self._services: dict[Key, _Target] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(config.concurrency)
+        self.results: collections.Counter[str] = collections.Counter()
 
-    def states(self, key: Key) -> tuple[ModelState, ...] | None:
-        """The model states in the last response; None before the first."""
+    def report(self, key: Key) -> ModelReport:
+        """The last report of a service's models."""
         target = self._services.get(key)
-        return target.models if target is not None else None
+        return target.report if target is not None else NOT_REPORTED
 
-    def poll(self, key: Key, url: str) -> None:
-        """Polls this address from now on; "" stops polling."""
-        if not url:
+    def poll(self, key: Key, addresses: tuple[PodAddress, ...]) -> None:
+        """Polls these pods from now on, at once if they are others or have become ready; () stops polling."""
+        if not addresses:
             self._services.pop(key, None)
             return
         target = self._services.get(key)
-        if target is None or target.url != url:
-            known = target.models if target is not None else None
-            self._services[key] = _Target(url=url, due=self._now(), models=known)
+        if target is None:
+            self._services[key] = _Target(addresses, due=self._now())
+        elif target.addresses != addresses:
+            target.addresses, target.due = addresses, self._now()
+            target.failures = target.unchanged = 0
 
     async def run(self) -> typing.NoReturn:
         """Polls every service that is due, until it is cancelled."""
@@ -130,68 +190,132 @@ class ModelPoller:
                 task.add_done_callback(self._tasks.discard)
 
     async def _poll_one(self, key: Key, target: _Target) -> None:
+        addresses = target.addresses
         try:
             async with self._slots:
-                states = await self._fetch(target.url)
+                report = await self._fetch_first(addresses)
         finally:
             target.in_flight = False
-        config = self._config
-        if states is None:
-            target.failures += 1
-            wait = min(config.max_unresponsive, config.loading * 2 ** min(target.failures, 10))
-        else:
-            target.failures = 0
-            wait = (
-                config.ready
-                if all(m.state == "READY" for m in states) and states
-                else config.loading
-            )
-        target.due = self._now() + wait
-        if states is not None and states != target.models:
-            target.models = states
-            if self._services.get(key) is target:
-                self._on_change(key)
+        if target.addresses is not addresses:
+            return  # due already
+        target.failures = target.failures + 1 if report.problem and not report.is_starting else 0
+        if 0 < target.failures < self._config.forget_after:
+            report = target.report
+        has_changed = report != target.report
+        target.unchanged = 0 if has_changed else target.unchanged + 1
+        target.report = report
+        target.due = self._now() + interval(report, target.failures, target.unchanged, self._config)
+        if has_changed and self._services.get(key) is target:
+            self._on_change(key)
 
-    async def _fetch(self, url: str) -> tuple[ModelState, ...] | None:
+    async def _fetch_first(self, addresses: tuple[PodAddress, ...]) -> ModelReport:
+        """The report of the first pod that responds; without models if none does."""
+        problem = ""
+        for address in addresses:
+            try:
+                body = await self._fetch(address.url)
+            except _PollError as error:
+                _log.debug("pod %s (%s) %s", address.pod, address.url, error)
+                problem = problem or f"pod {address.pod} {error} ({address.url})"
+            else:
+                return _to_report(body, address)
+        return ModelReport(problem=problem)
+
+    async def _fetch(self, url: str) -> _StatusBody:
+        """One response.
+
+        Raises:
+            _PollError: it cannot be used, or there is none.
+        """
         try:
-            async with asyncio.timeout(self._config.timeout), self._session.get(url) as response:
-                if response.status != _OK:
-                    return None
-                body = await response.content.read(_MAX_BYTES)
-                while more := await response.content.read(_MAX_BYTES):
-                    body += more
-                    if len(body) > _MAX_BYTES:
-                        return None
-            models = _decode(body).models
-        except (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError) as error:
-            _log.debug("%s did not say what it has loaded: %r", url, error)
-            return None
-        return tuple(
-            ModelState(name=m.name, version=m.version, state=m.state, reason=m.reason)
-            for m in models
-        )
+            async with (
+                asyncio.timeout(self._config.timeout),
+                self._session.get(url, allow_redirects=False) as response,
+            ):
+                body = await _read(response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.results["unreachable"] += 1
+            timed_out = isinstance(error, TimeoutError)
+            why = f"within {self._config.timeout:g} s" if timed_out else "to a request"
+            raise _PollError(f"does not respond {why}") from error
+        except _PollError:
+            self.results["invalid"] += 1
+            raise
+        try:
+            decoded = _decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self.results["invalid"] += 1
+            raise _PollError("responds with something else than model states") from error
+        self.results["ok"] += 1
+        return decoded
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
 
-_OK = 200
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a response, up to the limit.
+
+    Raises:
+        _PollError: the status is not 200, or the body is too large.
+    """
+    if response.status != _OK:
+        raise _PollError(f"responds with HTTP status {response.status}")
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > _MAX_BYTES:
+            response.close()
+            raise _PollError(f"responds with more than {_MAX_BYTES} bytes")
+    return bytes(body)
 
 
-def status_url(
-    pods: collections.abc.Iterable[collections.abc.Mapping[str, typing.Any]], port: int
-) -> str:
-    """The address to poll: of the first ready pod, else of a running one (which reports what it loads); "" if none exists."""
-    running = ""
-    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
-        status = pod.get("status") or {}
-        ip = status.get("podIP")
-        if not ip or status.get("phase") != "Running" or "deletionTimestamp" in pod["metadata"]:
-            continue
-        url = f"http://{f'[{ip}]' if ':' in ip else ip}:{port}{server.STATUS_PATH}"
-        for condition in status.get("conditions") or ():
-            if condition["type"] == "Ready" and condition["status"] == "True":
-                return url
-        running = running or url
-    return running
+def _to_report(body: _StatusBody, address: PodAddress) -> ModelReport:
+    """The report of a response. A model whose files are being fetched or whose config is being read has no version yet, only a load."""
+    models = [
+        ModelState(
+            name=model.name,
+            version=model.version or "",
+            state=model.state,
+            reason=model.reason or "",
+        )
+        for model in body.models
+    ]
+    # A model that serves, or comes and goes with its requests, is not loading because another version of it is.
+    listed = {m.name for m in models if m.state in ("READY", "LOADING") or not is_settled(m)}
+    listed |= {m.name for m in models if m.reason == "evicted"}
+    loads = {load.name: load.phase for load in body.loads if load.name not in listed}
+    models += [
+        ModelState(name=name, version="", state="LOADING", reason=phase)
+        for name, phase in sorted(loads.items())
+    ]
+    if not models and not address.is_ready:
+        problem = f"pod {address.pod} has not listed its models yet"
+        return ModelReport(pod=address.pod, is_starting=True, problem=problem)
+    return ModelReport(pod=address.pod, models=tuple(models))
+
+
+def interval(report: ModelReport, failures: int, unchanged: int, config: PollConfig) -> float:
+    """The seconds until the next poll."""
+    if failures:
+        return min(config.max_unresponsive, config.loading * 2.0 ** min(failures, 10))
+    if report.models is not None and all(map(is_settled, report.models)):
+        return config.ready
+    return min(config.ready, config.loading * 2.0 ** min(unchanged, 10))
+
+
+def addresses(pods: collections.abc.Iterable[Manifest], port: int) -> tuple[PodAddress, ...]:
+    """The addresses of pods that can report their models (`status.pods.reporting`)."""
+    return tuple(
+        PodAddress(
+            pod["metadata"]["name"],
+            f"http://{_host(pod['status']['podIP'])}:{port}{server.STATUS_PATH}",
+            is_ready(pod),
+        )
+        for pod in pods
+    )
+
+
+def _host(ip: str) -> str:
+    return f"[{ip}]" if ":" in ip else ip

@@ -20,7 +20,7 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.errors import InvalidSpec, Problem
+from naiad_operator.errors import InvalidSpec
 from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import (
     applier,
@@ -32,8 +32,8 @@ from naiad_operator.reconcile import (
     plan,
 )
 from naiad_operator.reconcile.cluster_info import ClusterInfo
-from naiad_operator.status import Observed
-from naiad_operator.status.compute import compute, compute_invalid
+from naiad_operator.status import ModelReport, Observed, pods as service_pods, workload
+from naiad_operator.status.compute import compute, compute_bug, compute_invalid
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,9 @@ _CREATED_REQUEUE_S = 1.0
 """The wait after children were created; their own first events usually cause an earlier reconcile."""
 _TERMINATING_REQUEUE_S = 5.0
 """The wait while a child is being deleted; its last event causes an earlier reconcile, unless it has lost the operator's labels."""
+
+_ROUNDING_S = 1.0
+"""Times in statuses are whole seconds."""
 
 _REPORT_AFTER = 2
 """The number of server errors in a row after which they are reported in the status: one or two are usually temporary."""
@@ -105,8 +108,8 @@ class Reconciler:
             raise
         except Exception as bug:
             # Also in the status, because a user of the service may not have access to the operator's log.
-            message = f"this spec triggers a bug in the operator ({bug!r}); its log has the details, please report it"
-            status = compute_invalid(manifest, [Problem("", message)], self._now())
+            message = f"a bug in the operator keeps it from reconciling this service ({bug!r}); the operator's log has the details, please report it"
+            status = compute_bug(manifest, message, self._now())
             await self._write_status(key, manifest, status)
             raise
 
@@ -150,8 +153,6 @@ class Reconciler:
             return Result(requeue_after=_CREATED_REQUEUE_S)
         if steps:
             children, pods = self._children_and_pods(key)
-        port = service.spec.predictor.ports.metrics
-        dependencies.models.poll(key, model_poller.status_url(pods, port))
         observed = Observed(
             children={
                 (child.kind, child.name): child.manifest()
@@ -160,18 +161,38 @@ class Reconciler:
             },
             facts=facts,
             pods=pods,
-            models=dependencies.models.states(key),
             conflicts=result.conflicts,
             errors=result.refused,
             terminating=result.terminating,
         )
+        observed = dataclasses.replace(observed, models=self._poll_models(key, service, observed))
         status = compute(service, observed, self._now())
         await self._write_status(key, service.raw, status)
         if result.refused:
             return Retry()
         if result.terminating:
             return Result(requeue_after=_TERMINATING_REQUEUE_S)
-        return Result(requeue_after=_CONFLICT_REQUEUE_S if result.conflicts else None)
+        if result.conflicts:
+            return Result(requeue_after=_CONFLICT_REQUEUE_S)
+        now = self._dependencies.clock()
+        change = workload.next_change(service, observed, now)
+        if change is None:
+            return Result()
+        return Result(requeue_after=max((change - now).total_seconds(), 0) + _ROUNDING_S)
+
+    def _poll_models(
+        self, key: Key, service: services.InferenceService, observed: Observed
+    ) -> ModelReport:
+        """Starts or continues to poll a service's pods; returns the last report."""
+        candidates = service_pods.reporting(
+            observed.pods,
+            observed.children.get((kinds.DEPLOYMENT.kind, service.name)) or {},
+            looping=workload.crash_looping(service, observed),
+        )
+        poller = self._dependencies.models
+        addresses = model_poller.addresses(candidates, service.spec.predictor.ports.metrics)
+        poller.poll(key, addresses)
+        return poller.report(key)
 
     def _children_and_pods(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
         """The children of a service without its pods, and its pods as parsed JSON."""
@@ -234,7 +255,7 @@ class Reconciler:
             _log.warning("%s; the Event was: %s", error, event.message)
 
     def _remove(self, key: Key) -> Outcome:
-        self._dependencies.models.poll(key, "")
+        self._dependencies.models.poll(key, ())
         self._dependencies.pending.forget(key)
         for known in (self.states, self._server_errors):
             with contextlib.suppress(KeyError):
@@ -263,7 +284,13 @@ def _was_complete(service: services.InferenceService) -> bool:
     if service.status.get("observedGeneration") != service.generation:
         return False
     reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
-    return not reasons & {"ResourceConflict", "ApplyFailed", "BeingDeleted", "InvalidSpec"}
+    return not reasons & {
+        "ResourceConflict",
+        "ApplyFailed",
+        "BeingDeleted",
+        "InvalidSpec",
+        "OperatorError",
+    }
 
 
 def _ready_reason(status: collections.abc.Mapping[str, typing.Any]) -> str:

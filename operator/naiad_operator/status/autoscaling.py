@@ -8,6 +8,7 @@ from naiad_operator.builders import deployment, kinds
 from naiad_operator.status import traffic
 from naiad_operator.status.conditions import AUTOSCALING_READY, Condition, State
 from naiad_operator.status.observed import Observed
+from naiad_operator.status.reasons import Reason
 
 Manifest = collections.abc.Mapping[str, typing.Any]
 
@@ -25,7 +26,7 @@ _HPA_PROBLEMS = {
 def ready(service: InferenceService, observed: Observed) -> Condition:
     """The condition from the status of the HorizontalPodAutoscaler or the ScaledObject."""
     if not deployment.is_autoscaled(service):
-        return _condition("True", "NotAskedFor", "")
+        return _condition("True", "Disabled", "")
     refused = traffic.refused(
         observed, lambda kind: kind in (kinds.HPA.kind, kinds.SCALED_OBJECT.kind)
     )
@@ -38,8 +39,13 @@ def ready(service: InferenceService, observed: Observed) -> Condition:
     return _hpa(observed.children.get((kinds.HPA.kind, service.name)) or {})
 
 
-def _condition(status: State, reason: str, message: str) -> Condition:
+def _condition(status: State, reason: Reason, message: str) -> Condition:
     return Condition(AUTOSCALING_READY, status, reason, message)
+
+
+def _said(condition: Manifest) -> str:
+    """The reason and message of another controller's condition."""
+    return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
 
 
 def _hpa(manifest: Manifest) -> Condition:
@@ -50,13 +56,14 @@ def _hpa(manifest: Manifest) -> Condition:
     active = conditions.get("ScalingActive")
     able = conditions.get("AbleToScale")
     if able is not None and able["status"] == "False":
-        return _condition("False", able["reason"], able.get("message", ""))
+        return _condition("False", "CannotScale", _said(able))
     if active is None:
-        return _condition("Unknown", "NotLookedYet", "the autoscaler has not looked yet")
+        return _condition("Unknown", "Pending", "the HorizontalPodAutoscaler has no status yet")
     if active["status"] == "False" and active["reason"] != "ScalingDisabled":
         hint = _HPA_PROBLEMS.get(active["reason"])
-        reason = active["reason"] if hint is None else "MetricsUnavailable"
-        return _condition("False", reason, f"{active.get('message', '')}{hint or ''}")
+        if hint is None:
+            return _condition("False", "CannotScale", _said(active))
+        return _condition("False", "MetricsUnavailable", f"{active.get('message', '')}{hint}")
     limited = conditions.get("ScalingLimited")
     if (
         limited is not None
@@ -80,9 +87,9 @@ def _keda(service: InferenceService, observed: Observed) -> Condition:
     }
     ready_ = conditions.get("Ready")
     if ready_ is None or ready_["status"] == "Unknown":
-        return _condition("Unknown", "NotLookedYet", "KEDA has not looked yet")
+        return _condition("Unknown", "Pending", "the ScaledObject has no status yet")
     if ready_["status"] == "False":
-        return _condition("False", ready_.get("reason") or "NotReady", ready_.get("message", ""))
+        return _condition("False", "ScaledObjectNotReady", _said(ready_))
     fallback = conditions.get("Fallback")
     if fallback is not None and fallback["status"] == "True":
         message = "KEDA cannot read its metrics and keeps the fallback number of pods"

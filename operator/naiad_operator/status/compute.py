@@ -1,6 +1,7 @@
 """Computes the whole status. Ready summarises the other conditions and takes its reason and message from the first that fails."""
 
 import collections.abc
+import datetime as dt
 import typing
 
 from naiad_operator.api.service import InferenceService
@@ -34,6 +35,9 @@ _ELSEWHERE = frozenset(
 )  # fmt: skip
 """Kinds whose refusal has its own condition; a refusal of another kind blocks the pods."""
 _IN_THE_WAY = frozenset(("ApplyFailed", "ResourceConflict", "BeingDeleted"))
+_NOTHING_SERVES = frozenset(("RepositoryEmpty", "NoModelReady"))
+"""Reasons of ModelsLoaded with which ready pods serve no model. With any other one, they serve the rest."""
+_FAILED_LOAD = _NOTHING_SERVES | {"ModelFailed", "ModelNotFound"}
 
 
 def compute(service: InferenceService, observed: Observed, now: str) -> Status:
@@ -44,14 +48,14 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         observed: the observed objects.
         now: the time as Kubernetes writes it, e.g. 2026-01-31T12:00:00Z.
     """
-    pods = workload.observe(service, observed)
+    pods = workload.observe(service, observed, dt.datetime.fromisoformat(now))
     stopped = workload.stopped(service, pods)
     available = workload.available(pods)
     progressing = workload.progressing(service, pods)
     refused = traffic.refused(observed, lambda kind: kind not in _ELSEWHERE)
     if refused:
         progressing = Condition(progressing.type, "False", *refused)
-    loaded = models.loaded(service, observed)
+    loaded = models.loaded(service, observed, pods.newest)
     parts = [
         Condition(SPEC_VALID, "True", "Valid", ""),
         available,
@@ -100,6 +104,8 @@ def _ready(service: InferenceService, pods: workload.Workload, parts: list[Condi
         if pods.failure is None and loaded.fails:
             speaks = loaded
         return Condition(READY, "False", speaks.reason, speaks.message or available.message)
+    if loaded.reason in _NOTHING_SERVES:
+        return Condition(READY, "False", loaded.reason, loaded.message)
     for part in (by_type[NETWORK_READY], by_type[AUTOSCALING_READY], by_type[MONITORING_READY]):
         if part.fails:
             return Condition(READY, "False", part.reason, part.message)
@@ -117,7 +123,7 @@ def _accelerator(service: InferenceService) -> Status:
 
 
 def _model_status(service: InferenceService, pods: workload.Workload, loaded: Condition) -> Status:
-    failed_load = loaded.reason in ("ModelFailed", "RepositoryEmpty", "NoModelReady")
+    failed_load = loaded.reason in _FAILED_LOAD
     if workload.is_complete(service, pods) and not failed_load:
         transition = "UpToDate"
     elif pods.failure is not None or failed_load:
@@ -155,7 +161,7 @@ def _kept(service: InferenceService, observed: Observed) -> Status:
 
 
 def _models(observed: Observed) -> Status:
-    if observed.models is None:
+    if observed.models.models is None:
         return {}
     return {"models": models.entries(observed), "modelCount": models.count(observed)}
 
@@ -164,19 +170,36 @@ def compute_invalid(
     manifest: Manifest, problems: collections.abc.Sequence[Problem], now: str
 ) -> Status:
     """The status of a resource with an invalid spec: the errors, and everything else as before, because its children continue to run."""
-    before: Manifest = manifest.get("status") or {}
-    generation = manifest["metadata"].get("generation") or 0
     message = "; ".join(str(problem) for problem in problems)
     new = [
         Condition(READY, "False", "InvalidSpec", message),
         Condition(SPEC_VALID, "False", "InvalidSpec", message),
     ]
-    types = {condition.type for condition in new}
-    kept = [dict(old) for old in before.get("conditions") or () if old["type"] not in types]
-    conditions = [*dated(new, before=before, generation=generation, now=now), *kept]
     return {
-        **{key: value for key, value in before.items() if key != "modelStatus"},
-        "observedGeneration": generation,
-        "conditions": conditions,
+        **_as_before(manifest, new, now),
+        "observedGeneration": _generation(manifest),
         "modelStatus": {"transitionStatus": "InvalidSpec"},
     }
+
+
+def compute_bug(manifest: Manifest, message: str, now: str) -> Status:
+    """The status of a resource whose reconcile ends with a bug of the operator: Ready says so, and everything else is as before.
+
+    `observedGeneration` too: what this generation says may not be applied.
+    """
+    before = _as_before(manifest, [Condition(READY, "False", "OperatorError", message)], now)
+    return {"observedGeneration": 0, **before}
+
+
+def _as_before(manifest: Manifest, new: collections.abc.Sequence[Condition], now: str) -> Status:
+    """The current status with some new conditions."""
+    before: Manifest = manifest.get("status") or {}
+    types = {condition.type for condition in new}
+    kept = [dict(old) for old in before.get("conditions") or () if old["type"] not in types]
+    conditions = dated(new, before=before, generation=_generation(manifest), now=now)
+    return {**before, "conditions": [*conditions, *kept]}
+
+
+def _generation(manifest: Manifest) -> int:
+    generation: int = manifest["metadata"].get("generation") or 0
+    return generation

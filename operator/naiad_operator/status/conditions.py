@@ -4,6 +4,8 @@ import collections.abc
 import dataclasses
 import typing
 
+from naiad_operator.status.reasons import Reason
+
 Manifest = collections.abc.Mapping[str, typing.Any]
 State = typing.Literal["True", "False", "Unknown"]
 
@@ -26,7 +28,7 @@ class Condition:
 
     type: str
     status: State
-    reason: str
+    reason: Reason
     message: str = ""
 
     @property

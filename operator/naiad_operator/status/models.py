@@ -1,51 +1,103 @@
-"""The ModelsLoaded condition and the list of models, from the response of a pod's /status."""
+"""The ModelsLoaded condition and the list of models, from a pod's response to /status."""
 
+import collections.abc
 import typing
 
 from naiad_operator.api.service import InferenceService
 from naiad_operator.status.conditions import MODELS_LOADED, Condition, shortened
 from naiad_operator.status.observed import ModelState, Observed
 
-_READY = "READY"
-_LOADING = "LOADING"
 _MOST_LISTED = 64
 _MOST_NAMED = 3
+_EVICTED = "evicted"
+"""The server's reason of a version that made room for another one, and is loaded again when a request needs it."""
+_UNLOADED_REASONS = frozenset(("", "unloaded", _EVICTED))
+"""The reasons of versions that are UNAVAILABLE on purpose: never loaded, retired by a newer version, unloaded by a client, or evicted."""
 
 
-def loaded(service: InferenceService, observed: Observed) -> Condition:
-    """The condition that says whether every model that should serve does."""
-    if observed.models is None:
-        return Condition(MODELS_LOADED, "Unknown", "NotAsked", "no pod has reported its models yet")
-    if not observed.models:
+def loaded(
+    service: InferenceService, observed: Observed, newest: collections.abc.Container[str]
+) -> Condition:
+    """The condition that says whether every model that should serve does.
+
+    Args:
+        service: the resource.
+        observed: with the report of one pod.
+        newest: the names of the pods of the newest template.
+    """
+    report = observed.models
+    if report.models is None:
+        message = report.problem or "no pod reports its models"
+        reason: typing.Literal["Pending", "NoPodReachable"] = (
+            "Pending" if report.is_starting else "NoPodReachable"
+        )
+        return Condition(MODELS_LOADED, "Unknown", reason, message)
+    load = service.spec.predictor.model.load
+    loads_all = load.mode != "explicit" or "*" in (load.models or ())
+    if not report.models and loads_all:
         return Condition(MODELS_LOADED, "False", "RepositoryEmpty", _EMPTY)
-    failed = [model for model in observed.models if model.state not in (_READY, _LOADING)]
-    named = [model for model in failed if model.reason]
-    if named:
-        message = "; ".join(f"{_who(model)}: {model.reason}" for model in named[:_MOST_NAMED])
-        more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-        return Condition(MODELS_LOADED, "False", "ModelFailed", message + more)
-    loading = [model for model in observed.models if model.state == _LOADING]
+    failed = [model for model in report.models if has_failed(model)]
+    if failed:
+        message = _listed([f"{_who(model)}: {model.reason}" for model in failed], "; ")
+        return Condition(MODELS_LOADED, "False", "ModelFailed", message)
+    loading = [model for model in report.models if is_loading(model)]
     if loading:
-        message = ", ".join(_who(model) for model in loading[:_MOST_NAMED])
+        message = _listed([_who(model) for model in loading], ", ")
         return Condition(MODELS_LOADED, "False", "Loading", f"loading {message}")
-    # A model that is not ready and has no reason was never requested: explicit control, or an older version.
-    ready = len(observed.models) - len(failed)
-    if ready == 0 and service.spec.predictor.model.load.mode != "explicit":
+    names = {model.name for model in report.models}
+    missing = [name for name in load.models or () if name not in names and not loads_all]
+    # A pod of the old template was started with other names.
+    if missing and report.pod in newest:
+        message = f"{_listed([f'model {name}' for name in missing], ', ')}: not in the repository, although predictor.model.load.models names it"
+        return Condition(MODELS_LOADED, "False", "ModelNotFound", message)
+    return _none_missing(report.models, loads_all=loads_all)
+
+
+def _none_missing(models: collections.abc.Sequence[ModelState], *, loads_all: bool) -> Condition:
+    ready = sum(model.state == "READY" for model in models)
+    evicted = sum(model.reason == _EVICTED for model in models)
+    if ready + evicted == 0 and loads_all:
         return Condition(MODELS_LOADED, "False", "NoModelReady", "no model is ready")
-    return Condition(MODELS_LOADED, "True", "Loaded", f"{ready} models are ready")
+    message = "1 model is ready" if ready == 1 else f"{ready} models are ready"
+    if evicted:
+        message += f", {evicted} made room for them (--model-memory-limit)"
+    if ready + evicted == 0:
+        message = "no model is loaded: load.mode is explicit, so clients load them"
+    return Condition(MODELS_LOADED, "True", "Loaded", message)
 
 
 _EMPTY = "the repository holds no model: storageUri names the folder that holds one folder per model, not a model's own folder"
+
+
+def has_failed(model: ModelState) -> bool:
+    """Whether a version could not be loaded, or its config cannot be used."""
+    return model.state == "UNAVAILABLE" and model.reason not in _UNLOADED_REASONS
+
+
+def is_loading(model: ModelState) -> bool:
+    """Whether a version is being loaded for the first time; an evicted one comes and goes with its requests."""
+    return model.state == "LOADING" and model.reason != _EVICTED
+
+
+def is_settled(model: ModelState) -> bool:
+    """Whether the state of a version stays until something happens: a request, an edit, a change of the repository."""
+    return model.state in ("READY", "UNAVAILABLE") or model.reason == _EVICTED
 
 
 def _who(model: ModelState) -> str:
     return f"model {model.name} version {model.version}" if model.version else f"model {model.name}"
 
 
+def _listed(items: collections.abc.Sequence[str], separator: str) -> str:
+    more = f"{separator}and {len(items) - _MOST_NAMED} more" if len(items) > _MOST_NAMED else ""
+    return separator.join(items[:_MOST_NAMED]) + more
+
+
 def entries(observed: Observed) -> list[dict[str, typing.Any]]:
-    """The models for the status: those that are not ready first, because the list is limited."""
+    """The models for the status: failed ones first and unloaded ones last, because the list is limited."""
     ordered = sorted(
-        observed.models or (), key=lambda m: (m.state == _READY, m.name, len(m.version), m.version)
+        observed.models.models or (),
+        key=lambda model: (_rank(model), model.name, len(model.version), model.version),
     )
     return [
         {"name": m.name, "version": m.version, "state": m.state, "reason": shortened(m.reason)}
@@ -53,7 +105,15 @@ def entries(observed: Observed) -> list[dict[str, typing.Any]]:
     ]
 
 
+def _rank(model: ModelState) -> int:
+    if has_failed(model):
+        return 0
+    if is_loading(model):
+        return 1
+    return 2 if model.state == "READY" else 3
+
+
 def count(observed: Observed) -> str:
-    """The numbers of ready and known models, e.g. "2/3"."""
-    known = observed.models or ()
-    return f"{sum(model.state == _READY for model in known)}/{len(known)}"
+    """The number of ready models, and of those that should be ready, e.g. "2/3"."""
+    ranks = [_rank(model) for model in observed.models.models or ()]
+    return f"{ranks.count(2)}/{len(ranks) - ranks.count(3)}"

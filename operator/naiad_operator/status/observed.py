@@ -14,13 +14,36 @@ class ModelState:
     """One model version as a server's /status reports it.
 
     Attributes:
+        version: "" while the model's config is not read, or when it cannot be used.
         state: READY, LOADING, UNLOADING or UNAVAILABLE; "" when unknown.
+        reason: why it is not READY.
     """
 
     name: str
     version: str
     state: str
     reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReport:
+    """The last response of a pod's /status.
+
+    Attributes:
+        pod: the name of the pod that responded.
+        models: None when no pod has responded, or has anything to report yet.
+        is_starting: whether the pod responded, and its server has not listed its models yet.
+        problem: why there are no models, in words; may be empty.
+    """
+
+    pod: str = ""
+    models: tuple[ModelState, ...] | None = None
+    is_starting: bool = False
+    problem: str = ""
+
+
+NOT_REPORTED = ModelReport()
+"""No pod has responded."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +75,7 @@ class Observed:
     Attributes:
         children: by (kind, name).
         pods: the pods of the service; may be empty when the service is ready.
-        models: the models in the last /status response; None when no pod has responded.
+        models: what a pod reported of its models.
         facts: the facts from which the manifests were built.
         terminating: wanted children, by kind and name, that are being deleted: a finalizer holds them, or they belong to an earlier
             service of the same name.
@@ -61,7 +84,7 @@ class Observed:
     children: collections.abc.Mapping[tuple[str, str], Manifest]
     facts: ClusterFacts
     pods: collections.abc.Sequence[Manifest] = ()
-    models: collections.abc.Sequence[ModelState] | None = None
+    models: ModelReport = NOT_REPORTED
     conflicts: collections.abc.Sequence[Conflict] = ()
     errors: collections.abc.Sequence[ApiError] = ()
     terminating: collections.abc.Sequence[tuple[str, str]] = ()

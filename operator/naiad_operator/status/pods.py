@@ -1,199 +1,190 @@
-"""Why a pod does not serve: the message of the scheduler, of the kubelet, or of the server's last log lines."""
+"""Which of a service's pods count: those of the newest template, those that were lost and replaced, those that can report their models.
+
+During a rollout the pods of the old template end anyway, so what is wrong with them is not what blocks the service. A pod that failed
+as a whole (evicted, preempted, refused by its node) stays in the API server as a record, while its ReplicaSet has long made another.
+"""
 
 import collections.abc
 import dataclasses
-import json
+import datetime as dt
+import re
 import typing
 
 from naiad_operator.builders import server
 
 Manifest = collections.abc.Mapping[str, typing.Any]
 
-_PULL_REASONS = frozenset(
-    (
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-    )
-)
-_CONFIG_REASONS = frozenset(
-    ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError")
-)
+_TEMPLATE_LABEL = "pod-template-hash"
+_REPLICA_SET = re.compile(r'ReplicaSet "(?:[^"]*-)?([a-z0-9]+)"', re.IGNORECASE)
+"""How the Deployment's controller names the ReplicaSet of the newest template, in the message of its Progressing condition."""
+_RECENT = dt.timedelta(minutes=10)
+_REPEATED = 3
+"""Losses within `_RECENT`, each of a pod that replaced a lost one, from which on they count as a series and not as one incident."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Why one pod does not serve.
+def of_newest_template(
+    pods: collections.abc.Iterable[Manifest], deployment: Manifest
+) -> list[Manifest]:
+    """The pods of the newest template that are not being deleted, newest first.
 
-    Attributes:
-        scheduler: whether the message is the scheduler's: the pod has no node.
+    The Deployment's controller names the newest ReplicaSet in a message, which is not an API: without it, the newest template is the one whose oldest
+    pod is the newest. (Not the one of the newest pod: a pod of the old template may be replaced in the middle of a rollout.)
     """
-
-    reason: str
-    message: str
-    pod: str
-    exit_code: int | None = None
-    time: str | None = None
-    scheduler: bool = False
-
-
-def failures(pods: collections.abc.Sequence[Manifest]) -> list[Failure]:
-    """The failures of all pods, newest pods first, because the newest template is the one that is rolled out."""
-    newest = sorted(pods, key=_age, reverse=True)
-    all_failures = (_failure(pod) for pod in newest if "deletionTimestamp" not in pod["metadata"])
-    return [failure for failure in all_failures if failure is not None]
+    alive = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    oldest = dict[str, tuple[str, str]]()
+    for pod in alive:
+        if not is_over(pod):
+            template = _template(pod)
+            oldest[template] = min(age(pod), oldest.get(template, age(pod)))
+    if not oldest:
+        return sorted(alive, key=age, reverse=True)
+    newest = _named(deployment)
+    if newest not in oldest:
+        newest = max(oldest, key=lambda template: oldest[template])
+    return sorted((pod for pod in alive if _template(pod) == newest), key=age, reverse=True)
 
 
-def fetching(pods: collections.abc.Sequence[Manifest]) -> str:
-    """A message about the first pod whose init container fetches models; "" if none exists."""
-    for pod in sorted(pods, key=_age, reverse=True):
-        for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
-            state = container.get("state") or {}
-            if container["name"].startswith(server.FETCH_CONTAINER) and "running" in state:
-                return f"pod {pod['metadata']['name']} fetches its models ({container['name']})"
+def _template(pod: Manifest) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(_TEMPLATE_LABEL) or "")
+
+
+def _named(deployment: Manifest) -> str:
+    for condition in (deployment.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "Progressing":
+            match = _REPLICA_SET.search(condition.get("message") or "")
+            return match[1] if match else ""
     return ""
 
 
-_SETTING_UP = frozenset(("ContainerCreating", "PodInitializing"))
-_SOURCES = (
-    ("secret", "secretName", "Secret"),
-    ("configMap", "name", "ConfigMap"),
-    ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
-)
-"""Volume sources that refer to an object which others create: the volume's field, the field in it, the kind."""
-
-
-def mounting(
-    pods: collections.abc.Sequence[Manifest], volumes: collections.abc.Sequence[Manifest]
-) -> str:
-    """A message about the newest pod whose volumes are not mounted, and the objects that they refer to; "" if none exists.
-
-    A kubelet that waits for a Secret reports it only as an Event: in the pod's status it looks like any other start.
-    """
-    needed = [
-        f"{kind} {volume[source][field]}"
-        for volume in volumes
-        for source, field, kind in _SOURCES
-        if isinstance(volume.get(source), dict) and volume[source].get(field)
-    ]
-    if not needed:
-        return ""
-    for pod in sorted(pods, key=_age, reverse=True):
-        if "deletionTimestamp" not in pod["metadata"] and _is_being_set_up(pod):
-            name = pod["metadata"]["name"]
-            named = ", ".join(dict.fromkeys(needed))
-            return f"pod {name} waits for its volumes ({named}); if that lasts, one of them is missing: kubectl describe pod {name}"
-    return ""
-
-
-def _is_being_set_up(pod: Manifest) -> bool:
-    """Whether the pod has a node and none of its containers has started."""
-    status: Manifest = pod.get("status") or {}
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "True":
-            return False  # what is left is the image
-    containers = [
-        container
-        for kind in ("initContainerStatuses", "containerStatuses")
-        for container in status.get(kind) or ()
-    ]
-    return bool(containers) and all(
-        ((container.get("state") or {}).get("waiting") or {}).get("reason") in _SETTING_UP
-        for container in containers
-    )
-
-
-def _age(pod: Manifest) -> tuple[str, str]:
+def age(pod: Manifest) -> tuple[str, str]:
+    """The key that sorts pods by age, the oldest first."""
     metadata = pod["metadata"]
     return (metadata.get("creationTimestamp") or "", metadata["name"])
 
 
-def _failure(pod: Manifest) -> Failure | None:
+def is_over(pod: Manifest) -> bool:
+    """Whether the pod as a whole has ended: its ReplicaSet no longer counts it."""
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Pods that failed as a whole in the last ten minutes.
+
+    Attributes:
+        newest: the message about the last of them; "" if none exists.
+        evicted: whether the kubelet evicted that one.
+        repeated: whether pods are lost again and again.
+        until: when the first of them no longer counts; None if none exists.
+    """
+
+    newest: str = ""
+    evicted: bool = False
+    repeated: bool = False
+    until: dt.datetime | None = None
+
+
+def losses(pods: collections.abc.Iterable[Manifest], now: dt.datetime) -> Losses:
+    """The recent losses among these pods."""
+    failed = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Failed"]
+    recent = sorted((pod for pod in failed if now - _ended(pod) < _RECENT), key=_ended)
+    if not recent:
+        return Losses()
+    status = recent[-1]["status"]
+    reason, message = status.get("reason") or "", _clause(status.get("message") or "")
+    why = message if reason in ("", "Evicted") else ": ".join(filter(None, (reason, message)))
+    what = "was evicted" if reason == "Evicted" else "failed"
+    return Losses(
+        newest=f"pod {recent[-1]['metadata']['name']} {what}{f' ({why})' if why else ''}",
+        evicted=reason == "Evicted",
+        repeated=_generations(recent) >= _REPEATED,
+        until=_ended(recent[0]) + _RECENT,
+    )
+
+
+def _generations(lost: collections.abc.Iterable[Manifest]) -> int:
+    """How often a pod was lost that may have replaced a lost one. Pods that a node loses at the same time count once.
+
+    Args:
+        lost: in the order in which they ended.
+    """
+    count, ended = 0, None
+    for pod in lost:
+        if ended is None or time(pod["metadata"]["creationTimestamp"]) >= ended:
+            count, ended = count + 1, _ended(pod)
+    return count
+
+
+def _clause(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _ended(pod: Manifest) -> dt.datetime:
+    """When a failed pod ended, as far as its status shows."""
+    status: Manifest = pod["status"]
+    times = [
+        condition.get("lastTransitionTime")
+        for condition in status.get("conditions") or ()
+        if condition["type"] == "DisruptionTarget"
+    ]
+    for container in status.get("containerStatuses") or ():
+        terminated = (container.get("state") or {}).get("terminated") or {}
+        times.append(terminated.get("finishedAt"))
+    return max([time(pod["metadata"]["creationTimestamp"]), *map(time, filter(None, times))])
+
+
+def time(text: str) -> dt.datetime:
+    """A time as Kubernetes writes it."""
+    return dt.datetime.fromisoformat(text)
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Whether the pod's Ready condition is True."""
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in (pod.get("status") or {}).get("conditions") or ()
+    )
+
+
+def reporting(
+    pods: collections.abc.Iterable[Manifest],
+    deployment: Manifest,
+    looping: collections.abc.Container[str],
+) -> list[Manifest]:
+    """The pods that can report their models, the best one first, at most two.
+
+    That is one of the newest template, because it shows whether the new spec works, and, if that one is not ready, a ready one of another template.
+
+    Args:
+        pods: all pods of the service.
+        deployment: its Deployment.
+        looping: the names of pods in a crash loop, which would respond now and then.
+    """
+    pods = list(pods)
+    newest = {pod["metadata"]["name"] for pod in of_newest_template(pods, deployment)}
+    candidates = [pod for pod in pods if _runs(pod) and pod["metadata"]["name"] not in looping]
+    ranked = sorted(
+        candidates,
+        key=lambda pod: (
+            pod["metadata"]["name"] not in newest,
+            not is_ready(pod),
+            pod["metadata"]["name"],
+        ),
+    )
+    if not ranked:
+        return []
+    others = [pod for pod in ranked[1:] if is_ready(pod)]
+    return ranked[:1] if is_ready(ranked[0]) else [*ranked[:1], *others[:1]]
+
+
+def _runs(pod: Manifest) -> bool:
+    """Whether the pod has an address and its server is not known to be down."""
     status: Manifest = pod.get("status") or {}
-    name = pod["metadata"]["name"]
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            message = condition.get("message") or condition.get("reason") or "no node fits"
-            return Failure(reason="Unschedulable", message=message, pod=name, scheduler=True)
-    if status.get("phase") == "Failed":
-        reason = status.get("reason") or "PodFailed"
-        message = status.get("message") or "the pod has failed"
-        return Failure(reason=reason, message=f"pod {name}: {message}", pod=name)
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            failure = _container_failure(name, container)
-            if failure is not None:
-                return failure
-    return None
-
-
-def _container_failure(pod: str, container: Manifest) -> Failure | None:
-    waiting: Manifest = (container.get("state") or {}).get("waiting") or {}
-    reason = waiting.get("reason") or ""
-    if reason in _PULL_REASONS:
-        message = (
-            waiting.get("message") or f"the image {container.get('image', '')} cannot be pulled"
-        )
-        return Failure(reason=reason, message=f"pod {pod}: {message}", pod=pod)
-    if reason in _CONFIG_REASONS:
-        message = waiting.get("message") or "the container cannot be started"
-        return Failure(reason=reason, message=f"pod {pod}: {message}", pod=pod)
-    ended: Manifest = (
-        (container.get("state") or {}).get("terminated")
-        or (container.get("lastState") or {}).get("terminated")
-        or {}
+    if not status.get("podIP") or status.get("phase") != "Running":
+        return False
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    return not any(
+        container["name"] == server.CONTAINER and "running" not in (container.get("state") or {})
+        for container in status.get("containerStatuses") or ()
     )
-    if not ended or (reason != "CrashLoopBackOff" and container.get("ready")):
-        return None
-    if ended.get("exitCode") == 0 and reason != "CrashLoopBackOff":
-        return None
-    return _ended(pod, container, ended, looping=reason == "CrashLoopBackOff")
-
-
-def _ended(pod: str, container: Manifest, ended: Manifest, *, looping: bool) -> Failure:
-    code = ended.get("exitCode")
-    reason = ended.get("reason") or "Error"
-    if reason == "OOMKilled":
-        message = "it needed more memory than its limit: raise predictor.resources.limits.memory"
-    else:
-        message = error_line(ended.get("message") or "") or f"exit code {code}"
-    who = (
-        "" if container.get("name") == server.CONTAINER else f", container {container.get('name')}"
-    )
-    return Failure(
-        reason="OOMKilled"
-        if reason == "OOMKilled"
-        else "CrashLoopBackOff"
-        if looping
-        else "ContainerEnded",
-        message=f"pod {pod}{who} ended {_times(container)}: {message}",
-        pod=pod,
-        exit_code=code,
-        time=ended.get("finishedAt"),
-    )
-
-
-def _times(container: Manifest) -> str:
-    restarts = container.get("restartCount") or 0
-    return f"and was started again {restarts} times" if restarts > 1 else "and is started again"
-
-
-def error_line(log: str) -> str:
-    """The log line that explains a failure: the last one that contains "error", else the last one."""
-    lines = [_text(line.strip()) for line in log.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()]
-    return (telling or lines or [""])[-1]
-
-
-def _text(line: str) -> str:
-    """The message of a JSON log line; other lines unchanged."""
-    if not line.startswith("{"):
-        return line
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return line
-    message = entry.get("message") or entry.get("msg") if isinstance(entry, dict) else None
-    return message if isinstance(message, str) else line

@@ -9,6 +9,7 @@ from naiad_operator.builders import ingress, kinds
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition
 from naiad_operator.status.observed import Observed
+from naiad_operator.status.reasons import Reason
 
 Manifest = collections.abc.Mapping[str, typing.Any]
 
@@ -63,7 +64,7 @@ def network(service: InferenceService, observed: Observed) -> Condition:
         return Condition(NETWORK_READY, "False", *refused)
     main = observed.children.get(("Service", service.name))
     if main is None:
-        return Condition(NETWORK_READY, "Unknown", "Applying", "the Service is being made")
+        return Condition(NETWORK_READY, "Unknown", "Pending", "the Service is being created")
     if service.spec.service.type == "LoadBalancer" and not _address(main):
         message = f"Service {service.name} waits for an address from the cluster's load balancer"
         return Condition(NETWORK_READY, "False", "NoAddress", message)
@@ -86,7 +87,7 @@ def _policy(service: InferenceService, observed: Observed) -> Condition:
         "networkPolicy allows no other namespace, because the operator was installed without the ingress controller's: if it runs in another one, "
         "set ingressNamespace in the chart's values, or name it in spec.networkPolicy.ingressFrom"
     )
-    return Condition(NETWORK_READY, "True", "IngressNotNamed", message)
+    return Condition(NETWORK_READY, "True", "IngressNamespaceUnset", message)
 
 
 def _address(manifest: Manifest) -> str:
@@ -110,15 +111,16 @@ def _routes(observed: Observed, gateway: Gateway) -> Condition:
         parents = (route.get("status") or {}).get("parents") or ()
         if not parents:
             message = f"{kind} {name}: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"
-            return Condition(NETWORK_READY, "False", "NotAccepted", message)
+            return Condition(NETWORK_READY, "False", "RouteNotAccepted", message)
         for parent in parents:
             for condition in parent.get("conditions") or ():
                 if (
                     condition["type"] in ("Accepted", "ResolvedRefs")
                     and condition["status"] == "False"
                 ):
-                    message = f"{kind} {name}: Gateway {parent['parentRef']['name']} says {condition.get('message') or condition['reason']}"
-                    return Condition(NETWORK_READY, "False", condition["reason"], message)
+                    text = condition.get("message")
+                    message = f"{kind} {name}: Gateway {parent['parentRef']['name']} says {condition['reason']}{f': {text}' if text else ''}"
+                    return Condition(NETWORK_READY, "False", "RouteNotAccepted", message)
     return Condition(NETWORK_READY, "True", "Applied", "")
 
 
@@ -126,7 +128,7 @@ def monitoring(service: InferenceService, observed: Observed) -> Condition:
     """The condition that says whether the configured monitor exists."""
     wanted = service.spec.monitoring
     if wanted is None or not (wanted.pod_monitor or wanted.service_monitor):
-        return Condition(MONITORING_READY, "True", "NotAskedFor", "")
+        return Condition(MONITORING_READY, "True", "Disabled", "")
     refused = _refused(observed, ("PodMonitor", "ServiceMonitor"))
     if refused:
         return Condition(MONITORING_READY, "False", *refused)
@@ -143,14 +145,14 @@ def missing_kinds(facts: ClusterFacts, wanted: collections.abc.Iterable[kinds.Ki
     return " and ".join(f"{k.kind} ({k.api_version})" for k in wanted if k.key not in facts.apis)
 
 
-def _refused(observed: Observed, of: tuple[str, ...]) -> tuple[str, str] | None:
+def _refused(observed: Observed, of: tuple[str, ...]) -> tuple[Reason, str] | None:
     """The reason and message of the first conflict or refusal of these kinds; None if none exists."""
     return refused(observed, lambda kind: kind in of)
 
 
 def refused(
     observed: Observed, among: collections.abc.Callable[[str], bool]
-) -> tuple[str, str] | None:
+) -> tuple[Reason, str] | None:
     """The reason and message of the first conflict or refusal of some kinds; None if none exists."""
     for conflict in observed.conflicts:
         if among(conflict.kind):

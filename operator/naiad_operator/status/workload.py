@@ -2,23 +2,19 @@
 
 import collections.abc
 import dataclasses
-import typing
+import datetime as dt
 
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, deployment
-from naiad_operator.status import pods
+from naiad_operator.builders import deployment
+from naiad_operator.status import pod_failures, pods, scheduling
 from naiad_operator.status.conditions import (
     AVAILABLE,
     PROGRESSING,
     STOPPED,
     Condition,
+    Manifest,
 )
 from naiad_operator.status.observed import Observed
-
-Manifest = collections.abc.Mapping[str, typing.Any]
-
-_ACCELERATOR_UNAVAILABLE = "AcceleratorUnavailable"
-_MOST_NAMED = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +27,10 @@ class Workload:
         current: whether the Deployment's controller has observed its newest spec.
         failure: the failure of a pod, or of the Deployment when it cannot create pods; None when nothing fails.
         failed: the number of failing pods.
+        newest: the names of the pods of the newest template.
+        waiting: a pod that has no node, but may get one; None if none exists.
         paused: whether the rollout is paused.
+        lost: a message about a pod that was evicted or failed, and is replaced; "" if none exists.
         fetching: a message about a pod that fetches its models; "" if none exists.
         mounting: a message about a pod whose volumes are not mounted; "" if none exists.
     """
@@ -44,9 +43,12 @@ class Workload:
     available: int
     current: bool
     late: bool
-    failure: pods.Failure | None
+    failure: pod_failures.Failure | None
     failed: int
+    newest: frozenset[str]
+    waiting: scheduling.Unscheduled | None = None
     paused: bool = False
+    lost: str = ""
     fetching: str = ""
     mounting: str = ""
 
@@ -56,15 +58,36 @@ class Workload:
         return self.exists and self.current and self.updated == self.total
 
 
-def observe(service: InferenceService, observed: Observed) -> Workload:
+def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> Workload:
     """Reads the Deployment and the pods."""
-    manifest = observed.children.get(("Deployment", service.name)) or {}
+    manifest = _deployment(service, observed)
     status: Manifest = manifest.get("status") or {}
-    failures = [_explained(failure, service, observed) for failure in pods.failures(observed.pods)]
-    refused = _condition(status, "ReplicaFailure")
+    newest = pods.of_newest_template(observed.pods, manifest)
+    unscheduled = _unscheduled(newest, service, observed, now)
+    failures = [
+        *pod_failures.failures(newest, startup_s=startup_seconds(service)),
+        *(
+            pod_failures.Failure(reason=pod.reason, message=pod.message, pod=pod.pod)
+            for pod in unscheduled
+            if not pod.waits
+        ),
+    ]
+    losses = pods.losses(newest, now)
+    if not failures and losses.repeated:
+        message = f"pods of this service are lost again and again: {losses.newest}"
+        failures = [
+            pod_failures.Failure(
+                reason="Evicted" if losses.evicted else "PodFailed", message=message
+            )
+        ]
     failure = failures[0] if failures else None
+    refused = _condition(status, "ReplicaFailure")
     if refused is not None and refused["status"] == "True":
-        failure = pods.Failure(reason=_refusal(refused), message=refused.get("message", ""), pod="")
+        message = refused.get("message", "")
+        failure = pod_failures.Failure(
+            reason="QuotaExceeded" if "exceeded quota" in message else "PodsRefused",
+            message=message,
+        )
     progressing = _condition(status, "Progressing") or {}
     seen = Workload(
         exists=bool(manifest),
@@ -78,14 +101,52 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
         late=progressing.get("reason") == "ProgressDeadlineExceeded",
         failure=failure,
         failed=len(failures),
+        newest=frozenset(pod["metadata"]["name"] for pod in newest),
+        waiting=next((pod for pod in unscheduled if pod.waits), None),
         paused=bool((manifest.get("spec") or {}).get("paused")),
-        fetching=pods.fetching(observed.pods),
-        mounting=pods.mounting(observed.pods, _volumes(manifest)),
+        lost=f"{losses.newest} and is replaced" if losses.newest else "",
+        fetching=pod_failures.fetching(newest),
+        mounting=pod_failures.mounting(newest, _volumes(manifest)),
     )
     if seen.rolled_out and seen.available == seen.desired:
-        # Evicted pods are kept for inspection; they do not matter when other pods serve in their place.
-        return dataclasses.replace(seen, failure=None, failed=0)
+        return dataclasses.replace(seen, failure=None, failed=0, waiting=None)
     return seen
+
+
+def next_change(
+    service: InferenceService, observed: Observed, now: dt.datetime
+) -> dt.datetime | None:
+    """When the passing of time alone changes what `observe` sees; None if it does not."""
+    newest = pods.of_newest_template(observed.pods, _deployment(service, observed))
+    times = [pod.until for pod in _unscheduled(newest, service, observed, now)]
+    times.append(pods.losses(newest, now).until)
+    return min((time for time in times if time is not None), default=None)
+
+
+def crash_looping(service: InferenceService, observed: Observed) -> set[str]:
+    """The names of pods in a crash loop."""
+    found = pod_failures.failures(observed.pods, startup_s=startup_seconds(service))
+    return {failure.pod for failure in found if failure.loops}
+
+
+def startup_seconds(service: InferenceService) -> float:
+    """How long the startup probe allows a container to run until its models are loaded."""
+    startup = service.spec.predictor.probes.startup
+    return startup.period_seconds * startup.failure_threshold
+
+
+def _deployment(service: InferenceService, observed: Observed) -> Manifest:
+    return observed.children.get(("Deployment", service.name)) or {}
+
+
+def _unscheduled(
+    candidates: collections.abc.Iterable[Manifest],
+    service: InferenceService,
+    observed: Observed,
+    now: dt.datetime,
+) -> list[scheduling.Unscheduled]:
+    pods_ = (scheduling.unscheduled(pod, service, observed.facts, now) for pod in candidates)
+    return [pod for pod in pods_ if pod is not None]
 
 
 def _volumes(manifest: Manifest) -> collections.abc.Sequence[Manifest]:
@@ -100,61 +161,12 @@ def _condition(status: Manifest, type_: str) -> Manifest | None:
     return next(matches, None)
 
 
-def _refusal(condition: Manifest) -> str:
-    message = condition.get("message", "")
-    return (
-        "QuotaExceeded" if "exceeded quota" in message else condition.get("reason") or "PodsRefused"
-    )
-
-
-def _explained(
-    failure: pods.Failure, service: InferenceService, observed: Observed
-) -> pods.Failure:
-    """The failure of a pod without a node, explained in terms of its accelerator."""
-    device_request = accelerator.device_request(service)
-    if not failure.scheduler or not device_request.is_device:
-        return failure
-    if device_request.claim_template:
-        if "claim" not in failure.message.lower():
-            return failure
-        message = f"no node can give what the claim asks for: {failure.message}"
-        return dataclasses.replace(failure, reason=_ACCELERATOR_UNAVAILABLE, message=message)
-    offered = observed.facts.node_resources
-    if offered is not None and not offered.get(device_request.resource):
-        return dataclasses.replace(
-            failure,
-            reason=_ACCELERATOR_UNAVAILABLE,
-            message=f"no node offers {device_request.resource}; {_offers(offered)}",
-        )
-    if device_request.resource in failure.message:
-        message = failure.message
-        return dataclasses.replace(
-            failure,
-            reason=_ACCELERATOR_UNAVAILABLE,
-            message=f"every {device_request.resource} is taken or on a node that does not fit: {message}"
-            if offered is not None
-            else f"no node has {device_request.count} free {device_request.resource}: {message}",
-        )
-    return failure
-
-
-def _offers(offered: collections.abc.Mapping[str, int]) -> str:
-    """The devices that nodes offer, so that a user sees which profile to write."""
-    devices = [name for name, count in sorted(offered.items()) if count and _is_device(name)]
-    if not devices:
-        return "no node offers any accelerator (is the device plugin running?)"
-    named = ", ".join(f"{name} ({offered[name]})" for name in devices[:_MOST_NAMED])
-    return f"nodes offer {named}"
-
-
-def _is_device(resource: str) -> bool:
-    return "/" in resource and not resource.startswith(("kubernetes.io/", "attachable-volumes"))
-
-
 def available(workload: Workload) -> Condition:
     """The condition that says whether any pod serves, also during a rollout."""
     if workload.available > 0:
-        return Condition(AVAILABLE, "True", "Serving", f"{workload.available} pods serve")
+        count = workload.available
+        message = "1 pod serves" if count == 1 else f"{count} pods serve"
+        return Condition(AVAILABLE, "True", "Serving", message)
     return Condition(AVAILABLE, "False", "NoPodServes", "no pod serves")
 
 
@@ -168,6 +180,8 @@ def progressing(  # noqa: PLR0911 - one return per state
         return Condition(PROGRESSING, "False", workload.failure.reason, workload.failure.message)
     if not workload.exists:
         return Condition(PROGRESSING, "True", "NewTemplate", "the Deployment is being made")
+    if workload.waiting is not None and not workload.late:
+        return Condition(PROGRESSING, "True", workload.waiting.reason, workload.waiting.message)
     if is_complete(service, workload):
         return Condition(PROGRESSING, "False", "Complete", "")
     if workload.paused:
@@ -183,13 +197,15 @@ def progressing(  # noqa: PLR0911 - one return per state
             "NewTemplate",
             "the Deployment has changed, and its controller takes it up",
         )
+    return Condition(PROGRESSING, "True", "RollingOut", _rollout(workload))
+
+
+def _rollout(workload: Workload) -> str:
+    """What a rollout in progress waits for."""
     if workload.rolled_out and workload.total > workload.desired:
-        message = f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
-        return Condition(PROGRESSING, "True", "RollingOut", message)
-    message = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
-    for waits in filter(None, (workload.fetching, workload.mounting)):
-        message = f"{message}; {waits}"
-    return Condition(PROGRESSING, "True", "RollingOut", message)
+        return f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
+    counts = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
+    return "; ".join(filter(None, (counts, workload.lost, workload.fetching, workload.mounting)))
 
 
 def is_complete(service: InferenceService, workload: Workload) -> bool:

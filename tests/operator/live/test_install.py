@@ -106,7 +106,15 @@ def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> No
 
     until("a status", has_status)
     columns, row = table(admin, namespace, "service-0")
-    assert columns[:7] == ["Ready", "URL", "Replicas", "Serving", "Accelerator", "Why", "Age"]
+    assert columns[:7] == [
+        "Ready",
+        "Reason",
+        "URL",
+        "Replicas",
+        "Available",
+        "Accelerator",
+        "Age",
+    ]
     assert (row["Ready"], row["URL"], row["Accelerator"]) == (
         "False",
         "http://a.example",

@@ -81,7 +81,9 @@ def test_a_slice_that_no_node_offers_is_reported_with_what_nodes_offer(
         namespace=namespace,
         reason="AcceleratorUnavailable",
         become=lambda pod: kubelets.unschedulable(
-            pod, message="0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb."
+            pod,
+            message="0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb.",
+            since="2026-01-31T12:00:00Z",
         ),
     )
     assert "nvidia.com/mig-1g.10gb" in message
@@ -122,7 +124,10 @@ def test_a_quota_that_is_spent(kubectl: Kubectl, kubelet: Kubelet, namespace: st
 class Metrics(BaseHTTPRequestHandler):
     """A pod's metrics port."""
 
-    body = b'{"models": [{"name": "digits", "version": "3", "state": "UNAVAILABLE", "reason": "no file model.onnx"}]}'
+    body = (
+        b'{"models": [{"name": "digits", "version": "3", "state": "UNAVAILABLE", "reason": "no file model.onnx"},'
+        b' {"name": "faces", "version": null, "state": "UNAVAILABLE", "reason": "config.pbtxt:1: no such field"}]}'
+    )
 
     def do_GET(self) -> None:
         self.send_response(200 if self.path == "/status" else 404)
@@ -154,8 +159,15 @@ def test_the_models_of_a_ready_pod_are_in_the_status(
                 "version": "3",
                 "state": "UNAVAILABLE",
                 "reason": "no file model.onnx",
-            }
+            },
+            {
+                "name": "faces",
+                "version": "",
+                "state": "UNAVAILABLE",
+                "reason": "config.pbtxt:1: no such field",
+            },
         ]
+        assert condition(service, "ModelsLoaded")["reason"] == "ModelFailed"
         assert "no file model.onnx" in condition(service, "ModelsLoaded")["message"]
         server.shutdown()
     kubectl.delete("InferenceService", "models", namespace)
@@ -174,5 +186,7 @@ def test_kubectl_get_shows_what_a_person_asks_for(
     columns = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
     [cells] = [r["cells"] for r in table["rows"] if r["object"]["metadata"]["name"] == "table"]
     row = dict(zip(columns, cells, strict=False))
-    assert (row["Ready"], row["Replicas"], row["Accelerator"]) == ("True", 1, "none")
+    assert (row["Ready"], row["Reason"]) == ("True", "Ready")
+    assert (row["Replicas"], row["Available"], row["Accelerator"]) == (1, 1, "none")
+    assert "Why" not in row, "up to a thousand characters: only with -o wide"
     assert row["URL"].startswith("http://table.")

@@ -11,6 +11,8 @@ from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
 from naiad_operator.reconcile import applier, events, model_poller, pending_objects, reconciler
 from naiad_operator.reconcile.cluster_info import ClusterInfo
+from naiad_operator.status import ModelReport
+from naiad_operator.status.observed import NOT_REPORTED
 from tests.support import manifests
 
 Object = dict[str, typing.Any]
@@ -61,11 +63,12 @@ def reconciler_of(api: Api) -> reconciler.Reconciler:
 class NoModels:
     """A poller without any pod."""
 
-    def poll(self, key: Key, url: str) -> None:
+    def poll(self, key: Key, addresses: object) -> None:
         """Does nothing."""
 
-    def states(self, key: Key) -> None:
+    def report(self, key: Key) -> ModelReport:
         """Has no model states."""
+        return NOT_REPORTED
 
 
 async def test_corrected_drift_has_an_event_although_the_status_cannot_be_written(
@@ -98,6 +101,10 @@ async def test_a_bug_is_reported_in_the_status_once_and_still_raised(
             await look.reconcile(Key("models", "demo"))
     (status,) = api.statuses
     ready = next(c for c in status["conditions"] if c["type"] == "Ready")
-    assert ready["status"] == "False"
+    assert (ready["status"], ready["reason"]) == ("False", "OperatorError")
     assert "KeyError('spec')" in ready["message"]
     assert "report it" in ready["message"]
+    assert api.reasons == ["OperatorError"]
+    assert look.states[Key("models", "demo")] == "OperatorError"
+    assert [c["type"] for c in status["conditions"]] == ["Ready"], "the spec is not at fault"
+    assert status["observedGeneration"] == 0, "this generation is not applied"

@@ -4,7 +4,16 @@ import typing
 
 from naiad_operator.status import ApiError, Conflict, ModelState
 from tests.support import manifests
-from tests.support.observations import READY_MODEL, deployment, ended, pod, unscheduled, waiting
+from tests.support.observations import (
+    READY_MODEL,
+    ago,
+    deployment,
+    ended,
+    lost,
+    pod,
+    unscheduled,
+    waiting,
+)
 
 Manifest = dict[str, typing.Any]
 
@@ -55,7 +64,7 @@ READY: dict[str, Manifest] = {
         "resource": manifests.resource(**HPA),
         "children": {("Deployment", "demo"): deployment(3, ready=2), **hpa(said("ScalingActive", "True", "ValidMetricFound"))},
     },
-    "an autoscaler that has not looked yet": {"resource": manifests.resource(**HPA)},
+    "an autoscaler without a status yet": {"resource": manifests.resource(**HPA)},
     "models of pods that never responded": {"models": None},
     "a route that a Gateway has taken up": {
         "resource": GATEWAY,
@@ -138,7 +147,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
                 )
             ],
         },
-        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p, container fetch-0 ended and was started again 3 times: naiad fetch: error: no bucket a"),
+        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p, container fetch-0 ends each time it is started: naiad fetch: error: no bucket a"),
     ),
     "models load": (
         {"children": NOT_READY, "models": [ModelState(name="big", version="3", state="LOADING")]},
@@ -162,7 +171,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "pods": [unscheduled(NO_NODE)],
             "facts": manifests.facts(node_resources={"cpu": 64, "nvidia.com/mig-3g.40gb": 2, "nvidia.com/gpu": 4, "pods": 110}),
         },
-        ("AcceleratorUnavailable", "no node offers nvidia.com/mig-1g.10gb; nodes offer nvidia.com/gpu (4), nvidia.com/mig-3g.40gb (2)"),
+        ("AcceleratorUnavailable", "pod demo-6d5f-x7k2p has no node: no node offers nvidia.com/mig-1g.10gb; nodes offer nvidia.com/gpu (4), nvidia.com/mig-3g.40gb (2)"),
     ),
     "no node offers any accelerator": (
         {
@@ -171,11 +180,11 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "pods": [unscheduled(NO_NODE)],
             "facts": manifests.facts(node_resources={"cpu": 64}),
         },
-        ("AcceleratorUnavailable", "no node offers nvidia.com/mig-1g.10gb; no node offers any accelerator (is the device plugin running?)"),
+        ("AcceleratorUnavailable", "pod demo-6d5f-x7k2p has no node: no node offers nvidia.com/mig-1g.10gb; no node offers any accelerator (is the device plugin running?)"),
     ),
     "no node offers the slice, and nodes may not be read": (
         {"resource": manifests.resource(**MIG), "children": NOT_READY, "pods": [unscheduled(NO_NODE)]},
-        ("AcceleratorUnavailable", f"no node has 1 free nvidia.com/mig-1g.10gb: {NO_NODE}"),
+        ("AcceleratorUnavailable", f"pod demo-6d5f-x7k2p has no node: no node has 1 free nvidia.com/mig-1g.10gb: {NO_NODE}"),
     ),
     "every slice is taken": (
         {
@@ -184,7 +193,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "pods": [unscheduled(NO_NODE)],
             "facts": manifests.facts(node_resources={"nvidia.com/mig-1g.10gb": 1}),
         },
-        ("AcceleratorUnavailable", f"every nvidia.com/mig-1g.10gb is taken or on a node that does not fit: {NO_NODE}"),
+        ("AcceleratorUnavailable", f"pod demo-6d5f-x7k2p has no node: every nvidia.com/mig-1g.10gb is taken or on a node that does not fit: {NO_NODE}"),
     ),
     "no node can serve the claim": (
         {
@@ -194,7 +203,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         (
             "AcceleratorUnavailable",
-            "no node can give what the claim asks for: 0/1 nodes are available: 1 cannot allocate all claims.",
+            "pod demo-6d5f-x7k2p has no node: no node can give what the claim asks for: 0/1 nodes are available: 1 cannot allocate all claims.",
         ),
     ),
     "no node fits a pod with a claim for another reason": (
@@ -203,11 +212,11 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "children": NOT_READY,
             "pods": [unscheduled("0/1 nodes are available: 1 Insufficient cpu.")],
         },
-        ("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu."),
+        ("Unschedulable", "pod demo-6d5f-x7k2p has no node: 0/1 nodes are available: 1 Insufficient cpu."),
     ),
     "no node fits for another reason": (
         {"children": NOT_READY, "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.")]},
-        ("Unschedulable", "0/3 nodes are available: 3 Insufficient memory."),
+        ("Unschedulable", "pod demo-6d5f-x7k2p has no node: 0/3 nodes are available: 3 Insufficient memory."),
     ),
     "the image cannot be pulled": (
         {"children": NOT_READY, "pods": [waiting("ImagePullBackOff", 'Back-off pulling image "nope"')], "models": None},
@@ -219,17 +228,17 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "the server ends again and again": (
         {"children": NOT_READY, "pods": [ended("INFO start\nERROR --model-repository=/x: no such folder\nbye\n")], "models": None},
-        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ended and was started again 3 times: ERROR --model-repository=/x: no such folder"),
+        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ends each time it is started: ERROR --model-repository=/x: no such folder"),
     ),
     "the server ends without a word": (
         {"children": NOT_READY, "pods": [ended("", code=139, restarts=1)], "models": None},
-        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ended and is started again: exit code 139"),
+        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ends each time it is started: exit code 139"),
     ),
     "the server needs too much memory": (
         {"children": NOT_READY, "pods": [ended("", code=137, reason="OOMKilled")], "models": None},
         (
             "OOMKilled",
-            "pod demo-6d5f-x7k2p ended and was started again 3 times: it needed more memory than its limit: raise predictor.resources.limits.memory",
+            "pod demo-6d5f-x7k2p ends each time it is started: it needed more memory than its limit: raise predictor.resources.limits.memory",
         ),
     ),
     "a sidecar ends": (
@@ -242,9 +251,107 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         ("ContainerEnded", "pod demo-6d5f-x7k2p, container shipper ended and is started again: error: no host"),
     ),
-    "a pod is evicted": (
-        {"children": ONE_READY, "pods": [pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")]},
-        ("Evicted", "pod demo-6d5f-x7k2p: The node was low on resource: memory."),
+    "a pod was evicted and another one starts": (
+        {"children": ONE_READY, "pods": [lost("demo-6d5f-aaaaa", created=ago(minutes=5)), pod("demo-6d5f-bbbbb", phase="Pending")]},
+        (
+            "RollingOut",
+            "1 of 2 pods serve, 2 of the newest template; pod demo-6d5f-aaaaa was evicted (The node was low on resource: memory) and is replaced",
+        ),
+    ),
+    "pods and their replacements are evicted": (
+        {
+            "children": ONE_READY,
+            "pods": [
+                lost("demo-6d5f-aaaaa", created=ago(minutes=9), ended=ago(minutes=7)),
+                lost("demo-6d5f-bbbbb", created=ago(minutes=7), ended=ago(minutes=4)),
+                lost("demo-6d5f-ccccc", created=ago(minutes=4), ended=ago(minutes=1)),
+                pod("demo-6d5f-ddddd", created=ago(minutes=1), phase="Pending"),
+            ],
+        },
+        ("Evicted", "pods of this service are lost again and again: pod demo-6d5f-ccccc was evicted (The node was low on resource: memory)"),
+    ),
+    "a node refuses every pod": (
+        {
+            "children": ONE_READY,
+            "pods": [
+                lost(f"demo-6d5f-{i}", created=ago(seconds=9 - i), reason="OutOfcpu", message="Node didn't have enough resource: cpu")
+                for i in range(4)
+            ],
+        },
+        ("PodFailed", "pods of this service are lost again and again: pod demo-6d5f-3 failed (OutOfcpu: Node didn't have enough resource: cpu)"),
+    ),
+    "a node may be on its way": (
+        {
+            "resource": manifests.resource(**MIG),
+            "children": NOT_READY,
+            "pods": [unscheduled(NO_NODE, since=ago(minutes=9))],
+            "facts": manifests.facts(node_resources={"cpu": 64}),
+        },
+        (
+            "WaitingForNode",
+            "pod demo-6d5f-x7k2p waits for a node: no node offers nvidia.com/mig-1g.10gb; no node offers any accelerator (is the device plugin running?)",
+        ),
+    ),
+    "a node makes room": (
+        {
+            "children": NOT_READY,
+            "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.", since=ago(minutes=1), nominatedNodeName="n1")],
+        },
+        (
+            "WaitingForNode",
+            "pod demo-6d5f-x7k2p waits for node n1, which is to make room: 0/3 nodes are available: 3 Insufficient memory.",
+        ),
+    ),
+    "a claim is missing, which no new node provides": (
+        {
+            "children": NOT_READY,
+            "pods": [unscheduled('0/3 nodes are available: persistentvolumeclaim "models" not found.', since=ago(seconds=1))],
+        },
+        ("Unschedulable", 'pod demo-6d5f-x7k2p has no node: 0/3 nodes are available: persistentvolumeclaim "models" not found.'),
+    ),
+    "a queue holds the pod back": (
+        {
+            "children": NOT_READY,
+            "pods": [unscheduled("Scheduling is blocked due to non-empty scheduling gates", reason="SchedulingGated")],
+        },
+        (
+            "SchedulingGated",
+            "pod demo-6d5f-x7k2p is not scheduled until its scheduling gates are removed (a queue such as Kueue sets them)",
+        ),
+    ),
+    "the runtime cannot start the server": (
+        {
+            "children": NOT_READY,
+            "pods": [ended('exec: "naiad": executable file not found in $PATH', code=128, reason="StartError")],
+            "models": None,
+        },
+        ("CreateContainerError", 'pod demo-6d5f-x7k2p ends each time it is started: exec: "naiad": executable file not found in $PATH'),
+    ),
+    "probes end the server again and again": (
+        {"children": NOT_READY, "pods": [ended("bye", code=0, reason="Completed", phase="running", ran_s=620)], "models": None},
+        (
+            "CrashLoopBackOff",
+            "pod demo-6d5f-x7k2p ends each time it is started: exit code 0, as after a probe that failed: kubectl describe pod demo-6d5f-x7k2p",
+        ),
+    ),
+    "a server that ran for a day was started again": (
+        {"children": ONE_READY, "pods": [ended("error: node reboot", phase="running", ran_s=86400)], "models": None},
+        ("ContainerEnded", "pod demo-6d5f-x7k2p ended and is started again: error: node reboot"),
+    ),
+    "the API server refuses pods": (
+        {
+            "children": {
+                ("Deployment", "demo"): deployment(
+                    total=0, conditions=[said("ReplicaFailure", "True", "FailedCreate", 'pods "demo-x" is forbidden: violates PodSecurity')]
+                )
+            },
+            "models": None,
+        },
+        ("PodsRefused", 'pods "demo-x" is forbidden: violates PodSecurity'),
+    ),
+    "ready pods have no model": (
+        {"models": []},
+        ("RepositoryEmpty", "the repository holds no model: storageUri names the folder that holds one folder per model, not a model's own folder"),
     ),
     "a quota is used up": (
         {
@@ -307,7 +414,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "no Gateway has taken the route up": (
         {"resource": GATEWAY, "children": route()},
-        ("NotAccepted", "HTTPRoute demo: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"),
+        ("RouteNotAccepted", "HTTPRoute demo: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"),
     ),
     "the Gateway refuses the route": (
         {
@@ -317,7 +424,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
                 "conditions": [said("Accepted", "False", "NotAllowedByListeners", "namespace not allowed")],
             }),
         },
-        ("NotAllowedByListeners", "HTTPRoute demo: Gateway public says namespace not allowed"),
+        ("RouteNotAccepted", "HTTPRoute demo: Gateway public says NotAllowedByListeners: namespace not allowed"),
     ),
     "the cluster has no Gateway API": (
         {"resource": GATEWAY, "facts": manifests.facts(missing=["gateway.networking.k8s.io/v1/HTTPRoute"])},
@@ -345,7 +452,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "the autoscaler cannot scale": (
         {"resource": manifests.resource(**HPA), "children": hpa(said("AbleToScale", "False", "FailedGetScale", "no scale"))},
-        ("FailedGetScale", "no scale"),
+        ("CannotScale", "FailedGetScale: no scale"),
     ),
     "the cluster has no KEDA": (
         {"resource": manifests.resource(**KEDA), "facts": manifests.facts(missing=["keda.sh/v1alpha1/ScaledObject"])},
@@ -356,7 +463,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "resource": manifests.resource(**KEDA),
             "children": {("ScaledObject", "demo"): {"status": {"conditions": [said("Ready", "False", "Error", "no such trigger")]}}},
         },
-        ("Error", "no such trigger"),
+        ("ScaledObjectNotReady", "Error: no such trigger"),
     ),
     "KEDA falls back": (
         {

@@ -84,7 +84,7 @@ def test_the_failure_of_a_pod_is_kept_for_machines() -> None:
         "copies": {"totalCopies": 2, "failedCopies": 1},
         "lastFailureInfo": {
             "reason": "CrashLoopBackOff",
-            "message": "pod demo-6d5f-x7k2p ended and was started again 3 times: error: no license",
+            "message": "pod demo-6d5f-x7k2p ends each time it is started: error: no license",
             "pod": "demo-6d5f-x7k2p",
             "exitCode": 1,
             "time": "2026-01-31T11:59:30Z",
@@ -95,7 +95,7 @@ def test_the_failure_of_a_pod_is_kept_for_machines() -> None:
 def test_the_end_of_a_json_log_are_its_message() -> None:
     line = '{"level": "error", "message": "the error is this"}'
     given = status(children=NOT_READY, pods=[ended(f"{line}\n")], models=None)
-    assert condition(given)[2].endswith("times: the error is this")
+    assert condition(given)[2].endswith("started: the error is this")
 
 
 def test_an_evicted_pod_does_not_matter_when_others_serve_in_its_place() -> None:
@@ -266,7 +266,7 @@ def test_a_policy_that_may_block_the_ingress_is_reported_and_the_service_is_read
     given = status(closed, facts=unnamed)
     assert condition(given)[0] == "True"
     value, reason, message = condition(given, "NetworkReady")
-    assert (value, reason) == ("True", "IngressNotNamed")
+    assert (value, reason) == ("True", "IngressNamespaceUnset")
     assert "ingressNamespace" in message
     assert condition(status(closed), "NetworkReady")[1] == "Applied"
     named = spec(

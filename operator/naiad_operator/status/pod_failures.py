@@ -1,0 +1,212 @@
+"""Why a pod with a node does not serve: the message of the kubelet, or of the server's last log lines.
+
+A container that fails passes through several states again and again (waiting to be pulled or started, running, ended). The reason is the same in all
+of them, so that a condition stays as it is, and its Event is written once.
+"""
+
+import collections.abc
+import dataclasses
+import json
+import re
+
+from naiad_operator.builders import server
+from naiad_operator.status import pods
+from naiad_operator.status.pods import Manifest
+from naiad_operator.status.reasons import Reason
+
+_WAITING_REASONS: dict[str, Reason] = {
+    "ErrImagePull": "ImagePullBackOff",
+    "ImagePullBackOff": "ImagePullBackOff",
+    "ImageInspectError": "ImagePullBackOff",
+    "ErrImageNeverPull": "ImagePullBackOff",
+    "RegistryUnavailable": "ImagePullBackOff",
+    "SignatureValidationFailed": "ImagePullBackOff",
+    "InvalidImageName": "InvalidImageName",
+    "CreateContainerConfigError": "CreateContainerConfigError",
+    "CreateContainerError": "CreateContainerError",
+    "RunContainerError": "CreateContainerError",
+    "PreCreateHookError": "CreateContainerError",
+    "PreStartHookError": "CreateContainerError",
+    "PostStartHookError": "CreateContainerError",
+}
+"""The kubelet's reasons of a container that cannot start, and the reason of the condition."""
+_NOT_STARTED = frozenset(("StartError", "ContainerCannotRun"))
+"""The kubelet's reasons of a container that has ended because its runtime could not start it."""
+_CRASH_LOOP = "CrashLoopBackOff"
+_LOOP_MARGIN_S = 300.0
+_BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
+"""What the kubelet writes before the cause while it does not try; without that, the message is the same all the time."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why one pod does not serve.
+
+    Attributes:
+        pod: its name; "" if the failure is not about one pod.
+        exit_code: of the container, if it ended.
+        time: when it ended.
+        loops: whether the container ends each time it is started.
+    """
+
+    reason: Reason
+    message: str
+    pod: str = ""
+    exit_code: int | None = None
+    time: str | None = None
+    loops: bool = False
+
+
+def failures(candidates: collections.abc.Iterable[Manifest], *, startup_s: float) -> list[Failure]:
+    """The failures of pods, in their order.
+
+    Args:
+        candidates: the pods.
+        startup_s: how long the startup probe lets a container run before it counts as failed.
+    """
+    every = (_failure(pod, startup_s) for pod in candidates if not pods.is_over(pod))
+    return [failure for failure in every if failure is not None]
+
+
+def _failure(pod: Manifest, startup_s: float) -> Failure | None:
+    status: Manifest = pod.get("status") or {}
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            failure = _container_failure(pod["metadata"]["name"], container, startup_s)
+            if failure is not None:
+                return failure
+    return None
+
+
+def _container_failure(pod: str, container: Manifest, startup_s: float) -> Failure | None:
+    state: Manifest = container.get("state") or {}
+    waiting: Manifest = state.get("waiting") or {}
+    reason = waiting.get("reason") or ""
+    ended: Manifest = (
+        state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
+    )
+    # A container that waits for anything else has got further, or not as far, since it ended.
+    if ended and not container.get("ready") and reason in ("", _CRASH_LOOP, "RunContainerError"):
+        loops = reason == _CRASH_LOOP or _is_loop(container, ended, startup_s)
+        if loops or ended.get("exitCode") != 0:
+            return _ended(pod, container, ended, loops=loops)
+    if reason not in _WAITING_REASONS:
+        return None
+    text = _BACK_OFF.sub("", waiting.get("message") or "") or waiting.get("message")
+    text = text or f"container {container.get('name')} waits: {reason}"
+    return Failure(reason=_WAITING_REASONS[reason], message=f"pod {pod}: {text}", pod=pod)
+
+
+def _is_loop(container: Manifest, ended: Manifest, startup_s: float) -> bool:
+    """Whether a container that runs, or has just ended, was started several times and ended soon each time, as far as its status shows."""
+    if (container.get("restartCount") or 0) < 2:  # noqa: PLR2004 - the first restart may be a single incident
+        return False
+    started, finished = ended.get("startedAt"), ended.get("finishedAt")
+    if not (started and finished):
+        return True
+    seconds = (pods.time(finished) - pods.time(started)).total_seconds()
+    return seconds < startup_s + _LOOP_MARGIN_S
+
+
+def _ended(pod: str, container: Manifest, ended: Manifest, *, loops: bool) -> Failure:
+    code = ended.get("exitCode")
+    reason: Reason = "CrashLoopBackOff" if loops else "ContainerEnded"
+    if ended.get("reason") == "OOMKilled":
+        reason = "OOMKilled"
+        message = "it needed more memory than its limit: raise predictor.resources.limits.memory"
+    elif ended.get("reason") in _NOT_STARTED:
+        reason = "CreateContainerError"
+        message = ended.get("message") or "it could not be started"
+    elif code == 0:
+        message = f"exit code 0, as after a probe that failed: kubectl describe pod {pod}"
+    else:
+        message = error_line(ended.get("message") or "") or f"exit code {code}"
+    name = container.get("name")
+    who = "" if name == server.CONTAINER else f", container {name}"
+    what = "ends each time it is started" if loops else "ended and is started again"
+    return Failure(
+        reason=reason,
+        message=f"pod {pod}{who} {what}: {message}",
+        pod=pod,
+        exit_code=code,
+        time=ended.get("finishedAt"),
+        loops=loops,
+    )
+
+
+def fetching(candidates: collections.abc.Iterable[Manifest]) -> str:
+    """A message about the first pod whose init container fetches models; "" if none exists."""
+    for pod in candidates:
+        for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
+            state = container.get("state") or {}
+            if container["name"].startswith(server.FETCH_CONTAINER) and "running" in state:
+                return f"pod {pod['metadata']['name']} fetches its models ({container['name']})"
+    return ""
+
+
+_SETTING_UP = frozenset(("ContainerCreating", "PodInitializing"))
+_SOURCES = (
+    ("secret", "secretName", "Secret"),
+    ("configMap", "name", "ConfigMap"),
+    ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
+)
+"""Volume sources that refer to an object which others create: the volume's field, the field in it, the kind."""
+
+
+def mounting(
+    candidates: collections.abc.Iterable[Manifest], volumes: collections.abc.Iterable[Manifest]
+) -> str:
+    """A message about the first pod whose volumes are not mounted, and the objects that they refer to; "" if none exists.
+
+    A kubelet that waits for a Secret reports it only as an Event: in the pod's status it looks like any other start.
+    """
+    needed = [
+        f"{kind} {volume[source][field]}"
+        for volume in volumes
+        for source, field, kind in _SOURCES
+        if isinstance(volume.get(source), dict) and volume[source].get(field)
+    ]
+    if not needed:
+        return ""
+    for pod in candidates:
+        if _is_being_set_up(pod):
+            name = pod["metadata"]["name"]
+            named = ", ".join(dict.fromkeys(needed))
+            return f"pod {name} waits for its volumes ({named}); if that lasts, one of them is missing: kubectl describe pod {name}"
+    return ""
+
+
+def _is_being_set_up(pod: Manifest) -> bool:
+    """Whether the pod has a node and none of its containers has started."""
+    status: Manifest = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "True":
+            return False  # what is left is the image
+    containers = [
+        container
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for container in status.get(kind) or ()
+    ]
+    return bool(containers) and all(
+        ((container.get("state") or {}).get("waiting") or {}).get("reason") in _SETTING_UP
+        for container in containers
+    )
+
+
+def error_line(log: str) -> str:
+    """The log line that explains a failure: the last one that contains "error", else the last one."""
+    lines = [_text(line.strip()) for line in log.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()]
+    return (telling or lines or [""])[-1]
+
+
+def _text(line: str) -> str:
+    """The message of a JSON log line; other lines unchanged."""
+    if not line.startswith("{"):
+        return line
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return line
+    message = entry.get("message") or entry.get("msg") if isinstance(entry, dict) else None
+    return message if isinstance(message, str) else line

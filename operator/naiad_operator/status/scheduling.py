@@ -1,0 +1,115 @@
+"""Pods without a node: whether one may still come, and why there is none."""
+
+import collections.abc
+import dataclasses
+import datetime as dt
+import typing
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import accelerator
+from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.status import pods
+from naiad_operator.status.reasons import Reason
+
+Manifest = collections.abc.Mapping[str, typing.Any]
+
+_MOST_NAMED = 8
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Unscheduled:
+    """A pod without a node.
+
+    Attributes:
+        waits: whether that does not count as a failure: a node may be on its way, or the pod is held back on purpose.
+        until: when it becomes a failure; None if it is one, or never becomes one.
+    """
+
+    pod: str
+    reason: Reason
+    message: str
+    waits: bool
+    until: dt.datetime | None = None
+
+
+def unscheduled(
+    pod: Manifest, service: InferenceService, facts: ClusterFacts, now: dt.datetime
+) -> Unscheduled | None:
+    """Why a pod has no node; None if it has one, or if the scheduler has not looked at it yet.
+
+    An autoscaler of nodes reacts to exactly these pods, so for `Defaults.node_wait_seconds` they only wait. What no new node provides, like
+    a missing claim, is a failure at once.
+    """
+    status: Manifest = pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    condition = _unscheduled_condition(status)
+    if condition is None:
+        return None
+    text = condition.get("message") or condition.get("reason") or "no node fits"
+    if condition.get("reason") == "SchedulingGated":
+        message = f"pod {name} is not scheduled until its scheduling gates are removed (a queue such as Kueue sets them)"
+        return Unscheduled(pod=name, reason="SchedulingGated", message=message, waits=True)
+    reason, explained = _explained(text, service, facts)
+    since = pods.time(condition.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
+    until = since + dt.timedelta(seconds=facts.defaults.node_wait_seconds)
+    if now >= until or _needs_no_node(text):
+        return Unscheduled(
+            pod=name, reason=reason, message=f"pod {name} has no node: {explained}", waits=False
+        )
+    nominated = status.get("nominatedNodeName")
+    node = f"for node {nominated}, which is to make room" if nominated else "for a node"
+    return Unscheduled(
+        pod=name,
+        reason="WaitingForNode",
+        message=f"pod {name} waits {node}: {explained}",
+        waits=True,
+        until=until,
+    )
+
+
+def _unscheduled_condition(status: Manifest) -> Manifest | None:
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return None
+    matches = (
+        condition
+        for condition in status.get("conditions") or ()
+        if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    )
+    return next(matches, None)
+
+
+def _needs_no_node(message: str) -> bool:
+    """Whether the scheduler misses an object, as in `persistentvolumeclaim "models" not found`."""
+    return " not found" in message
+
+
+def _explained(message: str, service: InferenceService, facts: ClusterFacts) -> tuple[Reason, str]:
+    """The reason and the scheduler's message, in terms of the accelerator if that is what no node has."""
+    device_request = accelerator.device_request(service)
+    resource, offered = device_request.resource, facts.node_resources
+    if device_request.claim_template:
+        is_missing = "claim" in message.lower()
+        explained = f"no node can give what the claim asks for: {message}"
+    elif device_request.is_device and offered is not None and not offered.get(resource):
+        is_missing = True
+        explained = f"no node offers {resource}; {_offers(offered)}"
+    else:
+        is_missing = device_request.is_device and resource in message
+        taken = f"no node has {device_request.count} free {resource}"
+        if offered is not None:
+            taken = f"every {resource} is taken or on a node that does not fit"
+        explained = f"{taken}: {message}"
+    return ("AcceleratorUnavailable", explained) if is_missing else ("Unschedulable", message)
+
+
+def _offers(offered: collections.abc.Mapping[str, int]) -> str:
+    """The devices that nodes offer, so that a user sees which profile to write."""
+    devices = [name for name, count in sorted(offered.items()) if count and _is_device(name)]
+    if not devices:
+        return "no node offers any accelerator (is the device plugin running?)"
+    named = ", ".join(f"{name} ({offered[name]})" for name in devices[:_MOST_NAMED])
+    return f"nodes offer {named}"
+
+
+def _is_device(resource: str) -> bool:
+    return "/" in resource and not resource.startswith(("kubernetes.io/", "attachable-volumes"))
