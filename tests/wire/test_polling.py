@@ -13,8 +13,9 @@ import tritonclient.http as http_client
 
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
-from tests.wire import repository
+from tests.wire import repository, worker_models
 from tests.wire.test_clients import client, tensor
+from tests.wire.worker_models import MODEL
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +117,22 @@ def test_a_model_that_is_copied_slowly_is_loaded_once_it_is_complete(
     shutil.rmtree(copied)
     wait_until(lambda: "poll: model 'copied' is gone" in polled.output())
     assert versions(polled, "copied") == []
+
+
+def test_a_load_that_fails_for_a_passing_reason_is_tried_again(
+    polled: ServerProcess, models: pathlib.Path
+) -> None:
+    device = models.parent / "device"
+    code = f"{MODEL}\n    def initialize(self, args):\n        open({str(device)!r})\n"
+    worker_models.repository(models.parent / "aside", needy=("", code)).joinpath("needy").rename(
+        models / "needy"
+    )
+    wait_until(lambda: "poll: model 'needy' failed to load" in polled.output())
+    wait_for_polls(polled, 3)
+    device.touch()
+    wait_until(lambda: versions(polled, "needy") == ["1"])
+    for line in ("loading: needy", "failed to load needy", "poll: model 'needy' failed"):
+        assert polled.output().count(line) == 1
 
 
 def test_a_repository_that_is_gone_for_a_while_changes_nothing(

@@ -14,15 +14,15 @@ _LISTED_NAMES = 10
 Versions = collections.abc.Mapping[int, Version[typing.Any] | VersionState]
 
 
-class TryAgainError(InferenceError):
-    """A load failed for a reason that may pass while the model's files stay the same: a later poll tries again.
+class FilesChangedError(InferenceError):
+    """A model was not loaded, because its files changed meanwhile: what was loaded may be half old.
 
     Args:
         message: as of every `InferenceError`.
-        paths: files that changed while the model was loaded.
+        paths: the files.
     """
 
-    def __init__(self, message: str, *, paths: frozenset[str] = frozenset()) -> None:
+    def __init__(self, message: str, *, paths: frozenset[str]) -> None:
         super().__init__(ErrorCode.UNAVAILABLE, message)
         self.paths = paths
 
@@ -85,7 +85,7 @@ def not_polled(name: str, reason: str) -> InferenceError:
 def failed_plan(plan: ModelPlan, *, serving: bool) -> InferenceError:
     """A load of a model that cannot be planned, because of its versions, its config, or its store."""
     if plan.may_pass:
-        return TryAgainError(not_polled(plan.name, plan.reason).message)
+        return unavailable(not_polled(plan.name, plan.reason).message)
     if plan.without_version:
         return _failed(plan.name, plan.reason, serving=serving)
     if plan.failed_version is None:

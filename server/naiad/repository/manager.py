@@ -26,12 +26,7 @@ from naiad.repository.loading.retrier import LoadRetrier
 from naiad.repository.loading.startup import Startup
 from naiad.repository.loading.swap import VersionSwap
 from naiad.repository.model_table import ModelTable
-from naiad.repository.plan import (
-    LoadedFrom,
-    ModelPlan,
-    VersionPlan,
-    without_duplicates,
-)
+from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, without_duplicates
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
@@ -190,8 +185,7 @@ class Repository(typing.Generic[S]):
             What it is loaded from: the same, with the files as the model has written them.
 
         Raises:
-            TryAgainError: other files changed during the load, so that a part of it may be old: the model stays as it was. Or its store
-                did not respond.
+            FilesChangedError: other files changed during the load, so that a part of it may be old: the model stays as it was.
             InferenceError: it cannot be loaded; what served before goes on serving.
         """
         name = source.model.name
@@ -286,6 +280,14 @@ class Repository(typing.Generic[S]):
     def was_loaded(self, name: str) -> bool:
         """Whether a model was loaded or tried; the table remembers those that were unloaded last."""
         return any(state.name == name for state in self.states())
+
+    def failed(self) -> list[str]:
+        """The models of `sources` that are not loaded, although they should be."""
+        return [
+            name
+            for name in self.sources
+            if name not in self._loaded_from and not self.evictions.evicted(name)
+        ]
 
     def ready_versions(self, name: str) -> list[int]:
         """The READY versions of a model, ascending; empty for an unknown model."""

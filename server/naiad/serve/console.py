@@ -27,6 +27,8 @@ log = logging.getLogger("naiad.serve")
 ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 _NS_PER_SECOND = 1e9
 _BYTES_PER_MB = 1e6
+_REMEMBERED = 10_000
+"""Failed versions whose reasons are kept."""
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +60,17 @@ def exposure(host: str, *, authenticated: bool) -> str:
 
 
 class LoadingLines:
-    """Implements the repository's `Progress`: one line per model version when its load starts and when it ends."""
+    """Implements the repository's `Progress`: one line per model version when its load starts and when it ends.
 
-    def __init__(self, console: "Console | None") -> None:
+    Args:
+        console: a terminal; None: log lines.
+        repeats: whether a load is shown that fails for the same reason as the one before it.
+    """
+
+    def __init__(self, console: "Console | None", *, repeats: bool = True) -> None:
         self._console = console
+        self._repeats = repeats
+        self._failed: dict[tuple[str, int | None], str] = {}
         self._total = 0
         self._done = 0
         self._unload_level = logging.INFO
@@ -90,6 +99,9 @@ class LoadingLines:
         """Show the new state of a version."""
         title = state.name if state.version is None else f"{state.name} version {state.version}"
         extra = about(state)
+        if self._is_repeated(state):
+            log.debug("%s is %s again: %s", title, state.state.value, state.reason, extra=extra)
+            return
         match state.state:
             case State.LOADING if self._console is not None:
                 if self._bars is None:
@@ -134,6 +146,21 @@ class LoadingLines:
     def hide_unloads(self) -> None:
         """Do not show unloads after a start that failed: they would hide the reason."""
         self._unload_level = logging.DEBUG
+
+    def _is_repeated(self, state: VersionState) -> bool:
+        """Whether this is a part of a load that fails as the one before it; notes what failed."""
+        key = state.name, state.version
+        before = self._failed.get(key)
+        if state.state is State.LOADING:
+            return before is not None
+        self._failed.pop(key, None)
+        is_failure = state.state is State.UNAVAILABLE and state.reason not in UNLOADED_REASONS
+        if self._repeats or not is_failure:
+            return False
+        if len(self._failed) >= _REMEMBERED:
+            self._failed.clear()
+        self._failed[key] = state.reason
+        return before == state.reason
 
     def _count(self) -> str:
         """The progress of the start; "" for later loads."""

@@ -61,7 +61,8 @@ class Server:
     def __init__(self, options: Options, *, console: "Console | None") -> None:
         self._options = options
         self._console = console
-        self._lines = LoadingLines(console)
+        # A poll tries failed models again and again.
+        self._lines = LoadingLines(console, repeats=not options.model_control_mode.polls)
         self._clock = SystemClock()
         self._lag = LoopLag(clock=self._clock)
         self._watchdog = StallWatchdog(lag=self._lag, clock=self._clock)

@@ -47,6 +47,26 @@ def test_without_a_terminal_the_table_is_one_log_record_with_fields_for_machines
     ]
 
 
+def test_where_polls_try_again_a_load_that_fails_as_before_is_not_shown_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = LoadingLines(None, repeats=False)
+
+    def attempt(outcome: State, reason: str = "") -> list[str]:
+        caplog.clear()
+        for state, why in ((State.LOADING, ""), (outcome, reason)):
+            lines.changed(VersionState(name="m", version=1, state=state, reason=why))
+        return [record.getMessage().partition(" in ")[0] for record in caplog.records]
+
+    loading, failed = "loading: m version 1", "failed to load m version 1: {}".format
+    with caplog.at_level(logging.INFO, "naiad"):
+        assert attempt(State.UNAVAILABLE, "no memory") == [loading, failed("no memory")]
+        assert attempt(State.UNAVAILABLE, "no memory") == []
+        assert attempt(State.UNAVAILABLE, "no device") == [failed("no device")]
+        assert attempt(State.READY) == ["successfully loaded m version 1"]
+        assert attempt(State.UNAVAILABLE, "no device") == [loading, failed("no device")]
+
+
 HTTP = Address(
     title="HTTP",
     url="http://localhost:8000",

@@ -15,7 +15,7 @@ import msgspec
 
 from naiad.config.model_config import ModelConfig
 from naiad.errors import InferenceError
-from naiad.repository.errors import TryAgainError, failed_load
+from naiad.repository.errors import FilesChangedError, failed_load
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.loading.progress import LoadTable
 from naiad.repository.loading.retrier import LoadRetrier
@@ -181,14 +181,11 @@ class VersionSwap(typing.Generic[S]):
 
     async def _unchanged(self, source: LoadedFrom, written: frozenset[str]) -> LoadedFrom:
         """Check that only files that the model writes changed during its load; returns what it is loaded from, with these."""
-        try:
-            now = await self._reader.fingerprint(source.model)
-        except InferenceError as error:
-            raise TryAgainError(error.message) from None
+        now = await self._reader.fingerprint(source.model)
         paths = changed_paths(source.fingerprint, now)
         if paths <= written:
             return LoadedFrom(source.model, now)
-        raise TryAgainError(
+        raise FilesChangedError(
             f"its files changed while it was loaded ({in_words(paths)}); it is loaded again once they have not changed for a while",
             paths=paths,
         )

@@ -3,7 +3,8 @@
 A model may be found while its files are still being copied. So a change is loaded only once its files have settled: polls that are at least
 `quiet_ns` apart, and all those between them, found the same names, sizes and times.
 
-A change is loaded once. If that fails the model is left alone until something changes again: its files, or a model that it needs.
+A load that fails is tried again when something changes, the model's files or a model that it needs, and otherwise after waits that double up to
+`MAX_RETRY_NS`: the reason may pass while the files stay the same (an agent, a device, memory).
 """
 
 import collections.abc
@@ -14,6 +15,14 @@ from naiad.repository.plan import LoadedFrom, ModelPlan
 from naiad.repository.polling.fingerprint import changed_paths, in_words
 
 Names = collections.abc.Collection[str]
+
+MAX_RETRY_NS = 300 * 10**9
+"""The longest wait between two attempts to load a model whose files stay the same: a permanent error must not cost much."""
+
+_MAX_DOUBLINGS = 40
+
+RETRY = "it failed to load before"
+"""Why a model is loaded again whose files stay the same."""
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +44,39 @@ class Waiting(msgspec.Struct, frozen=True):
 
     source: LoadedFrom
     since_ns: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A load that failed.
+
+    Attributes:
+        source: what was to be loaded.
+        reason: why it failed; "" if it failed at the start, where the reason was shown.
+        attempts: how many loads of it have failed.
+        retry_ns: when it is loaded again (monotonic).
+    """
+
+    source: LoadedFrom
+    reason: str
+    attempts: int
+    retry_ns: int
+
+
+def failure(
+    before: Failure | None, source: LoadedFrom, reason: str, *, now_ns: int, interval_ns: int
+) -> Failure:
+    """The record of a failed load.
+
+    Args:
+        before: of the load before it; None if that succeeded.
+        source: what was to be loaded.
+        reason: why it failed.
+        now_ns: when it failed (monotonic).
+        interval_ns: between two polls, and the first wait.
+    """
+    attempts = 1 if before is None or before.source != source else before.attempts + 1
+    wait_ns = min(interval_ns << min(attempts - 1, _MAX_DOUBLINGS), MAX_RETRY_NS)
+    return Failure(source, reason, attempts, now_ns + wait_ns)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +119,7 @@ def changes(
     listing: Listing,
     *,
     tried: Tried,
+    failures: collections.abc.Mapping[str, Failure],
     waiting: collections.abc.Mapping[str, Waiting],
     busy: Names,
     needs: collections.abc.Callable[[str], Names],
@@ -88,6 +131,7 @@ def changes(
     Args:
         listing: what the stores hold now.
         tried: what the models were loaded from.
+        failures: of the models whose last load failed.
         waiting: of the decision before.
         busy: models whose last change is still being applied; they stay as they are.
         needs: the models without which a model cannot work.
@@ -96,9 +140,14 @@ def changes(
     """
     left_alone = {*busy, *listing.unreadable}
     settled: dict[str, LoadedFrom] = {}
+    retried: dict[str, LoadedFrom] = {}
     unsettled = {name: entry for name, entry in waiting.items() if name in left_alone}
     for name, source in listing.sources.items():
-        if name in left_alone or tried.get(name) == source:
+        if name in left_alone:
+            continue
+        if tried.get(name) == source:
+            if name in failures and now_ns >= failures[name].retry_ns:
+                retried[name] = source
             continue
         before = waiting.get(name)
         since = before.since_ns if before is not None and before.source == source else now_ns
@@ -118,15 +167,15 @@ def changes(
     }
     changed = {*settled, *unloads, *refused}
     affected = _dependents(changed, set(listing.sources) - left_alone - set(unsettled), needs)
-    loading = {**settled, **{name: listing.sources[name] for name in sorted(affected)}}
+    loading = settled | retried | {name: listing.sources[name] for name in sorted(affected)}
     return Changes(
         loads={
             name: Load(
                 source=source,
                 after=frozenset(needs(name)) & loading.keys(),
-                again=name not in settled,
+                again=name in affected,
                 why=difference(tried.get(name), source)
-                or _needed(loading.keys() | changed, needs(name)),
+                or (_needed(changed | affected, needs(name)) if name in affected else RETRY),
             )
             for name, source in loading.items()
         },

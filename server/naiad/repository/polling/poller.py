@@ -17,9 +17,20 @@ from naiad.core.clock import Clock
 from naiad.errors import InferenceError
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import REPOSITORY_POLLS
-from naiad.repository.errors import TryAgainError
+from naiad.repository.errors import FilesChangedError
 from naiad.repository.plan import LoadedFrom, ModelPlan, without_duplicates
-from naiad.repository.polling.changes import Changes, Listing, Load, Waiting, changes, difference
+from naiad.repository.polling.changes import (
+    MAX_RETRY_NS,
+    RETRY,
+    Changes,
+    Failure,
+    Listing,
+    Load,
+    Waiting,
+    changes,
+    difference,
+    failure,
+)
 from naiad.repository.polling.fingerprint import changed_paths, in_words
 from naiad.repository.reading import RepositoryReader
 
@@ -37,6 +48,10 @@ class Models(typing.Protocol):
     @property
     def sources(self) -> dict[str, LoadedFrom | None]:
         """What each model was loaded from last, failed loads included; None for one that several stores have."""
+        ...
+
+    def failed(self) -> collections.abc.Collection[str]:
+        """The models of `sources` that are not loaded, although they should be."""
         ...
 
     def needs(self, name: str) -> collections.abc.Collection[str]:
@@ -85,6 +100,7 @@ class Poller:
         self._clock = clock
         self._waiting: collections.abc.Mapping[str, Waiting] = {}
         self._unreadable: collections.abc.Mapping[str, str] = {}
+        self._failures: dict[str, Failure] = {}
         self._written: dict[str, frozenset[str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failing = False
@@ -125,9 +141,11 @@ class Poller:
             log.info("poll: %s can be read again", self._reader.locations)
         self._report_unreadable(listing.unreadable)
         self._models.list_names({*listing.sources, *listing.refused, *listing.unreadable})
+        self._take_failures()
         decided = changes(
             listing,
             tried=self._models.sources,
+            failures=self._failures,
             waiting=self._waiting,
             busy=self._tasks.keys(),
             needs=self._models.needs,
@@ -178,6 +196,34 @@ class Poller:
             self._interval_seconds,
         )
 
+    def _take_failures(self) -> None:
+        """Take the models that failed to load without this poller: at the start."""
+        for name in self._models.failed():
+            source = self._models.sources[name]
+            if source is not None and name not in self._failures and name not in self._tasks:
+                self._load_failed(source, "")
+                log.warning(
+                    "poll: model '%s' has failed to load; %s",
+                    name,
+                    self._retries(),
+                    extra={"model": name},
+                )
+
+    def _load_failed(self, source: LoadedFrom, reason: str) -> None:
+        name = source.model.name
+        self._failures[name] = failure(
+            self._failures.get(name),
+            source,
+            reason,
+            now_ns=self._clock.monotonic_ns(),
+            interval_ns=round(self._interval_seconds * _NS),
+        )
+
+    def _retries(self) -> str:
+        longest = MAX_RETRY_NS / _NS
+        first = min(self._interval_seconds, longest)
+        return f"it is tried again when something changes, and after {first:g} s, then less and less often until every {longest:g} s"
+
     def _report_unreadable(self, unreadable: collections.abc.Mapping[str, str]) -> None:
         for name, reason in unreadable.items():
             if name not in self._unreadable:
@@ -226,6 +272,7 @@ class Poller:
 
     async def _unload(self, name: str) -> None:
         del self._models.sources[name]
+        self._failures.pop(name, None)
         await self._models.remove(name)
         log.info(
             "poll: model '%s' is gone from %s: unloaded",
@@ -236,6 +283,7 @@ class Poller:
 
     async def _refuse(self, plan: ModelPlan) -> None:
         self._models.sources[plan.name] = None
+        self._failures.pop(plan.name, None)
         await self._models.remove(plan.name, refused=plan)
         log.error(
             "poll: model '%s' is not served: %s",
@@ -257,7 +305,7 @@ class Poller:
             loaded = await self._models.load_from(
                 source, again=load.again, written=self._written.pop(name, frozenset())
             )
-        except TryAgainError as error:
+        except FilesChangedError as error:
             # The next poll finds the same change again.
             if before is None:
                 del self._models.sources[name]
@@ -271,14 +319,21 @@ class Poller:
                 error.message,
                 extra=extra,
             )
-        except InferenceError:
-            log.error(  # noqa: TRY400 - its reason is in the line before
-                "poll: model '%s' failed to load (%s); it is tried again when something changes",
-                name,
-                load.why,
-                extra=extra,
-            )
+        except InferenceError as error:
+            before_it = self._failures.get(name)
+            self._load_failed(source, error.message)
+            is_same = before_it is not None and before_it.reason in ("", error.message)
+            if load.why != RETRY or not is_same:
+                log.error(  # noqa: TRY400 - the message says all
+                    "poll: model '%s' failed to load (%s); %s. The reason: %s",
+                    name,
+                    load.why,
+                    self._retries(),
+                    error.message,
+                    extra=extra,
+                )
         else:
+            self._failures.pop(name, None)
             log.info("poll: model '%s' is loaded, because %s", name, load.why, extra=extra)
             if loaded != source:
                 self._take_written(source, loaded)

@@ -3,7 +3,16 @@
 import collections.abc
 
 from naiad.repository.plan import DUPLICATE, LoadedFrom, ModelPlan
-from naiad.repository.polling.changes import Changes, Listing, Tried, Waiting, changes
+from naiad.repository.polling.changes import (
+    MAX_RETRY_NS,
+    Changes,
+    Failure,
+    Listing,
+    Tried,
+    Waiting,
+    changes,
+    failure,
+)
 from naiad.repository.store import StoredModel
 from tests.server.repository.stores import FakeStore
 
@@ -25,6 +34,7 @@ def decide(
     listing: Listing,
     tried: Tried,
     *,
+    failures: collections.abc.Mapping[str, Failure] | None = None,
     waiting: collections.abc.Mapping[str, Waiting] | None = None,
     busy: collections.abc.Collection[str] = (),
     needs: collections.abc.Mapping[str, set[str]] | None = None,
@@ -34,6 +44,7 @@ def decide(
     return changes(
         listing,
         tried=tried,
+        failures=failures or {},
         waiting=waiting or {},
         busy=busy,
         needs=lambda name: (needs or {}).get(name, set()),
@@ -107,6 +118,43 @@ def test_a_model_that_is_being_changed_or_cannot_be_read_stays_as_it_is() -> Non
         waiting=waiting,
     )
     assert (decided.loads, decided.unloads, decided.waiting) == ({}, set(), waiting)
+
+
+def test_a_load_that_failed_is_tried_again_once_its_wait_is_over() -> None:
+    tried = {"m": source("m")}
+    failures = {"m": Failure(source("m"), "no memory", 1, 100)}
+    assert not decide(holding(source("m")), tried, failures=failures, now=99).loads
+    decided = decide(holding(source("m")), tried, failures=failures, now=100)
+    assert why(decided) == {"m": "it failed to load before"}
+    assert not decided.loads["m"].again
+    assert not decide(holding(source("m")), tried, failures=failures, now=100, busy=["m"]).loads
+
+
+def test_a_load_that_failed_is_tried_at_once_when_its_files_change() -> None:
+    failures = {"m": Failure(source("m"), "no memory", 1, 10**9)}
+    decided = decide(holding(source("m", 1)), {"m": source("m")}, failures=failures)
+    assert why(decided) == {"m": "1/model changed"}
+
+
+def test_models_that_need_one_that_is_tried_again_stay_as_they_are() -> None:
+    tried = {name: source(name) for name in ("m", "user")}
+    failures = {"m": Failure(source("m"), "no memory", 1, 0)}
+    decided = decide(
+        holding(source("m"), source("user")), tried, failures=failures, needs={"user": {"m"}}
+    )
+    assert decided.loads.keys() == {"m"}
+
+
+def test_waits_between_attempts_double_up_to_a_bound_and_begin_again_with_other_files() -> None:
+    last: Failure | None = None
+    waits = list[int]()
+    for _ in range(100):
+        last = failure(last, source("m"), "no memory", now_ns=7, interval_ns=15 * 10**9)
+        waits.append((last.retry_ns - 7) // 10**9)
+    assert waits[:6] == [15, 30, 60, 120, 240, 300]
+    assert set(waits[6:]) == {MAX_RETRY_NS // 10**9}
+    edited = failure(last, source("m", 1), "no memory", now_ns=7, interval_ns=15 * 10**9)
+    assert edited.retry_ns - 7 == 15 * 10**9
 
 
 def test_a_model_of_several_stores_is_refused_once_and_loaded_when_one_has_it() -> None:

@@ -9,7 +9,7 @@ import typing
 import pytest
 from typing_extensions import override
 
-from naiad.errors import InferenceError, unavailable
+from naiad.errors import InferenceError, internal, unavailable
 from naiad.repository.lifecycle import State
 from naiad.repository.plan import DUPLICATE, VersionPlan
 from naiad.repository.polling.fingerprint import Fingerprint
@@ -70,6 +70,9 @@ async def test_models_come_change_and_go(
     ]
 
 
+RETRIES = "it is tried again when something changes, and after 15 s, then less and less often until every 300 s"
+
+
 async def test_a_failed_edit_keeps_what_served_and_is_tried_again_when_something_changes(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -83,7 +86,8 @@ async def test_a_failed_edit_keeps_what_served_and_is_tried_again_when_something
     assert world.loads == ["one", "bad"]
     assert world.repository.get("m").text == "one"
     assert lines(caplog) == [
-        "poll: model 'm' failed to load (1/model changed); it is tried again when something changes"
+        f"poll: model 'm' failed to load (1/model changed); {RETRIES}. The reason: load failed for model 'm': "
+        "version 1 is at UNAVAILABLE state: cannot run bad; What was loaded before goes on serving."
     ]
     world.write("m", "two", config="bad")
     await polled(poller)
@@ -107,6 +111,84 @@ async def test_a_model_that_failed_at_start_is_loaded_once_it_changes(
     world.write("config", "one")
     await polled(poller)
     assert [world.repository.get(name).text for name in ("m", "config")] == ["good", "one"]
+
+
+class Failing(World):
+    """A world in which every load fails for the reason `why`, if there is one."""
+
+    why = ""
+
+    @override
+    async def _load(self, plan: VersionPlan) -> Served:
+        served = await super()._load(plan)
+        if self.why:
+            raise internal(self.why)
+        return served
+
+
+async def test_a_load_that_fails_for_a_passing_reason_is_tried_again_until_it_succeeds(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Failing(tmp_path)
+    poller = poller_of(world)
+    world.write("m", "one")
+    world.why = "no memory"
+    for _ in range(200):  # 50 minutes
+        await polled(poller)
+        world.clock.advance(ns=15 * 10**9)
+    assert len(world.loads) == 5 + 50 * 60 // 300
+    world.why = "no device"
+    for _ in range(21):
+        await polled(poller)
+        world.clock.advance(ns=15 * 10**9)
+    assert [line.partition(RETRIES)[1] for line in lines(caplog)] == [RETRIES, RETRIES]
+    assert ["no memory" in line for line in lines(caplog)] == [True, False]
+    world.why = ""
+    for _ in range(21):
+        await polled(poller)
+        world.clock.advance(ns=15 * 10**9)
+    assert world.repository.get("m").text == "one"
+    assert lines(caplog)[2:] == ["poll: model 'm' is loaded, because it failed to load before"]
+    attempts = len(world.loads)
+    for _ in range(50):
+        await polled(poller)
+        world.clock.advance(ns=15 * 10**9)
+    assert len(world.loads) == attempts
+
+
+async def test_a_reload_that_fails_for_a_passing_reason_is_tried_again(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = Failing(tmp_path)
+    world.write("m", "one")
+    await world.repository.load_all()
+    poller = poller_of(world)
+    world.write("m", "two")
+    world.why = "no memory"
+    await polled(poller)
+    assert world.repository.get("m").text == "one"
+    world.why = ""
+    world.clock.advance(ns=15 * 10**9)
+    await polled(poller)
+    assert world.repository.get("m").text == "two"
+
+
+async def test_a_model_that_failed_at_start_for_a_passing_reason_is_tried_again(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Failing(tmp_path)
+    world.write("m", "one")
+    world.why = "no memory"
+    await world.repository.load_all()
+    poller = poller_of(world)
+    for _ in range(3):
+        await polled(poller)
+        world.clock.advance(ns=15 * 10**9)
+    assert len(world.loads) == 2
+    assert lines(caplog) == [f"poll: model 'm' has failed to load; {RETRIES}"]
+    world.why = ""
+    await polled(poller)
+    assert world.repository.get("m").text == "one"
 
 
 async def test_a_slow_copy_is_loaded_once_and_whole(
@@ -285,6 +367,7 @@ async def test_a_load_that_its_store_interrupts_is_tried_again(
         patched.setattr(world.reader, "checkout", broken)
         await polled(poller)
     assert world.states() == [("m", None, State.UNAVAILABLE, "the connection broke")]
+    world.clock.advance(ns=15 * 10**9)
     await polled(poller)
     assert world.repository.get("m").text == "one"
 
