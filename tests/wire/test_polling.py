@@ -145,5 +145,5 @@ def test_a_repository_that_is_gone_for_a_while_changes_nothing(
     aside.rename(models)
     wait_for_polls(polled, 1)
     assert versions(polled, "add") == before
-    assert polled.output().count("All models stay as they are, and polling goes on every 1 s") == 1
+    assert polled.output().count("Its models stay as they are, and polling goes on every 1 s") == 1
     assert "can be read again" in polled.output()

@@ -252,14 +252,14 @@ class Repository(typing.Generic[S]):
         await self._reader.aclose()
 
     async def names(self) -> list[str]:
-        """The models that the stores hold now, or held when they were polled last, loaded or not (row 7.2).
+        """The models that the stores hold now, or held when they could be read last, loaded or not (row 7.2).
 
         Raises:
-            InferenceError: a repository cannot be read, or does not respond.
+            InferenceError: no repository can be read, or could before.
         """
         if self._listed is not None:
             return sorted(self._listed)
-        return sorted({model.name for model in await self._reader.models()})
+        return (await self._reader.listing()).names()
 
     def list_names(self, names: collections.abc.Iterable[str]) -> None:
         """Take the names of the models that the stores held when they were polled."""
@@ -317,10 +317,10 @@ class Repository(typing.Generic[S]):
         """The one model of this name in the stores.
 
         Raises:
-            InferenceError: INTERNAL: there is none, or there are several.
+            InferenceError: INTERNAL: there is none, or there are several; or its store, or any if it is in none of the others, cannot be read.
         """
-        models = [model for model in await self._reader.models() if model.name == name]
-        unique, refused = without_duplicates(models)
+        listing = await self._reader.listing()
+        unique, refused = without_duplicates(listing.of(name, current=self._loaded_from.get(name)))
         if refused:
             self._record_failed_plan(refused[0])
             raise not_polled(name, refused[0].details)

@@ -1,7 +1,7 @@
 """Reads the model repositories in its own threads, with a timeout: a mount that hangs blocks neither requests nor the server.
 
 A system call into a mount that hangs cannot be cancelled. So its thread is abandoned, the number of these threads is bounded, and no
-other work uses them. Calls that come while a listing runs share the next one.
+other work uses them. While one hangs, further listings and scans of its store fail at once.
 
 It also owns the local copies of models until the last version that was loaded from a copy has been unloaded.
 """
@@ -13,13 +13,15 @@ import contextlib
 import itertools
 import logging
 import pathlib
-import threading
 import time
 import typing
 
-from naiad.errors import InferenceError, unavailable
+import msgspec
+
+from naiad.errors import InferenceError, internal, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.session import AgentSession
+from naiad.repository.listing import RepositoryListing, StoreLister, combined
 from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.store import BatchStore, Checkout, OnBytes, Store, StoredModel, no_bytes
 from naiad.repository.stores.address import DOWNLOADED_WHOLE, scheme
@@ -40,7 +42,20 @@ _PAUSE_SECONDS = 0.0005
 """Between two models of a poll, for whose scan the interpreter lock is taken: the event loop gets it meanwhile."""
 
 _Result = typing.TypeVar("_Result")
-_Models = list[StoredModel]
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """What models consist of.
+
+    Attributes:
+        fingerprints: by name.
+        failed: why models have none, by name.
+        stores: why the models of a store are missing in both.
+    """
+
+    fingerprints: dict[str, Fingerprint]
+    failed: dict[str, str]
+    stores: dict[Store, InferenceError]
 
 
 class LocalCopy:
@@ -108,39 +123,42 @@ class RepositoryReader:
         timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> None:
         self._timeout_seconds = timeout_seconds
-        self._stores = stores
-        self._listers = concurrent.futures.ThreadPoolExecutor(1, "repository-list")
+        self._listers = [StoreLister(store) for store in stores]
         self._scanners = concurrent.futures.ThreadPoolExecutor(_SCAN_THREADS, "repository-scan")
         self._checkouts = concurrent.futures.ThreadPoolExecutor(
             _CHECKOUT_THREADS, "repository-checkout"
         )
-        self._listing: asyncio.Future[_Models] | None = None
-        self._listing_began = threading.Event()
+        self._late: dict[Store, asyncio.Future[typing.Any]] = {}
+        """Calls that did not end in time."""
         self._copies = set[LocalCopy]()
         self._releases = set[asyncio.Future[None]]()
 
     @property
     def locations(self) -> str:
         """The locations of all stores, for messages."""
-        return ", ".join(store.location for store in self._stores)
+        return ", ".join(lister.store.location for lister in self._listers)
 
     def not_found_reason(self) -> str:
         """Why a model is not loaded that no store has."""
         return f"model not found in any model repository; looked in {self.locations}"
 
-    async def models(self, *, at_start: bool = False) -> _Models:
-        """The models of all stores; a name may be in several.
+    async def models(self) -> list[StoredModel]:
+        """The models of all stores, for the start of the server; a name may be in several.
 
-        Args:
-            at_start: whether to wait for archives and images, which are downloaded first, without a timeout: their requests have one.
+        Archives and images are downloaded first, without a timeout: their requests have one.
 
         Raises:
             InferenceError: a repository cannot be read; UNAVAILABLE when it does not answer in time.
         """
-        listing = self._new_listing()
-        if at_start and any(scheme(s.location) in DOWNLOADED_WHOLE for s in self._stores):
-            await asyncio.wait({listing})
-        return await self._in_time(listing, self.locations)
+        return (await self.listing(at_start=True)).complete()
+
+    async def listing(self, *, at_start: bool = False) -> RepositoryListing:
+        """What the stores hold; `at_start`: see `models`."""
+        listers = self._listers
+        outcomes = await asyncio.gather(
+            *(self._listed(lister, at_start=at_start) for lister in listers)
+        )
+        return combined(zip(listers, outcomes, strict=True))
 
     async def fingerprint(self, model: StoredModel) -> Fingerprint:
         """The fingerprint of a model.
@@ -148,12 +166,7 @@ class RepositoryReader:
         Raises:
             InferenceError: it cannot be read; UNAVAILABLE when its store does not answer in time.
         """
-        scan = self._scan(model)
-        try:
-            return await self._in_time(scan, model.location)
-        finally:
-            # One that has not begun would wait behind those that hang, and each further load would add one more.
-            scan.cancel()
+        return await self._in_time(self._scan(model), model.location)
 
     async def fingerprints(
         self, models: collections.abc.Sequence[StoredModel]
@@ -162,33 +175,26 @@ class RepositoryReader:
         scanned = await asyncio.gather(*map(self._scan, models))
         return {model.name: scan for model, scan in zip(models, scanned, strict=True)}
 
-    async def scan(
-        self, models: collections.abc.Sequence[StoredModel]
-    ) -> tuple[dict[str, Fingerprint], dict[str, str]]:
-        """The fingerprints of many models for a poll, in one thread at a time, with the timeout for each part of them.
-
-        Returns:
-            By name: the fingerprints, and the reasons why models have none.
-
-        Raises:
-            InferenceError: UNAVAILABLE when a store does not answer in time.
-        """
-        scanned: dict[str, Fingerprint] = {}
-        failed: dict[str, str] = {}
+    async def scan(self, models: collections.abc.Sequence[StoredModel]) -> Scan:
+        """The fingerprints of many models for a poll, in one thread at a time, with the timeout for each part of them."""
+        result = Scan({}, {}, {})
         loop = asyncio.get_running_loop()
-        for start in range(0, len(models), _SCANNED_TOGETHER):
-            part = models[start : start + _SCANNED_TOGETHER]
-            scan = loop.run_in_executor(self._scanners, _scan_all, part)
+        for store, models_of_store in itertools.groupby(models, lambda model: model.store):
+            names = [model.name for model in models_of_store]
             try:
-                outcomes = await self._in_time(scan, part[0].store.location)
-            finally:
-                scan.cancel()
-            for model, outcome in zip(part, outcomes, strict=True):
-                if isinstance(outcome, InferenceError):
-                    failed[model.name] = outcome.message
-                else:
-                    scanned[model.name] = outcome
-        return scanned, failed
+                for start in range(0, len(names), _SCANNED_TOGETHER):
+                    part = names[start : start + _SCANNED_TOGETHER]
+                    self._check_responds(store)
+                    scan = loop.run_in_executor(self._scanners, _scan_all, store, part)
+                    outcomes = await self._in_time(scan, store.location, store)
+                    for name, outcome in zip(part, outcomes, strict=True):
+                        if isinstance(outcome, InferenceError):
+                            result.failed[name] = outcome.message
+                        else:
+                            result.fingerprints[name] = outcome
+            except Exception as error:  # noqa: BLE001 - whatever one store raises, the others are read
+                result.stores[store] = _as_inference_error(error)
+        return result
 
     async def checkout(self, model: StoredModel, on_bytes: OnBytes = no_bytes) -> LocalCopy:
         """Make a model available as a local folder; the caller has one use of it. It may take as long as a download.
@@ -217,8 +223,10 @@ class RepositoryReader:
             self._end(copy)
         if self._releases:
             await asyncio.wait(self._releases)
-        for executor in (self._listers, self._scanners, self._checkouts):
+        for executor in (self._scanners, self._checkouts):
             executor.shutdown(wait=False, cancel_futures=True)
+        for lister in self._listers:
+            lister.close()
 
     def _end(self, copy: LocalCopy) -> None:
         self._copies.discard(copy)
@@ -238,45 +246,69 @@ class RepositoryReader:
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._scanners, model.store.fingerprint, model.name)
 
-    def _new_listing(self) -> asyncio.Future[_Models]:
-        """A listing that begins now, or after the one that runs: the callers that come meanwhile share it."""
-        if self._listing is None or self._listing_began.is_set():
-            began = self._listing_began = threading.Event()
-            loop = asyncio.get_running_loop()
-            self._listing = loop.run_in_executor(self._listers, self._list_all, began)
-            self._listing.add_done_callback(_ignore_failure)
-        return self._listing
+    async def _listed(self, lister: StoreLister, *, at_start: bool) -> list[str] | InferenceError:
+        store = lister.store
+        try:
+            self._check_responds(store)
+            listing = lister.begin()
+            if at_start and scheme(store.location) in DOWNLOADED_WHOLE:
+                await asyncio.wait({listing})
+            return await self._in_time(listing, store.location, store)
+        except Exception as error:  # noqa: BLE001 - whatever one store raises, the others are read
+            return _as_inference_error(error)
 
-    def _list_all(self, began: threading.Event) -> _Models:
-        began.set()
-        return [StoredModel(store, name) for store in self._stores for name in store.names()]
+    def _check_responds(self, store: Store) -> None:
+        """Check that no call to a store hangs.
 
-    async def _in_time(self, work: asyncio.Future[_Result], what: str) -> _Result:
-        done, _ = await asyncio.wait({work}, timeout=self._timeout_seconds)
-        if done and not work.cancelled():  # `aclose` cancels what has not begun
+        Raises:
+            InferenceError: UNAVAILABLE: one does.
+        """
+        late = self._late.pop(store, None)
+        if late is not None and not late.done():
+            self._late[store] = late
+            raise self._no_response(store.location)
+
+    async def _in_time(
+        self, work: asyncio.Future[_Result], what: str, store: Store | None = None
+    ) -> _Result:
+        """The result of a call; `store`: none of its listings and scans is begun while this one hangs."""
+        await asyncio.wait({work}, timeout=self._timeout_seconds)
+        if work.done() and not work.cancelled():  # `aclose` cancels what has not begun
             return work.result()
-        raise unavailable(
+        if store is None:
+            # One that has not begun would wait behind those that hang, and each further load would add one more.
+            work.cancel()
+        else:
+            self._late[store] = work
+        raise self._no_response(what)
+
+    def _no_response(self, what: str) -> InferenceError:
+        return unavailable(
             f"{what} could not be read within {self._timeout_seconds:g} s: the disk, mount or object store does not "
             "respond; check it and try again"
         )
 
 
 def _scan_all(
-    models: collections.abc.Iterable[StoredModel],
+    store: Store, names: collections.abc.Sequence[str]
 ) -> list[Fingerprint | InferenceError]:
+    if isinstance(store, BatchStore):
+        return store.fingerprints(names)
     outcomes: list[Fingerprint | InferenceError] = []
-    for store, part in itertools.groupby(models, lambda model: model.store):
-        names = [model.name for model in part]
-        if isinstance(store, BatchStore):
-            outcomes += store.fingerprints(names)
-            continue
-        for name in names:
-            try:
-                outcomes.append(store.fingerprint(name))
-            except InferenceError as error:
-                outcomes.append(error)
-            time.sleep(_PAUSE_SECONDS)
+    for name in names:
+        try:
+            outcomes.append(store.fingerprint(name))
+        except InferenceError as error:
+            outcomes.append(error)
+        time.sleep(_PAUSE_SECONDS)
     return outcomes
+
+
+def _as_inference_error(error: Exception) -> InferenceError:
+    if isinstance(error, InferenceError):
+        return error
+    log.error("reading a model repository failed", exc_info=error)
+    return internal(f"reading the model repository failed: {type(error).__name__}: {error}")
 
 
 def _release(checkout: Checkout) -> None:
@@ -293,9 +325,3 @@ def _release_unused(work: "concurrent.futures.Future[Checkout]") -> None:
         checkout = work.result()
         if checkout.release is not None:
             _release(checkout)
-
-
-def _ignore_failure(listing: asyncio.Future[_Models]) -> None:
-    """Or asyncio would log a failure that came too late for the caller."""
-    if not listing.cancelled():
-        listing.exception()

@@ -165,6 +165,24 @@ async def test_a_model_whose_folder_is_gone_serves_until_it_is_unloaded_and_is_t
     assert world.states() == []
 
 
+async def test_a_load_needs_only_the_stores_that_may_have_the_model(tmp_path: pathlib.Path) -> None:
+    gone = tmp_path / "b"
+    world = World(tmp_path / "a", gone)
+    for folder, name in ((tmp_path / "a", "m"), (gone, "lost")):
+        world.root = folder
+        world.write(name, name)
+    await world.repository.load("lost")
+    shutil.rmtree(gone)
+    await world.repository.load("m")
+    assert world.repository.get("m").text == "m"
+    world.root = tmp_path / "a"
+    world.write("lost", "another")
+    for name in ("lost", "nowhere"):
+        assert "there is no such folder" in (await failure(world.repository.load(name))).message
+    assert world.repository.get("lost").text == "lost"
+    assert await world.repository.names() == ["lost", "m"]
+
+
 async def test_all_versions_of_a_load_serve_or_none(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
     world.write("m", "good", version=1)

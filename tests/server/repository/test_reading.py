@@ -42,16 +42,20 @@ def store() -> collections.abc.Iterator[SlowStore]:
         store.may_end.release()
 
 
+async def listed(reader: RepositoryReader) -> list[StoredModel]:
+    return (await reader.listing()).complete()
+
+
 async def begun(store: SlowStore) -> None:
     assert await asyncio.to_thread(store.begun.acquire, timeout=WAIT_S)
 
 
 async def test_calls_during_a_listing_share_one_that_begins_after_it(store: SlowStore) -> None:
     reader = RepositoryReader([store])
-    first = asyncio.create_task(reader.models())
+    first = asyncio.create_task(listed(reader))
     await begun(store)
     store.times["b"] = {}  # after the first has looked
-    later = [asyncio.create_task(reader.models()) for _ in range(5)]
+    later = [asyncio.create_task(listed(reader)) for _ in range(5)]
     await asyncio.sleep(0)
     store.may_end.release()
     assert [model.name for model in await first] == ["a"]
@@ -67,7 +71,7 @@ async def test_a_store_that_hangs_ends_the_call_and_keeps_one_thread(store: Slow
     reader = RepositoryReader([store], timeout_seconds=0.01)
     for _ in range(20):
         with pytest.raises(InferenceError, match="/mnt/slow could not be read within") as caught:
-            await reader.models()
+            await listed(reader)
         assert caught.value.code is ErrorCode.UNAVAILABLE
     assert store.listings == 1
     # Other work in threads goes on, also the scan of a model.
@@ -79,10 +83,10 @@ async def test_a_store_that_hangs_ends_the_call_and_keeps_one_thread(store: Slow
 async def test_an_archive_is_waited_for_at_the_start_only(store: SlowStore) -> None:
     store.location = "https://host/models.tar.gz"
     reader = RepositoryReader([store], timeout_seconds=0.01)
-    start = asyncio.create_task(reader.models(at_start=True))
+    start = asyncio.create_task(reader.models())
     await begun(store)
     with pytest.raises(InferenceError, match="could not be read within"):
-        await reader.models()
+        await listed(reader)
     assert not start.done()
     store.may_end.release()
     assert [model.name for model in await start] == ["a"]
@@ -93,14 +97,14 @@ async def test_an_archive_is_waited_for_at_the_start_only(store: SlowStore) -> N
 async def test_once_it_answers_again_so_does_the_reader(store: SlowStore) -> None:
     reader = RepositoryReader([store], timeout_seconds=0.01)
     with pytest.raises(InferenceError):
-        await reader.models()
+        await listed(reader)
     for _ in range(10):
         store.may_end.release()
     patient = RepositoryReader([store])
-    assert [model.name for model in await patient.models()] == ["a"]
+    assert [model.name for model in await listed(patient)] == ["a"]
     while True:
         try:
-            assert [model.name for model in await reader.models()] == ["a"]
+            assert [model.name for model in await listed(reader)] == ["a"]
         except InferenceError:
             continue
         break
@@ -143,21 +147,57 @@ async def test_a_poll_scans_many_models_and_one_that_cannot_be_read_stops_no_oth
     names = [f"m{number}" for number in range(150)]
     store = Forbidding("/r", *names)
     reader = RepositoryReader([store])
-    scanned, failed = await reader.scan([StoredModel(store, name) for name in names])
-    assert failed == {"m7": "no permission"}
-    assert sorted(scanned) == sorted(set(names) - {"m7"})
+    scan = await reader.scan([StoredModel(store, name) for name in names])
+    assert scan.failed == {"m7": "no permission"}
+    assert sorted(scan.fingerprints) == sorted(set(names) - {"m7"})
     await reader.aclose()
 
 
-async def test_a_poll_of_a_store_that_hangs_ends() -> None:
-    store = HangingModels("/mnt/slow", "m")
-    reader = RepositoryReader([store], timeout_seconds=0.01)
+async def test_a_poll_of_a_store_that_hangs_ends_and_scans_the_others() -> None:
+    hanging, other = HangingModels("/mnt/slow", "m"), FakeStore("/r", "other")
+    reader = RepositoryReader([hanging, other], timeout_seconds=0.01)
+    models = [StoredModel(hanging, "m"), StoredModel(other, "other")]
     for _ in range(20):
-        with pytest.raises(InferenceError, match="/mnt/slow could not be read within"):
-            await reader.scan([StoredModel(store, "m")])
-    # No more calls hang than there are threads for scans.
-    assert len(store.scanned) <= 8
-    store.may_end.set()
+        scan = await reader.scan(models)
+        assert "/mnt/slow could not be read within" in scan.stores[hanging].message
+    assert hanging.scanned == ["m"]
+    hanging.may_end.set()
+    await reader.aclose()
+
+
+class BrokenStore(FakeStore):
+    """A store that can be read unless `broken` says why not."""
+
+    broken: Exception | None = None
+
+    @override
+    def names(self) -> list[str]:
+        if self.broken is not None:
+            raise self.broken
+        return super().names()
+
+
+async def test_a_store_that_cannot_be_read_does_not_keep_others_from_being_listed() -> None:
+    broken, other = BrokenStore("/gone", "a", "b"), FakeStore("/r", "c")
+    reader = RepositoryReader([broken, other])
+    await listed(reader)
+    broken.broken = RuntimeError("a defect of the store")
+    listing = await reader.listing()
+    assert [model.location for model in listing.models] == ["/r/c"]
+    assert "a defect of the store" in listing.failures[broken].message
+    assert listing.names() == ["a", "b", "c"]
+    with pytest.raises(InferenceError, match="a defect of the store"):
+        await reader.models()
+    await reader.aclose()
+
+
+async def test_no_store_waits_for_one_that_hangs(store: SlowStore) -> None:
+    reader = RepositoryReader([store, FakeStore("/r", "b")], timeout_seconds=0.01)
+    for _ in range(20):
+        listing = await reader.listing()
+        assert [model.location for model in listing.models] == ["/r/b"]
+        assert "/mnt/slow could not be read within" in listing.failures[store].message
+    assert store.listings == 1
     await reader.aclose()
 
 
@@ -173,9 +213,9 @@ async def test_a_failure_reaches_every_caller_and_the_next_call_tries_again() ->
             return []
 
     reader = RepositoryReader([Failing()])
-    results = await asyncio.gather(*(reader.models() for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(*(listed(reader) for _ in range(3)), return_exceptions=True)
     assert [str(result) for result in results] == ["no such folder"] * 3
-    assert await reader.models() == []
+    assert await listed(reader) == []
     await reader.aclose()
 
 

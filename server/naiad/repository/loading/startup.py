@@ -65,7 +65,7 @@ class Startup(typing.Generic[S]):
         Raises:
             InferenceError: a repository cannot be read.
         """
-        models = await self._reader.models(at_start=True)
+        models = await self._reader.models()
         missing = set[str]()
         if names is not None:
             missing = set(names) - {model.name for model in models}

@@ -13,6 +13,7 @@ import msgspec
 
 from naiad.repository.plan import LoadedFrom, ModelPlan
 from naiad.repository.polling.fingerprint import changed_paths, in_words
+from naiad.repository.store import Store
 
 Names = collections.abc.Collection[str]
 
@@ -32,11 +33,13 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         sources: the models and their files, by name.
         refused: why a model that several stores have is not served (row 7.6).
         unreadable: why the files of a model could not be listed. Such a model stays as it is.
+        hidden: models of stores that could not be read. They stay as they are, too.
     """
 
     sources: collections.abc.Mapping[str, LoadedFrom] = {}
     refused: collections.abc.Mapping[str, ModelPlan] = {}
     unreadable: collections.abc.Mapping[str, str] = {}
+    hidden: Names = frozenset()
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -115,6 +118,15 @@ Tried = collections.abc.Mapping[str, LoadedFrom | None]
 """What each model was loaded from last, failed loads included; None for a refused one."""
 
 
+def hidden(tried: Tried, unreadable: collections.abc.Collection[Store]) -> set[str]:
+    """The models of stores that cannot be read: those that were loaded from there, and those that several stores have, which may be among them."""
+    return {
+        name
+        for name, source in tried.items()
+        if unreadable and (source is None or source.model.store in unreadable)
+    }
+
+
 def changes(
     listing: Listing,
     *,
@@ -138,7 +150,7 @@ def changes(
         now_ns: when the stores were listed (monotonic).
         quiet_ns: how long the files of a changed model must have stayed the same; 0: load it at once.
     """
-    left_alone = {*busy, *listing.unreadable}
+    left_alone = {*busy, *listing.unreadable, *listing.hidden}
     settled: dict[str, LoadedFrom] = {}
     retried: dict[str, LoadedFrom] = {}
     unsettled = {name: entry for name, entry in waiting.items() if name in left_alone}

@@ -3,7 +3,8 @@
 Polls follow each other and never overlap. The loads and unloads of one run in tasks of their own, so that a model whose load takes long, or hangs,
 holds up no other; the polls meanwhile leave it as it is. `changes` decides what to do.
 
-A poll that fails (a mount that does not respond, a bucket that is gone) changes nothing: all models stay as they are, and polling goes on.
+A store that cannot be read (a mount that does not respond, a bucket that is gone) changes nothing: its models stay as they are, polling goes
+on, and so do the changes of other stores.
 """
 
 import asyncio
@@ -30,9 +31,11 @@ from naiad.repository.polling.changes import (
     changes,
     difference,
     failure,
+    hidden,
 )
 from naiad.repository.polling.fingerprint import changed_paths, in_words
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.store import Store
 
 log = logging.getLogger("naiad.repository")
 
@@ -103,7 +106,7 @@ class Poller:
         self._failures: dict[str, Failure] = {}
         self._written: dict[str, frozenset[str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._failing = False
+        self._unreadable_stores: collections.abc.Mapping[Store, InferenceError] = {}
         self._polls = collections.Counter(success=0, failure=0)
         self._polling: asyncio.Task[None] | None = None
 
@@ -130,17 +133,11 @@ class Poller:
 
     async def poll(self) -> None:
         """List the stores once, and begin to apply what has changed."""
-        try:
-            listing = await self._list()
-        except Exception as error:  # noqa: BLE001  whatever a store raises, polling goes on
-            self._failed(error)
-            return
-        self._polls["success"] += 1
-        if self._failing:
-            self._failing = False
-            log.info("poll: %s can be read again", self._reader.locations)
+        listing = await self._list()
         self._report_unreadable(listing.unreadable)
-        self._models.list_names({*listing.sources, *listing.refused, *listing.unreadable})
+        self._models.list_names(
+            {*listing.sources, *listing.refused, *listing.unreadable, *listing.hidden}
+        )
         self._take_failures()
         decided = changes(
             listing,
@@ -172,29 +169,39 @@ class Poller:
             await self.poll()
 
     async def _list(self) -> Listing:
-        unique, refused = without_duplicates(await self._reader.models())
-        scanned, unreadable = await self._reader.scan(unique)
+        listing = await self._reader.listing()
+        unique, refused = without_duplicates(listing.models)
+        scan = await self._reader.scan(unique)
+        failures = listing.failures | scan.stores
+        self._report_stores(failures)
         return Listing(
             sources={
-                model.name: LoadedFrom(model, scanned[model.name])
+                model.name: LoadedFrom(model, scan.fingerprints[model.name])
                 for model in unique
-                if model.name in scanned
+                if model.name in scan.fingerprints
             },
             refused={plan.name: plan for plan in refused},
-            unreadable=unreadable,
+            unreadable=scan.failed,
+            hidden={
+                *listing.remembered,
+                *(model.name for model in unique if model.store in failures),
+                *hidden(self._models.sources, failures),
+            },
         )
 
-    def _failed(self, error: Exception) -> None:
-        self._polls["failure"] += 1
-        if self._failing:
-            return
-        self._failing = True
-        reason = error.message if isinstance(error, InferenceError) else repr(error)
-        log.error(
-            "poll: the model repository cannot be read: %s. All models stay as they are, and polling goes on every %g s; this is logged once",
-            reason,
-            self._interval_seconds,
-        )
+    def _report_stores(self, failures: collections.abc.Mapping[Store, InferenceError]) -> None:
+        self._polls["failure" if failures else "success"] += 1
+        for store in self._unreadable_stores:
+            if store not in failures:
+                log.info("poll: %s can be read again", store.location)
+        for store, error in failures.items():
+            if store not in self._unreadable_stores:
+                log.error(
+                    "poll: the model repository cannot be read: %s. Its models stay as they are, and polling goes on every %g s; this is logged once",
+                    error.message,
+                    self._interval_seconds,
+                )
+        self._unreadable_stores = failures
 
     def _take_failures(self) -> None:
         """Take the models that failed to load without this poller: at the start."""

@@ -4,16 +4,16 @@ import asyncio
 import logging
 import pathlib
 import shutil
-import typing
 
 import pytest
 from typing_extensions import override
 
 from naiad.errors import InferenceError, internal, unavailable
 from naiad.repository.lifecycle import State
+from naiad.repository.listing import RepositoryListing
 from naiad.repository.plan import DUPLICATE, VersionPlan
-from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.polling.poller import Poller
+from naiad.repository.reading import Scan
 from naiad.repository.store import StoredModel
 from tests.server.repository.stores import FakeStore
 from tests.server.repository.world import Served, World
@@ -227,7 +227,7 @@ async def test_a_store_that_cannot_be_read_changes_nothing_and_is_reported_once(
     assert world.repository.get("m").text == "one"
     (failed,) = lines(caplog)
     assert "there is no such folder" in failed
-    assert "All models stay as they are, and polling goes on every 15 s" in failed
+    assert "Its models stay as they are, and polling goes on every 15 s" in failed
     (tmp_path / "away").rename(root)
     world.write("m", "two")
     await polled(poller)
@@ -235,6 +235,42 @@ async def test_a_store_that_cannot_be_read_changes_nothing_and_is_reported_once(
     assert f"poll: {root} can be read again" in lines(caplog)
     counts = {sample.labels[0][1]: sample.value for sample in poller.series().samples}
     assert counts == {"success": 1, "failure": 3}
+
+
+async def test_a_store_that_cannot_be_read_keeps_its_models_and_those_of_others_go_on(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root, gone = tmp_path / "a", tmp_path / "b"
+    world = World(root, gone)
+    for folder, name in ((gone, "lost"), (gone, "both"), (root, "both"), (root, "m"), (root, "x")):
+        world.root = folder
+        world.write(name, name)
+    await world.repository.load_all()
+    poller = poller_of(world)
+    await polled(poller)
+    gone.rename(tmp_path / "away")
+    world.write("m", "edited")
+    world.write("new", "new")
+    world.write("lost", "not the one that serves")
+    shutil.rmtree(root / "x")
+    for _ in range(3):
+        await polled(poller)
+    repository = world.repository
+    texts = {name: repository.get(name).text for name in ("lost", "m", "new")}
+    assert texts == {"lost": "lost", "m": "edited", "new": "new"}
+    assert ("both", None, State.UNAVAILABLE, DUPLICATE) in world.states()
+    assert not repository.has("x")
+    assert await repository.names() == ["both", "lost", "m", "new"]
+    (line,) = (line for line in lines(caplog) if "cannot be read" in line)
+    assert f"{gone}: there is no such folder" in line
+    shutil.rmtree(root / "lost")
+    (tmp_path / "away").rename(gone)
+    shutil.rmtree(gone / "both")
+    await polled(poller)
+    assert {name: repository.get(name).text for name in ("lost", "both")} == {
+        "lost": "lost",
+        "both": "both",
+    }
 
 
 async def test_a_repository_whose_file_system_is_not_mounted_any_more_is_not_empty(
@@ -269,9 +305,9 @@ async def test_a_model_that_cannot_be_read_stays_while_others_change(
     world.write("other", "other")
     scan = world.reader.scan
 
-    async def scan_others(models: list[typing.Any]) -> typing.Any:
-        scanned, failed = await scan([model for model in models if model.name != "m"])
-        return scanned, {**failed, "m": "no permission"}
+    async def scan_others(models: list[StoredModel]) -> Scan:
+        others = await scan([model for model in models if model.name != "m"])
+        return Scan(others.fingerprints, {"m": "no permission"}, {})
 
     monkeypatch.setattr(world.reader, "scan", scan_others)
     for _ in range(2):
@@ -429,11 +465,12 @@ class NoThreads:
 
     locations = "/r"
 
-    async def models(self) -> list[StoredModel]:
-        return [StoredModel(FakeStore("/r", "m"), "m")]
+    async def listing(self) -> RepositoryListing:
+        models = [StoredModel(FakeStore("/r", "m"), "m")]
+        return RepositoryListing(models=models, failures={}, remembered=frozenset())
 
-    async def scan(self, _: object) -> tuple[dict[str, Fingerprint], dict[str, str]]:
-        return {"m": {}}, {}
+    async def scan(self, _: object) -> Scan:
+        return Scan({"m": {}}, {}, {})
 
 
 @pytest.mark.looptime
