@@ -33,6 +33,27 @@ _OWN_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName
 _INDENT = "    "
 
 
+_MAX_NAMES = 1_000
+
+_names: dict[str, str] = {}
+"""Names with control characters, and how lines show them."""
+
+
+def show_on_one_line(name: str) -> None:
+    """Take a name that lines may hold, that of a model's folder for example: line breaks and other control characters in it are shown as escapes."""
+    if not name.isprintable() and len(_names) < _MAX_NAMES:
+        _names[name] = "".join(
+            character if character.isprintable() else ascii(character)[1:-1] for character in name
+        )
+
+
+def shown(text: str) -> str:
+    """A text in which each of these names takes one line."""
+    for name, escaped in _names.items():
+        text = text.replace(name, escaped)
+    return text
+
+
 def no_columns() -> int:
     """For streams other than a terminal: lines are not wrapped."""
     return 0
@@ -67,7 +88,7 @@ class TextFormatter(logging.Formatter):
             stamp = f"{letter}{stamp}{int(record.created % 1 * 1_000_000):06}"
         request_id = getattr(record, "request_id", "")
         message = f"[request id: {request_id}] " if request_id else ""
-        message += record.getMessage() + getattr(record, "suffix", "")
+        message = shown(message + record.getMessage() + getattr(record, "suffix", ""))
         first, newline, rest = message.partition("\n")
         line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {_quoted(first)}"
         columns = self._columns()
@@ -76,7 +97,7 @@ class TextFormatter(logging.Formatter):
         if newline:
             line += "\n" + rest
         for below in (*getattr(record, "rows", ()), *getattr(record, "stack", ())):
-            line += "\n" + below
+            line += "\n" + shown(below)
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

@@ -53,6 +53,18 @@ def test_a_message_of_several_lines_stays_readable() -> None:
     assert line.endswith('"first"\n  ^^^\nlast')
 
 
+def test_a_name_with_a_line_break_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_names", {})
+    name = "a\nE0101 forged\x1b[2J"
+    logs.show_on_one_line(name)
+    logs.show_on_one_line("café au lait")
+    record = _record(f"loading: {name}\n  line 2", rows=[f"{name}  READY"])
+    shown = logs.TextFormatter(iso=False).format(record)
+    assert shown.splitlines()[0].endswith(r'"loading: a\\nE0101 forged\\x1b[2J"')
+    assert shown.splitlines()[1:] == ["  line 2", r"a\nE0101 forged\x1b[2J  READY"]
+    assert logs.shown("café au lait") == "café au lait"
+
+
 def test_the_rows_of_a_table_are_for_people_alone() -> None:
     record = _record("models:", rows=["model  state", "m      READY"], models=[{"model": "m"}])
     assert (

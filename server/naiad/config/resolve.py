@@ -32,6 +32,7 @@ from naiad.config.normalise import autofill, normalise, normalise_instance_group
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.typed import typed
+from naiad.core.file_kind import special_kind
 from naiad.errors import InferenceError
 
 CONFIG_FILE = "config.pbtxt"
@@ -68,7 +69,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
 def config_file(model_dir: pathlib.Path, config_name: str) -> pathlib.Path:
     """`configs/<NAME>.pbtxt` where it is there, else `config.pbtxt` (row 7.34)."""
     custom = model_dir / CONFIG_FOLDER / f"{config_name}.pbtxt"
-    return custom if config_name and custom.is_file() else model_dir / CONFIG_FILE
+    return custom if config_name and custom.exists() else model_dir / CONFIG_FILE
 
 
 def resolve(
@@ -135,7 +136,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
 
     def run(self) -> Resolution:
         """Run every step."""
-        absent = self.document.is_file and not self.document.path.is_file()
+        absent = self.document.is_file and not self.document.path.exists()
         if absent and not self.auto_complete:
             self.findings.add(
                 (),
@@ -235,7 +236,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         failures = {
             version: [problem]
             for version in self.versions
-            if (problem := self._missing_file(version)) is not None
+            if (problem := self._special_file(version) or self._missing_file(version)) is not None
         }
         if self.auto_complete and not self.document.problems:
             self._run_completion(failures)
@@ -295,6 +296,15 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         folder = self.model_dir / str(version)
         filename = self.message.default_model_filename
         return self.backend.model_file(folder, filename) if self.backend else folder / filename
+
+    def _special_file(self, version: int) -> Problem | None:
+        """The problem of a pipe, a socket or a device in place of the model file, which must not be opened."""
+        path = self._model_file(version)
+        kind = special_kind(path)
+        if not kind:
+            return None
+        text = f"unable to load model '{self.message.name}': '{path}' is {kind}, and not a file"
+        return Problem(path=path, position=None, message=text, suggestion="put the model file there")
 
     def _missing_file(self, version: int) -> Problem | None:
         """The problem of a missing model file, with the file that may have been meant; None when it exists."""

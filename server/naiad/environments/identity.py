@@ -4,6 +4,7 @@ A name is a hash of contents, never of paths or times: two models with the same 
 """
 
 import collections.abc
+import errno
 import hashlib
 import os
 import pathlib
@@ -12,6 +13,8 @@ import re
 import sys
 import sysconfig
 import threading
+
+from naiad.core.file_kind import special_kind
 
 _DIGITS = 20
 """Hex digits of a name: 80 bits."""
@@ -117,6 +120,8 @@ def contents(path: pathlib.Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
+    if kind := special_kind(path):
+        raise OSError(errno.EINVAL, f"it is {kind}, and not a file", str(path))
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

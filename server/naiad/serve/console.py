@@ -11,6 +11,7 @@ import typing
 
 import msgspec
 
+from naiad import logs
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
@@ -277,7 +278,7 @@ def _memory_change(resident: tuple[int, int] | None) -> str:
 
 def escape(text: str) -> str:
     """Text in which rich finds no markup."""
-    return text.replace("[", r"\[")
+    return logs.shown(text).replace("[", r"\[")
 
 
 def _version(state: VersionState) -> str:

@@ -1,5 +1,6 @@
 """From a folder to a config: which file, which versions, whose completion, and what fails alone."""
 
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -231,6 +232,42 @@ def test_a_model_file_that_is_not_there_is_named(
     line, column, message = expected
     assert shown([problem]) == [(line, column, message.replace("M/", f"{folder}/"))]
     assert problem.suggestion == suggestion.replace("M/", f"{folder}/")
+
+
+@pytest.mark.parametrize("filename", ["model.py", "model.onnx"])
+@pytest.mark.parametrize("auto_complete", [True, False])
+def test_a_pipe_in_place_of_the_model_file_is_named_and_not_opened(
+    tmp_path: pathlib.Path, filename: str, *, auto_complete: bool
+) -> None:
+    backend = {"model.py": "python", "model.onnx": "onnxruntime"}[filename]
+    folder = make_model(tmp_path, f'backend: "{backend}" max_batch_size: 0', files={})
+    path = folder / "1" / filename
+    path.parent.mkdir()
+    os.mkfifo(path)
+
+    problem = only(resolve(folder, auto_complete=auto_complete))
+
+    assert problem.path == path
+    assert problem.message == (
+        f"unable to load model 'm': '{path}' is a named pipe (FIFO), and not a file"
+    )
+
+
+def test_a_link_to_a_device_in_place_of_the_model_file_is_named(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path, files={"1/other": b""})
+    (folder / "1" / "model.onnx").symlink_to("/dev/zero")
+
+    assert "is a device, and not a file" in only(resolve(folder)).message
+
+
+def test_a_named_config_that_is_a_pipe_is_not_passed_over(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path, "max_batch_size: 0")
+    (folder / "configs").mkdir()
+    os.mkfifo(folder / "configs" / "v2.pbtxt")
+
+    (problem, *_) = resolve(folder, config_name="v2").problems
+
+    assert (problem.path.name, problem.message) == ("v2.pbtxt", "this is a named pipe (FIFO)")
 
 
 def test_a_damaged_onnx_file_is_said_with_its_path(tmp_path: pathlib.Path) -> None:

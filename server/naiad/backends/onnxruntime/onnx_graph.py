@@ -19,6 +19,7 @@ import msgspec
 
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
+from naiad.core.file_kind import special_kind
 from naiad.core.record import Record
 
 MAX_FIELDS = 10_000_000
@@ -222,9 +223,9 @@ def read(path: pathlib.Path) -> OnnxGraph:
     Raises:
         OnnxFileError: the file is missing, empty, cut off, or no ONNX model.
     """
-    if path.is_fifo():  # to open it would wait for a writer, for ever
-        raise OnnxFileError(f"'{path}' is a pipe, and not a file: copy the model there")
     try:
+        if kind := special_kind(path):
+            raise OnnxFileError(f"'{path}' is {kind}, and not a file: copy the model there")
         with path.open("rb") as file:
             try:
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

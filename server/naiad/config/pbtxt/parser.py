@@ -18,6 +18,7 @@ from naiad.config.pbtxt.block import Positions
 from naiad.config.pbtxt.cursor import Cursor, EnoughError
 from naiad.config.pbtxt.grammar import Grammar
 from naiad.config.problem import Position, Problem
+from naiad.core.file_kind import special_kind
 from naiad.core.messages import model_config_pb2
 
 LARGEST_FILE = 1 << 20
@@ -62,7 +63,7 @@ def read(path: pathlib.Path) -> Document:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            kind = special_kind(path) or "a folder"
             return _unreadable(path, f"this is {kind}", "a model configuration is a text file")
         if status.st_size > LARGEST_FILE:
             return _unreadable(

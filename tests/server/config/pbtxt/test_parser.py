@@ -210,7 +210,7 @@ def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "config.pbtxt"
     os.mkfifo(path)
 
-    assert _only(path) == ("this is not a regular file", None)
+    assert _only(path) == ("this is a named pipe (FIFO)", None)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,24 @@
+"""What stands where a file should be: to open a pipe would wait for a writer, and a device has no end."""
+
+import pathlib
+import stat
+
+_SPECIAL = (
+    (stat.S_ISFIFO, "a named pipe (FIFO)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def special_kind(path: pathlib.Path) -> str:
+    """What a path leads to that is neither a file nor a folder, in words; "" for these, and for nothing.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    return next((words for is_kind, words in _SPECIAL if is_kind(mode)), "")
