@@ -7,7 +7,6 @@ anonymous requests.
 import collections.abc
 import contextlib
 import datetime as dt
-import functools
 import logging
 import typing
 
@@ -17,10 +16,12 @@ from azure.core import MatchConditions, exceptions as core
 from azure.core.pipeline.transport import RequestsTransport
 from azure.identity import DefaultAzureCredential, ManagedIdentityCredential
 from azure.storage.blob import BlobPrefix, BlobProperties, ContainerClient
+from typing_extensions import override
 
 from naiad.repository.stores import credentials
 from naiad.repository.stores.address import Address
-from naiad.repository.stores.credentials import AzureCredential, RefusedError, Renewable
+from naiad.repository.stores.clients.paged import PIECE, Page, PagedClient
+from naiad.repository.stores.credentials import AzureCredential, RefusedError
 from naiad.repository.stores.objects import (
     CONNECTIONS,
     ChangedError,
@@ -39,9 +40,6 @@ _TOKEN_SCOPE = "https://storage.azure.com/.default"  # noqa: S105 - a scope, not
 _PAGE = 5000
 """Blobs per listing request."""
 
-_PIECE = 8 << 20
-"""Bytes per request of a read: what is in memory at once."""
-
 _CONNECT_S, _READ_S = 5, 30
 
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
@@ -52,7 +50,7 @@ _UNAUTHORIZED, _FORBIDDEN, _ABSENT, _CONFLICT, _REPLACED, _RANGE = 401, 403, 404
 _THROTTLED, _SERVER_ERROR = 429, 500
 
 
-class AzureClient:
+class AzureClient(PagedClient[ContainerClient]):
     """The blobs below a prefix of a container.
 
     Args:
@@ -60,43 +58,13 @@ class AzureClient:
     """
 
     def __init__(self, address: Address) -> None:
-        self._address = address
-        self._prefix = address.key("")
+        super().__init__(address)
         self._anonymous = False
-        self._sdk = Renewable(self._build)
 
-    def listing(
-        self, below: str = "", *, recursive: bool
-    ) -> collections.abc.Iterator[StoredObject | Folder]:
-        """The blobs below a key; one request per 5,000."""
-        prefix = f"{self._prefix}{below}/" if below else self._prefix
-        token: str | None = None
-        while True:
-            page = functools.partial(self._page, prefix=prefix, token=token, recursive=recursive)
-            entries, token = self._sdk.call(page)
-            yield from entries
-            if not token:
-                return
-
-    def read(self, stored: StoredObject, start: int, end: int) -> collections.abc.Iterator[bytes]:
-        """The bytes of a blob with the ETag of the listing."""
-        for first in range(start, end, _PIECE):
-            size = min(_PIECE, end - first)
-            yield self._sdk.call(
-                functools.partial(self._piece, stored=stored, first=first, size=size)
-            )
-
-    def checksum(self, stored: StoredObject) -> str:
-        """The MD5 of the listing, which an upload in blocks may lack."""
-        return stored.checksum
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._sdk.close()
-
+    @override
     def _page(
         self, sdk: ContainerClient, *, prefix: str, token: str | None, recursive: bool
-    ) -> tuple[list[StoredObject | Folder], str | None]:
+    ) -> Page:
         list_blobs = sdk.list_blobs if recursive else sdk.walk_blobs
         with self._errors(str(self._address), reading=False):
             pages: typing.Any = list_blobs(
@@ -120,19 +88,21 @@ class AzureClient:
             checksum=f"md5:{md5.hex()}" if md5 else "",
         )
 
-    def _piece(self, sdk: ContainerClient, *, stored: StoredObject, first: int, size: int) -> bytes:
+    @override
+    def _piece(self, sdk: ContainerClient, *, stored: StoredObject, start: int, end: int) -> bytes:
         where = f"{self._address}/{stored.key}"
         with self._errors(where, reading=True):
             content: bytes = sdk.download_blob(
                 self._address.key(stored.key),
-                offset=first,
-                length=size,
+                offset=start,
+                length=end - start,
                 # Listings give the ETag without the quotes that it has in a header.
                 etag=f'"{stored.version.strip(chr(34))}"',
                 match_condition=MatchConditions.IfNotModified,
             ).readall()
         return content
 
+    @override
     def _build(self) -> ContainerClient:
         credential = credentials.azure(str(self._address))
         account = credential.account_str or self._address.account.removesuffix(_DOMAIN)
@@ -152,8 +122,8 @@ class AzureClient:
             transport=RequestsTransport(
                 session=session, connection_timeout=_CONNECT_S, read_timeout=_READ_S
             ),
-            max_single_get_size=_PIECE,
-            max_chunk_get_size=_PIECE,
+            max_single_get_size=PIECE,
+            max_chunk_get_size=PIECE,
         )
 
     def _identity(

@@ -8,7 +8,6 @@ import base64
 import collections.abc
 import contextlib
 import datetime as dt
-import functools
 import json
 import os
 import pathlib
@@ -22,11 +21,13 @@ import urllib3.exceptions
 from google.api_core import exceptions as api
 from google.cloud import storage
 from google.oauth2 import credentials as user_account, service_account
+from typing_extensions import override
 
 from naiad.repository.stores import credentials
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.clients.listing import name_of
-from naiad.repository.stores.credentials import RefusedError, Renewable
+from naiad.repository.stores.clients.paged import Page, PagedClient
+from naiad.repository.stores.credentials import RefusedError
 from naiad.repository.stores.objects import (
     CONNECTIONS,
     ChangedError,
@@ -40,9 +41,6 @@ _SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 _PAGE = 1000
 """Objects per listing request."""
 
-_PIECE = 8 << 20
-"""Bytes per request of a read: what is in memory at once."""
-
 _TIMEOUT_S = (5.0, 30.0)
 """To connect, and between two bytes."""
 
@@ -51,50 +49,17 @@ _FIELDS = "items(name,size,generation,updated,crc32c),prefixes,nextPageToken"
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
-class GcsClient:
+class GcsClient(PagedClient[storage.Client]):
     """The objects below a prefix of a bucket.
 
     Args:
         address: bucket and prefix.
     """
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._prefix = address.key("")
-        self._sdk = Renewable(self._build)
-
-    def listing(
-        self, below: str = "", *, recursive: bool
-    ) -> collections.abc.Iterator[StoredObject | Folder]:
-        """The objects below a key; one request per 1,000."""
-        prefix = f"{self._prefix}{below}/" if below else self._prefix
-        token: str | None = None
-        while True:
-            page = functools.partial(self._page, prefix=prefix, token=token, recursive=recursive)
-            entries, token = self._sdk.call(page)
-            yield from entries
-            if not token:
-                return
-
-    def read(self, stored: StoredObject, start: int, end: int) -> collections.abc.Iterator[bytes]:
-        """The bytes of one generation of an object."""
-        for first in range(start, end, _PIECE):
-            last = min(first + _PIECE, end) - 1
-            yield self._sdk.call(
-                functools.partial(self._piece, stored=stored, first=first, last=last)
-            )
-
-    def checksum(self, stored: StoredObject) -> str:
-        """The CRC32C of the listing."""
-        return stored.checksum
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._sdk.close()
-
+    @override
     def _page(
         self, sdk: storage.Client, *, prefix: str, token: str | None, recursive: bool
-    ) -> tuple[list[StoredObject | Folder], str | None]:
+    ) -> Page:
         with self._errors(str(self._address), reading=False):
             listed = sdk.list_blobs(
                 self._address.bucket,
@@ -122,14 +87,15 @@ class GcsClient:
             checksum=f"crc32c:{base64.b64decode(blob.crc32c).hex()}" if blob.crc32c else "",
         )
 
-    def _piece(self, sdk: storage.Client, *, stored: StoredObject, first: int, last: int) -> bytes:
+    @override
+    def _piece(self, sdk: storage.Client, *, stored: StoredObject, start: int, end: int) -> bytes:
         where = f"{self._address}/{stored.key}"
         with self._errors(where, reading=True):
             name = self._address.key(stored.key)
             blob = sdk.bucket(self._address.bucket).blob(name, generation=int(stored.version))
             content: bytes = blob.download_as_bytes(
-                start=first,
-                end=last,
+                start=start,
+                end=end - 1,
                 raw_download=True,
                 checksum=None,
                 timeout=_TIMEOUT_S,
@@ -137,6 +103,7 @@ class GcsClient:
             )
         return content
 
+    @override
     def _build(self) -> storage.Client:
         sdk = self._with_credentials()
         connections = requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS)
