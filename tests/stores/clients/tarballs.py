@@ -37,6 +37,18 @@ def tarball(
     return packed.getvalue()
 
 
+def raw_tarball(
+    *members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.USTAR_FORMAT
+) -> bytes:
+    """A tarball of members whose contents are written whatever their types are."""
+    packed = io.BytesIO()
+    for info, content in members:
+        packed.write(info.tobuf(format=form))
+        packed.write(content + bytes(-len(content) % tarfile.BLOCKSIZE))
+    packed.write(bytes(2 * tarfile.BLOCKSIZE))
+    return packed.getvalue()
+
+
 def repository(
     models: collections.abc.Mapping[str, bytes], *, top: str = "", compression: str = "gz"
 ) -> bytes:

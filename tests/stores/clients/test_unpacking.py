@@ -8,9 +8,9 @@ import pytest
 from backports import zstd
 
 from naiad.repository.stores.clients.listing import repository_root
-from naiad.repository.stores.clients.unpacking import Unpacker
+from naiad.repository.stores.clients.unpacking import MAX_HEADER_BYTES, Unpacker
 from naiad.repository.stores.objects import StoreError
-from tests.stores.clients.tarballs import entry, folder, link, tarball
+from tests.stores.clients.tarballs import entry, folder, link, raw_tarball, tarball
 
 CONTENT = bytes(range(256)) * 500
 
@@ -81,6 +81,72 @@ def test_what_leads_out_or_is_not_a_file_is_refused_by_name(
     assert refused.value.message.startswith("https://host/m.tar: ")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
     assert all(path.name.isdecimal() for path in inside.iterdir())
+
+
+def _pax(text: str, *, kind: bytes = tarfile.XHDTYPE) -> tuple[tarfile.TarInfo, bytes]:
+    """An extended header with one long value."""
+    return entry("pax", _record("comment", text), type=kind)
+
+
+def _record(key: str, value: str) -> bytes:
+    """A record of an extended header, which begins with its own length."""
+    body = f" {key}={value}\n"
+    length = len(body)
+    while length != len(body) + len(str(length)):
+        length = len(body) + len(str(length))
+    return f"{length}{body}".encode()
+
+
+def _long_name(count: int) -> tuple[tarfile.TarInfo, bytes]:
+    return entry("name", b"a" * count, type=tarfile.GNUTYPE_LONGNAME)
+
+
+def _sparse(count: int) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """A sparse file of PAX version 1.0 with a long map."""
+    keys = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "a"}
+    records = b"".join(_record(key, value) for key, value in keys.items())
+    return [
+        entry("pax", records, type=tarfile.XHDTYPE),
+        entry("a", f"{count}\n".encode() + b"0\n" * 2 * count),
+    ]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [_pax("x" * MAX_HEADER_BYTES), entry("a")],
+        [entry("first", CONTENT * 20), _pax("x" * MAX_HEADER_BYTES), entry("a")],
+        [_pax("x" * MAX_HEADER_BYTES, kind=tarfile.XGLTYPE), entry("a")],
+        [_long_name(2 * MAX_HEADER_BYTES), entry("a")],
+        _sparse(MAX_HEADER_BYTES),
+        [_pax("x") for _ in range(2000)],
+    ],
+    ids=["extended", "later", "global", "long name", "sparse", "chain"],
+)
+def test_headers_are_bounded(
+    tmp_path: pathlib.Path, members: list[tuple[tarfile.TarInfo, bytes]]
+) -> None:
+    with pytest.raises(StoreError, match="not a readable tarball") as refused:
+        unpack(tmp_path, raw_tarball(*members))
+    assert len(refused.value.message) < 300
+
+
+def test_global_headers_that_add_up_are_refused(tmp_path: pathlib.Path) -> None:
+    members = list[tuple[tarfile.TarInfo, bytes]]()
+    for number in range(5):
+        header, record = _pax("x" * (MAX_HEADER_BYTES // 4), kind=tarfile.XGLTYPE)
+        members += [(header, record.replace(b"comment", b"commen%d" % number)), entry(str(number))]
+    with pytest.raises(StoreError, match="the headers of an entry have more than"):
+        unpack(tmp_path, raw_tarball(*members))
+
+
+def test_long_names_and_many_entries_are_within_the_bound(tmp_path: pathlib.Path) -> None:
+    names = [f"{'d' * 200}/{number}/{'f' * 200}" for number in range(3000)]
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        where = tmp_path / str(form)
+        where.mkdir()
+        packed = raw_tarball(*(entry(name, CONTENT[:600]) for name in names), form=form)
+        assert len(unpack(where, packed, max_entries=5000)) == 3000
 
 
 def test_links_inside_are_files_and_folders(tmp_path: pathlib.Path) -> None:

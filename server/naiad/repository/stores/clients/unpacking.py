@@ -31,6 +31,9 @@ _MAX_LINKS = 40
 
 _CHUNK = 1 << 20
 
+MAX_HEADER_BYTES = 1 << 20
+"""Bytes of the headers of one entry, and of those for all entries: paths and times. `tarfile` keeps them in memory."""
+
 _LATEST_S = 1 << 33
 """The latest time of a change that is kept, in seconds since 1970; tarballs hold any number."""
 
@@ -125,11 +128,20 @@ class Unpacker:
         layer = _Layer()
         try:
             content = _decompressed(stream)
-            with tarfile.open(fileobj=typing.cast("typing.Any", content), mode="r|") as archive:
-                for member in archive:
+            file: typing.Any = content
+            content.limit(MAX_HEADER_BYTES)
+            with tarfile.open(fileobj=file, mode="r|") as archive:
+                stream_of: typing.Any = archive.fileobj
+                while (member := archive.next()) is not None:
+                    archive.members.clear()  # it would keep the headers of all
+                    if sum(map(len, archive.pax_headers.values())) > MAX_HEADER_BYTES:
+                        raise _long_headers()
+                    content.limit(None)
                     self._add(layer, archive, member)
+                    content.limit(archive.offset - stream_of.tell() + MAX_HEADER_BYTES)
+            content.limit(None)
             content.check_end()
-        except (tarfile.TarError, ValueError, OverflowError) as error:
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             raise StoreError(f"{self._where}: is not a readable tarball: {error}") from error
         self._merge(layer)
 
@@ -293,15 +305,24 @@ class _Checked:
     def __init__(self, content: Stream) -> None:
         self._content = content
         self._last = b""
+        self._left: int | None = None
+
+    def limit(self, size: int | None) -> None:
+        """Set how many bytes may be read from now on, beside those that `tarfile` reads ahead; None: all."""
+        self._left = None if size is None else size + tarfile.RECORDSIZE
 
     def read(self, size: int) -> bytes:
         """The next bytes."""
+        if self._left is not None and self._left <= 0:
+            raise _long_headers()
         try:
             content = self._content.read(size)
         except StoreError:
             raise
         except Exception as error:  # each decompressor has errors of its own
             raise tarfile.ReadError(str(error)) from error
+        if self._left is not None:
+            self._left -= len(content)
         self._last = (self._last + content[-tarfile.BLOCKSIZE :])[-tarfile.BLOCKSIZE :]
         return content
 
@@ -315,6 +336,12 @@ class _Checked:
             pass
         if self._last != tarfile.NUL * tarfile.BLOCKSIZE:
             raise tarfile.ReadError("it ends early; was it uploaded whole?")
+
+
+def _long_headers() -> tarfile.ReadError:
+    return tarfile.ReadError(
+        f"the headers of an entry have more than {MAX_HEADER_BYTES:,} bytes: pack it again, without extended attributes"
+    )
 
 
 def _decompressed(stream: Stream) -> _Checked:
