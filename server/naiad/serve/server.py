@@ -11,6 +11,7 @@ import logging
 import os
 import pathlib
 import signal
+import threading
 import typing
 
 from typing_extensions import override
@@ -36,6 +37,7 @@ from naiad.repository.manager import Repository, VersionState
 from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.store import open_store
 from naiad.repository.stores.process import StoreProcess
+from naiad.repository.temporary import remove_leftovers
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
@@ -83,6 +85,7 @@ class Server:
         self._watch_signals()
         if self._stopping.is_set():
             return 0
+        threading.Thread(target=remove_leftovers, name="leftovers", daemon=True).start()
         options = self._options
         monitor = GpuMonitor()
         gpus = await asyncio.to_thread(

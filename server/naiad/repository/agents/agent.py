@@ -7,10 +7,10 @@ of a model never do. `load` may raise: that load fails, and nothing else. What o
 
 import os
 import pathlib
-import shutil
-import tempfile
 import threading
 import typing
+
+from naiad.repository.temporary import TemporaryFolder
 
 
 class AgentError(Exception):
@@ -41,7 +41,7 @@ class AgentModel:
         self.parameters = parameters
         self.state: typing.Any = None
         self.relocated: pathlib.Path | None = None
-        self._temporary: pathlib.Path | None = None
+        self._temporary: TemporaryFolder | None = None
         self._removed = False
         self._lock = threading.Lock()  # the server may remove the folder while an agent hangs
 
@@ -81,15 +81,15 @@ class AgentModel:
         with self._lock:
             self._removed = True
             if self._temporary is not None:
-                shutil.rmtree(self._temporary, ignore_errors=True)
+                self._temporary.remove()
 
     def _temporary_folder(self) -> pathlib.Path:
         with self._lock:
             if self._removed:
                 raise AgentError(f"the load of model '{self.name}' has ended")
             if self._temporary is None:
-                self._temporary = pathlib.Path(tempfile.mkdtemp(prefix="naiad-agent-"))
-            return self._temporary
+                self._temporary = TemporaryFolder("agent")
+            return self._temporary.path
 
 
 class RepositoryAgent:

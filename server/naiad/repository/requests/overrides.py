@@ -13,6 +13,7 @@ from naiad.errors import InferenceError, invalid
 from naiad.repository.errors import not_polled
 from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.store import Checkout, OnBytes, StoredModel, no_bytes
+from naiad.repository.temporary import TemporaryFolder
 
 CONFIG = "config"
 FILE = "file:"
@@ -118,25 +119,22 @@ class FileStore:
         Raises:
             InferenceError: a file cannot be written.
         """
-        import shutil  # noqa: PLC0415 - few servers need it
-        import tempfile  # noqa: PLC0415 - as above
-
         files, self._files = self._files, {}
         try:
-            parent = pathlib.Path(tempfile.mkdtemp(prefix="naiad-load-"))
+            temporary = TemporaryFolder("load")
         except OSError as error:
             raise _unwritable("a new temporary folder", error) from None
-        folder = parent / name
+        folder = temporary.path / name
         try:
             folder.mkdir()
             for path, (key, content) in files.items():
                 _write(folder / path, key, content)
         except BaseException as error:
-            shutil.rmtree(parent, ignore_errors=True)
+            temporary.remove()
             if isinstance(error, OSError):
-                raise _unwritable(str(parent), error) from None
+                raise _unwritable(str(temporary.path), error) from None
             raise
-        return Checkout(folder, lambda: shutil.rmtree(parent))
+        return Checkout(folder, temporary.remove)
 
 
 def _size(content: bytes | memoryview) -> int:

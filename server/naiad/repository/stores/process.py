@@ -15,7 +15,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -43,6 +42,7 @@ from naiad.repository.stores.messages import (
     Settings,
     received,
 )
+from naiad.repository.temporary import TemporaryFolder
 
 _log = logging.getLogger("naiad.repository.stores")
 
@@ -78,6 +78,7 @@ class StoreProcess:
         self._lock = threading.Lock()
         self._link: _Link | None = None
         self._leases: dict[str, tuple[Lease, Settings]] = {}
+        self._temporary: TemporaryFolder | None = None
         self._closed = False
 
     def open(self, location: str) -> Store:
@@ -129,18 +130,21 @@ class StoreProcess:
             self._leases.clear()
         if link is not None:
             link.close()
-        for lease, settings in leases:
+        for lease, _ in leases:
             lease.close()
-            if settings.is_temporary:
-                shutil.rmtree(settings.root, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.remove()
 
     def _settings(self, scheme: str) -> Settings:
         directory = self._directory or self._environ.get(_MOUNT_DIRECTORIES.get(scheme, ""), "")
         if directory not in self._leases:
-            root = directory or tempfile.mkdtemp(prefix="naiad-models-")
-            lease = Lease(pathlib.Path(root).absolute())
+            root = pathlib.Path(directory).absolute()
+            if not directory:
+                self._temporary = TemporaryFolder("models")
+                root = self._temporary.path
+            lease = Lease(root)
             settings = Settings(
-                root=str(pathlib.Path(root).absolute()),
+                root=str(root),
                 lease=str(lease.folder),
                 limit=self._limit,
                 is_temporary=not directory,
