@@ -323,10 +323,6 @@ def _check_memory(options: Options) -> None:
 def _check_together(options: Options) -> None:
     """Check the rules that concern several options (row 17.11)."""
     _check_models(options)
-    if options.model_namespacing and options.model_memory_limit:
-        raise UsageError(
-            "--model-namespacing and --model-memory-limit do not work together yet: leave one of them out"
-        )
     _check_memory(options)
     ports: dict[tuple[str, int], str] = {}
     listeners = (

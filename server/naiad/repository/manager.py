@@ -111,6 +111,7 @@ class Repository(typing.Generic[S]):
         # The table's own methods: one call less per request.
         self.get = self._table.get
         self.served = self._table.served
+        self.evicted = self.evictions.evicted
         self.states = self._table.states
         self.loaded_names = self._table.names
         self.needs = self._dependencies.needs
@@ -286,7 +287,7 @@ class Repository(typing.Generic[S]):
         return [
             name
             for name in self.sources
-            if name not in self._loaded_from and not self.evictions.evicted(name)
+            if name not in self._loaded_from and not self.evicted(name)
         ]
 
     def ready_versions(self, name: str) -> list[int]:
@@ -305,7 +306,7 @@ class Repository(typing.Generic[S]):
         await self._load_source(source, config=overrides.config)
 
     async def _load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
-        if self.evictions.evicted(name):
+        if self.evicted(name):
             try:
                 await self._load_model(name, Overrides(), is_explicit=False)
             except InferenceError:

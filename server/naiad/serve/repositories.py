@@ -8,7 +8,7 @@ import msgspec
 
 from naiad.core.clock import Clock
 from naiad.engine.loader import Loader
-from naiad.engine.memory.pool import MemoryPool
+from naiad.engine.memory.pool import Load, MemoryPool
 from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
 from naiad.metrics.exposition import Sample, Series
@@ -24,8 +24,6 @@ from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
 from naiad.repository.store import Store
 from naiad.repository.version import Progress
 from naiad.serve import interpreter
-
-Load = collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[Model]]
 
 _QUIET_SECONDS = 5.0
 """The default of `--repository-quiet-secs`, unless polls follow each other faster."""
@@ -60,10 +58,13 @@ class Pollers:
 
 
 def eviction_series(repository: Repository[Model] | Namespaces[Model]) -> list[Series]:
-    """The number of evictions; empty for namespaces, which have no limit of memory."""
-    if isinstance(repository, Namespaces):
-        return []
-    return [Series(EVICTIONS, (Sample((), repository.evictions.count),))]
+    """The number of evictions."""
+    count = (
+        repository.evictions_count
+        if isinstance(repository, Namespaces)
+        else repository.evictions.count
+    )
+    return [Series(EVICTIONS, (Sample((), count),))]
 
 
 class RepositoryFactory:
@@ -91,43 +92,27 @@ class RepositoryFactory:
         self._clock = clock
         self._coordination = Coordination(options.model_load_thread_count)
         self._pollers: list[Poller] = []
+        self._pool: MemoryPool | None = None
+        if options.model_memory_limit:
+            limits = {
+                HOST if device < 0 else ("GPU", device): size
+                for device, size in options.model_memory_limit.items()
+            }
+            self._pool = MemoryPool(limits=limits, progress=progress, clock=clock)
 
     def make(
         self, stores: collections.abc.Sequence[Store]
     ) -> tuple[Repository[Model] | Namespaces[Model], Pollers]:
         """The repository of the stores, or the one of each namespace (row 7.37), and what polls them."""
-        options = self._options
-        if options.model_memory_limit:
-            return self._limited(stores), Pollers(self._pollers)
-        if not options.model_namespacing:
-            repository = self._repository(stores, load=self._loader.load, progress=self._progress)
-            return repository, Pollers(self._pollers)
+        if not self._options.model_namespacing:
+            return self._repository(stores), Pollers(self._pollers)
         repositories = {
-            store.location: self._repository(
-                [store],
-                load=self._load_in(store.location),
-                progress=NamespacedProgress(self._progress, store.location),
-            )
+            store.location: self._repository([store], namespace=store.location)
             for store in sorted(stores, key=lambda store: store.location)
         }
-        own = self._repository([], load=self._loader.load, progress=self._progress)
+        own = self._repository([])
         namespaces = Namespaces(repositories, own, coordination=self._coordination)
         return namespaces, Pollers(self._pollers)
-
-    def _limited(self, stores: collections.abc.Sequence[Store]) -> Repository[Model]:
-        """A repository whose models stay within `--model-memory-limit`."""
-        pool = MemoryPool(
-            self._loader.load,
-            limits={
-                HOST if device < 0 else ("GPU", device): size
-                for device, size in self._options.model_memory_limit.items()
-            },
-            progress=self._progress,
-            clock=self._clock,
-        )
-        repository = self._repository(stores, load=pool.load, progress=pool)
-        pool.open(repository)
-        return repository
 
     def _load_in(self, namespace: str) -> Load:
         async def load(plan: VersionPlan) -> Model:
@@ -138,8 +123,15 @@ class RepositoryFactory:
         return load
 
     def _repository(
-        self, stores: collections.abc.Sequence[Store], *, load: Load, progress: Progress
+        self, stores: collections.abc.Sequence[Store], *, namespace: str = ""
     ) -> Repository[Model]:
+        """A repository whose models stay within `--model-memory-limit`."""
+        pool, progress = self._pool, self._progress
+        load = self._load_in(namespace) if namespace else self._loader.load
+        if pool is not None:
+            load, progress = pool.waits(load, namespace=namespace), pool
+        if namespace:
+            progress = NamespacedProgress(progress, namespace)
         reader = RepositoryReader(stores)
         repository = Repository(
             reader=reader,
@@ -151,6 +143,8 @@ class RepositoryFactory:
             clock=self._clock,
             memory=interpreter.ProcessMemory(),
         )
+        if pool is not None:
+            pool.open(repository, namespace=namespace)
         if stores:
             self._poll(reader, repository)
         return repository

@@ -137,7 +137,7 @@ class Server:
                 evicted=EvictedModels(
                     repository, wait_seconds=options.evicted_model_wait_secs, clock=self._clock
                 )
-                if options.evicted_model_wait_secs and isinstance(repository, Repository)
+                if options.evicted_model_wait_secs
                 else None,
             )
             frontends = Frontends(

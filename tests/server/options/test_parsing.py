@@ -136,7 +136,6 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--model-control-mode=Explicit"], "expected none, poll or explicit"),
         ([REPOSITORY, "--model-control-mode=poll", "--repository-poll-secs=-1"], "at least 0"),
         ([REPOSITORY, "--model-control-mode=poll", "--load-model=x"], "requires setting '--model-control-mode=explicit'"),
-        ([REPOSITORY, "--model-namespacing", "--model-memory-limit=1GB"], "do not work together"),
         ([REPOSITORY, "--load-model=x"], "Use of '--load-model' requires setting '--model-control-mode=explicit' as well"),
         ([REPOSITORY, "--model-control-mode=explicit", "--load-model="], "--load-model is empty"),
         ([REPOSITORY, "--model-control-mode=explicit", "--load-model=*", "--load-model=x"], "must be the ONLY startup model"),

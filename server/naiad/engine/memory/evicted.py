@@ -17,6 +17,7 @@ from naiad.engine.api import ModelTraits
 from naiad.engine.model import Model, traits_of
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.repository.manager import Repository
+from naiad.repository.requests.namespaces import Namespaces
 
 log = logging.getLogger("naiad.memory")
 
@@ -41,7 +42,13 @@ class EvictedModels:
         clock: gives arrival times.
     """
 
-    def __init__(self, repository: Repository[Model], *, wait_seconds: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        repository: Repository[Model] | Namespaces[Model],
+        *,
+        wait_seconds: float,
+        clock: Clock,
+    ) -> None:
         self._repository = repository
         self.wait_seconds = wait_seconds
         self._clock = clock
@@ -52,7 +59,7 @@ class EvictedModels:
 
     def find(self, name: str, version: int) -> "EvictedModel | None":
         """An evicted model, if it has this version (LATEST: any); None otherwise."""
-        plans = self._repository.evictions.evicted(name)
+        plans = self._repository.evicted(name)
         plan = plans.get(max(plans) if plans and version == LATEST else version)
         return None if plan is None else EvictedModel(self, traits_of(plan.config))
 

@@ -6,6 +6,7 @@ with room, with the reason why there will be none, or with the end of the server
 
 import asyncio
 import collections.abc
+import functools
 import logging
 
 from naiad.core.clock import Clock
@@ -18,6 +19,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.loading.progress import Phase, enter
 from naiad.repository.manager import Progress, Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
+from naiad.repository.requests.namespaces import qualified
 
 log = logging.getLogger("naiad.memory")
 
@@ -31,14 +33,15 @@ _NS_PER_MS = 1_000_000
 _BYTES_PER_MB = 1e6
 
 _Key = tuple[str, int]
-"""A version: the model's name, and the number."""
+"""A version: the model's name with its namespace, and the number."""
+
+Load = collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[Model]]
 
 
 class MemoryPool:
-    """Wraps the load function of the repository, and implements its `Progress`, whose changes it passes on.
+    """Wraps the load functions of the repositories, and implements their `Progress`, whose changes it passes on.
 
     Args:
-        load: loads a version.
         limits: bytes by memory.
         progress: shows changes of state.
         clock: gives the times of loads.
@@ -46,17 +49,16 @@ class MemoryPool:
 
     def __init__(
         self,
-        load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[Model]],
         *,
         limits: Sizes,
         progress: Progress,
         clock: Clock,
     ) -> None:
-        self._load = load
         self._limits = limits
         self._progress = progress
         self._clock = clock
-        self._repository: Repository[Model] | None = None
+        self._repositories: dict[str, Repository[Model]] = {}
+        """By what precedes their models' names."""
         self._loading: dict[_Key, Sizes] = {}
         """Loads that have room, until they are READY or have failed."""
         self._waiting: dict[asyncio.Future[None], str] = {}
@@ -64,23 +66,26 @@ class MemoryPool:
         self._known: dict[_Key, tuple[int, Sizes]] = {}
         """Bytes of the files, and what the last load took."""
 
-    def open(self, repository: Repository[Model]) -> None:
-        """Take the repository whose models are unloaded; before the first load."""
-        self._repository = repository
+    def open(self, repository: Repository[Model], *, namespace: str = "") -> None:
+        """Take a repository whose models are unloaded; before the first load."""
+        self._repositories[qualified(namespace, "")] = repository
         repository.evictions.watch(self._wake)
 
-    async def load(self, plan: VersionPlan) -> Model:
-        """Load a version once there is room for it.
+    def waits(self, load: Load, *, namespace: str = "") -> Load:
+        """A load function of a repository that loads a version once there is room for it.
 
-        Raises:
-            InferenceError: UNAVAILABLE: there is none; or it cannot be loaded.
+        It raises an UNAVAILABLE error if there will be none.
         """
-        key = plan.config.name, plan.version
+        return functools.partial(self._load, load, namespace)
+
+    async def _load(self, load: Load, namespace: str, plan: VersionPlan) -> Model:
+        key = qualified(namespace, plan.config.name), plan.version
         size = await asyncio.to_thread(file_bytes, plan)
         known_size, known = self._known.get(key, (-1, {}))
-        await self._admit(key, known if known_size == size else expected(plan.config, size))
+        needed = known if known_size == size else expected(plan.config, size)
+        await self._admit(key, needed, plan.config.name)
         try:
-            model = await self._load(plan)
+            model = await load(plan)
         except BaseException:
             del self._loading[key]
             self._wake()
@@ -104,23 +109,29 @@ class MemoryPool:
             self._keep_limits(state)
         self._wake()
 
-    async def _admit(self, key: _Key, needed: Sizes) -> None:
-        """Wait until a load fits, and count it from then on."""
+    async def _admit(self, key: _Key, needed: Sizes, lock: str) -> None:
+        """Wait until a load fits, and count it from then on.
+
+        Args:
+            key: what is loaded.
+            needed: by the load.
+            lock: the name by which operations on the model exclude each other.
+        """
         name, _ = key
-        evictions = self._opened.evictions
+        evictions = [repository.evictions for repository in self._repositories.values()]
         is_new, unloading_until = True, 0.0
         loop = asyncio.get_running_loop()
         while missing(needed, used=self._used(), limits=self._limits):
             names = self._evict(needed)
-            waiting = {name, *self._waiting.values()}
-            if evictions.may_change(waiting):
+            waiting = {lock, *self._waiting.values()}
+            if any(one.may_change(waiting) for one in evictions):
                 unloading_until = 0.0
-            elif not evictions.is_unloading():
+            elif not any(one.is_unloading() for one in evictions):
                 raise self._no_room(name, needed)
             elif not unloading_until:
                 unloading_until = loop.time() + UNLOAD_SECONDS
             woken = loop.create_future()
-            self._waiting[woken] = name
+            self._waiting[woken] = lock
             if is_new:
                 log.info("loading %s waits for memory%s", name, _of(names))
                 enter(Phase.WAITING)
@@ -145,13 +156,29 @@ class MemoryPool:
         )
         for name in names or ():
             self._remember(name)
-            self._opened.evictions.evict(name)
+            repository, own_name = self._holders()[name]
+            repository.evictions.evict(own_name)
             self._loaded_ms.pop(name, None)
         return names or []
 
+    def _holders(self) -> dict[str, tuple[Repository[Model], str]]:
+        """The repositories of the models that may be unloaded, and the names without namespaces."""
+        return {
+            prefix + name: (repository, name)
+            for prefix, repository in self._repositories.items()
+            for name in repository.evictions.candidates()
+        }
+
+    def _served(self) -> list[tuple[str, int, Model]]:
+        return [
+            (prefix + name, version, model)
+            for prefix, repository in self._repositories.items()
+            for name, version, model in repository.served()
+        ]
+
     def _remember(self, name: str) -> None:
         """What a model takes may be better known now than when its load ended."""
-        for served_name, version, model in self._opened.served():
+        for served_name, version, model in self._served():
             known = self._known.get((served_name, version))
             if served_name == name and known is not None:
                 self._known[name, version] = known[0], _sizes(model.memory)
@@ -171,7 +198,7 @@ class MemoryPool:
 
     def _candidates(self) -> list[Candidate]:
         served: dict[str, list[Model]] = {}
-        for name, _, model in self._opened.served():
+        for name, _, model in self._served():
             served.setdefault(name, []).append(model)
         return [
             Candidate(
@@ -183,20 +210,15 @@ class MemoryPool:
                     *(model.statistics.last_inference_ms for model in served[name]),
                 ),
             )
-            for name in self._opened.evictions.candidates()
+            for name in self._holders()
         ]
 
     def _used(self, *, with_unloading: bool = True) -> Sizes:
-        repository = self._opened
-        models = [model for _, _, model in repository.served()]
+        models = [model for _, _, model in self._served()]
         if with_unloading:
-            models += repository.unloading()
+            for repository in self._repositories.values():
+                models += repository.unloading()
         return total([*(_sizes(model.memory) for model in models), *self._loading.values()])
-
-    @property
-    def _opened(self) -> Repository[Model]:
-        assert self._repository is not None, "opened before the first load"
-        return self._repository
 
     def _wake(self) -> None:
         """Let every load that waits look again."""
@@ -206,7 +228,7 @@ class MemoryPool:
 
     def _no_room(self, name: str, needed: Sizes) -> InferenceError:
         over = missing(needed, used=self._used(), limits=self._limits)
-        held = ", ".join(sorted({name for name, _, _ in self._opened.served()})) or "none"
+        held = ", ".join(sorted({name for name, _, _ in self._served()})) or "none"
         return unavailable(
             f"not enough memory within --model-memory-limit: model '{name}' needs {_in_words(needed)}, {_in_words(over)} more than is free, and no "
             f"other loaded model may be unloaded for it now (loaded: {held}): unload one, or raise the limit"

@@ -16,7 +16,7 @@ from naiad.errors import InferenceError, invalid, not_found
 from naiad.repository.errors import not_polled
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.manager import Repository
-from naiad.repository.plan import ModelPlan
+from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import FILE, NO_PARAMETERS, Parameters
 from naiad.repository.store import check_name
@@ -38,8 +38,13 @@ class NamespacedProgress:
 
     def changed(self, state: VersionState) -> None:
         """See `Progress`."""
-        name = f"{self._namespace}::{state.name}"
+        name = qualified(self._namespace, state.name)
         self._progress.changed(msgspec.structs.replace(state, name=name))
+
+
+def qualified(namespace: str, name: str) -> str:
+    """A model's name with its namespace before it, if it has one, for logs."""
+    return f"{namespace}::{name}" if namespace else name
 
 
 class Namespaces(typing.Generic[S]):
@@ -143,6 +148,21 @@ class Namespaces(typing.Generic[S]):
         if failures:
             raise failures[0]
 
+    def evicted(self, name: str) -> dict[int, VersionPlan]:
+        """The versions of an evicted model of one namespace, if no other one has a model of this name; else empty."""
+        repositories = self._with(name)
+        return repositories[0].evicted(name) if len(repositories) == 1 else {}
+
+    async def load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
+        """See `Repository.load_evicted`."""
+        repositories = self._with(name) or [self._own]
+        await self._only(name, repositories).load_evicted(name, on_loaded)
+
+    @property
+    def evictions_count(self) -> int:
+        """Models that were evicted since the start."""
+        return sum(repository.evictions.count for repository in self._all)
+
     async def unload(
         self, name: str, *, with_dependents: bool = False, requested_by: str = ""
     ) -> None:
@@ -158,7 +178,11 @@ class Namespaces(typing.Generic[S]):
         await asyncio.gather(*(repository.aclose() for repository in self._all))
 
     def _with(self, name: str) -> list[Repository[S]]:
-        return [repository for repository in self._all if repository.has(name)]
+        return [
+            repository
+            for repository in self._all
+            if repository.has(name) or repository.evicted(name)
+        ]
 
     def _only(
         self, name: str, repositories: collections.abc.Sequence[Repository[S]]

@@ -21,6 +21,7 @@ from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.namespaces import NamespacedProgress
 from naiad.repository.requests.overrides import Value
 from naiad.repository.store import LocalStore
 from tests.server.repository.world import Progress
@@ -108,19 +109,23 @@ class World:
         self.when_begun: dict[str, dict[str, str]] = {}
         self.phases: dict[str, list[str]] = {}
         self.made: dict[str, FakeModel] = {}
-        self.pool = MemoryPool(
-            self._load, limits={HOST: limit}, progress=Progress(), clock=self.clock
-        )
-        self.repository = Repository[Model](
+        self.pool = MemoryPool(limits={HOST: limit}, progress=Progress(), clock=self.clock)
+        self.coordination = Coordination(slots)
+        self.repository = self.add(root)
+
+    def add(self, root: pathlib.Path, *, namespace: str = "") -> Repository[Model]:
+        """A repository whose models stay within the limit, together with those of the others."""
+        repository = Repository[Model](
             reader=RepositoryReader([LocalStore(str(root))], timeout_seconds=None),
             resolve=self._resolve,
-            load=self.pool.load,
-            coordination=Coordination(slots),
+            load=self.pool.waits(self._load, namespace=namespace),
+            coordination=self.coordination,
             retry_count=0,
-            progress=self.pool,
+            progress=NamespacedProgress(self.pool, namespace) if namespace else self.pool,
             clock=self.clock,
         )
-        self.pool.open(self.repository)
+        self.pool.open(repository, namespace=namespace)
+        return repository
 
     def write(self, **sizes: int) -> None:
         """Models with files of so many bytes."""
