@@ -140,8 +140,12 @@ def failed_plan_state(plan: ModelPlan, *, replaces: bool = False) -> VersionStat
 class Progress(typing.Protocol):
     """Shows the progress of loads and unloads; one line per model on a terminal."""
 
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
-        """All configs are read; `plans` are loaded next."""
+    def starting(self, models: int) -> None:
+        """The server starts with so many models."""
+        ...
+
+    def planned(self, plan: ModelPlan) -> None:
+        """The config of one of them is read; it is loaded next."""
         ...
 
     def changed(self, state: VersionState) -> None:

@@ -90,11 +90,15 @@ class LoadingLines:
         if bars is not None:
             bars.close()
 
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
-        """Remember how many versions are to be loaded."""
-        self._total += sum(max(1, len(plan.versions)) for plan in plans)
-        if not plans:
+    def starting(self, models: int) -> None:
+        """Count each model as one version until its config is read."""
+        self._total += models
+        if not models:
             log.warning("the model repository holds no model folders: nothing will be served")
+
+    def planned(self, plan: ModelPlan) -> None:
+        """Count the versions of a model."""
+        self._total += max(1, len(plan.versions)) - 1
 
     def changed(self, state: VersionState) -> None:
         """Show the new state of a version."""

@@ -71,7 +71,7 @@ class RepositoryFactory:
     """Makes the repositories.
 
     Args:
-        loader: of all of them, as are the agents.
+        loader: of all of them, as are the agents and the coordination.
         progress: gets every change of state.
         clock: measures load durations.
     """
@@ -82,6 +82,7 @@ class RepositoryFactory:
         *,
         loader: Loader,
         agents: AgentResolver,
+        coordination: Coordination,
         progress: Progress,
         clock: Clock,
     ) -> None:
@@ -90,7 +91,7 @@ class RepositoryFactory:
         self._agents = agents
         self._progress = progress
         self._clock = clock
-        self._coordination = Coordination(options.model_load_thread_count)
+        self._coordination = coordination
         self._pollers: list[Poller] = []
         self._pool: MemoryPool | None = None
         if options.model_memory_limit:

@@ -34,6 +34,7 @@ from naiad.options.options import Options
 from naiad.repository.agents.resolver import AgentResolver
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
+from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.store import open_store
 from naiad.repository.stores.process import StoreProcess
@@ -118,15 +119,25 @@ class Server:
             interval_seconds=options.metrics_interval_ms / _MS_PER_SECOND,
         )
         try:
+            coordination = Coordination(options.model_load_thread_count)
             agents = AgentResolver(
-                pathlib.Path(options.repoagent_directory), read=loader.read, plan=loader.plan
+                pathlib.Path(options.repoagent_directory),
+                read=loader.read,
+                plan=loader.plan,
+                slots=coordination.slots,
+                at_once=options.model_load_thread_count,
             )
             stores = [
                 open_store(location, remote=self._stores.open)
                 for location in options.model_repository
             ]
             repository, pollers = RepositoryFactory(
-                options, loader=loader, agents=agents, progress=self._lines, clock=self._clock
+                options,
+                loader=loader,
+                agents=agents,
+                coordination=coordination,
+                progress=self._lines,
+                clock=self._clock,
             ).make(stores)
             engine = ServingEngine(
                 repository=repository,

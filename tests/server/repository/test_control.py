@@ -6,11 +6,14 @@ import pathlib
 import shutil
 
 import pytest
+from typing_extensions import override
 
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.lifecycle import State
-from naiad.repository.plan import DUPLICATE
+from naiad.repository.plan import DUPLICATE, ModelPlan
+from naiad.repository.requests.overrides import Value
 from tests.server.repository.world import World
+from tests.support.waiting import until
 
 
 async def failure(change: collections.abc.Awaitable[None]) -> InferenceError:
@@ -348,3 +351,30 @@ async def test_a_stop_aborts_a_load_in_progress_and_takes_no_more(tmp_path: path
     await stopping
     assert (await failure(loading)).code is ErrorCode.UNAVAILABLE
     assert world.made == []
+
+
+class SlowToRead(World):
+    """A world in which the config of `slow` is not read before `may_read`, as if an agent or a download took long."""
+
+    def __init__(self, *roots: pathlib.Path) -> None:
+        self.may_read = asyncio.Event()
+        super().__init__(*roots)
+
+    @override
+    async def _resolve(self, folder: pathlib.Path, given: Value | None) -> ModelPlan:
+        if folder.name == "slow":
+            await self.may_read.wait()
+        return await super()._resolve(folder, given)
+
+
+async def test_at_the_start_no_model_waits_for_the_plan_of_another(tmp_path: pathlib.Path) -> None:
+    world = SlowToRead(tmp_path)
+    for name in ("a", "slow", "z"):
+        world.write(name, name)
+    start = asyncio.create_task(world.repository.load_all())
+    ready = [(name, 1, State.READY, "") for name in ("a", "z")]
+    await until(lambda: world.states() == ready)
+    assert not start.done()
+    world.may_read.set()
+    assert await start
+    assert world.repository.get("slow").text == "slow"

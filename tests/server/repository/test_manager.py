@@ -44,7 +44,10 @@ class Recorder:
     def __init__(self) -> None:
         self.seen: list[tuple[str, int | None, State]] = []
 
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+    def starting(self, models: int) -> None:
+        pass
+
+    def planned(self, plan: ModelPlan) -> None:
         pass
 
     def changed(self, state: VersionState) -> None:

@@ -100,7 +100,10 @@ class Progress:
     def __init__(self) -> None:
         self.seen: list[VersionState] = []
 
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+    def starting(self, models: int) -> None:
+        pass
+
+    def planned(self, plan: ModelPlan) -> None:
         pass
 
     def changed(self, state: VersionState) -> None:

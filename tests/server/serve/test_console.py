@@ -2,6 +2,7 @@
 
 import io
 import logging
+import typing
 
 import pytest
 from rich.console import Console
@@ -9,6 +10,7 @@ from rich.console import Console
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
+from naiad.repository.plan import ModelPlan
 from naiad.serve.console import Address, LoadingLines, exposure, show_addresses, show_models
 
 STATES = [
@@ -156,6 +158,19 @@ def test_the_log_of_a_failed_reload_mentions_that_the_old_version_goes_on_servin
     assert "emojize version 1 failed; what was loaded before goes on serving" in text.getvalue()
     message = "failed to load emojize version 1; what was loaded before goes on serving: no"
     assert [record.getMessage() for record in caplog.records] == [message]
+
+
+def test_the_log_counts_the_versions_of_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    lines = LoadingLines(None)
+    versions: typing.Any = (None, None)
+    with caplog.at_level(logging.INFO, "naiad"):
+        lines.starting(2)
+        lines.planned(ModelPlan(name="a", versions=versions))
+        for version in (1, 2):
+            lines.changed(VersionState(name="a", version=version, state=State.READY, reason=""))
+        lines.planned(ModelPlan(name="b", reason="no"))
+    counts = [record.getMessage().rpartition(" (")[2] for record in caplog.records]
+    assert counts == ["1 of 3)", "2 of 3)"]
 
 
 def test_after_a_failed_start_unloads_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ import pytest
 from naiad.core.clock import ManualClock
 from naiad.options.options import Options
 from naiad.repository.control_mode import ControlMode
+from naiad.repository.requests.coordination import Coordination
 from naiad.repository.store import LocalStore
 from naiad.serve.repositories import RepositoryFactory
 
@@ -31,6 +32,7 @@ async def pollers(root: pathlib.Path, **options: Any) -> list[tuple[float, float
         Options(model_repository=tuple(store.location for store in stores), **options),
         loader=unused,
         agents=unused,
+        coordination=Coordination(1),
         progress=unused,
         clock=ManualClock(),
     )

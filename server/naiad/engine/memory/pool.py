@@ -96,9 +96,13 @@ class MemoryPool:
             del self._known[next(iter(self._known))]
         return model
 
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+    def starting(self, models: int) -> None:
         """See `Progress`."""
-        self._progress.planned(plans)
+        self._progress.starting(models)
+
+    def planned(self, plan: ModelPlan) -> None:
+        """See `Progress`."""
+        self._progress.planned(plan)
 
     def changed(self, state: VersionState) -> None:
         """See `Progress`."""

@@ -4,6 +4,7 @@ The config, and with it the list of agents, is the one of the repository: a conf
 """
 
 import asyncio
+import collections
 import collections.abc
 import pathlib
 
@@ -26,6 +27,8 @@ class AgentResolver:
         directory: `--repoagent-directory`.
         read: reads the config of a model folder, or the one of a load request in place of it.
         plan: makes a plan of a folder and a config.
+        slots: of which each caller of `resolve` holds one; it is released while agents run, so that those that hang delay no other model.
+        at_once: models whose agents run at the same time; those with other agents do not count.
     """
 
     def __init__(
@@ -38,10 +41,16 @@ class AgentResolver:
         plan: collections.abc.Callable[
             [pathlib.Path, Document], collections.abc.Awaitable[ModelPlan]
         ],
+        slots: asyncio.Semaphore,
+        at_once: int,
     ) -> None:
         self._registry = AgentRegistry(AgentCatalog(directory))
         self._read = read
         self._plan = plan
+        self._slots = slots
+        self._agent_slots = collections.defaultdict[frozenset[str], asyncio.Semaphore](
+            lambda: asyncio.Semaphore(at_once)
+        )
         self._ends = set[asyncio.Task[None]]()
 
     async def resolve(self, folder: pathlib.Path, config: Value | None = None) -> ModelPlan:
@@ -61,8 +70,14 @@ class AgentResolver:
         session = AgentSession(folder.name, folder, specs, self._registry)
         planned = False
         try:
-            enter(Phase.AGENTS)
-            await session.load()
+            enter(Phase.WAITING)
+            self._slots.release()
+            try:
+                async with self._agent_slots[frozenset(spec.name for spec in specs)]:
+                    enter(Phase.AGENTS)
+                    await session.load()
+            finally:
+                await self._slots.acquire()
             enter(Phase.READING_CONFIG)
             plan = await self._plan(session.folder, document)
             planned = not plan.reason

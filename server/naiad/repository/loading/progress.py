@@ -153,12 +153,15 @@ class LoadTable:
         _CURRENT.set(load)
         return load
 
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+    def starting(self, models: int) -> None:
         """See `Progress`."""
-        for plan in plans:
-            if not plan.reason:
-                self.begin_versions(plan.name, [version.version for version in plan.versions])
-        self._progress.planned(plans)
+        self._progress.starting(models)
+
+    def planned(self, plan: ModelPlan) -> None:
+        """See `Progress`."""
+        if not plan.reason:
+            self.begin_versions(plan.name, [version.version for version in plan.versions])
+        self._progress.planned(plan)
 
     def begin_versions(self, name: str, versions: collections.abc.Iterable[int]) -> None:
         """A model's config is read; these versions are loaded next."""

@@ -74,25 +74,28 @@ class Startup(typing.Generic[S]):
             log.error("failed to poll model '%s': %s", name, self._reader.not_found_reason())
         unique, refused = without_duplicates(models)
         fingerprints = await self._reader.fingerprints(unique)
-        planned = list(await asyncio.gather(*map(self._planner.plan, unique)))
-        plans = [*refused, *(plan for plan, _ in planned)]
-        plans.sort(key=lambda plan: plan.name)
         if names is None or names:
-            self._progress.planned(plans)
-        for plan in plans:
-            if plan.reason:
-                self._on_failed_plan(plan)
+            self._progress.starting(len(unique) + len(refused))
+        for plan in refused:
+            self._on_failed_plan(plan)
         sources: dict[str, LoadedFrom | None] = {plan.name: None for plan in refused}
-        loads = list[collections.abc.Awaitable[None]]()
-        for model, (plan, copy) in zip(unique, planned, strict=True):
-            source = sources[model.name] = LoadedFrom(model, fingerprints[model.name])
-            if copy is not None:
-                for version in plan.versions:
-                    self._table.put(Version(plan=version, copy=copy))
-                load = functools.partial(self._load_model, plan.name, copy, source)
-                loads.append(self._locks.run(plan.name, load))
-        await asyncio.gather(*loads)
+        sources |= {model.name: LoadedFrom(model, fingerprints[model.name]) for model in unique}
+        # Each model by itself: no other one waits for its files or its agents.
+        await asyncio.gather(
+            *(self._plan_and_load(LoadedFrom(model, fingerprints[model.name])) for model in unique)
+        )
         return sources, missing
+
+    async def _plan_and_load(self, source: LoadedFrom) -> None:
+        plan, copy = await self._planner.plan(source.model)
+        self._progress.planned(plan)
+        if plan.reason:
+            self._on_failed_plan(plan)
+        if copy is not None:
+            for version in plan.versions:
+                self._table.put(Version(plan=version, copy=copy))
+            load = functools.partial(self._load_model, plan.name, copy, source)
+            await self._locks.run(plan.name, load)
 
     async def _load_model(self, name: str, copy: LocalCopy, source: LoadedFrom) -> None:
         versions = self._table.versions(name).values()

@@ -32,9 +32,13 @@ class NamespacedProgress:
         self._progress = progress
         self._namespace = namespace
 
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+    def starting(self, models: int) -> None:
         """See `Progress`."""
-        self._progress.planned(plans)
+        self._progress.starting(models)
+
+    def planned(self, plan: ModelPlan) -> None:
+        """See `Progress`."""
+        self._progress.planned(plan)
 
     def changed(self, state: VersionState) -> None:
         """See `Progress`."""
