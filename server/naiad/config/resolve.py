@@ -304,7 +304,9 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         if not kind:
             return None
         text = f"unable to load model '{self.message.name}': '{path}' is {kind}, and not a file"
-        return Problem(path=path, position=None, message=text, suggestion="put the model file there")
+        return Problem(
+            path=path, position=None, message=text, suggestion="put the model file there"
+        )
 
     def _missing_file(self, version: int) -> Problem | None:
         """The problem of a missing model file, with the file that may have been meant; None when it exists."""

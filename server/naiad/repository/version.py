@@ -1,6 +1,5 @@
 """One version of a model: its state, and the snapshot of it that others get."""
 
-import collections.abc
 import dataclasses
 import typing
 

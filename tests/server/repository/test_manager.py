@@ -1,7 +1,6 @@
 """The repository with models in memory: which version serves, and the errors if none does (rows 2.8, 7.2-7.6, 7.32)."""
 
 import asyncio
-import collections.abc
 import pathlib
 from typing import Any
 
@@ -202,8 +201,11 @@ async def test_unloading_stops_every_version_and_survives_one_that_fails() -> No
 async def test_no_more_models_load_at_once_than_allowed() -> None:
     running = 0
     most = 0
+    unplanned = 7
 
     async def resolve(folder: pathlib.Path, _: Value | None) -> ModelPlan:
+        nonlocal unplanned
+        unplanned -= 1
         config: Any = Config(folder.name)
         plan = VersionPlan(config=config, version=1, model_dir=folder)
         return ModelPlan(name=folder.name, versions=(plan,))
@@ -212,7 +214,10 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0)
+        while unplanned:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
         running -= 1
         return FakeServed(plan.config.name)
 

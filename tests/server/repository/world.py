@@ -1,7 +1,6 @@
 """A repository on disk for tests of loading and unloading: models that are text files, and all that was done to them."""
 
 import asyncio
-import collections.abc
 import dataclasses
 import os
 import pathlib

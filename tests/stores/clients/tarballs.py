@@ -37,9 +37,7 @@ def tarball(
     return packed.getvalue()
 
 
-def raw_tarball(
-    *members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.USTAR_FORMAT
-) -> bytes:
+def raw_tarball(*members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.USTAR_FORMAT) -> bytes:
     """A tarball of members whose contents are written whatever their types are."""
     packed = io.BytesIO()
     for info, content in members:

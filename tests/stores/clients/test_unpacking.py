@@ -114,9 +114,9 @@ def _sparse(count: int) -> list[tuple[tarfile.TarInfo, bytes]]:
 @pytest.mark.parametrize(
     "members",
     [
-        [_pax("x" * MAX_HEADER_BYTES), entry("a")],
-        [entry("first", CONTENT * 20), _pax("x" * MAX_HEADER_BYTES), entry("a")],
-        [_pax("x" * MAX_HEADER_BYTES, kind=tarfile.XGLTYPE), entry("a")],
+        [_pax("x" * 2 * MAX_HEADER_BYTES), entry("a")],
+        [entry("first", CONTENT * 20), _pax("x" * 2 * MAX_HEADER_BYTES), entry("a")],
+        [_pax("x" * 2 * MAX_HEADER_BYTES, kind=tarfile.XGLTYPE), entry("a")],
         [_long_name(2 * MAX_HEADER_BYTES), entry("a")],
         _sparse(MAX_HEADER_BYTES),
         [_pax("x") for _ in range(2000)],

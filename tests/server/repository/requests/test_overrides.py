@@ -93,7 +93,7 @@ async def test_files_replace_the_folder_until_the_next_plain_load(
     await repository.load("m", {"config": "given", **files})
     assert repository.ready_versions("m") == [1, 2]
     (folder,) = folders(temporary)
-    assert files_below(folder) == ["m/1/model", "m/2/model"]
+    assert files_below(folder / "m") == ["1/model", "2/model"]
     await repository.load("m")
     await released(world)
     assert repository.ready_versions("m") == [3]

@@ -24,7 +24,6 @@ from google.oauth2 import credentials as user_account, service_account
 from typing_extensions import override
 
 from naiad.repository.stores import credentials
-from naiad.repository.stores.address import Address
 from naiad.repository.stores.clients.listing import name_of
 from naiad.repository.stores.clients.paged import Page, PagedClient
 from naiad.repository.stores.credentials import RefusedError
