@@ -201,11 +201,13 @@ async def test_unloading_stops_every_version_and_survives_one_that_fails() -> No
 async def test_no_more_models_load_at_once_than_allowed() -> None:
     running = 0
     most = 0
-    unplanned = 7
+    planned = list[str]()
+    all_planned = asyncio.Event()
 
     async def resolve(folder: pathlib.Path, _: Value | None) -> ModelPlan:
-        nonlocal unplanned
-        unplanned -= 1
+        planned.append(folder.name)
+        if len(planned) == len("abcdefg"):
+            all_planned.set()
         config: Any = Config(folder.name)
         plan = VersionPlan(config=config, version=1, model_dir=folder)
         return ModelPlan(name=folder.name, versions=(plan,))
@@ -214,8 +216,7 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        while unplanned:
-            await asyncio.sleep(0)
+        await all_planned.wait()
         for _ in range(20):
             await asyncio.sleep(0)
         running -= 1

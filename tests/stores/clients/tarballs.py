@@ -3,6 +3,7 @@
 import collections.abc
 import io
 import tarfile
+import typing
 
 
 def entry(name: str, content: bytes = b"", **members: object) -> tuple[tarfile.TarInfo, bytes]:
@@ -37,8 +38,10 @@ def tarball(
     return packed.getvalue()
 
 
-def raw_tarball(*members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.USTAR_FORMAT) -> bytes:
-    """A tarball of members whose contents are written whatever their types are."""
+def raw_tarball(
+    *members: tuple[tarfile.TarInfo, bytes], form: typing.Literal[0, 1, 2] = 0
+) -> bytes:
+    """A tarball of members whose contents are written whatever their types are; `form`: USTAR (0), GNU (1) or PAX."""
     packed = io.BytesIO()
     for info, content in members:
         packed.write(info.tobuf(format=form))

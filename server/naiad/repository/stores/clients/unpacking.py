@@ -131,14 +131,14 @@ class Unpacker:
             file: typing.Any = content
             content.limit(MAX_HEADER_BYTES)
             with tarfile.open(fileobj=file, mode="r|") as archive:
-                stream_of: typing.Any = archive.fileobj
+                inside: typing.Any = archive
                 while (member := archive.next()) is not None:
-                    archive.members.clear()  # it would keep the headers of all
+                    inside.members.clear()  # it would keep the headers of all
                     if sum(map(len, archive.pax_headers.values())) > MAX_HEADER_BYTES:
                         raise _long_headers()
                     content.limit(None)
                     self._add(layer, archive, member)
-                    content.limit(archive.offset - stream_of.tell() + MAX_HEADER_BYTES)
+                    content.limit(archive.offset - inside.fileobj.tell() + MAX_HEADER_BYTES)
             content.limit(None)
             content.check_end()
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
