@@ -132,7 +132,7 @@ def test_a_model_of_the_request_serves_from_a_folder_that_goes_with_it(
         folder = pathlib.Path(path).parent.parent
         assert int(size) == len(weights)
         assert folder.name == "sent"
-        assert sorted(entry.name for entry in folder.parent.rglob("*") if entry.is_file()) == [
+        assert sorted(entry.name for entry in folder.rglob("*") if entry.is_file()) == [
             "model.py",
             "weights.bin",
         ]

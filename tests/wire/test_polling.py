@@ -124,7 +124,7 @@ def test_a_load_that_fails_for_a_passing_reason_is_tried_again(
 ) -> None:
     device = models.parent / "device"
     code = f"{MODEL}\n    def initialize(self, args):\n        open({str(device)!r})\n"
-    worker_models.repository(models.parent / "aside", needy=("", code)).joinpath("needy").rename(
+    worker_models.repository(models.parent / "new", needy=("", code)).joinpath("needy").rename(
         models / "needy"
     )
     wait_until(lambda: "poll: model 'needy' failed to load" in polled.output())
