@@ -12,6 +12,9 @@ from naiad_operator.api import accelerator, model, model_rules, pod, scaling, sp
 from naiad_operator.api.rule import Rule
 
 NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+OWN_LABELS = [
+    f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by")
+]
 OWN_OPTIONS_PATTERN = "^--(http-port|grpc-port|metrics-port|shutdown-delay-secs|exit-timeout-secs|auth-token-file)(=|$)"
 
 ROOT = (
@@ -27,6 +30,36 @@ _SPEC = (
         cel="!(has(self.ingress) && self.ingress.enabled && has(self.gateway))",
         message="a service is reached by an Ingress or by Gateway routes: set ingress.enabled: false, or leave gateway out",
         field="ingress",
+    ),
+    *(
+        Rule(
+            cel=f"!has(self.{field}) || !self.{field}.exists(key, {condition})",
+            message="the operator finds and updates its objects by these: leave out app.kubernetes.io/name, instance, component and managed-by, "
+            "and serving.naiad.dev/",
+            field=field,
+        )
+        for field, condition in (
+            ("labels", f"key in {OWN_LABELS} || key.startsWith('serving.naiad.dev/')"),
+            ("annotations", "key.startsWith('serving.naiad.dev/')"),
+        )
+    ),
+)
+
+_SERVICE = (
+    Rule(
+        cel="self.type == 'LoadBalancer' || !(has(self.loadBalancerClass) || has(self.loadBalancerSourceRanges))",
+        message="loadBalancerClass and loadBalancerSourceRanges configure a load balancer: set type: LoadBalancer, or leave them out",
+        field="type",
+    ),
+    Rule(
+        cel="self.type != 'ClusterIP' || !(has(self.externalTrafficPolicy) || has(self.nodePorts))",
+        message="externalTrafficPolicy and nodePorts are for clients outside the cluster: set type: NodePort or LoadBalancer, or leave them out",
+        field="type",
+    ),
+    Rule(
+        cel="!has(self.nodePorts) || !has(self.nodePorts.http) || !has(self.nodePorts.grpc) || self.nodePorts.http != self.nodePorts.grpc",
+        message="http and grpc need two different ports of the nodes",
+        field="nodePorts",
     ),
 )
 
@@ -249,6 +282,7 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     pod.Ports: _PORTS,
     scaling.Autoscaling: _AUTOSCALING,
     scaling.DeploymentStrategy: _STRATEGY,
+    traffic.Service: _SERVICE,
     traffic.Ingress: _INGRESS,
     traffic.Gateway: _GATEWAY,
     traffic.Monitoring: _MONITORING,

@@ -5,7 +5,16 @@ import typing
 import msgspec
 
 from naiad_operator.api.accelerator import Accelerator
-from naiad_operator.api.bounds import AnyObject, Key, LabelValue, ObjectName, Quantity, Text
+from naiad_operator.api.bounds import (
+    Annotations,
+    AnyObject,
+    Key,
+    Labels,
+    LabelValue,
+    ObjectName,
+    Quantity,
+    Text,
+)
 from naiad_operator.api.model import Model
 from naiad_operator.api.pod import (
     EnvVar,
@@ -54,6 +63,8 @@ class Predictor(Part, frozen=True):
         tolerations: taints that pods tolerate; by default, with an NVIDIA accelerator, nvidia.com/gpu.
         affinity: as in a pod.
         topology_spread_constraints: as in a pod; they replace placement spread.
+        automount_service_account_token: whether the pods, and so the code of models, get the ServiceAccount's Kubernetes token; not
+            unless set. A cloud's workload identity does not need it: it has a token of its own.
         priority_class_name: the PriorityClass of the pods.
         runtime_class_name: the RuntimeClass of the pods.
         pod_template: any other field of the pods: a strategic merge patch over the pod template, applied last. Lists of containers,
@@ -82,6 +93,7 @@ class Predictor(Part, frozen=True):
     drain_seconds: typing.Annotated[int, msgspec.Meta(ge=0, le=3600)] = 10
     pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
     service_account_name: ObjectName | None = None
+    automount_service_account_token: bool | None = None
     node_selector: typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=32)] | None = (
         None
     )
@@ -99,6 +111,8 @@ class Spec(Part, frozen=True):
     Attributes:
         suspend: removes the pods and the autoscaler and keeps everything else; when it is false again, the service is as before.
         predictor: the servers; predictor.model.storageUri names their models, the rest has defaults.
+        labels: labels of every object and pod of the service, e.g. for Kueue or cost allocation; the operator's own take precedence.
+        annotations: annotations of every object and pod of the service; those of one object, e.g. service.annotations, take precedence.
         service: the Service in front of the pods.
         ingress: hosts outside the cluster, through an Ingress controller; not together with gateway.
         gateway: hosts outside the cluster, through the Gateway API; not together with ingress.
@@ -109,6 +123,8 @@ class Spec(Part, frozen=True):
 
     predictor: Predictor
     suspend: bool = False
+    labels: Labels | None = None
+    annotations: Annotations | None = None
     service: Service = Service()
     ingress: Ingress | None = None
     gateway: Gateway | None = None

@@ -10,6 +10,7 @@ from naiad_operator.api.bounds import (
     DataKey,
     Duration,
     HostName,
+    Key,
     Labels,
     ObjectName,
 )
@@ -19,7 +20,41 @@ UrlPath = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=256, patte
 SectionName = typing.Annotated[
     str, msgspec.Meta(min_length=1, max_length=253, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
 ]
+AddressRange = typing.Annotated[
+    str, msgspec.Meta(max_length=64, pattern="^[0-9a-fA-F.:]+/[0-9]{1,3}$")
+]
+NodePort = typing.Annotated[int, msgspec.Meta(ge=1, le=65535)]
+AppProtocol = typing.Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=253, pattern="^([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9][-A-Za-z0-9_.]*$"
+    ),
+]
 Hosts = typing.Annotated[tuple[HostName, ...], msgspec.Meta(min_length=1, max_length=16)]
+
+
+class NodePorts(Part, frozen=True):
+    """Fixed ports of the nodes; Kubernetes chooses those that are not set.
+
+    Attributes:
+        http: of HTTP.
+        grpc: of gRPC.
+    """
+
+    http: NodePort | None = None
+    grpc: NodePort | None = None
+
+
+class AppProtocols(Part, frozen=True):
+    """The application protocol of each port of the Service, by which load balancers, ingress controllers and meshes choose how to speak to pods.
+
+    Attributes:
+        http: of HTTP; http when not set.
+        grpc: of gRPC; kubernetes.io/h2c when not set. Some controllers want another name, e.g. grpc or HTTP2.
+    """
+
+    http: AppProtocol | None = None
+    grpc: AppProtocol | None = None
 
 
 class Service(Part, frozen=True):
@@ -29,12 +64,29 @@ class Service(Part, frozen=True):
         type: the Service's type. With NodePort and LoadBalancer it has no metrics port, which requires no token, unless
             monitoring.serviceMonitor needs it.
         annotations: of the Service.
+        load_balancer_class: the load balancer's implementation (LoadBalancer only); it cannot be changed later.
+        load_balancer_source_ranges: the clients that the load balancer accepts, e.g. 10.0.0.0/8 (LoadBalancer only).
+        external_traffic_policy: Local keeps the clients' addresses and sends requests only to pods of the node that they reach (NodePort and
+            LoadBalancer only).
+        internal_traffic_policy: Local sends requests from inside the cluster only to pods of the client's node.
+        session_affinity: ClientIP sends all connections from one address to one pod, e.g. for sequences.
+        node_ports: fixed ports of the nodes (NodePort and LoadBalancer only).
+        app_protocols: the application protocol of each port.
         headless: also create the Service <name>-headless, which resolves to the pods themselves, for gRPC clients with client-side load
             balancing.
     """
 
     type: typing.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     annotations: Annotations | None = None
+    load_balancer_class: Key | None = None
+    load_balancer_source_ranges: (
+        typing.Annotated[tuple[AddressRange, ...], msgspec.Meta(min_length=1, max_length=64)] | None
+    ) = None
+    external_traffic_policy: typing.Literal["Cluster", "Local"] | None = None
+    internal_traffic_policy: typing.Literal["Cluster", "Local"] | None = None
+    session_affinity: typing.Literal["None", "ClientIP"] | None = None
+    node_ports: NodePorts | None = None
+    app_protocols: AppProtocols | None = None
     headless: bool = False
 
 

@@ -59,9 +59,13 @@ def _ingress(service: InferenceService, wanted: Ingress, host: _Host) -> names.M
         spec["ingressClassName"] = wanted.class_name
     if wanted.tls is not None:
         spec["tls"] = [{"hosts": [host.host], "secretName": wanted.tls.secret_name}]
-    made = names.child(service, kinds.INGRESS.api_version, kinds.INGRESS.kind, name=host.name)
-    if host.annotations:
-        made["metadata"]["annotations"] = host.annotations
+    made = names.child(
+        service,
+        kinds.INGRESS.api_version,
+        kinds.INGRESS.kind,
+        name=host.name,
+        own_annotations=host.annotations,
+    )
     made["spec"] = spec
     return made
 

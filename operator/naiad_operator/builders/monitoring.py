@@ -30,7 +30,11 @@ def monitor(service: InferenceService, facts: ClusterFacts) -> names.Manifest | 
     }
     manifest = names.child(service, kind.api_version, kind.kind)
     # Any labels by which a Prometheus selects monitors; the operator's own take precedence, because it finds its objects by them.
-    manifest["metadata"]["labels"] = {**(wanted.labels or {}), **names.labels(service)}
+    manifest["metadata"]["labels"] = {
+        **(service.spec.labels or {}),
+        **(wanted.labels or {}),
+        **names.own_labels(service),
+    }
     endpoints = "podMetricsEndpoints" if wanted.pod_monitor else "endpoints"
     # A ServiceMonitor selects all Services of the InferenceService, but only the main one has a metrics port.
     manifest["spec"] = {"selector": {"matchLabels": names.selector(service)}, endpoints: [endpoint]}

@@ -1,5 +1,6 @@
 """Names and labels of children. Selectors contain only the operator's labels and never change, so no object has to be recreated."""
 
+import collections.abc
 import typing
 
 from naiad_operator.api import names
@@ -26,9 +27,21 @@ def selector(service: InferenceService) -> dict[str, str]:
     }
 
 
-def labels(service: InferenceService) -> dict[str, str]:
-    """The labels of every child and pod."""
+def own_labels(service: InferenceService) -> dict[str, str]:
+    """The operator's own labels, which every child and pod has and nothing overrides."""
     return {**selector(service), MANAGED_BY_LABEL: MANAGED_BY}
+
+
+def labels(service: InferenceService) -> dict[str, str]:
+    """The labels of every child and pod: the service's `spec.labels`, and the operator's own."""
+    return {**(service.spec.labels or {}), **own_labels(service)}
+
+
+def annotations(
+    service: InferenceService, more: collections.abc.Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The annotations of a child or pod: the service's `spec.annotations`, and the object's own, which take precedence."""
+    return {**(service.spec.annotations or {}), **(more or {})}
 
 
 def owner_reference(service: InferenceService) -> dict[str, typing.Any]:
@@ -43,15 +56,22 @@ def owner_reference(service: InferenceService) -> dict[str, typing.Any]:
     }
 
 
-def child(service: InferenceService, api_version: str, kind: str, *, name: str = "") -> Manifest:
+def child(
+    service: InferenceService,
+    api_version: str,
+    kind: str,
+    *,
+    name: str = "",
+    own_annotations: collections.abc.Mapping[str, str] | None = None,
+) -> Manifest:
     """The apiVersion, kind and metadata of a child's manifest; `name` defaults to the service's name."""
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": {
-            "name": name or service.name,
-            "namespace": service.namespace,
-            "labels": labels(service),
-            "ownerReferences": [owner_reference(service)],
-        },
+    metadata: dict[str, typing.Any] = {
+        "name": name or service.name,
+        "namespace": service.namespace,
+        "labels": labels(service),
+        "ownerReferences": [owner_reference(service)],
     }
+    written = annotations(service, own_annotations)
+    if written:
+        metadata["annotations"] = written
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

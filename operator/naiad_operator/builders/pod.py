@@ -22,7 +22,9 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
     made: Object = {
         "metadata": {
             "labels": names.labels(service),
-            "annotations": {"kubectl.kubernetes.io/default-container": server.CONTAINER},
+            "annotations": names.annotations(
+                service, {"kubectl.kubernetes.io/default-container": server.CONTAINER}
+            ),
         },
         "spec": _pod_spec(service, facts),
     }
@@ -30,7 +32,7 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
         made = _patched(made, predictor.pod_template)
         # The Deployment and the Services must find their pods, whatever the patch contains.
         metadata = made.setdefault("metadata", {})
-        metadata["labels"] = {**metadata.get("labels", {}), **names.labels(service)}
+        metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}
     account = made.get("spec", {}).get("serviceAccountName")
     if account is not None:
         # The API server copies serviceAccountName to this deprecated field and back: unless the operator owns both, a removed account would stay.
@@ -62,7 +64,7 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
     mounted = _mounted(service)
     volumes, mounts = _volumes(service)
     spec: Object = {
-        "automountServiceAccountToken": predictor.service_account_name is not None,
+        "automountServiceAccountToken": bool(predictor.automount_service_account_token),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": server.stop(service.spec).grace,
         "securityContext": {

@@ -313,6 +313,26 @@ BAD = {
         spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["a"], "grpcHostnames": ["b", "a"]}),
         "spec.gateway.grpcHostnames",
     ),
+    "a label that selects the pods": (
+        spec(labels={"a": "b", "app.kubernetes.io/instance": "b"}),
+        "spec.labels",
+    ),
+    "an annotation that the operator writes": (
+        spec(annotations={"serving.naiad.dev/applied": "x"}),
+        "spec.annotations",
+    ),
+    "a load balancer's class without a load balancer": (
+        spec(service={"type": "NodePort", "loadBalancerClass": "example.com/internal"}),
+        "spec.service.type",
+    ),
+    "a policy for clients that cannot come": (
+        spec(service={"externalTrafficPolicy": "Local"}),
+        "spec.service.type",
+    ),
+    "one port of the nodes twice": (
+        spec(service={"type": "NodePort", "nodePorts": {"http": 30000, "grpc": 30000}}),
+        "spec.service.nodePorts",
+    ),
     "both monitors": (
         spec(monitoring={"podMonitor": True, "serviceMonitor": True}),
         "spec.monitoring.serviceMonitor",
@@ -362,6 +382,19 @@ GOOD = {
     "a gateway beside an ingress that is off": spec(
         ingress={"enabled": False, "host": "a.example"}, gateway={"parentRefs": [{"name": "g"}]}
     ),
+    "a load balancer with everything": spec(
+        service={
+            "type": "LoadBalancer",
+            "loadBalancerClass": "example.com/internal",
+            "loadBalancerSourceRanges": ["10.0.0.0/8", "2001:db8::/32"],
+            "externalTrafficPolicy": "Local",
+            "internalTrafficPolicy": "Cluster",
+            "sessionAffinity": "ClientIP",
+            "nodePorts": {"http": 30000, "grpc": 30001},
+            "appProtocols": {"http": "HTTP2", "grpc": "kubernetes.io/h2c"},
+        }
+    ),
+    "labels for others": spec(labels={"kueue.x-k8s.io/queue-name": "gpus"}, annotations={"a": ""}),
     "a surge of percent": manifests.resource(
         deploymentStrategy={"maxSurge": "25%", "maxUnavailable": 0}
     ),
