@@ -3,6 +3,7 @@
 import http.client
 import json
 import pathlib
+import shutil
 
 import pytest
 
@@ -21,6 +22,8 @@ output { name: "SAID" data_type: TYPE_STRING dims: -1 }
 parameters { key: "naiad.host" value { string_value: "process" } }
 instance_group { kind: KIND_CPU count: 1 }
 """
+
+IGNORING = CONFIG + 'parameters { key: "naiad.requirements" value { string_value: "ignore" } }\n'
 
 MODEL = """\
 import sys
@@ -130,3 +133,59 @@ def test_a_server_that_stops_does_not_wait_for_an_installer(
         assert server.stop() == 0, "it waits for no build, or it would be killed"
         loading.close()
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+
+
+def test_packages_for_all_models_are_in_one_environment_and_models_with_their_own_keep_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Two models without any, one with another version, one in the server's environment."""
+    repository = tmp_path / "models"
+    model(repository, "own", "word==2.0", version="2.0")
+    for name, config in (("a", CONFIG), ("b", CONFIG), ("servers", IGNORING)):
+        model(repository, name, "", version="2.0", config=config)
+        (repository / name / "1" / "requirements.txt").unlink()
+    for name in ("a", "b"):
+        shutil.rmtree(repository / name / "1" / "wheels")
+    wheel(tmp_path / "wheels", "word", "1.0", "WORD = '1.0'\n")
+    with served(
+        repository,
+        tmp_path,
+        "--python-requirement=word==1.0",
+        f"--backend-config=python,wheel-dir={tmp_path / 'wheels'}",
+    ) as server:
+        own, a, b = (said(server, name) for name in ("own", "a", "b"))
+        _, index = call(server.http, "POST", "/v2/repository/index")
+        reasons = {load["name"]: load.get("reason", "") for load in json.loads(index)}
+        log = server.output()
+    assert (own[0], a[0], b[0]) == ("2.0", "1.0", "1.0")
+    assert a[2] == b[2] != own[2]
+    assert "No module named 'word'" in reasons["servers"]
+    assert log.count("Successfully installed word-1.0") == 1
+    assert "building an environment from --python-requirement" in log
+
+
+def test_packages_for_all_models_that_cannot_be_installed_fail_every_model_at_once(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Without a network an installer may take minutes to give up: it is not asked again for each model."""
+    repository = tmp_path / "models"
+    for name in ("a", "b", "c"):
+        model(repository, name, "", version="1.0")
+        (repository / name / "1" / "requirements.txt").unlink()
+    (tmp_path / "wheels").mkdir()
+    with served(
+        repository,
+        tmp_path,
+        "--python-requirement=nonesuch==1.0",
+        f"--backend-config=python,wheel-dir={tmp_path / 'wheels'}",
+    ) as server:
+        _, index = call(server.http, "POST", "/v2/repository/index")
+        reasons = {load["name"]: load.get("reason", "") for load in json.loads(index)}
+        log = server.output()
+    for name in ("a", "b", "c"):
+        assert (
+            f"unable to load model '{name}': its environment could not be built from --python-requirement"
+            in reasons[name]
+        )
+        assert "No matching distribution found for nonesuch==1.0" in reasons[name]
+    assert log.count("building an environment from --python-requirement") == 1

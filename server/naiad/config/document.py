@@ -28,6 +28,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
             entry whose value is a block stands where its key is written.
         problems: what syntax and typing found, in file order; a file with any is never served.
         is_file: whether `path` is meant to be a file: not for a config that a load request brings.
+        overridden: the fields, and entries of maps, that `--model-config-override` has replaced, and which are therefore not in the text.
+        override: the option that has, for problems with these.
     """
 
     path: pathlib.Path
@@ -36,6 +38,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     positions: collections.abc.Mapping[FieldPath, Position]
     problems: tuple[Problem, ...]
     is_file: bool = True
+    overridden: frozenset[FieldPath] = frozenset()
+    override: str = ""
 
     def position(self, path: FieldPath) -> Position | None:
         """The position of a field, else of the nearest block around it; None when neither is in the file."""
@@ -46,7 +50,10 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def problem(self, path: FieldPath, message: str, suggestion: str = "") -> Problem:
-        """A problem with a field, at its position in the file."""
+        """A problem with a field, at its position in the file, or with the option that has replaced it."""
+        if any(path[:length] in self.overridden for length in range(1, len(path) + 1)):
+            where = pathlib.Path(self.override)
+            return Problem(path=where, position=None, message=message, suggestion=suggestion)
         position = self.position(path)
         return Problem(
             path=self.path,

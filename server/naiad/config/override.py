@@ -1,18 +1,20 @@
-"""Reads the config of a load request: a ModelConfig as JSON, in place of the model's own file (row 7.15). Pure.
+"""Reads configs as JSON: that of a load request, in place of the model's own file (row 7.15), and fields that replace some of the file's. Pure.
 
 The names of fields may be written as in config.pbtxt or in camel case, the values of enums in any case, and 64-bit integers as numbers or
 text, as Triton reads them; so the JSON of `GET …/config` can be sent back.
 """
 
+import difflib
 import json
 import pathlib
 import types
 import typing
 
+import msgspec
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from naiad.config.document import Document
+from naiad.config.document import Document, FieldPath
 from naiad.core.messages import model_config_pb2
 from naiad.errors import InferenceError, invalid
 
@@ -52,6 +54,48 @@ def read(config: str | bytes | memoryview, folder: pathlib.Path) -> Document:
         positions=types.MappingProxyType({}),
         problems=(),
         is_file=False,
+    )
+
+
+def with_fields(document: Document, config: str) -> Document:
+    """A model's config with fields in place of its own.
+
+    A field replaces the one of the file as a whole; null takes it out. Of a map (`parameters`) only the entries that are given are replaced.
+
+    Args:
+        document: the model's own config; its folder's name is the model's.
+        config: a JSON object of fields, the value of `--model-config-override`.
+
+    Raises:
+        InferenceError: INVALID_ARG: it does not fit a ModelConfig.
+    """
+    option = f"--model-config-override={document.path.parent.name}"
+    value = json.loads(config)
+    message = type(document.message)()
+    fields = {**message.DESCRIPTOR.fields_by_camelcase_name, **message.DESCRIPTOR.fields_by_name}
+    for name in value:
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else "write the fields of config.pbtxt"
+            raise invalid(f"{option}: a model's config has no field '{name}': {hint}")
+    try:
+        json_format.ParseDict(_with_plain_enums(message.DESCRIPTOR, value), message)
+    except (ValueError, TypeError, RecursionError, json_format.ParseError) as error:
+        why = str(error).partition("\n")[0]
+        raise invalid(f"{option}: {why}: write the fields of config.pbtxt as JSON") from None
+    merged = type(message)()
+    merged.CopyFrom(document.message)
+    overridden = set[FieldPath]()
+    for name in value:
+        field = fields[name]
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            overridden |= {(field.name, key) for key in value[name] or ()}
+        else:
+            merged.ClearField(field.name)
+            overridden.add((field.name,))
+    merged.MergeFrom(message)
+    return msgspec.structs.replace(
+        document, message=merged, overridden=frozenset(overridden), override=option
     )
 
 

@@ -55,6 +55,7 @@ class Loader:
 
     Args:
         backend_options: `--backend-config` by backend name; "" holds what is meant for all of them.
+        config_overrides: fields in place of those of a model's own config, as JSON by the model's name.
         auto_complete: whether missing config fields are filled in (row 11.48).
         slices: those that are MIG slices.
         threads: how many models are read or loaded at the same time.
@@ -78,11 +79,13 @@ class Loader:
         rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         devices: DeviceMemory | None = None,
         gpu_limits: collections.abc.Mapping[int, float] = types.MappingProxyType({}),
+        config_overrides: collections.abc.Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
         self._registry = registry
         self._resources = resources
         self._backend_options = backend_options
         self._config_name = config_name
+        self._config_overrides = config_overrides
         self._auto_complete = auto_complete
         self._gpus = gpus
         self._clock = clock
@@ -198,11 +201,15 @@ class Loader:
         return await asyncio.wrap_future(future)
 
     def _read(self, folder: pathlib.Path, *, config: Value | None) -> Document:
-        if config is None:
+        fields = self._config_overrides.get(folder.name)
+        if config is None and fields is None:
             return pbtxt.read(config_file(folder, self._config_name))
         from naiad.config import override  # noqa: PLC0415 - few servers need it
 
-        return override.read(config, folder)
+        if config is not None:
+            return override.read(config, folder)
+        assert fields is not None
+        return override.with_fields(pbtxt.read(config_file(folder, self._config_name)), fields)
 
     def _plan(self, document: Document | None, folder: pathlib.Path) -> ModelPlan:
         resolution = resolve(

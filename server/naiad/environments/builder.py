@@ -86,7 +86,7 @@ class EnvironmentBuilder:
         own_pip = importlib.util.find_spec("pip") is None
         _log.info(
             "model '%s': building an environment from %s in %s, once%s",
-            self._model, file, folder, "" if wheels is None else f", from the wheels in {wheels}",
+            self._model, spec.source, folder, "" if wheels is None else f", from the wheels in {wheels}",
         )  # fmt: skip
         variables = commands.installer_variables(only_wheels=wheels is not None)
         python = sys.executable
@@ -100,7 +100,7 @@ class EnvironmentBuilder:
                 source = "" if wheels is None else f" (from the wheels in {wheels} only)"
                 raise cannot_load(
                     self._model,
-                    f"its environment could not be built from {file}{source}:\n{commands.errors_of(error.output)}\n"
+                    f"its environment could not be built from {spec.source}{source}:\n{commands.errors_of(error.output)}\n"
                     f'To run it in the server\'s own environment, set its parameter {REQUIREMENTS_PARAMETER} to "ignore"',
                 ) from error
         packages = packages_in(folder)

@@ -25,7 +25,7 @@ from naiad.environments.spec import (
     Required,
     cannot_load,
 )
-from naiad.errors import invalid, unavailable
+from naiad.errors import InferenceError, invalid, unavailable
 
 _log = logging.getLogger("naiad.environments")
 
@@ -36,6 +36,7 @@ KEEP_DAYS = 30.0
 """How long an environment is kept that no server uses."""
 
 _NS_PER_SECOND = 1e9
+_RETRY_NS = 60_000_000_000
 
 
 class Environments:
@@ -48,6 +49,8 @@ class Environments:
         self._caches: dict[pathlib.Path, Cache] = {}
         self._known: dict[pathlib.Path, tuple[_Fingerprint, Environment]] = {}
         self._mutex = threading.Lock()
+        self._failed: tuple[int, str] | None = None
+        """Until when the environment of all models is not built again, and why it failed; only its builder, who has its lock, writes this."""
 
     def get(self, model: str, spec: EnvironmentSpec, options: Options) -> Environment:
         """The environment that a model needs. Blocking: it may have to be built first.
@@ -113,12 +116,25 @@ class Environments:
             raise cannot_load(model, f"the wheel folder {spec.wheels} does not exist")
         folder = self._cache(options).get(
             f"built-{identity.of_requirements(spec.file, spec.wheels)}",
-            lambda folder, lock: self._builder(model, folder, lock).build(spec),
+            lambda folder, lock: self._build(model, spec, folder, lock),
         )
         return Environment(
             executable=str(folder / "bin" / "python"),
             variables=commands.built_variables(folder, os.environ.get("PATH", "")),
         )
+
+    def _build(self, model: str, spec: Required, folder: pathlib.Path, lock: int) -> None:
+        """Build an environment; one of many models that has just failed for another of them fails at once: each may take minutes."""
+        now_ns = self._clock.monotonic_ns()
+        if spec.shared and self._failed is not None and now_ns < self._failed[0]:
+            raise cannot_load(model, self._failed[1])
+        try:
+            self._builder(model, folder, lock).build(spec)
+        except InferenceError as error:
+            if spec.shared:
+                reason = error.message.removeprefix(cannot_load(model, "").message)
+                self._failed = (self._clock.monotonic_ns() + _RETRY_NS, reason)
+            raise
 
     def _builder(self, model: str, folder: pathlib.Path, lock: int) -> EnvironmentBuilder:
         return EnvironmentBuilder(model, self._programs, folder=folder, lock=lock)

@@ -23,6 +23,9 @@ WHEEL_DIR_OPTION = "wheel-dir"
 CACHE_OPTION = "environment-cache"
 KEEP_OPTION = "environment-keep-days"
 REQUIREMENTS_OPTION = "requirements"
+SHARED_OPTION = "shared-requirements"
+"""The file that the server makes of `SHARED_FLAG`."""
+SHARED_FLAG = "--python-requirement"
 
 _MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
 _BUILD, _IGNORE = "build", "ignore"
@@ -44,10 +47,17 @@ class Required:
     Attributes:
         file: the requirements.txt.
         wheels: the only folder to install from; None: the installer's own sources.
+        shared: whether it is for all models that bring none of their own.
     """
 
     file: pathlib.Path
     wheels: pathlib.Path | None
+    shared: bool = False
+
+    @property
+    def source(self) -> str:
+        """Where the packages are listed, for messages."""
+        return SHARED_FLAG if self.shared else str(self.file)
 
 
 EnvironmentSpec = Packed | Required
@@ -63,7 +73,8 @@ def spec_of(
 ) -> EnvironmentSpec | None:
     """The environment of a Python model; None for the server's own.
 
-    A requirements.txt is looked for in the version's folder, then in the model's, as modules are (row 15.4). EXECUTION_ENV_PATH takes precedence.
+    A requirements.txt is looked for in the version's folder, then in the model's, as modules are (row 15.4). EXECUTION_ENV_PATH takes precedence,
+    and the requirements of all models come last.
 
     Raises:
         InferenceError: INVALID_ARG: a setting is not valid.
@@ -78,12 +89,18 @@ def spec_of(
         file = folder / REQUIREMENTS_FILE
         if file.is_file():
             return Required(file=file, wheels=_wheels(file, model_dir, options))
-    return None
+    shared = options.get(SHARED_OPTION)
+    if shared is None:
+        return None
+    named = options.get(WHEEL_DIR_OPTION, "")
+    return Required(
+        file=pathlib.Path(shared), wheels=pathlib.Path(named) if named else None, shared=True
+    )
 
 
 def refused_in_thread(model: str, spec: EnvironmentSpec) -> InferenceError:
     """The error of a model with an environment of its own that is to run in a thread of the server."""
-    what = f"{PACKED_PARAMETER}={spec.path}" if isinstance(spec, Packed) else f"{spec.file}"
+    what = f"{PACKED_PARAMETER}={spec.path}" if isinstance(spec, Packed) else spec.source
     instead = (
         f"remove {PACKED_PARAMETER}"
         if isinstance(spec, Packed)

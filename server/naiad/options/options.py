@@ -38,6 +38,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         repository_cache_directory: "" is a temporary folder.
         repository_cache_bytes: 0 means no limit.
         load_model: names of models to load at start; `*` alone means all of them (row 7.31).
+        model_config_override: fields in place of those of a model's config, as JSON by the model's name.
+        python_requirement: what the environment holds of Python models that bring none of their own.
         http_max_input_size: bytes (row 1.11).
         http_base_path: the prefix under which HTTP paths are served as well, e.g. /api/predict/demo; "" for no prefix.
         grpc_keepalive_time: and the other gRPC times: milliseconds (row 10.38).
@@ -58,6 +60,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repository_poll_secs: int = 15
     repository_quiet_secs: float | None = None
     load_model: tuple[str, ...] = ()
+    model_config_override: collections.abc.Mapping[str, str] = _NOTHING
+    python_requirement: tuple[str, ...] = ()
     exit_timeout_secs: int = 30
     strict_readiness: bool = True
     disable_auto_complete_config: bool = False
@@ -317,6 +321,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
                  "would not fit, the least recently used models are unloaded."),
         _flag("evicted-model-wait-secs", _F, "Seconds that a request for a model that was unloaded by --model-memory-limit waits until it is loaded again; 0 "
               "refuses the request.", minimum=0),
+        _special("model-config-override", "NAME=JSON: fields that replace those of the model's config.pbtxt at each load, e.g. "
+                 'resnet={"maxBatchSize": 16}; may be given several times.'),
+        _special("python-requirement", "A package, as pip takes it, for all Python models without an environment of their own; may be given several times."),
         _flag("repository-quiet-secs", _F, "Seconds in which the files of a changed model must stay the same until a poll loads it; 0 loads it at "
               "once, as Triton does. Default: --repository-poll-secs, at most 5.", minimum=0),
         _flag("auth-token-file", _S, "File with one token per line; all calls except those about health must send one of them as Authorization. "

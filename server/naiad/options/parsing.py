@@ -6,6 +6,7 @@ Written by hand because the reference's rules are not argparse's: a boolean may 
 
 import collections.abc
 import difflib
+import json
 import math
 import re
 import types
@@ -194,6 +195,31 @@ def _load_model(fields: _Fields, flag: Flag, value: str) -> None:
     fields.setdefault("load_model", []).append(value)
 
 
+def _config_override(fields: _Fields, flag: Flag, value: str) -> None:
+    name, equals, text = value.partition("=")
+    try:
+        config = json.loads(text) if name.strip() and equals else None
+    except ValueError as error:
+        raise UsageError(f"--{flag.name}={name}: this is not JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise UsageError(
+            f"--{flag.name}={value[:64]}: expected NAME=JSON, a model and an object with fields of its config, e.g. "
+            'resnet={"maxBatchSize": 16}'
+        )
+    known = fields.setdefault(flag.name.replace("-", "_"), {})
+    if name in known:
+        raise UsageError(f"--{flag.name}={name} is given twice: write all fields into one of them")
+    known[name] = text
+
+
+def _python_requirement(fields: _Fields, flag: Flag, value: str) -> None:
+    if not value.strip() or value.strip().startswith("-") or "\n" in value:
+        raise UsageError(
+            f"--{flag.name}={value}: expected one package as pip takes it, e.g. torch==2.8; for options of pip set its variables, e.g. PIP_INDEX_URL"
+        )
+    fields.setdefault("python_requirement", []).append(value.strip())
+
+
 def _log_verbose(fields: _Fields, flag: Flag, value: str) -> None:
     fields["log_verbose"] = int(value) if value.isdecimal() else int(_boolean(flag, value))
 
@@ -274,6 +300,8 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "model-store": _repository,
     "model-control-mode": _control_mode,
     "load-model": _load_model,
+    "model-config-override": _config_override,
+    "python-requirement": _python_requirement,
     "log-verbose": _log_verbose,
     "strict-model-config": _strict_model_config,
     "metrics-config": _metrics_config,

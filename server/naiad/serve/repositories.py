@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import collections.abc
+import logging
 
 import msgspec
 
@@ -11,11 +12,13 @@ from naiad.engine.loader import Loader
 from naiad.engine.memory.pool import Load, MemoryPool
 from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
+from naiad.errors import InferenceError
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import EVICTIONS
 from naiad.options.options import Options
 from naiad.repository.agents.resolver import AgentResolver
-from naiad.repository.manager import Repository
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import VersionPlan
 from naiad.repository.polling.poller import Poller
 from naiad.repository.reading import RepositoryReader
@@ -24,6 +27,8 @@ from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
 from naiad.repository.store import Store
 from naiad.repository.version import Progress
 from naiad.serve import interpreter
+
+log = logging.getLogger("naiad.serve")
 
 _QUIET_SECONDS = 5.0
 """The default of `--repository-quiet-secs`, unless polls follow each other faster."""
@@ -65,6 +70,56 @@ def eviction_series(repository: Repository[Model] | Namespaces[Model]) -> list[S
         else repository.evictions.count
     )
     return [Series(EVICTIONS, (Sample((), count),))]
+
+
+class UnusedOverrides:
+    """`--model-config-override` for models that no repository has: a state for `/status` and the log, for it may be a misspelled name.
+
+    The server is ready nevertheless, for the model may have been removed from the repository, or may come later.
+
+    Args:
+        overrides: by the model's name.
+        repository: where the models are.
+    """
+
+    def __init__(
+        self,
+        overrides: collections.abc.Mapping[str, str],
+        repository: Repository[Model] | Namespaces[Model],
+    ) -> None:
+        self._overrides = overrides
+        self._repository = repository
+        self._unknown: list[str] = []
+
+    async def find(self) -> None:
+        """Look which models there are, once those of the start are loaded."""
+        if not self._overrides:
+            return
+        try:
+            known = {
+                name for _, names in await self._repository.listings(names=True) for name in names
+            }
+        except InferenceError:
+            return  # the start has reported it, or the repository is away for a moment
+        self._unknown = sorted(self._overrides.keys() - known)
+        for state in self.states():
+            log.error("%s", state.reason)
+
+    def states(self) -> list[VersionState]:
+        """Those that are still unknown."""
+        if not self._unknown:
+            return []
+        known = {state.name for state in self._repository.states()}
+        return [
+            VersionState(
+                name=name,
+                version=None,
+                state=State.UNAVAILABLE,
+                reason=f"--model-config-override={name}: no model repository has this model: correct its name, or leave the override out",
+            )
+            for name in self._unknown
+            if name not in known
+        ]
 
 
 class RepositoryFactory:

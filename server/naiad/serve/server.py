@@ -46,7 +46,8 @@ from naiad.serve.drain import drain
 from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.gpus import find_gpus
 from naiad.serve.loop_lag import LoopLag
-from naiad.serve.repositories import Pollers, RepositoryFactory, eviction_series
+from naiad.serve.repositories import Pollers, RepositoryFactory, UnusedOverrides, eviction_series
+from naiad.serve.shared_requirements import SharedRequirements
 from naiad.serve.signals import EARLY, to_watch
 from naiad.serve.stall_watchdog import StallWatchdog
 
@@ -92,6 +93,12 @@ class Server:
         gpus = await asyncio.to_thread(
             find_gpus, monitor, options.min_supported_compute_capability, os.environ
         )
+        try:
+            requirements = SharedRequirements(options.python_requirement)
+        except OSError as error:
+            message = "--python-requirement: no temporary file can be written: %s; set TMPDIR"
+            log.error(message, error)  # noqa: TRY400 - the message says all
+            return 1
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
         api = ServerApi(calls, custom)
         loader = Loader(
@@ -101,7 +108,7 @@ class Server:
                 catalog=Catalog(pathlib.Path(options.backend_directory)),
                 imported=interpreter.exempt,
             ),
-            backend_options=options.backend_config,
+            backend_options=requirements.added_to(options.backend_config),
             config_name=options.model_config_name,
             auto_complete=not options.disable_auto_complete_config,
             gpus=tuple(gpu.index for gpu in gpus),
@@ -112,6 +119,7 @@ class Server:
             rpc_handler_of=api.rpc_handler,
             devices=DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus}),
             gpu_limits=options.model_load_gpu_limit,
+            config_overrides=options.model_config_override,
         )
         system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
@@ -151,10 +159,11 @@ class Server:
                 if options.evicted_model_wait_secs
                 else None,
             )
+            unused = UnusedOverrides(options.model_config_override, repository)
             frontends = Frontends(
                 options=options,
                 engine=engine,
-                states=repository.states,
+                states=lambda: [*repository.states(), *unused.states()],
                 system_metrics=lambda: [
                     *custom.series(),
                     self._lag.series(),
@@ -173,7 +182,7 @@ class Server:
                 interpreter.imported()
                 self._lag.start(asyncio.get_running_loop())
                 return await self._serve(
-                    repository, loader, agents, engine, frontends, pollers=pollers
+                    repository, loader, agents, engine, frontends, pollers=pollers, unused=unused
                 )
             finally:
                 await frontends.close_all()
@@ -188,6 +197,7 @@ class Server:
             await system_metrics.stop()
             await asyncio.to_thread(self._stores.close)
             loader.close()
+            requirements.close()
             monitor.close()
 
     async def _serve(
@@ -199,6 +209,7 @@ class Server:
         frontends: Frontends,
         *,
         pollers: Pollers,
+        unused: UnusedOverrides,
     ) -> int:
         options = self._options
         at_start = options.model_control_mode.models_at_start(options.load_model)
@@ -230,7 +241,9 @@ class Server:
                 show_addresses(
                     self._console, frontends.addresses(), example=frontends.example(states)
                 )
+        looking = asyncio.get_running_loop().create_task(unused.find())
         await self._stopping.wait()
+        looking.cancel()
         loading.cancel()
         await pollers.aclose()
         loader.interrupt()

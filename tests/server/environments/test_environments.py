@@ -1,6 +1,7 @@
 """Environments as models get them: built by a real pip from wheels of ours, unpacked, and looked at."""
 
 import collections.abc
+import dataclasses
 import importlib.util
 import logging
 import os
@@ -98,6 +99,28 @@ def test_a_failed_build_shows_the_output_of_the_installer_and_leaves_nothing(
     assert f"from the wheels in {spec.wheels} only" in message
     assert 'naiad.requirements to "ignore"' in message
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+
+
+@pytest.mark.slow
+def test_the_environment_of_all_models_is_not_tried_again_for_each_but_after_a_minute(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="naiad")
+    clock = ManualClock()
+    environments = Environments(clock=clock)
+    spec = dataclasses.replace(required(tmp_path, "nonesuch==99\n"), shared=True)
+    options = {"environment-cache": str(tmp_path / "cache")}
+    for name in ("a", "b"):
+        with pytest.raises(InferenceError) as caught:
+            environments.get(name, spec, options)
+        assert caught.value.message.startswith(f"unable to load model '{name}': its environment")
+        assert "No matching distribution found for nonesuch==99" in caught.value.message
+    assert caplog.text.count("building an environment") == 1
+    clock.advance(ns=61_000_000_000)
+    with pytest.raises(InferenceError):
+        environments.get("b", spec, options)
+    assert caplog.text.count("building an environment") == 2
+    environments.close()
 
 
 def test_requirements_that_bring_no_wheels_folder_say_so(

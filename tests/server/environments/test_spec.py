@@ -94,3 +94,29 @@ def test_the_refusal_of_a_thread_names_the_settings_to_change(tmp_path: pathlib.
     assert 'naiad.requirements to "ignore"' in required.message
     packed = refused_in_thread("m", Packed(path=tmp_path))
     assert "remove EXECUTION_ENV_PATH" in packed.message
+
+
+def test_the_requirements_of_all_models_are_for_those_that_bring_none(
+    tmp_path: pathlib.Path,
+) -> None:
+    options = {"shared-requirements": "/tmp/all.txt", "wheel-dir": "/wheels"}
+    shared = Required(
+        file=pathlib.Path("/tmp/all.txt"), wheels=pathlib.Path("/wheels"), shared=True
+    )
+    assert needed(tmp_path, options=options) == shared
+    assert shared.source == "--python-requirement"
+    assert needed(tmp_path, {"naiad.requirements": "ignore"}, options) is None
+    assert needed(tmp_path, {"EXECUTION_ENV_PATH": "/e"}, options) == Packed(
+        path=pathlib.Path("/e")
+    )
+    (tmp_path / "requirements.txt").touch()
+    own = needed(tmp_path, options=options)
+    assert isinstance(own, Required)
+    assert (own.file, own.shared) == (tmp_path / "requirements.txt", False)
+
+
+def test_in_a_thread_the_requirements_of_all_models_are_named_by_their_option() -> None:
+    shared = Required(file=pathlib.Path("/tmp/x/requirements.txt"), wheels=None, shared=True)
+    message = refused_in_thread("m", shared).message
+    assert "--python-requirement" in message
+    assert "/tmp/x" not in message

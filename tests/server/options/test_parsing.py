@@ -44,6 +44,8 @@ def test_defaults_are_tritons() -> None:
         (["--model-memory-limit=12GiB", "--model-memory-limit=1:1.5GB", *EXPLICIT], "model_memory_limit", {-1: 12 << 30, 1: 1_500_000_000}),
         (["--model-memory-limit=4096", "--evicted-model-wait-secs=5"], "evicted_model_wait_secs", 5.0),
         (["--model-load-gpu-limit=0:0.9", "--model-load-gpu-limit", "1:1"], "model_load_gpu_limit", {0: 0.9, 1: 1.0}),
+        (["--python-requirement=torch==2.8", "--python-requirement", "scipy "], "python_requirement", ("torch==2.8", "scipy")),
+        (['--model-config-override=a={"maxBatchSize": 8}', "--model-config-override", "b={}"], "model_config_override", {"a": '{"maxBatchSize": 8}', "b": "{}"}),
         (["--rate-limit=off", "--allow-sagemaker=false"], "http_port", 8000),
     ],
 )  # fmt: skip
@@ -160,6 +162,13 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--model-memory-limit=4GiB"], "nothing would load a model again"),
         ([REPOSITORY, "--evicted-model-wait-secs=4"], "needs --model-memory-limit"),
         ([REPOSITORY, "--model-load-gpu-limit=0.5"], "expected ID:FRACTION"),
+        ([REPOSITORY, "--model-config-override=resnet"], "expected NAME=JSON"),
+        ([REPOSITORY, '--model-config-override={"maxBatchSize": 8}'], "expected NAME=JSON"),
+        ([REPOSITORY, "--model-config-override=resnet=8"], "expected NAME=JSON"),
+        ([REPOSITORY, "--model-config-override=resnet={maxBatchSize: 8}"], "--model-config-override=resnet: this is not JSON: "),
+        ([REPOSITORY, "--model-config-override=a={}", "--model-config-override=a={}"], "--model-config-override=a is given twice"),
+        ([REPOSITORY, "--python-requirement=-r more.txt"], "expected one package as pip takes it"),
+        ([REPOSITORY, "--python-requirement="], "expected one package"),
         ([REPOSITORY, "--model-load-gpu-limit=0:1.5"], "expected ID:FRACTION"),
     ],
 )  # fmt: skip
