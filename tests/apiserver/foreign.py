@@ -17,7 +17,8 @@ _MODULES = {
         "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
         "config/crd/standard/gateway.networking.k8s.io_grpcroutes.yaml",
     ),
-    "github.com/kedacore/keda/v2@v2.18.0": ("config/crd/bases/keda.sh_scaledobjects.yaml",),
+    # The oldest that is supported: its API server must know every field.
+    "github.com/kedacore/keda/v2@v2.17.3": ("config/crd/bases/keda.sh_scaledobjects.yaml",),
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": (
         "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",

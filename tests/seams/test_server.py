@@ -3,12 +3,16 @@
 import asyncio
 import json
 import pathlib
+import re
 import sys
 import typing
 
 import pytest
 
 from naiad import __main__, fetch
+from naiad.config.document import Document
+from naiad.config.override import with_fields
+from naiad.core.messages import model_config_pb2
 from naiad.metrics import families
 from naiad.options import parsing
 from naiad.options.options import FLAGS, Kind
@@ -67,6 +71,33 @@ def test_the_servers_own_parser_reads_what_is_written() -> None:
     assert not options.exit_on_error
     assert options.strict_readiness, "a pod whose models failed must not get traffic"
     assert options.log_verbose == 1, "the user's options come after ours"
+
+
+def expanded(argument: str) -> str:
+    """What the kubelet makes of an argument, without variables: $$ is $, and $(NAME) would be a variable's value."""
+    return re.sub(
+        r"\$(\$|\([A-Za-z_.0-9]+\))", lambda found: "$" if found[1] == "$" else "", argument
+    )
+
+
+def test_overrides_and_packages_reach_the_server_as_they_are_written() -> None:
+    path = next(path for path in manifests.INPUTS if path.stem == "overrides-and-packages")
+    model = service.parse(manifests.example(path)[0]).spec.predictor.model
+    options = parsing.parse([expanded(argument) for argument in arguments(path)])
+    assert model.overrides
+    assert model.python_requirements == options.python_requirement
+    read = {name: json.loads(text) for name, text in options.model_config_override.items()}
+    assert read == {one.model: one.config for one in model.overrides}
+    document = Document(
+        path=pathlib.Path("/models/sentiment/config.pbtxt"),
+        text="",
+        message=model_config_pb2.ModelConfig(),
+        positions={},
+        problems=(),
+    )
+    config = with_fields(document, options.model_config_override["sentiment"]).message
+    assert config.max_batch_size == 16
+    assert config.parameters["EXECUTION_ENV_PATH"].string_value == "$$TRITON_MODEL_DIRECTORY/$(A)"
 
 
 def test_the_command_is_one_of_the_distribution() -> None:

@@ -1,4 +1,4 @@
-"""The accelerator of a pod: whole GPUs, a MIG slice, a resource claim, or none."""
+"""The accelerator of a pod: whole GPUs, MIG slices, a resource claim, or none."""
 
 import typing
 
@@ -31,13 +31,14 @@ class Accelerator(Part, frozen=True):
     """What each pod computes on.
 
     Attributes:
-        type: gpu for whole GPUs, mig for one slice of a GPU, none for the CPU.
-        count: GPUs per pod; a MIG slice is always one, since CUDA opens one slice per process.
+        type: gpu for whole GPUs, mig for slices of GPUs, none for the CPU.
+        count: GPUs or slices per pod. With several slices the server runs a worker process on each, since CUDA opens one slice per process.
         profile: the MIG profile, e.g. 1g.10gb (mig only).
         strategy: how the cluster offers MIG slices: mixed as nvidia.com/mig-<profile>, single as nvidia.com/gpu on nodes of that
             profile, dra through resource claims (also for whole GPUs).
         product: the GPU as in the node label nvidia.com/gpu.product, e.g. NVIDIA-H100-80GB-HBM3; with dra, as in
             the device's attribute productName, e.g. NVIDIA H100 80GB HBM3.
+        products: several products in place of one; a pod runs on any of them.
         resource_name: the resource to request in place of NVIDIA's default name, e.g. nvidia.com/gpu.shared under time slicing, or
             another vendor's.
         device_class_name: the DeviceClass of the claim (dra only); gpu.nvidia.com or mig.nvidia.com when not set.
@@ -49,6 +50,9 @@ class Accelerator(Part, frozen=True):
     profile: Profile | None = None
     strategy: typing.Literal["mixed", "single", "dra"] = "mixed"
     product: Product | None = None
+    products: (
+        typing.Annotated[tuple[Product, ...], msgspec.Meta(min_length=1, max_length=8)] | None
+    ) = None
     resource_name: Key | None = None
     device_class_name: ObjectName | None = None
     cel_selectors: (

@@ -4,7 +4,7 @@ import typing
 
 import msgspec
 
-from naiad_operator.api.bounds import DataKey, ObjectName, Quantity
+from naiad_operator.api.bounds import AnyObject, DataKey, ObjectName, Quantity
 from naiad_operator.api.structs import Part
 
 StorageUri = typing.Annotated[
@@ -15,6 +15,10 @@ Endpoint = typing.Annotated[
 ]
 Region = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 ModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\s=]+$")]
+
+Requirement = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][^\r\n]*$")
+]
 
 
 class Storage(Part, frozen=True):
@@ -80,6 +84,19 @@ class Cache(Part, frozen=True):
     claim_name: ObjectName | None = None
 
 
+class ModelOverride(Part, frozen=True):
+    """Fields of a model's config that replace those of its config.pbtxt.
+
+    Attributes:
+        model: the model's name.
+        config: the fields, as in config.pbtxt or in camel case, e.g. maxBatchSize: 16 and instanceGroup: [{count: 2}]. Each replaces the
+            model's own as a whole; of a map, such as parameters, only the entries that are written are replaced.
+    """
+
+    model: ModelName
+    config: AnyObject
+
+
 class Model(Part, frozen=True):
     """The models that are served. Set storageUri, or repositories for several.
 
@@ -92,6 +109,10 @@ class Model(Part, frozen=True):
         delivery: server lets the server read the store itself; init fetches each repository once per pod in an init container, so that
             the server holds no credentials. init is not possible with pvc:// or load.mode poll.
         cache: a volume for what a server keeps on disk.
+        overrides: fields of models' configs that differ in this service; they count at each load.
+        python_requirements: packages, each as pip takes it (e.g. transformers==4.57), for all Python models that bring no environment of their own; a
+            pod installs them once, into the cache. For another index or an offline one, set pip's variables in predictor.env, e.g.
+            PIP_INDEX_URL.
     """
 
     storage_uri: StorageUri | None = None
@@ -102,3 +123,9 @@ class Model(Part, frozen=True):
     load: Load = Load()
     delivery: typing.Literal["server", "init"] = "server"
     cache: Cache | None = None
+    overrides: typing.Annotated[tuple[ModelOverride, ...], msgspec.Meta(max_length=64)] | None = (
+        None
+    )
+    python_requirements: (
+        typing.Annotated[tuple[Requirement, ...], msgspec.Meta(max_length=64)] | None
+    ) = None

@@ -92,6 +92,11 @@ MODEL = (
         message="mode: poll watches the store, and an init container fetches once: write delivery: server, or load.mode: all or explicit",
         field="delivery",
     ),
+    Rule(
+        cel="!has(self.overrides) || self.overrides.all(a, self.overrides.exists_one(b, b.model == a.model))",
+        message="a model has two overrides: write all fields into the config of one of them",
+        field="overrides",
+    ),
 )
 
 REPOSITORY = (

@@ -25,7 +25,19 @@ ROOT = (
     ),
 )
 
+_STARTS_AGAIN = Rule(
+    cel="!(has(self.predictor.autoscaling) && self.predictor.autoscaling.class == 'keda' && has(self.predictor.autoscaling.minReplicas) && "
+    "self.predictor.autoscaling.minReplicas == 0) || (has(self.predictor.autoscaling.triggers) && size(self.predictor.autoscaling.triggers) "
+    "> 0) || (has(self.predictor.autoscaling.activation) && (has(self.predictor.autoscaling.activation.source) || "
+    "has(self.predictor.autoscaling.activation.query))) || (has(self.ingress) && self.ingress.enabled && has(self.ingress.className) && "
+    "self.ingress.className in ['nginx', 'traefik'])",
+    message="with autoscaling.minReplicas: 0 something must start the first pod: write an ingress whose className is nginx or traefik, or "
+    "autoscaling.activation.source or query, or triggers",
+    field="predictor",
+)
+
 _SPEC = (
+    _STARTS_AGAIN,
     Rule(
         cel="!(has(self.ingress) && self.ingress.enabled && has(self.gateway))",
         message="a service is reached by an Ingress or by Gateway routes: set ingress.enabled: false, or leave gateway out",
@@ -113,15 +125,15 @@ _ACCELERATOR = (
         field="profile",
     ),
     Rule(
-        cel="self.type != 'mig' || self.count == 1",
-        message="a process opens one MIG device, so a pod gets one: write count: 1 and raise predictor.replicas",
-        field="count",
+        cel="self.strategy != 'single' || (self.type == 'mig' && (has(self.product) || has(self.products)))",
+        message="with strategy: single every slice is called nvidia.com/gpu, so only the node's product shows the profile: write type: mig "
+        "and product, e.g. NVIDIA-H100-80GB-HBM3, or products",
+        field="strategy",
     ),
     Rule(
-        cel="self.strategy != 'single' || (self.type == 'mig' && has(self.product))",
-        message="with strategy: single every slice is called nvidia.com/gpu, so only the node's product shows the profile: write type: mig "
-        "and product, e.g. NVIDIA-H100-80GB-HBM3",
-        field="strategy",
+        cel="!(has(self.product) && has(self.products))",
+        message="products names several in place of the one of product: leave product out and write all of them into products",
+        field="products",
     ),
     Rule(
         cel="self.strategy == 'dra' || !(has(self.deviceClassName) || has(self.celSelectors))",
@@ -144,7 +156,12 @@ _ACCELERATOR = (
         field="product",
     ),
     Rule(
-        cel="self.type != 'none' || !(has(self.resourceName) || has(self.product) || self.strategy == 'dra' || self.count > 1)",
+        cel="!has(self.products) || self.strategy == 'dra' || !self.products.exists(one, one.contains(' '))",
+        message="a node's label nvidia.com/gpu.product has no spaces: write '-' in their place, e.g. NVIDIA-H100-80GB-HBM3",
+        field="products",
+    ),
+    Rule(
+        cel="self.type != 'none' || !(has(self.resourceName) || has(self.product) || has(self.products) || self.strategy == 'dra' || self.count > 1)",
         message="type: none requests no device: leave count, product, resourceName and strategy out, or set type: gpu",
         field="type",
     ),
@@ -189,14 +206,20 @@ _AUTOSCALING = (
         field="maxReplicas",
     ),
     Rule(
-        cel="!has(self.minReplicas) || self.minReplicas > 0 || (self.class == 'keda' && has(self.triggers) && size(self.triggers) > 0)",
-        message="without a pod no metric shows that a request waits: write minReplicas: 1, or class: keda with a trigger from your ingress "
-        "in triggers; to stop a service, set suspend: true",
+        cel="!has(self.minReplicas) || self.minReplicas > 0 || self.class == 'keda'",
+        message="without a pod there are no metrics that a HorizontalPodAutoscaler could read: write minReplicas: 1, or class: keda; to stop a "
+        "service, set suspend: true",
         field="minReplicas",
     ),
     Rule(
+        cel="!has(self.activation) || (has(self.minReplicas) && self.minReplicas == 0)",
+        message="activation starts the first pod of a service that has none: write minReplicas: 0, or leave activation out",
+        field="activation",
+    ),
+    Rule(
         cel="!(self.class in ['hpa', 'keda']) || has(self.queueTimeMs) || has(self.pendingRequests) || "
-        "(has(self.metrics) && size(self.metrics) > 0) || (has(self.triggers) && size(self.triggers) > 0)",
+        "(has(self.metrics) && size(self.metrics) > 0) || (has(self.triggers) && size(self.triggers) > 0) || "
+        "(has(self.minReplicas) && self.minReplicas == 0)",
         message="the autoscaler needs a metric: write queueTimeMs, e.g. 10, or pendingRequests, e.g. 16",
         field="class",
     ),
@@ -213,9 +236,17 @@ _AUTOSCALING = (
         field="metrics",
     ),
     Rule(
-        cel="self.class == 'keda' || !(has(self.triggers) || has(self.prometheusAddress))",
-        message="triggers and prometheusAddress are KEDA's: set class: keda, or leave them out",
+        cel="self.class == 'keda' || !(has(self.triggers) || has(self.prometheusAddress) || has(self.prometheusAuth))",
+        message="triggers, prometheusAddress and prometheusAuth are KEDA's: set class: keda, or leave them out",
         field="triggers",
+    ),
+)
+
+_ACTIVATION = (
+    Rule(
+        cel="!(has(self.source) && has(self.query))",
+        message="source counts the requests of an ingress controller, query stands in its place: leave one of them out",
+        field="query",
     ),
 )
 
@@ -281,6 +312,7 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     pod.Toleration: _TOLERATION,
     pod.Ports: _PORTS,
     scaling.Autoscaling: _AUTOSCALING,
+    scaling.Activation: _ACTIVATION,
     scaling.DeploymentStrategy: _STRATEGY,
     traffic.Service: _SERVICE,
     traffic.Ingress: _INGRESS,

@@ -4,7 +4,7 @@ import typing
 
 import msgspec
 
-from naiad_operator.api.bounds import AnyObject, Text
+from naiad_operator.api.bounds import AnyObject, LongText, ObjectName, Text
 from naiad_operator.api.structs import Part
 
 IntOrPercent = int | typing.Annotated[str, msgspec.Meta(max_length=4, pattern="^[0-9]{1,3}%$")]
@@ -17,14 +17,55 @@ DEFAULT_MAX_REPLICAS = 4
 RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=8)]
 
 
+class PrometheusAuth(Part, frozen=True):
+    """How KEDA authenticates to Prometheus: OpenShift's Thanos, Amazon's, Google's or Azure's managed one, or one behind a password.
+
+    Attributes:
+        name: a TriggerAuthentication in the service's namespace, or a ClusterTriggerAuthentication; it names the Secret or the pod identity,
+            which the operator never reads.
+        kind: which of the two it is.
+        modes: how its values are sent, e.g. bearer; leave it out where it names a pod identity (Amazon, Google, Azure).
+        aws_region: the region of Amazon Managed Prometheus.
+        namespace_parameter: whether the service's namespace is sent as a parameter, as the tenancy port of OpenShift's Thanos needs it.
+    """
+
+    name: ObjectName
+    kind: typing.Literal["TriggerAuthentication", "ClusterTriggerAuthentication"] = (
+        "TriggerAuthentication"
+    )
+    modes: (
+        typing.Annotated[
+            tuple[typing.Literal["bearer", "basic", "tls", "custom", "apiKey", "oauth"], ...],
+            msgspec.Meta(min_length=1, max_length=4),
+        ]
+        | None
+    ) = None
+    aws_region: typing.Annotated[str, msgspec.Meta(min_length=1, max_length=63)] | None = None
+    namespace_parameter: bool = False
+
+
+class Activation(Part, frozen=True):
+    """What starts the first pod of a service that has none (keda with minReplicas 0). Requests that come without a pod are refused, not held.
+
+    Attributes:
+        source: the ingress controller whose count of requests starts it; ingress.className when not set.
+        query: a PromQL query in place of source; a result above 0 starts the first pod.
+        idle_seconds: seconds without requests after which the last pod ends; when not set 300, or what probes.startup allows if that is more.
+    """
+
+    source: typing.Literal["nginx", "traefik"] | None = None
+    query: LongText | None = None
+    idle_seconds: typing.Annotated[int, msgspec.Meta(ge=60, le=86400)] | None = None
+
+
 class Autoscaling(Part, frozen=True):
     """Who decides how many pods there are.
 
     Attributes:
         scaler: none keeps predictor.replicas; hpa and keda create an autoscaler; external is an autoscaler of your own that uses this
             resource's scale subresource.
-        min_replicas: minimum number of pods (hpa and keda), 1 when not set; 0 only with keda and a trigger of your own that can scale a
-            service up from zero pods.
+        min_replicas: minimum number of pods (hpa and keda), 1 when not set; 0 only with keda and something that starts the first pod:
+            activation, an ingress whose className is nginx or traefik, or triggers.
         max_replicas: maximum number of pods (hpa and keda), 4 when not set.
         queue_time_ms: the average milliseconds a request may wait for an instance before pods are added.
         pending_requests: the waiting requests a pod may have on average before pods are added.
@@ -32,6 +73,8 @@ class Autoscaling(Part, frozen=True):
         triggers: further triggers, each as in a ScaledObject (keda only).
         behavior: how fast to scale, as in autoscaling/v2; the default adds at most 2 pods per minute and removes 1 pod every two minutes.
         prometheus_address: the Prometheus that KEDA queries (keda only); by default the one the operator was installed with.
+        prometheus_auth: how KEDA authenticates there (keda only).
+        activation: what starts the first pod of a service that has none (keda with minReplicas 0 only).
     """
 
     scaler: typing.Literal["none", "hpa", "keda", "external"] = msgspec.field(
@@ -45,6 +88,8 @@ class Autoscaling(Part, frozen=True):
     triggers: RawObjects | None = None
     behavior: AnyObject | None = None
     prometheus_address: Text | None = None
+    prometheus_auth: PrometheusAuth | None = None
+    activation: Activation | None = None
 
     @property
     def effective_min_replicas(self) -> int:

@@ -7,13 +7,20 @@ import typing
 
 from naiad_operator.api.accelerator import Accelerator
 from naiad_operator.api.service import InferenceService
+from naiad_operator.api.spec import Predictor
 from naiad_operator.builders import kinds, names
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.errors import InvalidSpec, Problem
 
+Object = dict[str, typing.Any]
+
 GPU = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
+SLICES_LABEL = "nvidia.com/gpu.slices.gi"
+"""On a node only where nvidia.com/gpu is a MIG slice, the strategy `single`: `nvidia.com/mig.strategy` is also on nodes whose GPUs are not partitioned."""
 CLAIM = "accelerator"
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,12 +32,14 @@ class DeviceRequest:
         count: how many of the resource, or of the claim's devices.
         claim_template: the ResourceClaimTemplate's name; "" unless the strategy is dra.
         node_labels: labels that the node must have.
+        node_requirements: what else the node must fulfil, each an entry of `matchExpressions`.
     """
 
     resource: str
     count: int
     claim_template: str
     node_labels: dict[str, str]
+    node_requirements: tuple[Object, ...] = ()
 
     @property
     def is_device(self) -> bool:
@@ -60,16 +69,89 @@ def device_request(service: InferenceService) -> DeviceRequest:
     name = resource_name(accelerator)
     if accelerator.type != "none" and accelerator.strategy == "dra":
         return DeviceRequest("", accelerator.count, _template_name(service), {})
-    return DeviceRequest(name, accelerator.count if name else 0, "", _node_labels(accelerator))
+    return DeviceRequest(
+        name,
+        accelerator.count if name else 0,
+        "",
+        _node_labels(accelerator),
+        _node_requirements(service.spec.predictor),
+    )
 
 
 def _node_labels(accelerator: Accelerator) -> dict[str, str]:
-    product = accelerator.product
-    if product is None:
-        return {}
-    if accelerator.strategy == "single" and "-MIG-" not in product:
-        product += f"-MIG-{(accelerator.profile or '').replace('+', '.')}"
-    return {PRODUCT_LABEL: product}
+    products = _label_products(accelerator)
+    return {PRODUCT_LABEL: products[0]} if len(products) == 1 else {}
+
+
+def _label_products(accelerator: Accelerator) -> list[str]:
+    """The products as a node's label names them: with the strategy single, those of slices."""
+    products = accelerator.products or ((accelerator.product,) if accelerator.product else ())
+    if accelerator.strategy != "single":
+        return list(products)
+    suffix = f"-MIG-{(accelerator.profile or '').replace('+', '.')}"
+    return [product if "-MIG-" in product else product + suffix for product in products]
+
+
+def _node_requirements(predictor: Predictor) -> tuple[Object, ...]:
+    """One of several products; for whole GPUs of any product, a node on which nvidia.com/gpu is not a slice.
+
+    A selector of the user's own that names the product decides alone.
+    """
+    accelerator = predictor.accelerator
+    products = _label_products(accelerator)
+    if len(products) > 1:
+        return ({"key": PRODUCT_LABEL, "operator": "In", "values": products},)
+    if (
+        accelerator.type != "gpu"
+        or resource_name(accelerator) != GPU
+        or products
+        or PRODUCT_LABEL in (predictor.node_selector or {})
+        or PRODUCT_LABEL in json.dumps(predictor.affinity)
+    ):
+        return ()
+    return ({"key": SLICES_LABEL, "operator": "DoesNotExist"},)
+
+
+def placed(affinity: Object, request: DeviceRequest) -> Object:
+    """An affinity with the node requirements of a device request. The user's terms are alternatives, so each of them gets the requirements.
+
+    Raises:
+        InvalidSpec: the user's value has another type.
+    """
+    if not request.node_requirements:
+        return affinity
+    where = "spec.predictor.affinity.nodeAffinity"
+    node = _mapping(affinity.get("nodeAffinity"), where)
+    where = f"{where}.{_REQUIRED}"
+    required = _mapping(node.get(_REQUIRED), where)
+    where = f"{where}.nodeSelectorTerms"
+    terms = []
+    for index, value in enumerate(_list(required.get("nodeSelectorTerms"), where) or [{}]):
+        term = _mapping(value, f"{where}[{index}]")
+        given = _list(term.get("matchExpressions"), f"{where}[{index}].matchExpressions")
+        terms.append({**term, "matchExpressions": [*given, *request.node_requirements]})
+    return {
+        **affinity,
+        "nodeAffinity": {**node, _REQUIRED: {**required, "nodeSelectorTerms": terms}},
+    }
+
+
+def _mapping(value: typing.Any, where: str) -> Object:
+    """A mapping, empty if there is none.
+
+    Raises:
+        InvalidSpec: it has another type.
+    """
+    if not isinstance(value or {}, dict):
+        raise InvalidSpec([Problem(where, f"is {value!r}: write a mapping")])
+    return value or {}
+
+
+def _list(value: typing.Any, where: str) -> list[typing.Any]:
+    """The same for a list."""
+    if not isinstance(value or [], list):
+        raise InvalidSpec([Problem(where, f"is {value!r}: write a list")])
+    return value or []
 
 
 def device_class(accelerator: Accelerator) -> str:
@@ -83,10 +165,11 @@ def _claim_spec(accelerator: Accelerator) -> dict[str, typing.Any]:
     selectors = []
     if accelerator.profile is not None:
         selectors.append(f"device.attributes['gpu.nvidia.com'].profile == '{accelerator.profile}'")
+    product = "device.attributes['gpu.nvidia.com'].productName"
     if accelerator.product is not None:
-        selectors.append(
-            f"device.attributes['gpu.nvidia.com'].productName == '{accelerator.product}'"
-        )
+        selectors.append(f"{product} == '{accelerator.product}'")
+    if accelerator.products:
+        selectors.append(f"{product} in {list(accelerator.products)}")
     selectors += accelerator.cel_selectors or ()
     exactly: dict[str, typing.Any] = {
         "deviceClassName": device_class(accelerator),

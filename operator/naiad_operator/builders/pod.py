@@ -101,7 +101,7 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
             "resourceClaimTemplateName": device_request.claim_template,
         }
         spec["resourceClaims"] = [claim]
-    return {**spec, **_placement(service)}
+    return {**spec, **_placement(service, device_request)}
 
 
 def _mounted(service: InferenceService) -> storage.Mounted:
@@ -224,11 +224,11 @@ def _tolerations(
     return made
 
 
-def _placement(service: InferenceService) -> Object:
+def _placement(service: InferenceService, device_request: accelerator.DeviceRequest) -> Object:
     """The affinity and the topology spread constraints."""
     predictor = service.spec.predictor
     pods = {"matchLabels": names.selector(service)}
-    affinity: Object = dict(predictor.affinity or {})
+    affinity = accelerator.placed(dict(predictor.affinity or {}), device_request)
     placed: Object = {}
     if predictor.placement == "onePerNode":
         ours = {"labelSelector": pods, "topologyKey": _HOSTNAME}

@@ -5,6 +5,7 @@ flight within its exit timeout. It does so by itself, so pods have no preStop ho
 """
 
 import dataclasses
+import json
 
 from naiad_operator.api.spec import Spec
 
@@ -92,6 +93,20 @@ def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
         f"--shutdown-delay-secs={seconds.drain}",
         f"--exit-timeout-secs={seconds.exit_timeout}",
     ]
+    written += [
+        _escaped(
+            f"--model-config-override={one.model}={json.dumps(one.config, separators=(',', ':'))}"
+        )
+        for one in predictor.model.overrides or ()
+    ]
+    written += [
+        _escaped(f"--python-requirement={one}") for one in predictor.model.python_requirements or ()
+    ]
     if spec.auth is not None:
         written.append(f"--auth-token-file={TOKEN_FOLDER}/{TOKEN_FILE}")
     return [*written, *(predictor.args or ())]
+
+
+def _escaped(argument: str) -> str:
+    """An argument in which the kubelet expands no variable: it takes $(NAME) for one, and $$ for $."""
+    return argument.replace("$", "$$")

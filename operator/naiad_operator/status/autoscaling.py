@@ -22,6 +22,9 @@ _HPA_PROBLEMS = {
 }
 """Reasons with which a HorizontalPodAutoscaler reports that it cannot read a metric, and a hint for each."""
 
+_TRIGGER_PROBLEMS = ("TriggerError", "PartialTriggerError")
+_PROMETHEUS = " (does Prometheus answer at autoscaling.prometheusAddress, does it want autoscaling.prometheusAuth, and does it scrape these pods and the ingress controller?)"
+
 
 def ready(service: InferenceService, observed: Observed) -> Condition:
     """The condition from the status of the HorizontalPodAutoscaler or the ScaledObject."""
@@ -86,6 +89,10 @@ def _keda(service: InferenceService, observed: Observed) -> Condition:
         for condition in (manifest.get("status") or {}).get("conditions") or ()
     }
     ready_ = conditions.get("Ready")
+    if ready_ is not None and ready_.get("reason") in _TRIGGER_PROBLEMS:
+        return _condition(
+            "False", "MetricsUnavailable", f"{ready_.get('message', '')}{_PROMETHEUS}"
+        )
     if ready_ is None or ready_["status"] == "Unknown":
         return _condition("Unknown", "Pending", "the ScaledObject has no status yet")
     if ready_["status"] == "False":

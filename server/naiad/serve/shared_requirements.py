@@ -1,11 +1,9 @@
 """`--python-requirement`: the packages for all Python models that bring no environment of their own, as a file for pip."""
 
 import collections.abc
-import pathlib
-import shutil
-import tempfile
 
 from naiad.environments.spec import REQUIREMENTS_FILE, SHARED_OPTION
+from naiad.repository.temporary import TemporaryFolder
 
 BackendConfig = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -18,19 +16,19 @@ class SharedRequirements:
     """
 
     def __init__(self, requirements: collections.abc.Sequence[str]) -> None:
-        self._folder: pathlib.Path | None = None
+        self._folder: TemporaryFolder | None = None
         if requirements:
-            self._folder = pathlib.Path(tempfile.mkdtemp(prefix="naiad-requirements-"))
-            (self._folder / REQUIREMENTS_FILE).write_text("\n".join(requirements) + "\n")
+            self._folder = TemporaryFolder("requirements")
+            (self._folder.path / REQUIREMENTS_FILE).write_text("\n".join(requirements) + "\n")
 
     def added_to(self, options: BackendConfig) -> BackendConfig:
         """The options of the backends, with the file for all of them."""
         if self._folder is None:
             return options
-        file = str(self._folder / REQUIREMENTS_FILE)
+        file = str(self._folder.path / REQUIREMENTS_FILE)
         return {**options, "": {**options.get("", {}), SHARED_OPTION: file}}
 
     def close(self) -> None:
         """Remove the file. Idempotent."""
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()

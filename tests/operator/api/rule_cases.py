@@ -194,9 +194,28 @@ BAD = {
         accelerator(type="mig", profile="10gb"),
         "spec.predictor.accelerator.profile",
     ),
-    "two slices per pod": (
-        accelerator(type="mig", profile="1g.10gb", count=2),
-        "spec.predictor.accelerator.count",
+    "a product and products": (
+        accelerator(product="A", products=["B", "C"]),
+        "spec.predictor.accelerator.products",
+    ),
+    "one of the products that no label can hold": (
+        accelerator(products=["A", "NVIDIA H100"]),
+        "spec.predictor.accelerator.products",
+    ),
+    "products of nothing": (
+        accelerator(type="none", products=["A"]),
+        "spec.predictor.accelerator.type",
+    ),
+    "two overrides of a model": (
+        model(
+            **MODEL,
+            overrides=[
+                {"model": "a", "config": {}},
+                {"model": "b", "config": {}},
+                {"model": "a", "config": {"maxBatchSize": 1}},
+            ],
+        ),
+        "spec.predictor.model.overrides",
     ),
     "a single strategy without a product": (
         accelerator(type="mig", profile="1g.10gb", strategy="single"),
@@ -266,9 +285,35 @@ BAD = {
         "spec.predictor.autoscaling.maxReplicas",
     ),
     "no pod and an HPA": (hpa(minReplicas=0), "spec.predictor.autoscaling.minReplicas"),
-    "no pod and nothing to wake it": (
+    "no pod and nothing to start one": (
         manifests.resource(autoscaling={"class": "keda", "queueTimeMs": 5, "minReplicas": 0}),
-        "spec.predictor.autoscaling.minReplicas",
+        "spec.predictor",
+    ),
+    "no pod and an activation that names nothing": (
+        manifests.resource(
+            autoscaling={"class": "keda", "minReplicas": 0, "activation": {"idleSeconds": 90}}
+        ),
+        "spec.predictor",
+    ),
+    "an activation of a service that keeps a pod": (
+        manifests.resource(
+            autoscaling={"class": "keda", "queueTimeMs": 5, "activation": {"source": "nginx"}}
+        ),
+        "spec.predictor.autoscaling.activation",
+    ),
+    "two kinds of activation": (
+        manifests.resource(
+            autoscaling={
+                "class": "keda",
+                "minReplicas": 0,
+                "activation": {"source": "nginx", "query": "vector(1)"},
+            }
+        ),
+        "spec.predictor.autoscaling.activation.query",
+    ),
+    "credentials of an HPA": (
+        hpa(prometheusAuth={"name": "thanos"}),
+        "spec.predictor.autoscaling.triggers",
     ),
     "an autoscaler that looks at nothing": (
         manifests.resource(autoscaling={"class": "hpa", "metrics": []}),
@@ -370,6 +415,18 @@ GOOD = {
         **MODEL, delivery="init", load={"mode": "explicit", "models": ["a"]}
     ),
     "a product as a claim names it": accelerator(strategy="dra", product="NVIDIA H100 80GB HBM3"),
+    "seven slices per pod": accelerator(type="mig", profile="1g.10gb", count=7),
+    "slices of two products under one strategy": accelerator(
+        type="mig", profile="1g.10gb", strategy="single", products=["A", "B"]
+    ),
+    "overrides of two models, and packages": model(
+        **MODEL,
+        overrides=[
+            {"model": "a", "config": {"maxBatchSize": 16, "instanceGroup": [{"count": 2}]}},
+            {"model": "b", "config": {}},
+        ],
+        pythonRequirements=["transformers==4.57", "torch @ https://example.com/torch.whl"],
+    ),
     "another vendor's and a network card": manifests.resource(
         accelerator={"resourceName": "amd.com/gpu"}, resources={"limits": {"rdma/hca": 1}}
     ),
@@ -378,6 +435,18 @@ GOOD = {
     ),
     "KEDA to zero": manifests.resource(
         autoscaling={"class": "keda", "minReplicas": 0, "triggers": [{"type": "cron"}]}
+    ),
+    "KEDA to zero by the ingress": spec(
+        predictor={"model": MODEL, "autoscaling": {"class": "keda", "minReplicas": 0}},
+        ingress={"enabled": True, "host": "a.example", "className": "nginx"},
+    ),
+    "KEDA to zero by a query": manifests.resource(
+        autoscaling={
+            "class": "keda",
+            "minReplicas": 0,
+            "activation": {"query": "vector(1)"},
+            "prometheusAuth": {"name": "thanos", "modes": ["bearer"], "namespaceParameter": True},
+        }
     ),
     "a gateway beside an ingress that is off": spec(
         ingress={"enabled": False, "host": "a.example"}, gateway={"parentRefs": [{"name": "g"}]}

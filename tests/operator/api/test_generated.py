@@ -58,6 +58,7 @@ def test_unknown_fields_are_kept_only_in_objects_of_kubernetes_own() -> None:
         "spec.predictor.autoscaling.triggers[]",
         "spec.predictor.env[].valueFrom",
         "spec.predictor.envFrom[]",
+        "spec.predictor.model.overrides[].config",
         "spec.predictor.podTemplate",
         "spec.predictor.topologySpreadConstraints[]",
         "spec.networkPolicy.ingressFrom[]",

@@ -108,10 +108,10 @@ def test_a_parsed_resource_has_its_identity_and_its_spec() -> None:
 
 
 def test_a_stored_resource_that_breaks_a_rule_is_refused_with_every_problem() -> None:
-    manifest = manifests.resource(accelerator={"type": "mig", "count": 2})
+    manifest = manifests.resource(accelerator={"type": "mig", "celSelectors": ["true"]})
     with pytest.raises(InvalidSpec) as caught:
         service.parse(manifest)
     assert [p.path for p in caught.value.problems] == [
         "spec.predictor.accelerator.profile",
-        "spec.predictor.accelerator.count",
+        "spec.predictor.accelerator.strategy",
     ]

@@ -83,6 +83,96 @@ def test_a_product_that_has_its_suffix_already_is_left_alone() -> None:
     assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
 
 
+GUARD = {"key": "nvidia.com/gpu.slices.gi", "operator": "DoesNotExist"}
+
+
+def node_terms(resource: Manifest) -> list[Manifest]:
+    """The node selector terms of the pods."""
+    pod = built(resource)["Deployment demo"]["spec"]["template"]["spec"]
+    node = pod.get("affinity", {}).get("nodeAffinity", {})
+    terms: list[Manifest] = node.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get(
+        "nodeSelectorTerms", []
+    )
+    return terms
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"accelerator": {"type": "none"}},
+        {"accelerator": {"product": "NVIDIA-H100-80GB-HBM3"}},
+        {"accelerator": {"type": "mig", "profile": "1g.10gb"}},
+        {"accelerator": {"resourceName": "nvidia.com/gpu.shared"}},
+        {"accelerator": {"strategy": "dra"}},
+        {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}},
+    ],
+)
+def test_only_whole_gpus_of_any_product_are_kept_from_slices(fields: Manifest) -> None:
+    assert node_terms(manifests.resource(**fields)) == []
+
+
+def test_each_of_the_users_terms_is_kept_from_slices() -> None:
+    """They are alternatives: a node that fulfils one of them is enough."""
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    disk = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+    terms = [{"matchExpressions": [zone]}, {"matchFields": [disk]}]
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+            "preferredDuringSchedulingIgnoredDuringExecution": [],
+        }
+    }
+    assert node_terms(manifests.resource(affinity=affinity)) == [
+        {"matchExpressions": [zone, GUARD]},
+        {"matchFields": [disk], "matchExpressions": [GUARD]},
+    ]
+    assert node_terms(manifests.resource()) == [{"matchExpressions": [GUARD]}]
+
+
+def test_an_affinity_that_names_the_product_decides_alone() -> None:
+    product = {"key": "nvidia.com/gpu.product", "operator": "Exists"}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [product]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    assert node_terms(manifests.resource(affinity=affinity)) == required["nodeSelectorTerms"]
+
+
+@pytest.mark.parametrize(
+    ("affinity", "message"),
+    [
+        ({"nodeAffinity": ["a"]}, r"nodeAffinity: is \['a'\]: write a mapping"),
+        (
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ["a"]}}},
+            r"nodeSelectorTerms\[0\]: is 'a': write a mapping",
+        ),
+        (
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": {"a": 1}}]}}},
+            r"matchExpressions: is \{'a': 1\}: write a list",
+        ),
+    ],
+)  # fmt: skip
+def test_an_affinity_of_another_form_is_refused_by_its_field(
+    affinity: Manifest, message: str
+) -> None:
+    with pytest.raises(InvalidSpec, match=message):
+        built(manifests.resource(affinity=affinity))
+
+
+def test_one_of_several_products_is_enough() -> None:
+    accelerator = {"type": "mig", "profile": "1g.10gb", "strategy": "single", "products": ["A", "B-MIG-1g.10gb"]}  # fmt: skip
+    [term] = node_terms(manifests.resource(accelerator=accelerator))
+    values = ["A-MIG-1g.10gb", "B-MIG-1g.10gb"]
+    assert term == {
+        "matchExpressions": [{"key": "nvidia.com/gpu.product", "operator": "In", "values": values}]
+    }
+    dra = {"strategy": "dra", "products": ["NVIDIA A100", "NVIDIA H100"]}
+    children = built(manifests.resource(accelerator=dra))
+    [template] = [child for child in children.values() if child["kind"] == "ResourceClaimTemplate"]
+    exactly = template["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+    assert exactly["selectors"][0]["cel"]["expression"].endswith(
+        ".productName in ['NVIDIA A100', 'NVIDIA H100']"
+    )
+
+
 def test_keda_without_an_address_of_prometheus_is_refused() -> None:
     facts = ClusterFacts(apis=manifests.EVERY_API, image="i", defaults=Defaults(image="i"))
     with pytest.raises(InvalidSpec, match=r"write one, e\.g\."):

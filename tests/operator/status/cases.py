@@ -465,6 +465,16 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         ("ScaledObjectNotReady", "Error: no such trigger"),
     ),
+    "KEDA cannot read a metric": (
+        {
+            "resource": manifests.resource(**KEDA),
+            "children": {("ScaledObject", "demo"): {"status": {"conditions": [said("Ready", "Unknown", "PartialTriggerError", "Some triggers do not work")]}}},
+        },
+        (
+            "MetricsUnavailable",
+            "Some triggers do not work (does Prometheus answer at autoscaling.prometheusAddress, does it want autoscaling.prometheusAuth, and does it scrape these pods and the ingress controller?)",
+        ),
+    ),
     "KEDA falls back": (
         {
             "resource": manifests.resource(**KEDA),
