@@ -1,6 +1,7 @@
 """The Events for a change from one status to the next. Pure.
 
-An Event is written on a transition and never on a repetition: Ready has changed, or something needs a user's attention. The steps
+An Event is written on a transition and never on a repetition: Ready has changed, or something needs a user's attention, like a model that
+fails beside others that serve. The steps
 of an ordinary rollout cause none: they are in the conditions, and a thousand new services would write all of them at once. Because
 Ready takes its reason from the first condition that fails, one Event is enough. In addition, each corrected drift causes an Event.
 """
@@ -26,6 +27,7 @@ _QUIET = frozenset(
     }
 )
 """Reasons of Ready that belong to ordinary operation."""
+_MODEL_FAILURES = frozenset(("ModelFailed", "ModelNotFound"))
 _MOST_FIELDS = 3
 _LONGEST_MESSAGE = 1000
 """The API server accepts 1,024 bytes."""
@@ -48,7 +50,11 @@ class Event:
 
 def of_transition(before: Status, after: Status) -> list[Event]:
     """The Events for a status that changes from `before` to `after`."""
-    return [*_of_ready(before, after), *_of_kept_replicas(before, after)]
+    return [
+        *_of_ready(before, after),
+        *_of_models(before, after),
+        *_of_kept_replicas(before, after),
+    ]
 
 
 def _of_kept_replicas(before: Status, after: Status) -> list[Event]:
@@ -60,8 +66,19 @@ def _of_kept_replicas(before: Status, after: Status) -> list[Event]:
     return [Event("Normal", "ReplicasKept", message)]
 
 
+def _of_models(before: Status, after: Status) -> list[Event]:
+    """The Event for models that fail while the service is ready, because the others serve; else Ready has the reason."""
+    old, new = _condition(before, "ModelsLoaded"), _condition(after, "ModelsLoaded")
+    reason = new.get("reason")
+    if reason not in _MODEL_FAILURES or reason == old.get("reason"):
+        return []
+    if _condition(after, "Ready").get("reason") == reason:
+        return []
+    return [Event("Warning", reason, _bounded(new.get("message") or reason))]
+
+
 def _of_ready(before: Status, after: Status) -> list[Event]:
-    old, new = _ready(before), _ready(after)
+    old, new = _condition(before, "Ready"), _condition(after, "Ready")
     if (old.get("status"), old.get("reason")) == (new.get("status"), new.get("reason")):
         return []
     reason = new.get("reason") or "Unknown"
@@ -94,9 +111,9 @@ def of_recreation(kind: str, name: str) -> Event:
     return Event("Warning", "DriftCorrected", f"{kind} {name} was missing and has been created")
 
 
-def _ready(status: Status) -> dict[str, typing.Any]:
+def _condition(status: Status, type_: str) -> dict[str, typing.Any]:
     for condition in status.get("conditions") or ():
-        if condition["type"] == "Ready":
+        if condition["type"] == type_:
             return dict(condition)
     return {}
 

@@ -1,7 +1,7 @@
 """Polls the model states of each service from `/status` on the metrics port of one of its pods.
 
-This is best effort, independent of the queue: a pod that does not respond delays no reconcile. When the report changes, the service is
-reconciled. While models load, a service is polled every few seconds, with growing intervals while nothing changes; else every 30 seconds;
+This is best effort, independent of the queue: a pod that does not respond delays no reconcile. When the report changes, other than by
+evictions, the service is reconciled. While models load, a service is polled every few seconds, with growing intervals while nothing changes; else every 30 seconds;
 and one that does not respond with growing intervals. After a few failures in a row, what was reported before no longer counts.
 
 Pods belong to tenants, and the operator reaches what tenants may not. So the requests use a session without credentials, follow no
@@ -201,7 +201,7 @@ class ModelPoller:
         target.failures = target.failures + 1 if report.problem and not report.is_starting else 0
         if 0 < target.failures < self._config.forget_after:
             report = target.report
-        has_changed = report != target.report
+        has_changed = _without_evictions(report) != _without_evictions(target.report)
         target.unchanged = 0 if has_changed else target.unchanged + 1
         target.report = report
         target.due = self._now() + interval(report, target.failures, target.unchanged, self._config)
@@ -294,6 +294,17 @@ def _to_report(body: _StatusBody, address: PodAddress) -> ModelReport:
         problem = f"pod {address.pod} has not listed its models yet"
         return ModelReport(pod=address.pod, is_starting=True, problem=problem)
     return ModelReport(pod=address.pod, models=tuple(models))
+
+
+def _without_evictions(report: ModelReport) -> ModelReport:
+    """The same with evicted models as ready ones: under a memory limit models come and go with requests, which is not worth a write each time."""
+    if report.models is None:
+        return report
+    models = tuple(
+        dataclasses.replace(model, state="READY", reason="") if model.reason == "evicted" else model
+        for model in report.models
+    )
+    return dataclasses.replace(report, models=models)
 
 
 def interval(report: ModelReport, failures: int, unchanged: int, config: PollConfig) -> float:

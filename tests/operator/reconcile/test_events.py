@@ -56,6 +56,21 @@ def test_drift_of_many_fields_names_a_few() -> None:
     assert "(a, b, c and 2 more)" in event.message
 
 
+def models(reason: str, ready: str = "Ready") -> dict[str, Any]:
+    failed = {"type": "ModelsLoaded", "status": "False", "reason": reason, "message": "model m: x"}
+    base = status("True" if ready == "Ready" else "False", ready, "model m: x")
+    return {"conditions": [*base["conditions"], failed]}
+
+
+def test_models_that_fail_beside_serving_ones_have_one_event() -> None:
+    (event,) = of_transition(models("Loading"), models("ModelFailed"))
+    assert event == Event("Warning", "ModelFailed", "model m: x")
+    assert of_transition(models("ModelFailed"), models("ModelFailed")) == []
+    assert of_transition(models("ModelFailed"), models("Loaded")) == []
+    (event,) = of_transition(models("Loading", "Loading"), models("ModelFailed", "ModelFailed"))
+    assert event.reason == "ModelFailed", "Ready says it, once"
+
+
 def test_a_kept_number_of_pods_has_one_event() -> None:
     ready = status("True", "Ready")
     kept = {**ready, "keptReplicas": 5}

@@ -178,6 +178,15 @@ async def test_a_model_that_is_fetched_loads_although_it_has_no_state_yet(asking
     assert asking.states == (A_READY, fetched), "a serves, so its reload does not count"
 
 
+async def test_evictions_wake_nothing_and_are_in_the_next_report(asking: Asking) -> None:
+    asking.models.poll(KEY, (asking.address,))
+    await until(lambda: asking.changed == [KEY])
+    evicted = {"name": "a", "version": "1", "state": "UNAVAILABLE", "reason": "evicted"}
+    asking.pod.answer = {"models": [evicted]}
+    await until(lambda: asking.states not in ((A_READY,), None))
+    assert asking.changed == [KEY]
+
+
 async def test_an_empty_list_of_a_pod_that_is_not_ready_is_a_start(asking: Asking) -> None:
     asking.pod.answer = EMPTY
     starts = PodAddress("p", asking.address.url, is_ready=False)
