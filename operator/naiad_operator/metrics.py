@@ -44,6 +44,7 @@ class Gauges:
         states: the number of services by the reason of their Ready condition.
         children: objects in the store.
         watch_restarts: failed watches by resource.
+        unwatched: kinds that cannot be listed or watched, by resource: in how many namespaces.
         leader: whether this process is the leader.
         model_polls: requests to pods for the states of their models, by result: "ok", "unreachable", "invalid".
     """
@@ -54,6 +55,7 @@ class Gauges:
     states: collections.abc.Mapping[str, int]
     children: int
     watch_restarts: collections.abc.Mapping[str, int]
+    unwatched: collections.abc.Mapping[str, int]
     leader: bool
     model_polls: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -88,6 +90,8 @@ def page(metrics: Metrics, gauges: Gauges) -> str:
     _series(lines, "watch_restarts_total", "resource", gauges.watch_restarts)
     _family(lines, "model_polls_total", "counter", "Requests to pods for their models, by result.")
     _series(lines, "model_polls_total", "result", gauges.model_polls)
+    _family(lines, "unwatched", "gauge", "Kinds that cannot be listed or watched, by resource.")
+    _series(lines, "unwatched", "resource", gauges.unwatched)
     return "\n".join(lines) + "\n"
 
 

@@ -25,14 +25,14 @@ class Options:
     Attributes:
         defaults: the defaults of fields that a service does not set.
         namespaces: the namespaces to watch; empty means all.
-        inspect_nodes: whether to read nodes, to report which devices they offer.
+        inspect_nodes: whether to read nodes when a pod cannot be scheduled, to report which devices they offer.
         kubeconfig: a kubeconfig file; "" means the pod's service account, or the default locations.
         context: a context of the kubeconfig; "" means its current one.
         http_host: the address of /healthz, /readyz and /metrics.
         http_port: their port; 0 chooses a free one and logs it.
         workers: services reconciled at once.
         resync_seconds: seconds between two reconciles of a service without events.
-        discovery_seconds: seconds between two discoveries of the served kinds and of what nodes offer.
+        discovery_seconds: seconds between two discoveries of the served kinds.
         leader_election: whether to hold a Lease before writing anything.
         lease_namespace: the namespace of the Lease; "" means the operator's own.
         lease_name: the name of the Lease. Operators with the same Lease elect one leader, so different installations need
@@ -76,7 +76,7 @@ _FLAGS = (
     _Flag("operator-namespace", "", "the operator's own namespace: NetworkPolicies allow its pods, and the Lease is there"),
     _Flag("prometheus-namespace", "", "NetworkPolicies allow only this namespace on the metrics port"),
     _Flag("ingress-namespace", "", "NetworkPolicies allow only this namespace on the HTTP and gRPC ports"),
-    _Flag("inspect-nodes", "true", "read nodes, to report in conditions which devices they offer", ("true", "false")),
+    _Flag("inspect-nodes", "true", "read nodes when a pod cannot be scheduled, to report in its condition which devices they offer", ("true", "false")),
     _Flag("node-wait-seconds", "600", "how long a pod without a node only waits for one, which an autoscaler may be adding; then that is a failure"),
     _Flag("kubeconfig", "", "a kubeconfig file; else the pod's service account, $KUBECONFIG or ~/.kube/config"),
     _Flag("context", "", "a context of the kubeconfig; else its current one"),
@@ -84,7 +84,7 @@ _FLAGS = (
     _Flag("http-port", "8080", "their port; 0 chooses a free one and logs it"),
     _Flag("workers", "16", "services reconciled at once"),
     _Flag("resync-seconds", "600", "seconds between two reconciles of a service without events"),
-    _Flag("discovery-seconds", "30", "seconds between two discoveries of the served kinds and of what nodes offer"),
+    _Flag("discovery-seconds", "30", "seconds between two discoveries of the kinds that the API server serves"),
     _Flag("leader-election", "false", "hold a Lease before writing anything, for two replicas", ("true", "false")),
     _Flag("lease-name", "naiad-operator", "name of the Lease; operators with the same Lease elect one leader"),
     _Flag("drain-seconds", "20", "how long running reconciles may take to end after SIGTERM"),

@@ -13,6 +13,7 @@ import os
 from aiohttp import web
 
 from naiad_operator.runtime import Runtime
+from naiad_operator.runtime.health import Report
 
 _log = logging.getLogger(__name__)
 _PAGE = "text/plain; version=0.0.4"
@@ -55,8 +56,8 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[Probes]:
         PortUnavailable: the port cannot be opened; the message says what to do.
     """
     app = web.Application()
-    app.router.add_get("/healthz", _text_handler(runtime.liveness_problem))
-    app.router.add_get("/readyz", _text_handler(runtime.readiness_problem))
+    app.router.add_get("/healthz", _text_handler(runtime.health.liveness))
+    app.router.add_get("/readyz", _text_handler(runtime.health.readiness))
     app.router.add_get("/metrics", _metrics(runtime))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT_S)
     await runner.setup()
@@ -78,10 +79,10 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[Probes]:
 _Handler = collections.abc.Callable[[web.Request], collections.abc.Awaitable[web.Response]]
 
 
-def _text_handler(problem: collections.abc.Callable[[], str]) -> _Handler:
+def _text_handler(check: collections.abc.Callable[[], Report]) -> _Handler:
     async def handle(_: web.Request) -> web.Response:
-        message = problem()
-        return web.Response(status=503 if message else 200, text=f"{message or 'ok'}\n")
+        report = check()
+        return web.Response(status=200 if report.ok else 503, text=f"{report.text}\n")
 
     return handle
 

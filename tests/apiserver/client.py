@@ -32,6 +32,7 @@ _KINDS = {
     "Event": ("v1", "events"),
     "Secret": ("v1", "secrets"),
     "ConfigMap": ("v1", "configmaps"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "Lease": ("coordination.k8s.io/v1", "leases"),
     "ResourceQuota": ("v1", "resourcequotas"),
     "ClusterRole": ("rbac.authorization.k8s.io/v1", "clusterroles"),

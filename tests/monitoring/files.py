@@ -38,6 +38,7 @@ def operator_page() -> str:
         states={"Ready": 1},
         children=0,
         watch_restarts={},
+        unwatched={},
         leader=True,
     )
     return operator_metrics.page(operator_metrics.Metrics(), gauges)

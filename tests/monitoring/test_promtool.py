@@ -82,6 +82,7 @@ FIRES: dict[str, tuple[str, list[dict[str, str]]]] = {
             series("naiad_operator_services", "5x60", 'namespace="naiad-system",state="Ready"'),
         ],
     ),
+    "NaiadOperatorKindNotWatched": ("15m", [series("naiad_operator_unwatched", "1x30", 'namespace="naiad-system",resource="scaledobjects"')]),
     "NaiadOperatorErrors": (
         "30m",
         [series("naiad_operator_reconcile_errors_total", "0+30x60", 'namespace="naiad-system",error="Forbidden"')],

@@ -11,6 +11,7 @@ GAUGES = Gauges(
     states={"Ready": 2, "RollingOut": 1},
     children=12,
     watch_restarts={"pods": 4},
+    unwatched={"scaledobjects": 2},
     leader=True,
 )
 
@@ -30,6 +31,7 @@ def test_gauges_have_the_current_values() -> None:
     assert by_series["naiad_operator_queue_oldest_seconds"] == 1.5
     assert by_series["naiad_operator_services{state=Ready}"] == 2
     assert by_series["naiad_operator_watch_restarts_total{resource=pods}"] == 4
+    assert by_series["naiad_operator_unwatched{resource=scaledobjects}"] == 2
     assert by_series["naiad_operator_leader"] == 1
 
 

@@ -13,6 +13,7 @@ from naiad import __main__, fetch
 from naiad.config.document import Document
 from naiad.config.override import with_fields
 from naiad.core.messages import model_config_pb2
+from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.metrics import families
 from naiad.options import parsing
 from naiad.options.options import FLAGS, Kind
@@ -98,6 +99,26 @@ def test_overrides_and_packages_reach_the_server_as_they_are_written() -> None:
     config = with_fields(document, options.model_config_override["sentiment"]).message
     assert config.max_batch_size == 16
     assert config.parameters["EXECUTION_ENV_PATH"].string_value == "$$TRITON_MODEL_DIRECTORY/$(A)"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "policy"),
+    [
+        (None, ReadinessPolicy()),
+        ({"policy": "all"}, ReadinessPolicy()),
+        ({"policy": "any"}, ReadinessPolicy(rule="any")),
+        (
+            {"policy": "models", "models": ["a", "b"]},
+            ReadinessPolicy(rule="models", models=("a", "b")),
+        ),
+    ],
+)
+def test_the_server_reads_a_readiness_policy_as_it_is_meant(
+    wanted: dict[str, typing.Any] | None, policy: ReadinessPolicy
+) -> None:
+    predictor = {} if wanted is None else {"readiness": wanted}
+    spec = service.parse(manifests.resource(**predictor)).spec
+    assert parsing.parse(server.arguments(spec, ("/models",))).readiness_policy == policy
 
 
 def test_the_command_is_one_of_the_distribution() -> None:

@@ -141,6 +141,7 @@ def status(
     conflicts: typing.Sequence[Conflict] = (),
     errors: typing.Sequence[ApiError] = (),
     terminating: typing.Sequence[tuple[str, str]] = (),
+    unwatched: typing.Mapping[tuple[str, str], str] | None = None,
     facts: ClusterFacts | None = None,
     now: str = NOW,
 ) -> Manifest:
@@ -160,6 +161,7 @@ def status(
         conflicts=conflicts,
         errors=errors,
         terminating=terminating,
+        unwatched=unwatched or {},
     )
     parsed = service.parse(resource or manifests.resource(replicas=2))
     return compute(parsed, observed, now)

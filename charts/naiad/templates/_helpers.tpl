@@ -65,6 +65,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
+# Their access modes decide how pods that mount them are replaced.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]

@@ -91,6 +91,9 @@ class Toleration(Part, frozen=True):
     toleration_seconds: typing.Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
+_ModelName = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\s=,]+$")
+]
 _Seconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3600)]
 _Times = typing.Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
@@ -149,3 +152,18 @@ class Probes(Part, frozen=True):
     startup: StartupProbe = StartupProbe()
     readiness: ReadinessProbe = ReadinessProbe()
     liveness: LivenessProbe = LivenessProbe()
+
+
+class Readiness(Part, frozen=True):
+    """Which models must be ready for a pod to receive traffic.
+
+    Attributes:
+        policy: all requires every model, as Triton does: one that fails keeps the pod out of the Service. any requires at least one, models
+            those in models; requests for the others get an error.
+        models: the models that must be ready (models only).
+    """
+
+    policy: typing.Literal["all", "any", "models"] = "all"
+    models: (
+        typing.Annotated[tuple[_ModelName, ...], msgspec.Meta(min_length=1, max_length=64)] | None
+    ) = None

@@ -264,6 +264,14 @@ _STRATEGY = (
     ),
 )
 
+_READINESS = (
+    Rule(
+        cel="has(self.models) == (self.policy == 'models')",
+        message="models are the ones that policy: models waits for: write both, or neither",
+        field="models",
+    ),
+)
+
 _INGRESS = (
     Rule(
         cel="!(has(self.annotations) && !has(self.host)) && !(has(self.grpcAnnotations) && !has(self.grpcHost))",
@@ -311,6 +319,7 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     pod.EnvVar: _ENV,
     pod.Toleration: _TOLERATION,
     pod.Ports: _PORTS,
+    pod.Readiness: _READINESS,
     scaling.Autoscaling: _AUTOSCALING,
     scaling.Activation: _ACTIVATION,
     scaling.DeploymentStrategy: _STRATEGY,

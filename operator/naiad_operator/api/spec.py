@@ -22,6 +22,7 @@ from naiad_operator.api.pod import (
     Ports,
     Probes,
     RawObjects,
+    Readiness,
     Resources,
     SecretReference,
     Toleration,
@@ -55,6 +56,7 @@ class Predictor(Part, frozen=True):
         autoscaling: who decides how many pods there are.
         deployment_strategy: how pods are replaced when something changes.
         probes: how the kubelet checks the server.
+        readiness: which models must be ready for a pod to receive traffic.
         termination_grace_period_seconds: seconds a pod has to stop: drainSeconds, then requests in flight, then a margin of 5.
         drain_seconds: seconds for which a stopping pod still accepts requests, until every load balancer has stopped using it.
         pod_disruption_budget: how many pods may be unavailable at once while nodes are drained; it exists when there can be 2 pods.
@@ -89,6 +91,7 @@ class Predictor(Part, frozen=True):
     autoscaling: Autoscaling | None = None
     deployment_strategy: DeploymentStrategy | None = None
     probes: Probes = Probes()
+    readiness: Readiness | None = None
     termination_grace_period_seconds: typing.Annotated[int, msgspec.Meta(ge=6, le=86400)] = 60
     drain_seconds: typing.Annotated[int, msgspec.Meta(ge=0, le=3600)] = 10
     pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()

@@ -4,11 +4,13 @@ import typing
 
 from naiad_operator.api.scaling import DeploymentStrategy
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, fetching, kinds, names, pod
+from naiad_operator.builders import accelerator, fetching, kinds, names, pod, storage
 from naiad_operator.builders.facts import ClusterFacts
 
 _SCALERS = ("hpa", "keda")
 _KEPT_REVISIONS = 3
+_SHARED_MODES = frozenset(("ReadWriteMany", "ReadOnlyMany"))
+"""The access modes of claims that pods on several nodes can mount at once. One node at a time is assumed of a claim that is unknown."""
 _ONE_LOAD = 600
 """Seconds without progress until a rollout counts as stuck, in addition to the time that the startup probe allows."""
 _ONE_FETCH = 3600
@@ -24,7 +26,7 @@ def deployment(service: InferenceService, facts: ClusterFacts) -> names.Manifest
         progress_deadline += _ONE_FETCH
     spec: dict[str, typing.Any] = {
         "selector": {"matchLabels": names.selector(service)},
-        "strategy": _strategy(service),
+        "strategy": _strategy(service, facts),
         "revisionHistoryLimit": _KEPT_REVISIONS,
         "progressDeadlineSeconds": progress_deadline,
         "template": pod.template(service, facts),
@@ -79,13 +81,20 @@ def max_replicas(service: InferenceService, facts: ClusterFacts) -> int:
     return replicas(service, facts) or 0
 
 
-def _strategy(service: InferenceService) -> dict[str, typing.Any]:
-    """The rollout strategy. When pods need devices or nodes of their own, an old pod ends before a new one starts, which would wait for ever."""
+def _strategy(service: InferenceService, facts: ClusterFacts) -> dict[str, typing.Any]:
+    """The rollout strategy.
+
+    When pods need devices, nodes or volumes of their own, an old pod ends before a new one starts, which would wait for ever.
+    """
     predictor = service.spec.predictor
     wanted = predictor.deployment_strategy or DeploymentStrategy()
     if wanted.type == "Recreate":
         return {"type": "Recreate"}
-    scarce = accelerator.device_request(service).is_device or predictor.placement == "onePerNode"
+    scarce = (
+        accelerator.device_request(service).is_device
+        or predictor.placement == "onePerNode"
+        or not all(_SHARED_MODES & _modes(name, facts) for name in storage.claim_names(service))
+    )
     surge, unavailable = wanted.max_surge, wanted.max_unavailable
     if surge is None:
         surge = 1 if _is_zero(unavailable) or (not scarce and unavailable is None) else 0
@@ -95,6 +104,10 @@ def _strategy(service: InferenceService) -> dict[str, typing.Any]:
         "type": "RollingUpdate",
         "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
     }
+
+
+def _modes(claim: str, facts: ClusterFacts) -> frozenset[str]:
+    return facts.claim_modes.get(claim, frozenset())
 
 
 def _is_zero(amount: int | str | None) -> bool:

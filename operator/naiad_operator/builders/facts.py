@@ -33,7 +33,8 @@ class ClusterFacts:
         apis: the optional kinds that the API server serves, each "group/version/Kind".
         image: the result of `builders.image.resolve`.
         defaults: the administrator's defaults.
-        node_resources: the sum of what all nodes can allocate, by resource name; None when nodes may not be read.
+        node_resources: the sum of what all nodes can allocate, by resource name; None when nodes may not be read, or need not be.
+        claim_modes: the access modes of the PersistentVolumeClaims that the pods mount; empty or absent when unknown.
         current_replicas: the number in the Deployment's spec; None if the Deployment does not exist.
         replicas_are_ours: whether the operator owns that field.
     """
@@ -42,5 +43,8 @@ class ClusterFacts:
     image: str
     defaults: Defaults
     node_resources: collections.abc.Mapping[str, int] | None = None
+    claim_modes: collections.abc.Mapping[str, frozenset[str]] = dataclasses.field(
+        default_factory=dict
+    )
     current_replicas: int | None = None
     replicas_are_ours: bool = True

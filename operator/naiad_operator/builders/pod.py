@@ -138,7 +138,8 @@ def _container(
                 ("metrics", predictor.ports.metrics),
             )
         ],
-        "startupProbe": _probe(predictor.probes.startup, server.READY_PATH),
+        # A server accepts requests when all models of its start were loaded or have failed: one that fails restarts no pod.
+        "startupProbe": _probe(predictor.probes.startup, server.LIVE_PATH),
         "readinessProbe": _probe(predictor.probes.readiness, server.READY_PATH),
         "livenessProbe": _probe(predictor.probes.liveness, server.LIVE_PATH),
         "securityContext": container.hardened(),

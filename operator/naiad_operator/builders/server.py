@@ -7,6 +7,7 @@ flight within its exit timeout. It does so by itself, so pods have no preStop ho
 import dataclasses
 import json
 
+from naiad_operator.api.pod import Readiness
 from naiad_operator.api.spec import Spec
 
 COMMAND = ("naiad", "serve")
@@ -102,6 +103,7 @@ def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
     written += [
         _escaped(f"--python-requirement={one}") for one in predictor.model.python_requirements or ()
     ]
+    written += _readiness(predictor.readiness)
     if spec.auth is not None:
         written.append(f"--auth-token-file={TOKEN_FOLDER}/{TOKEN_FILE}")
     return [*written, *(predictor.args or ())]
@@ -110,3 +112,10 @@ def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
 def _escaped(argument: str) -> str:
     """An argument in which the kubelet expands no variable: it takes $(NAME) for one, and $$ for $."""
     return argument.replace("$", "$$")
+
+
+def _readiness(wanted: Readiness | None) -> list[str]:
+    if wanted is None or wanted.policy == "all":
+        return []
+    models = ",".join(wanted.models or ())
+    return [_escaped(f"--readiness-policy={wanted.policy}{f':{models}' if models else ''}")]

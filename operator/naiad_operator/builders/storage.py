@@ -4,6 +4,7 @@ import dataclasses
 import typing
 
 from naiad_operator.api.model import Model, Repository, Storage
+from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import server
 
 Objects = tuple[dict[str, typing.Any], ...]
@@ -59,6 +60,23 @@ def mounted(model: Model) -> Mounted:
         tuple(volumes),
         tuple(mounts),
     )
+
+
+def claim_names(service: InferenceService) -> list[str]:
+    """The PersistentVolumeClaims that a service's pods mount, those of its podTemplate included."""
+    predictor = service.spec.predictor
+    claimed = _claims(sources(predictor.model))
+    cache = predictor.model.cache
+    if cache is not None and cache.claim_name is not None:
+        claimed.append(cache.claim_name)
+    spec = (predictor.pod_template or {}).get("spec")
+    volumes = spec.get("volumes") if isinstance(spec, dict) else None
+    for volume in volumes if isinstance(volumes, list) else ():
+        source = volume.get("persistentVolumeClaim") if isinstance(volume, dict) else None
+        name = source.get("claimName") if isinstance(source, dict) else None
+        if isinstance(name, str):
+            claimed.append(name)
+    return list(dict.fromkeys(claimed))
 
 
 def _claims(given: tuple[Repository, ...]) -> list[str]:

@@ -18,6 +18,9 @@ from naiad_operator.cluster.resource_ref import ResourceRef
 
 _log = logging.getLogger(__name__)
 
+Clock = collections.abc.Callable[[], dt.datetime]
+"""The time of day."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseConfig:
@@ -69,7 +72,7 @@ class Lease:
         *,
         identity: str,
         config: LeaseConfig,
-        clock: collections.abc.Callable[[], dt.datetime],
+        clock: Clock,
     ) -> None:
         self._api = api
         self._ref = ref

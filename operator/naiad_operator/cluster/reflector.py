@@ -8,7 +8,7 @@ It handles these cases, each with a test:
 * The server responds with 403, 429 or 5xx: it backs off and logs the error.
 * The stream contains an event of type ERROR, or a line that is not an event.
 
-A reflector never ends and never raises; `Reflector.last_error` holds the current error. After each list it calls
+A reflector never ends and never raises; `Reflector.last_error` says why the collection is not watched. After each list it calls
 `EventHandler.on_replace`, so that objects which were deleted between two watches are removed.
 """
 
@@ -79,10 +79,12 @@ class Reflector:
         labels: a label selector.
         handler: receives the changes.
         timeouts: the timeouts and backoff.
+        on_state: called when the collection was listed, and when a request has failed or succeeded again.
 
     Attributes:
         listed: set once the first list is complete.
-        last_error: the error of the last request; None when it succeeded.
+        last_error: why the collection is not watched now; None while it is.
+        failing_since: the loop's time of the first failure since the last watch; None while there is no error.
         restarts: how many watches failed, i.e. were not ended by the server at the requested time.
     """
 
@@ -94,7 +96,9 @@ class Reflector:
         labels: str,
         handler: EventHandler,
         timeouts: WatchTimeouts,
+        on_state: collections.abc.Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_state = on_state
         self._api = api
         self.ref = ref
         self._labels = labels
@@ -103,6 +107,7 @@ class Reflector:
         self._failures = 0
         self.listed = asyncio.Event()
         self.last_error: errors.ApiError | None = None
+        self.failing_since: float | None = None
         self.restarts = 0
 
     async def run(self) -> typing.NoReturn:
@@ -132,9 +137,9 @@ class Reflector:
                 present.add(item["metadata"]["uid"])
                 self._handler.on_update(self.ref, item)
         self._handler.on_replace(self.ref, present, version)
+        # The failure count and the error stay: a successful list before a failing watch is not a recovery.
         self.listed.set()
-        # The failure count stays: a successful list before a failing watch is not a recovery.
-        self.last_error = None
+        self._on_state()
         return version
 
     async def _watch(self, version: str) -> str:
@@ -152,7 +157,7 @@ class Reflector:
         started = loop.time()
         try:
             async with stream as lines:
-                self.last_error = None
+                self._recovered()
                 async for line in lines:
                     last_version = self._handle_line(line) or last_version
                     if not received:
@@ -188,6 +193,11 @@ class Reflector:
         version: str = (event.object.get("metadata") or {}).get("resourceVersion") or ""
         return version
 
+    def _recovered(self) -> None:
+        if self.last_error is not None:
+            self.last_error = self.failing_since = None
+            self._on_state()
+
     async def _back_off(self, error: errors.ApiError) -> None:
         timeouts = self._timeouts
         wait = min(timeouts.max_backoff, timeouts.backoff * 2**self._failures)
@@ -195,6 +205,9 @@ class Reflector:
             wait = max(wait, error.retry_after)
         self._failures = min(self._failures + 1, 16)
         self.last_error = error
+        if self.failing_since is None:
+            self.failing_since = asyncio.get_running_loop().time()
+        self._on_state()
         level = logging.WARNING if self._failures > 1 else logging.INFO
         _log.log(level, "%s; trying again in %.1f s", error, wait)
         await asyncio.sleep(wait * random.uniform(0.75, 1.25))  # noqa: S311 - jitter, not cryptography

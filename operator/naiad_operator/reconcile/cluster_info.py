@@ -1,57 +1,40 @@
-"""Discovers the cluster: which optional kinds the API server serves, and which devices its nodes offer.
+"""Discovers which kinds the API server serves.
 
-It is refreshed periodically, because both change while the operator runs: KEDA is installed, or a node's GPUs are partitioned
-again. On a change a callback starts the watches of new kinds and reconciles the services.
-
-Reading nodes requires a permission that an administrator may not grant. Without it there are no facts about nodes, and statuses
-contain the scheduler's messages.
+It is refreshed periodically, because this changes while the operator runs: KEDA is installed, or a CRD is removed. Only the kinds that
+the operator uses are kept, so that another project's CRD causes no work.
 """
 
 import asyncio
 import collections.abc
-import dataclasses
+import contextlib
 import logging
 import typing
 
-from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.api import names
+from naiad_operator.builders import kinds
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.resource_ref import ResourceRef
 
 _log = logging.getLogger(__name__)
-_NODES = ResourceRef("v1", "nodes")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """The result of one discovery.
-
-    Attributes:
-        kinds: every kind that the API server serves, as "group/version/Kind".
-        nodes: the sum of what all nodes can allocate, by resource; None when nodes may not be read.
-    """
-
-    kinds: frozenset[str]
-    nodes: collections.abc.Mapping[str, int] | None
+_MIN_INTERVAL_S = 2.0
+"""Between two discoveries, also when a watch reports a kind that is missing."""
+_USED = frozenset((f"{names.API_VERSION}/{names.KIND}", *(kind.key for kind in kinds.KINDS)))
 
 
 class ClusterInfo:
-    """Discovers the cluster and keeps the result.
+    """Discovers the served kinds and keeps the result.
 
     Args:
         api: the client of the API server.
-        defaults: the operator's defaults for services.
-        inspect_nodes: whether to read nodes.
 
     Attributes:
-        current: the last discovery.
+        kinds: the kinds of the last discovery that the operator uses, as "group/version/Kind".
     """
 
-    def __init__(self, api: Client, defaults: Defaults, *, inspect_nodes: bool) -> None:
+    def __init__(self, api: Client) -> None:
         self._api = api
-        self._defaults = defaults
-        self._inspect_nodes = inspect_nodes
-        self.current = Discovery(kinds=frozenset(), nodes=None)
+        self._requested = asyncio.Event()
+        self.kinds: frozenset[str] = frozenset()
 
     async def refresh(self) -> bool:
         """Runs one discovery.
@@ -62,62 +45,27 @@ class ClusterInfo:
         Raises:
             ApiError: the API server refused or did not respond.
         """
-        current = Discovery(kinds=await self._api.kinds(), nodes=await self._nodes())
-        has_changed = current != self.current
-        self.current = current
+        self._requested.clear()
+        served = await self._api.kinds() & _USED
+        has_changed = served != self.kinds
+        self.kinds = served
         return has_changed
+
+    def refresh_soon(self) -> None:
+        """Requests a discovery before the next periodic one."""
+        self._requested.set()
 
     async def refresh_periodically(
         self, interval: float, on_change: collections.abc.Callable[[], None]
     ) -> typing.NoReturn:
-        """Runs a discovery every `interval` seconds until it is cancelled, and calls `on_change` after each change."""
+        """Runs a discovery every `interval` seconds, and on request, until it is cancelled; calls `on_change` after each change."""
         while True:
-            await asyncio.sleep(interval)
+            await asyncio.sleep(min(interval, _MIN_INTERVAL_S))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, interval - _MIN_INTERVAL_S)):
+                    await self._requested.wait()
             try:
                 if await self.refresh():
                     on_change()
             except errors.ApiError as error:
                 _log.warning("%s; what was known of the cluster is kept", error)
-
-    def facts(
-        self, image: str, current_replicas: int | None, *, replicas_are_ours: bool
-    ) -> ClusterFacts:
-        """The cluster facts for one service."""
-        return ClusterFacts(
-            apis=self.current.kinds,
-            image=image,
-            defaults=self._defaults,
-            node_resources=self.current.nodes,
-            current_replicas=current_replicas,
-            replicas_are_ours=replicas_are_ours,
-        )
-
-    @property
-    def defaults(self) -> Defaults:
-        """The operator's defaults for services."""
-        return self._defaults
-
-    async def _nodes(self) -> collections.abc.Mapping[str, int] | None:
-        if not self._inspect_nodes:
-            return None
-        allocatable: dict[str, int] = {}
-        try:
-            async for items, _ in self._api.pages(_NODES):
-                for node in items:
-                    for name, amount in _devices(node).items():
-                        allocatable[name] = allocatable.get(name, 0) + amount
-        except errors.Forbidden as error:
-            _log.info("%s; conditions will say what the scheduler says", error)
-            self._inspect_nodes = False
-            return None
-        return allocatable
-
-
-def _devices(node: collections.abc.Mapping[str, typing.Any]) -> dict[str, int]:
-    """The extended resources of a node: those with a domain in their names, which are integers by definition."""
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return {
-        name: int(amount)
-        for name, amount in allocatable.items()
-        if "/" in name and str(amount).isdigit()
-    }

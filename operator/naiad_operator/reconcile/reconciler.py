@@ -1,7 +1,7 @@
 """Reconciles one service: the same function runs after every event, every failure and every restart.
 
-It is level-based: it does not know why it runs. It takes the service from the pending-object cache, or reads it from the API
-server, and the children from the informer store (`pending_objects` and `cluster.child_store` say why that is safe). It computes
+It is level-based: it does not know why it runs. It takes the service from the service store, or reads it from the API
+server, and the children from the informer store (`service_store` and `cluster.child_store` say why that is safe). It computes
 what should exist and what has to be written, writes it, and writes the status. When nothing has changed, it writes nothing.
 """
 
@@ -15,7 +15,8 @@ import secrets
 import typing
 
 from naiad_operator.api import names, service as services
-from naiad_operator.builders import build, image, kinds
+from naiad_operator.builders import build, image, kinds, storage
+from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
@@ -25,14 +26,21 @@ from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import (
     applier,
     events,
+    lookups,
     merge,
     model_poller,
     ownership,
-    pending_objects,
     plan,
+    service_store,
 )
 from naiad_operator.reconcile.cluster_info import ClusterInfo
-from naiad_operator.status import ModelReport, Observed, pods as service_pods, workload
+from naiad_operator.status import (
+    ModelReport,
+    Observed,
+    pods as service_pods,
+    scheduling,
+    workload,
+)
 from naiad_operator.status.compute import compute, compute_bug, compute_invalid
 
 _log = logging.getLogger(__name__)
@@ -51,6 +59,7 @@ _REPORT_AFTER = 2
 """The number of server errors in a row after which they are reported in the status: one or two are usually temporary."""
 
 Clock = collections.abc.Callable[[], dt.datetime]
+WatchProblems = collections.abc.Callable[[str], collections.abc.Mapping[str, str]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +67,20 @@ class Dependencies:
     """The components that the reconciler uses.
 
     Attributes:
-        pending: the versions of services from the watch.
+        services: the newest version of each service.
+        defaults: the operator's defaults for services.
+        watch_problems: for a namespace, the kinds that cannot be watched there, each with the reason and what to do.
         clock: the time of day, for the timestamps in a status.
     """
 
     api: Client
-    pending: pending_objects.PendingObjects
+    services: service_store.ServiceStore
     children: ChildStore
     cluster_info: ClusterInfo
+    defaults: Defaults
+    nodes: lookups.Nodes
+    claims: lookups.Claims
+    watch_problems: WatchProblems
     models: model_poller.ModelPoller
     clock: Clock
 
@@ -89,17 +104,37 @@ class Reconciler:
         Raises:
             ApiError: the API server refused or failed; the reconcile may be repeated.
         """
+        manifest = self._dependencies.services.get(key)
         try:
-            manifest = self._dependencies.pending.take(key) or await self._dependencies.api.get(
-                _ref(key)
-            )
-        except errors.NotFound:
-            return self._remove(key)
+            if manifest is not None:
+                outcome = await self._reconcile_manifest(key, manifest, is_fresh=False)
+                if outcome is not None:
+                    return outcome
+            try:
+                manifest = await self._dependencies.api.get(_ref(key))
+            except errors.NotFound:
+                return self._remove(key)
+            self._dependencies.services.put(key, manifest)
+            return await self._reconcile_manifest(key, manifest, is_fresh=True) or Retry()
+        except (errors.Conflict, errors.NotFound):
+            self._dependencies.services.discard(
+                key
+            )  # it may be outdated: the next attempt reads it
+            raise
+
+    async def _reconcile_manifest(
+        self, key: Key, manifest: services.Manifest, *, is_fresh: bool
+    ) -> Outcome | None:
+        """Reconciles one version of a service.
+
+        Returns:
+            None when the version has to be read again first, because it may be outdated.
+        """
         if "deletionTimestamp" in manifest["metadata"]:
             return self._remove(key)  # its children go with it, by their owner references
         try:
             service = services.parse(manifest)
-            return await self._reconcile_service(key, service)
+            return await self._reconcile_service(key, service, is_fresh=is_fresh)
         except InvalidSpec as invalid:
             status = compute_invalid(manifest, invalid.problems, self._now())
             await self._write_status(key, manifest, status)
@@ -113,23 +148,25 @@ class Reconciler:
             await self._write_status(key, manifest, status)
             raise
 
-    async def _reconcile_service(self, key: Key, service: services.InferenceService) -> Outcome:
+    async def _reconcile_service(
+        self, key: Key, service: services.InferenceService, *, is_fresh: bool
+    ) -> Outcome | None:
         dependencies = self._dependencies
         children, pods = self._children_and_pods(key)
-        replicas, ours = _replicas(children, service.uid)
-        facts = dependencies.cluster_info.facts(
-            image.resolve(service, dependencies.cluster_info.defaults),
-            replicas,
-            replicas_are_ours=ours,
-        )
+        facts = await self._facts(key, service, children, pods)
         wanted = build(service, facts)
+        unwatched = dependencies.watch_problems(key.namespace)
+        # Nothing is known about the objects of a kind that cannot be watched: they are neither written nor deleted.
         steps = plan.decide(
-            wanted,
-            children,
+            [manifest for manifest in wanted if manifest["kind"] not in unwatched],
+            [child for child in children if child.kind not in unwatched],
             uid=service.uid,
             owner=f"{names.KIND}.{names.GROUP} {service.name}",
             accepted=self._applier.accepted,
         )
+        if not is_fresh and service.status and any(isinstance(s, plan.Create) for s in steps):
+            # Children that are missing may have gone with their service, whose deletion the watch has missed.
+            return None
         try:
             result = await self._applier.apply(
                 steps,
@@ -149,7 +186,7 @@ class Reconciler:
             await self._write_event(key, service.raw, event)
         if result.created and not (result.refused or result.conflicts or result.terminating):
             # The children's controllers are working now: a status would be outdated before it is written.
-            self._dependencies.pending.mark_seen(key, service.raw["metadata"]["resourceVersion"])
+            self._dependencies.services.mark_seen(key, service.raw["metadata"]["resourceVersion"])
             return Result(requeue_after=_CREATED_REQUEUE_S)
         if steps:
             children, pods = self._children_and_pods(key)
@@ -164,15 +201,24 @@ class Reconciler:
             conflicts=result.conflicts,
             errors=result.refused,
             terminating=result.terminating,
+            unwatched={
+                (manifest["kind"], manifest["metadata"]["name"]): unwatched[manifest["kind"]]
+                for manifest in wanted
+                if manifest["kind"] in unwatched
+            },
         )
         observed = dataclasses.replace(observed, models=self._poll_models(key, service, observed))
         status = compute(service, observed, self._now())
         await self._write_status(key, service.raw, status)
-        if result.refused:
+        return self._outcome(service, observed)
+
+    def _outcome(self, service: services.InferenceService, observed: Observed) -> Outcome:
+        """When the service is reconciled next, after its status was written."""
+        if observed.errors:
             return Retry()
-        if result.terminating:
+        if observed.terminating:
             return Result(requeue_after=_TERMINATING_REQUEUE_S)
-        if result.conflicts:
+        if observed.conflicts:
             return Result(requeue_after=_CONFLICT_REQUEUE_S)
         now = self._dependencies.clock()
         change = workload.next_change(service, observed, now)
@@ -194,6 +240,28 @@ class Reconciler:
         poller.poll(key, addresses)
         return poller.report(key)
 
+    async def _facts(
+        self,
+        key: Key,
+        service: services.InferenceService,
+        children: list[Child],
+        pods: list[dict[str, typing.Any]],
+    ) -> ClusterFacts:
+        """The facts about the cluster that this service needs."""
+        dependencies = self._dependencies
+        replicas, ours = _replicas(children, service.uid)
+        waits = scheduling.needs_nodes(service, pods)
+        claims = storage.claim_names(service)
+        return ClusterFacts(
+            apis=dependencies.cluster_info.kinds,
+            image=image.resolve(service, dependencies.defaults),
+            defaults=dependencies.defaults,
+            node_resources=await dependencies.nodes.devices() if waits else None,
+            claim_modes=await dependencies.claims.access_modes(key.namespace, claims),
+            current_replicas=replicas,
+            replicas_are_ours=ours,
+        )
+
     def _children_and_pods(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
         """The children of a service without its pods, and its pods as parsed JSON."""
         objects = self._dependencies.children.of_service(key.namespace, key.name)
@@ -211,9 +279,10 @@ class Reconciler:
         if patch:
             body = {"metadata": {"resourceVersion": version}, "status": patch}
             response = await self._dependencies.api.merge(_ref(key), body, subresource="status")
+            self._dependencies.services.put(key, response)
             version = response["metadata"]["resourceVersion"]
             new_events = events.of_transition(before, status)
-        self._dependencies.pending.mark_seen(key, version)
+        self._dependencies.services.mark_seen(key, version)
         self.states[key] = _ready_reason(status)
         for event in new_events:
             await self._write_event(key, manifest, event)
@@ -256,7 +325,7 @@ class Reconciler:
 
     def _remove(self, key: Key) -> Outcome:
         self._dependencies.models.poll(key, ())
-        self._dependencies.pending.forget(key)
+        self._dependencies.services.forget(key)
         for known in (self.states, self._server_errors):
             with contextlib.suppress(KeyError):
                 del known[key]
@@ -290,6 +359,7 @@ def _was_complete(service: services.InferenceService) -> bool:
         "BeingDeleted",
         "InvalidSpec",
         "OperatorError",
+        "WatchFailed",
     }
 
 

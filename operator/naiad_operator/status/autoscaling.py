@@ -35,6 +35,9 @@ def ready(service: InferenceService, observed: Observed) -> Condition:
     )
     if refused:
         return _condition("False", *refused)
+    unseen = traffic.unwatched(observed, lambda kind: kind == kinds.SCALED_OBJECT.kind)
+    if unseen:
+        return _condition(*unseen)
     scaling = service.spec.predictor.autoscaling
     assert scaling is not None
     if scaling.scaler == "keda":

@@ -55,6 +55,9 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
     refused = traffic.refused(observed, lambda kind: kind not in _ELSEWHERE)
     if refused:
         progressing = Condition(progressing.type, "False", *refused)
+    unseen = traffic.unwatched(observed, lambda kind: kind not in _ELSEWHERE)
+    if unseen:
+        progressing = Condition(progressing.type, *unseen)
     loaded = models.loaded(service, observed, pods.newest)
     parts = [
         Condition(SPEC_VALID, "True", "Valid", ""),

@@ -79,6 +79,7 @@ class Observed:
         facts: the facts from which the manifests were built.
         terminating: wanted children, by kind and name, that are being deleted: a finalizer holds them, or they belong to an earlier
             service of the same name.
+        unwatched: wanted children, by kind and name, that the operator cannot watch, each with the reason and what to do.
     """
 
     children: collections.abc.Mapping[tuple[str, str], Manifest]
@@ -88,3 +89,6 @@ class Observed:
     conflicts: collections.abc.Sequence[Conflict] = ()
     errors: collections.abc.Sequence[ApiError] = ()
     terminating: collections.abc.Sequence[tuple[str, str]] = ()
+    unwatched: collections.abc.Mapping[tuple[str, str], str] = dataclasses.field(
+        default_factory=dict
+    )

@@ -56,4 +56,5 @@ Reason = typing.Literal[
     "Unschedulable",
     "Valid",
     "WaitingForNode",
+    "WatchFailed",
 ]

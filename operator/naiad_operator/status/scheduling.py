@@ -67,6 +67,13 @@ def unscheduled(
     )
 
 
+def needs_nodes(service: InferenceService, pods_: collections.abc.Iterable[Manifest]) -> bool:
+    """Whether a pod that requests an extended resource has no node: then what nodes offer explains why."""
+    if not accelerator.device_request(service).resource:
+        return False
+    return any(_unscheduled_condition(pod.get("status") or {}) is not None for pod in pods_)
+
+
 def _unscheduled_condition(status: Manifest) -> Manifest | None:
     if status.get("phase") in ("Failed", "Succeeded"):
         return None

@@ -7,11 +7,14 @@ from naiad_operator.api.service import InferenceService
 from naiad_operator.api.traffic import Gateway
 from naiad_operator.builders import ingress, kinds
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition
+from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition, State
 from naiad_operator.status.observed import Observed
 from naiad_operator.status.reasons import Reason
 
 Manifest = collections.abc.Mapping[str, typing.Any]
+
+_ROUTES = (kinds.HTTP_ROUTE.kind, kinds.GRPC_ROUTE.kind)
+_MONITORS = (kinds.POD_MONITOR.kind, kinds.SERVICE_MONITOR.kind)
 
 
 def internal_urls(service: InferenceService) -> tuple[str, str]:
@@ -62,6 +65,9 @@ def network(service: InferenceService, observed: Observed) -> Condition:
     refused = _refused(observed, ("Service", "Ingress", "HTTPRoute", "GRPCRoute", "NetworkPolicy"))
     if refused:
         return Condition(NETWORK_READY, "False", *refused)
+    unseen = unwatched(observed, lambda kind: kind in _ROUTES)
+    if unseen:
+        return Condition(NETWORK_READY, *unseen)
     main = observed.children.get(("Service", service.name))
     if main is None:
         return Condition(NETWORK_READY, "Unknown", "Pending", "the Service is being created")
@@ -129,9 +135,12 @@ def monitoring(service: InferenceService, observed: Observed) -> Condition:
     wanted = service.spec.monitoring
     if wanted is None or not (wanted.pod_monitor or wanted.service_monitor):
         return Condition(MONITORING_READY, "True", "Disabled", "")
-    refused = _refused(observed, ("PodMonitor", "ServiceMonitor"))
+    refused = _refused(observed, _MONITORS)
     if refused:
         return Condition(MONITORING_READY, "False", *refused)
+    unseen = unwatched(observed, lambda kind: kind in _MONITORS)
+    if unseen:
+        return Condition(MONITORING_READY, *unseen)
     kind = kinds.POD_MONITOR if wanted.pod_monitor else kinds.SERVICE_MONITOR
     missing = missing_kinds(observed.facts, (kind,))
     if missing:
@@ -148,6 +157,20 @@ def missing_kinds(facts: ClusterFacts, wanted: collections.abc.Iterable[kinds.Ki
 def _refused(observed: Observed, of: tuple[str, ...]) -> tuple[Reason, str] | None:
     """The reason and message of the first conflict or refusal of these kinds; None if none exists."""
     return refused(observed, lambda kind: kind in of)
+
+
+def unwatched(
+    observed: Observed, among: collections.abc.Callable[[str], bool]
+) -> tuple[State, Reason, str] | None:
+    """The status, reason and message of the first of these kinds that cannot be watched; None if none exists.
+
+    Unknown when the object existed while the kind could be watched, else False: it may be missing.
+    """
+    for (kind, name), message in observed.unwatched.items():
+        if among(kind):
+            known = (kind, name) in observed.children
+            return "Unknown" if known else "False", "WatchFailed", message
+    return None
 
 
 def refused(

@@ -5,7 +5,6 @@ A request goes from `infer` to the validator of its model version (`validation.p
 server and its models. Wire formats are not known here.
 """
 
-import asyncio
 import collections
 import enum
 from typing import Any
@@ -22,6 +21,8 @@ from naiad.engine.api import (
 )
 from naiad.engine.memory.evicted import EvictedModel, EvictedModels
 from naiad.engine.model import Model
+from naiad.engine.readiness import Readiness
+from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
@@ -29,7 +30,6 @@ from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
-from naiad.repository.version import UNLOADED_REASONS
 
 EXTENSIONS = (
     "model_repository",
@@ -61,7 +61,8 @@ class ServingEngine:
         repository: the models.
         server_id: the server's name (`--id`).
         version: the server's version.
-        strict_readiness: whether the server is ready only if every model is (rows 2.4, 2.5).
+        strict_readiness: whether the server's readiness depends on its models (rows 2.4, 2.5).
+        readiness_policy: which of them must be ready.
         control_mode: whether models may be loaded and unloaded, and what the index lists.
         evicted: loads evicted models again for requests; None: these are refused.
     """
@@ -73,12 +74,17 @@ class ServingEngine:
         server_id: str,
         version: str,
         strict_readiness: bool,
+        readiness_policy: ReadinessPolicy | None = None,
         control_mode: ControlMode = ControlMode.NONE,
         evicted: EvictedModels | None = None,
     ) -> None:
         self._repository = repository
         self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)
-        self._strict_readiness = strict_readiness
+        self._readiness = (
+            Readiness(repository, readiness_policy or ReadinessPolicy())
+            if strict_readiness
+            else None
+        )
         self._control_mode = control_mode
         self._evicted = evicted
         self.phase = Phase.STARTING
@@ -128,25 +134,7 @@ class ServingEngine:
         self._refuse_when_exiting()
         if self.phase is not Phase.SERVING:
             return False
-        if not self._strict_readiness:
-            return True
-        if not all(_counts_as_ready(state) for state in self._repository.states()):
-            return False
-        models = [model for _, _, model in self._repository.served()]
-        known = [model.ready_now() for model in models]
-        if False in known:
-            return False
-        # Most models are known to be ready: a probe starts no task and no thread for these.
-        unknown = [model for model, ready in zip(models, known, strict=True) if ready is None]
-        ready = await asyncio.gather(*(model.ready() for model in unknown))
-        if all(ready):
-            return True
-        # One that is unloaded meanwhile does not count.
-        serving = {id(model) for _, _, model in self._repository.served()}
-        return all(
-            is_ready or id(model) not in serving
-            for model, is_ready in zip(unknown, ready, strict=True)
-        )
+        return self._readiness is None or await self._readiness.holds()
 
     async def model_ready(self, name: str, version: int = LATEST) -> bool:
         """See `Engine` (row 2.7)."""
@@ -267,7 +255,3 @@ def _index_entry(state: VersionState) -> IndexEntry:
         reason=state.reason,
         memory=state.memory,
     )
-
-
-def _counts_as_ready(state: VersionState) -> bool:
-    return state.state is State.READY or state.reason in UNLOADED_REASONS

@@ -12,6 +12,7 @@ import typing
 
 import msgspec
 
+from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.repository.control_mode import ControlMode
 
 Restrictions = collections.abc.Mapping[str, tuple[str, str]]
@@ -64,6 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     python_requirement: tuple[str, ...] = ()
     exit_timeout_secs: int = 30
     strict_readiness: bool = True
+    readiness_policy: ReadinessPolicy = ReadinessPolicy()
     disable_auto_complete_config: bool = False
     model_config_name: str = ""
     model_load_thread_count: int = 4
@@ -326,6 +328,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _special("python-requirement", "A package, as pip takes it, for all Python models without an environment of their own; may be given several times."),
         _flag("repository-quiet-secs", _F, "Seconds in which the files of a changed model must stay the same until a poll loads it; 0 loads it at "
               "once, as Triton does. Default: --repository-poll-secs, at most 5.", minimum=0),
+        _special("readiness-policy", "Which models must be ready for the server to be: all (the default), any (at least one), or models:NAME,NAME."),
         _flag("auth-token-file", _S, "File with one token per line; all calls except those about health must send one of them as Authorization. "
               "Read again when it changes."),
         _flag("shutdown-delay-secs", _F, "Seconds after SIGTERM in which the server says not ready and goes on accepting.",

@@ -12,6 +12,7 @@ import re
 import types
 from typing import Any
 
+from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.options.memory_limits import gpu_fraction, memory_limit
 from naiad.options.options import FLAGS, Flag, Kind, Options
 from naiad.options.usage import HelpAsked, UsageError
@@ -291,6 +292,21 @@ def _base_path(fields: _Fields, flag: Flag, value: str) -> None:
     fields["http_base_path"] = path
 
 
+def _readiness_policy(fields: _Fields, flag: Flag, value: str) -> None:
+    rule, _, names = value.partition(":")
+    models = tuple(dict.fromkeys(filter(None, (name.strip() for name in names.split(",")))))
+    if value == "all":
+        fields["readiness_policy"] = ReadinessPolicy()
+    elif value == "any":
+        fields["readiness_policy"] = ReadinessPolicy(rule="any")
+    elif rule == "models" and models:
+        fields["readiness_policy"] = ReadinessPolicy(rule="models", models=models)
+    else:
+        raise UsageError(
+            f"--{flag.name}={value}: expected all, any, or models: with the names of models, for example models:detector,classifier"
+        )
+
+
 def _strict_model_config(fields: _Fields, flag: Flag, value: str) -> None:
     fields["strict_model_config"] = _boolean(flag, value)
 
@@ -303,6 +319,7 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "model-config-override": _config_override,
     "python-requirement": _python_requirement,
     "log-verbose": _log_verbose,
+    "readiness-policy": _readiness_policy,
     "strict-model-config": _strict_model_config,
     "metrics-config": _metrics_config,
     "backend-config": _backend_config,
@@ -352,6 +369,10 @@ def _check_together(options: Options) -> None:
     """Check the rules that concern several options (row 17.11)."""
     _check_models(options)
     _check_memory(options)
+    if not options.strict_readiness and options.readiness_policy != ReadinessPolicy():
+        raise UsageError(
+            "--strict-readiness=false makes the server ready whatever its models do: leave it out, or --readiness-policy"
+        )
     ports: dict[tuple[str, int], str] = {}
     listeners = (
         ("http-port", options.allow_http, options.http_address, options.http_port),

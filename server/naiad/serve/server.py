@@ -152,6 +152,7 @@ class Server:
                 server_id=options.id,
                 version=__version__,
                 strict_readiness=options.strict_readiness,
+                readiness_policy=options.readiness_policy,
                 control_mode=options.model_control_mode,
                 evicted=EvictedModels(
                     repository, wait_seconds=options.evicted_model_wait_secs, clock=self._clock
@@ -227,6 +228,12 @@ class Server:
             failed = not loading.result()
             states = repository.states()
             show_models(self._console, states)
+            missing = set(options.readiness_policy.models) - {state.name for state in states}
+            if missing:
+                log.warning(
+                    "not ready until these models are loaded, which --readiness-policy names and the start did not load: %s",
+                    ", ".join(sorted(missing)),
+                )
             if failed and options.exit_on_error:
                 self._lines.hide_unloads()
                 self._stopping.set()

@@ -45,6 +45,14 @@ BAD = {
         manifests.resource(drainSeconds=55),
         "spec.predictor.terminationGracePeriodSeconds",
     ),
+    "models to wait for, and no policy": (
+        manifests.resource(readiness={"models": ["a"]}),
+        "spec.predictor.readiness.models",
+    ),
+    "a policy of models without any": (
+        manifests.resource(readiness={"policy": "models"}),
+        "spec.predictor.readiness.models",
+    ),
     "one per node, and spread": (
         manifests.resource(placement="onePerNode", topologySpreadConstraints=[{}]),
         "spec.predictor.topologySpreadConstraints",

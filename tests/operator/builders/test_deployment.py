@@ -67,9 +67,13 @@ def test_a_kept_number_is_not_changed_by_a_manual_scale_of_the_deployment() -> N
     )
 
 
-def rolling(**predictor: typing.Any) -> tuple[typing.Any, typing.Any]:
+def rolling(
+    *, claims: Manifest | None = None, **predictor: typing.Any
+) -> tuple[typing.Any, typing.Any]:
     parsed = service.parse(manifests.resource(**predictor))
-    strategy = deployment.deployment(parsed, manifests.facts())["spec"]["strategy"]
+    modes = {name: frozenset(written) for name, written in (claims or {}).items()}
+    facts = dataclasses.replace(manifests.facts(), claim_modes=modes)
+    strategy = deployment.deployment(parsed, facts)["spec"]["strategy"]
     update = strategy["rollingUpdate"]
     return update["maxSurge"], update["maxUnavailable"]
 
@@ -97,6 +101,46 @@ def test_pods_are_replaced_so_that_a_full_cluster_does_not_block_it(
     predictor: Manifest, surge_and_unavailable: tuple[typing.Any, typing.Any]
 ) -> None:
     assert rolling(**predictor) == surge_and_unavailable
+
+
+CACHE = {
+    **CPU,
+    "model": {
+        "storageUri": "s3://models/production",
+        "cache": {"type": "pvc", "claimName": "cache"},
+    },
+}
+PVC = {**CPU, "model": {"storageUri": "pvc://models/production"}}
+POD_TEMPLATE = {
+    **CPU,
+    "podTemplate": {
+        "spec": {"volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "mine"}}]}
+    },
+}
+RWO, RWX, ROX = ["ReadWriteOnce"], ["ReadWriteMany"], ["ReadOnlyMany"]
+
+
+@pytest.mark.parametrize(
+    ("predictor", "claims", "surge_and_unavailable"),
+    [
+        (CACHE, {"cache": RWO}, (0, 1)),
+        (CACHE, {"cache": RWX}, (1, 0)),
+        (CACHE, {"cache": ["ReadWriteOncePod"]}, (0, 1)),
+        (CACHE, {"cache": [*RWO, *RWX]}, (1, 0)),
+        (CACHE, {}, (0, 1)),  # not readable, or missing
+        (PVC, {"models": RWO}, (0, 1)),  # a read-only mount is also on one node at a time
+        (PVC, {"models": ROX}, (1, 0)),
+        (PVC, {"models": []}, (0, 1)),
+        (POD_TEMPLATE, {"mine": RWO}, (0, 1)),
+        (POD_TEMPLATE, {"mine": RWX}, (1, 0)),
+        ({**CACHE, "deploymentStrategy": {"maxSurge": 1}}, {"cache": RWO}, (1, 0)),
+    ],
+    ids=str,
+)
+def test_pods_do_not_wait_for_a_volume_that_an_old_pod_holds_on_another_node(
+    predictor: Manifest, claims: Manifest, surge_and_unavailable: tuple[typing.Any, typing.Any]
+) -> None:
+    assert rolling(claims=claims, **predictor) == surge_and_unavailable
 
 
 def test_one_field_never_leaves_both_at_0() -> None:

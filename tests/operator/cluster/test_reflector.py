@@ -187,3 +187,26 @@ async def test_watches_that_end_at_once_do_not_make_a_busy_loop() -> None:
     api = ScriptedApi([([], "10")], [([], 0.0) for _ in range(200)])
     await reflect(api, 30)
     assert len(api.requests) < 40
+
+
+async def test_a_watch_that_is_forbidden_after_its_list_stays_an_error() -> None:
+    """A role with list and without watch: the objects are known, and changes are not seen."""
+    forbidden = errors.Forbidden("watch", code=403, message="no watch verb")
+    api = ScriptedApi([(["a"], "10")], [([], forbidden) for _ in range(99)])
+    _, reflector = await reflect(api, 100)
+    assert reflector.listed.is_set()
+    assert "no watch verb" in str(reflector.last_error)
+    assert reflector.failing_since is not None
+    assert reflector.failing_since < 1
+
+
+async def test_five_minutes_of_refusals_cost_few_requests_and_then_all_is_well() -> None:
+    busy = [errors.TooManyRequests("list", retry_after=1.0)] * 6
+    trouble = [errors.ServerTrouble("list", code=503)] * 10
+    api = ScriptedApi([*busy, *trouble, (["a"], "10")], [])
+    events, reflector = await reflect(api, 600)
+    assert events == ["+a", "=a@10"]
+    assert reflector.last_error is None
+    assert reflector.failing_since is None
+    assert len(api.requests) == 18
+    assert api.requests[-1][0] > 240

@@ -5,11 +5,20 @@ import typing
 
 import pytest
 
+from naiad_operator.builders import names
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import ChildStore, Labels
 from naiad_operator.cluster.client import Client
-from naiad_operator.queue import Key
-from naiad_operator.reconcile import applier, events, model_poller, pending_objects, reconciler
+from naiad_operator.queue import Deleted, Key
+from naiad_operator.reconcile import (
+    applier,
+    events,
+    lookups,
+    model_poller,
+    plan,
+    reconciler,
+    service_store,
+)
 from naiad_operator.reconcile.cluster_info import ClusterInfo
 from naiad_operator.status import ModelReport
 from naiad_operator.status.observed import NOT_REPORTED
@@ -23,14 +32,19 @@ class Api:
 
     manager = "naiad-operator"
 
-    def __init__(self) -> None:
-        self.service = manifests.resource()
+    def __init__(self, *, service: Object | None = None) -> None:
+        self.service = service or manifests.resource()
         self.service["metadata"]["resourceVersion"] = "1"
         self.statuses: list[Object] = []
         self.reasons: list[str] = []
         self.refuses: Exception | None = None
+        self.is_gone = False
+        self.reads = 0
 
     async def get(self, ref: object) -> Object:
+        self.reads += 1
+        if self.is_gone:
+            raise errors.NotFound("read", code=404)
         return self.service
 
     async def merge(self, ref: object, body: Object, *, subresource: str) -> Object:
@@ -45,19 +59,34 @@ class Api:
         return body
 
 
-def reconciler_of(api: Api) -> reconciler.Reconciler:
+def reconciler_of(
+    api: Api,
+    *,
+    children: ChildStore | None = None,
+    services: service_store.ServiceStore | None = None,
+    problems: dict[str, str] | None = None,
+) -> reconciler.Reconciler:
     client = typing.cast("Client", api)
+    cluster_info = ClusterInfo(client)
+    cluster_info.kinds = manifests.EVERY_API
     tools = reconciler.Dependencies(
         api=client,
-        pending=pending_objects.PendingObjects(lambda: 0.0),
-        children=ChildStore(
-            Labels(instance="i", manager="m"), on_change=lambda *_: None, transforms={}
-        ),
-        cluster_info=ClusterInfo(client, manifests.DEFAULTS, inspect_nodes=False),
+        services=services or service_store.ServiceStore(lambda: 0.0),
+        children=children or store(),
+        cluster_info=cluster_info,
+        defaults=manifests.DEFAULTS,
+        nodes=lookups.Nodes(client, lambda: 0.0, enabled=False),
+        claims=lookups.Claims(client, lambda: 0.0),
+        watch_problems=lambda _: problems or {},
         models=typing.cast("model_poller.ModelPoller", NoModels()),
         clock=lambda: dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC),
     )
     return reconciler.Reconciler(tools)
+
+
+def store() -> ChildStore:
+    labels = Labels(instance=names.INSTANCE_LABEL, manager="m")
+    return ChildStore(labels, on_change=lambda *_: None, transforms={})
 
 
 class NoModels:
@@ -108,3 +137,96 @@ async def test_a_bug_is_reported_in_the_status_once_and_still_raised(
     assert look.states[Key("models", "demo")] == "OperatorError"
     assert [c["type"] for c in status["conditions"]] == ["Ready"], "the spec is not at fault"
     assert status["observedGeneration"] == 0, "this generation is not applied"
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[plan.Step]:
+    """The steps of all reconciles; none is carried out."""
+    recorded: list[plan.Step] = []
+
+    async def apply(_: object, steps: list[plan.Step], **__: object) -> applier.ApplyResult:
+        recorded.extend(steps)
+        return applier.ApplyResult()
+
+    monkeypatch.setattr(applier.Applier, "apply", apply)
+    return recorded
+
+
+KEY = Key("models", "demo")
+KEDA = {"autoscaling": {"class": "keda", "queueTimeMs": 5}}
+
+
+def known(api: Api) -> service_store.ServiceStore:
+    services = service_store.ServiceStore(lambda: 0.0)
+    services.put(KEY, api.service)
+    return services
+
+
+async def test_a_resync_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "decide", lambda *_, **__: [])
+    api = Api()
+    look = reconciler_of(api, services=known(api))
+    for _ in range(3):
+        await look.reconcile(KEY)
+    assert api.reads == 0
+    assert len(api.statuses) == 1
+
+
+async def test_children_that_are_missing_are_not_made_for_a_service_whose_deletion_was_missed(
+    steps: list[plan.Step],
+) -> None:
+    api = Api(service={**manifests.resource(), "status": {"observedGeneration": 3}})
+    look = reconciler_of(api, services=known(api))
+    api.is_gone = True
+    assert isinstance(await look.reconcile(KEY), Deleted)
+    assert steps == []
+
+
+async def test_a_conflict_causes_a_read(steps: list[plan.Step]) -> None:
+    api = Api()
+    look = reconciler_of(api, services=known(api))
+    api.refuses = errors.Conflict("patch status", code=409)
+    with pytest.raises(errors.Conflict):
+        await look.reconcile(KEY)
+    api.refuses = None
+    await look.reconcile(KEY)
+    assert api.reads == 1
+
+
+def scaled_object() -> Object:
+    metadata = {
+        "name": "demo",
+        "namespace": "models",
+        "uid": "uid-9",
+        "resourceVersion": "5",
+        "labels": {names.INSTANCE_LABEL: "demo"},
+        "ownerReferences": [
+            {
+                "apiVersion": "serving.naiad.dev/v1alpha1",
+                "kind": "InferenceService",
+                "name": "demo",
+                "uid": "uid-1",
+                "controller": True,
+            }
+        ],
+    }
+    return {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": metadata}
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_objects_of_a_kind_that_cannot_be_watched_are_left_as_they_are(
+    steps: list[plan.Step], *, wanted: bool
+) -> None:
+    """Neither applied nor deleted: the store may be outdated."""
+    api = Api(service=manifests.resource(**(KEDA if wanted else {})))
+    children = store()
+    children.update("ScaledObject", scaled_object())
+    look = reconciler_of(api, children=children, problems={"ScaledObject": "no list verb"})
+    await look.reconcile(KEY)
+    kinds = {step.manifest["kind"] for step in steps if isinstance(step, plan.Create | plan.Apply)}
+    assert {"Deployment", "Service"} <= kinds
+    assert not any(isinstance(step, plan.Delete) for step in steps)
+    assert "ScaledObject" not in kinds
+    (status,) = api.statuses
+    reasons = {c["type"]: c["reason"] for c in status["conditions"]}
+    assert (reasons["AutoscalingReady"] == "WatchFailed") is wanted

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.options.options import FLAGS, Options
 from naiad.options.parsing import SPECIAL, parse
 from naiad.options.usage import HelpAsked, UsageError, markdown, usage
@@ -28,6 +29,9 @@ def test_defaults_are_tritons() -> None:
         (["--allow-metrics=OFF"], "allow_metrics", False),
         (["--strict-readiness", "--id=x"], "strict_readiness", True),
         (["--strict-readiness=0"], "strict_readiness", False),
+        (["--readiness-policy=any"], "readiness_policy", ReadinessPolicy(rule="any")),
+        (["--readiness-policy", "models:a, b,a"], "readiness_policy", ReadinessPolicy(rule="models", models=("a", "b"))),
+        (["--readiness-policy=all", "--strict-readiness=false"], "readiness_policy", ReadinessPolicy()),
         (["--log-verbose=2"], "log_verbose", 2),
         (["--log-verbose", "true"], "log_verbose", 1),
         (["--metrics-interval-ms=500.5"], "metrics_interval_ms", 500.5),
@@ -134,6 +138,10 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--metrics-interval-ms=nan"], "finite"),
         ([REPOSITORY, "--backend-config=default-max-batch-size=abc"], "write default-max-batch-size=4, or leave it out"),
         ([REPOSITORY, "--model-load-thread-count=0"], "at least 1"),
+        ([REPOSITORY, "--readiness-policy=some"], "expected all, any, or models: with the names of models"),
+        ([REPOSITORY, "--readiness-policy=models:"], "expected all, any, or models: with the names of models"),
+        ([REPOSITORY, "--readiness-policy=any:a"], "expected all, any, or models: with the names of models"),
+        ([REPOSITORY, "--readiness-policy=any", "--strict-readiness=false"], "leave it out, or --readiness-policy"),
         ([REPOSITORY, "--log-format=xml"], "expected one of default, ISO8601, json"),
         ([REPOSITORY, "--model-control-mode=Explicit"], "expected none, poll or explicit"),
         ([REPOSITORY, "--model-control-mode=poll", "--repository-poll-secs=-1"], "at least 0"),
