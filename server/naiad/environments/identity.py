@@ -6,12 +6,12 @@ A name is a hash of contents, never of paths or times: two models with the same 
 import collections.abc
 import errno
 import hashlib
+import importlib.machinery
 import os
 import pathlib
 import platform
 import re
 import sys
-import sysconfig
 import threading
 
 from naiad.core.file_kind import special_kind
@@ -32,7 +32,8 @@ def interpreter() -> str:
         (
             sys.implementation.name,
             platform.python_version(),
-            str(sysconfig.get_config_var("SOABI")),
+            # The ABI. Python's sysconfig has it as well, but not for a thread that asks while another one is the first to ask.
+            importlib.machinery.EXTENSION_SUFFIXES[0].removeprefix(".").removesuffix(".so"),
             platform.machine(),
             sys.base_prefix,
         )

@@ -2,6 +2,9 @@
 
 import os
 import pathlib
+import subprocess
+import sys
+import sysconfig
 
 import pytest
 
@@ -77,6 +80,24 @@ def test_the_interpreter_counts(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
     first = named(tmp_path / "r.txt", "numpy")
     monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
     assert named(tmp_path / "r.txt", "numpy") != first
+
+
+def test_the_name_is_the_same_for_threads_that_ask_first_at_the_same_time() -> None:
+    """In a fresh interpreter: what Python computes once is incomplete for a thread that comes while another one computes it."""
+    code = (
+        "import sys, concurrent.futures as c; sys.setswitchinterval(1e-6)\n"
+        "from naiad.environments import identity\n"
+        "with c.ThreadPoolExecutor(8) as p: print(len({f.result() for f in [p.submit(identity.interpreter) for _ in range(8)]}))"
+    )
+    for _ in range(3):
+        ran = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert ran.stdout == "1\n"
+
+
+def test_the_abi_is_the_one_that_extension_modules_are_built_for() -> None:
+    assert f" {sysconfig.get_config_var('SOABI')} " in identity.interpreter()
 
 
 def test_a_tarball_is_named_by_its_contents(tmp_path: pathlib.Path) -> None:
