@@ -25,6 +25,7 @@ _KINDS = {
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
     "Ingress": ("networking.k8s.io/v1", "ingresses"),
     "Service": ("v1", "services"),
+    "EndpointSlice": ("discovery.k8s.io/v1", "endpointslices"),
     "ServiceAccount": ("v1", "serviceaccounts"),
     "Namespace": ("v1", "namespaces"),
     "Node": ("v1", "nodes"),

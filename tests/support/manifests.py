@@ -6,7 +6,7 @@ import typing
 
 from naiad_operator.api import service
 from naiad_operator.builders import KINDS, build
-from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
 from tests.support import fast_yaml
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "operator"
@@ -39,6 +39,7 @@ def facts(
     missing: typing.Iterable[str] = (),
     current_replicas: int | None = None,
     node_resources: dict[str, int] | None = None,
+    canary: CanaryFacts | None = None,
 ) -> ClusterFacts:
     """A cluster that has every optional kind but the missing ones."""
     return ClusterFacts(
@@ -47,6 +48,7 @@ def facts(
         defaults=DEFAULTS,
         node_resources=node_resources,
         current_replicas=current_replicas,
+        canary=canary or CanaryFacts(),
     )
 
 
@@ -55,7 +57,11 @@ def example(path: pathlib.Path) -> tuple[Manifest, ClusterFacts]:
     """A resource of the examples, and the facts that its file names beside it."""
     manifest, *beside = fast_yaml.read(path.read_text())
     said = beside[0]["facts"] if beside else {}
-    given = facts(missing=said.get("missing", ()), current_replicas=said.get("currentReplicas"))
+    given = facts(
+        missing=said.get("missing", ()),
+        current_replicas=said.get("currentReplicas"),
+        canary=CanaryFacts(serves=said.get("canaryServes", False)),
+    )
     parsed = service.parse(manifest)
     image = parsed.spec.predictor.image
     if image:

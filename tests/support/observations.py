@@ -57,6 +57,12 @@ def pod(
     return {"metadata": metadata, "status": status}
 
 
+def of_canary(pod: Manifest) -> Manifest:
+    """The pod as one of a canary."""
+    labels = {"app.kubernetes.io/component": "canary"}
+    return {**pod, "metadata": {**pod["metadata"], "labels": labels}}
+
+
 def unscheduled(
     message: str,
     *,
@@ -138,6 +144,7 @@ def status(
     children: typing.Mapping[tuple[str, str], Manifest | None] | None = None,
     pods: typing.Sequence[Manifest] = (),
     models: typing.Sequence[ModelState] | ModelReport | None = (READY_MODEL,),
+    canary_models: typing.Sequence[ModelState] | ModelReport | None = (READY_MODEL,),
     conflicts: typing.Sequence[Conflict] = (),
     errors: typing.Sequence[ApiError] = (),
     terminating: typing.Sequence[tuple[str, str]] = (),
@@ -151,13 +158,12 @@ def status(
         ("Service", "demo"): {},
         **(children or {}),
     }
-    if not isinstance(models, ModelReport):
-        models = ModelReport(pod=POD, models=None if models is None else tuple(models))
     observed = Observed(
         children={key: value for key, value in given.items() if value is not None},
         facts=facts or manifests.facts(),
         pods=pods,
-        models=models,
+        models=_report(models),
+        canary_models=_report(canary_models),
         conflicts=conflicts,
         errors=errors,
         terminating=terminating,
@@ -165,6 +171,12 @@ def status(
     )
     parsed = service.parse(resource or manifests.resource(replicas=2))
     return compute(parsed, observed, now)
+
+
+def _report(models: typing.Sequence[ModelState] | ModelReport | None) -> ModelReport:
+    if isinstance(models, ModelReport):
+        return models
+    return ModelReport(pod=POD, models=None if models is None else tuple(models))
 
 
 def condition(given: Manifest, type_: str = "Ready") -> tuple[str, str, str]:

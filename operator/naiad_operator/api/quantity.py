@@ -16,6 +16,15 @@ _DECIMAL = {
 _MILLI = 1000
 
 
+def amount(text: str) -> decimal.Decimal:
+    """The number that a quantity stands for; the schema has checked its form."""
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = text[len(number) :]
+    if unit in _BINARY:
+        return decimal.Decimal(number) * _BINARY[unit]
+    return decimal.Decimal(number) * _DECIMAL[unit] if unit in _DECIMAL else decimal.Decimal(text)
+
+
 def canonical(amount: int | str) -> str:
     """The quantity with the largest unit that leaves it an integer; a text that is not a quantity is returned unchanged.
 

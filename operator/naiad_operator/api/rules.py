@@ -8,14 +8,25 @@ is shown. Each rule has a manifest in tests/operator/api/rule_cases.py that brea
 
 import collections.abc
 
-from naiad_operator.api import accelerator, model, model_rules, pod, scaling, spec, structs, traffic
+from naiad_operator.api import (
+    accelerator,
+    canary,
+    model,
+    model_rules,
+    pod,
+    scaling,
+    spec,
+    structs,
+    traffic,
+    traffic_rules,
+)
 from naiad_operator.api.rule import Rule
 
 NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 OWN_LABELS = [
     f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by")
 ]
-OWN_OPTIONS_PATTERN = "^--(http-port|grpc-port|metrics-port|shutdown-delay-secs|exit-timeout-secs|auth-token-file)(=|$)"
+OWN_OPTIONS_PATTERN = "^--(http-port|grpc-port|metrics-port|shutdown-delay-secs|exit-timeout-secs|auth-token-file|http-base-path)(=|$)"
 
 ROOT = (
     Rule(
@@ -55,6 +66,7 @@ _SPEC = (
             ("annotations", "key.startsWith('serving.naiad.dev/')"),
         )
     ),
+    *traffic_rules.SPEC,
 )
 
 _SERVICE = (
@@ -75,13 +87,23 @@ _SERVICE = (
     ),
 )
 
+_ONE_DECIDES = Rule(
+    cel="!(has(self.replicas) && has(self.autoscaling) && self.autoscaling.class in ['hpa', 'keda'])",
+    message="the autoscaler decides the number of pods: leave replicas out and set autoscaling.minReplicas and maxReplicas, or set "
+    "autoscaling.class: none",
+    field="replicas",
+)
+
+_ARGS = Rule(
+    cel=f"!has(self.args) || !self.args.exists(one, one.matches('{OWN_OPTIONS_PATTERN}'))",
+    message="the Service, the probes and the pod use these as well: write predictor.ports, drainSeconds, "
+    "terminationGracePeriodSeconds, spec.auth or spec.pathPrefix instead of --http-port, --grpc-port, --metrics-port, "
+    "--shutdown-delay-secs, --exit-timeout-secs, --auth-token-file or --http-base-path",
+    field="args",
+)
+
 _PREDICTOR = (
-    Rule(
-        cel="!(has(self.replicas) && has(self.autoscaling) && self.autoscaling.class in ['hpa', 'keda'])",
-        message="the autoscaler decides the number of pods: leave replicas out and set autoscaling.minReplicas and maxReplicas, or set "
-        "autoscaling.class: none",
-        field="replicas",
-    ),
+    _ONE_DECIDES,
     Rule(
         cel="!(has(self.autoscaling) && self.autoscaling.class == 'external') || has(self.replicas)",
         message="a scaler of your own reads the number of pods before it writes one: write replicas, e.g. 1, to begin with",
@@ -104,13 +126,7 @@ _PREDICTOR = (
         message="accelerator.resourceName is already requested accelerator.count times: leave it out of resources",
         field="resources",
     ),
-    Rule(
-        cel=f"!has(self.args) || !self.args.exists(one, one.matches('{OWN_OPTIONS_PATTERN}'))",
-        message="these options are set from fields that the Service, the probes and the pod also use: write predictor.ports, drainSeconds, "
-        "terminationGracePeriodSeconds or spec.auth instead of --http-port, --grpc-port, --metrics-port, --shutdown-delay-secs, "
-        "--exit-timeout-secs or --auth-token-file",
-        field="args",
-    ),
+    _ARGS,
 )
 
 _ACCELERATOR = (
@@ -288,6 +304,7 @@ _INGRESS = (
         message="most controllers speak one protocol to the pods of one host: give grpcHost a name of its own, e.g. grpc.example.com",
         field="grpcHost",
     ),
+    *traffic_rules.INGRESS,
 )
 
 _GATEWAY = (
@@ -326,6 +343,8 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     traffic.Service: _SERVICE,
     traffic.Ingress: _INGRESS,
     traffic.Gateway: _GATEWAY,
+    traffic.NetworkPolicy: traffic_rules.NETWORK_POLICY,
+    canary.Canary: (_ONE_DECIDES, _ARGS, *traffic_rules.CANARY),
     traffic.Monitoring: _MONITORING,
 }
 """The rules of each part of the resource."""

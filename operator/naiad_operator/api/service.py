@@ -19,6 +19,7 @@ class InferenceService:
 
     Attributes:
         raw: the original manifest, status included.
+        canary_of: the name of the service that this is the canary of (`builders.canary`); "" for the service itself.
     """
 
     name: str
@@ -27,6 +28,12 @@ class InferenceService:
     generation: int
     spec: Spec
     raw: Manifest
+    canary_of: str = ""
+
+    @property
+    def instance(self) -> str:
+        """The name of the resource."""
+        return self.canary_of or self.name
 
     @property
     def annotations(self) -> collections.abc.Mapping[str, str]:

@@ -15,6 +15,7 @@ from naiad_operator.api.bounds import (
     Quantity,
     Text,
 )
+from naiad_operator.api.canary import Canary
 from naiad_operator.api.model import Model
 from naiad_operator.api.pod import (
     EnvVar,
@@ -34,7 +35,15 @@ from naiad_operator.api.scaling import (
     Replicas,
 )
 from naiad_operator.api.structs import Part
-from naiad_operator.api.traffic import Auth, Gateway, Ingress, Monitoring, NetworkPolicy, Service
+from naiad_operator.api.traffic import (
+    Auth,
+    Gateway,
+    Ingress,
+    Monitoring,
+    NetworkPolicy,
+    PathPrefix,
+    Service,
+)
 
 
 class Predictor(Part, frozen=True):
@@ -119,6 +128,9 @@ class Spec(Part, frozen=True):
         service: the Service in front of the pods.
         ingress: hosts outside the cluster, through an Ingress controller; not together with gateway.
         gateway: hosts outside the cluster, through the Gateway API; not together with ingress.
+        path_prefix: the prefix under which clients outside the cluster find the HTTP API, e.g. /api/predict/demo. A Gateway removes it from
+            requests; without one, the server itself serves it, beside the paths without it. gRPC has no path prefix.
+        canary: a second Deployment that gets a share of the requests, through Gateway routes only.
         network_policy: which clients may open connections to the pods.
         monitoring: how the Prometheus operator finds the pods.
         auth: API tokens.
@@ -131,6 +143,8 @@ class Spec(Part, frozen=True):
     service: Service = Service()
     ingress: Ingress | None = None
     gateway: Gateway | None = None
+    path_prefix: PathPrefix | None = None
+    canary: Canary | None = None
     network_policy: NetworkPolicy | None = None
     monitoring: Monitoring | None = None
     auth: Auth | None = None

@@ -132,6 +132,30 @@ class ImageStatus(Part, frozen=True):
     for_pods: _Word
 
 
+class CanaryStatus(Part, frozen=True):
+    """The canary: its share of the requests, its pods and its models.
+
+    Attributes:
+        weight: how many of a hundred requests the routes give to the canary; 0 while none of its pods serves.
+        image: the image of its pods.
+        replicas: all its pods.
+        ready_replicas: those that are ready.
+        updated_replicas: those of the newest template.
+        available_replicas: those that serve.
+        models: the models that one of its pods reported, at most 64.
+        model_count: as of the service.
+    """
+
+    weight: _Count
+    image: _Sentence
+    replicas: _Count
+    ready_replicas: _Count
+    updated_replicas: _Count
+    available_replicas: _Count
+    models: typing.Annotated[tuple[ModelEntry, ...], msgspec.Meta(max_length=64)] | None = None
+    model_count: _Word | None = None
+
+
 class Status(Part, frozen=True):
     """The observed state of the service.
 
@@ -152,6 +176,7 @@ class Status(Part, frozen=True):
         model_status: whether the pods serve what the spec says.
         models: the models that a pod reported, at most 64.
         model_count: ready models, and those that should be, e.g. 2/3.
+        canary: the canary, if the spec has one.
     """
 
     observed_generation: _Count
@@ -168,5 +193,6 @@ class Status(Part, frozen=True):
     accelerator: AcceleratorStatus | None = None
     image: ImageStatus | None = None
     model_status: ModelStatus | None = None
+    canary: CanaryStatus | None = None
     models: typing.Annotated[tuple[ModelEntry, ...], msgspec.Meta(max_length=64)] | None = None
     model_count: _Word | None = None

@@ -13,8 +13,17 @@ from naiad_operator.api.bounds import (
     Key,
     Labels,
     ObjectName,
+    Quantity,
 )
 from naiad_operator.api.structs import Part
+
+DEFAULT_READ_TIMEOUT_SECONDS = 3600
+"""Of an Ingress; not a schema default, because a status says when a written one has no effect."""
+
+PathPrefix = typing.Annotated[
+    str, msgspec.Meta(min_length=2, max_length=200, pattern="^(/[A-Za-z0-9._~-]+)+$")
+]
+"""A prefix of paths as `--http-base-path` takes it."""
 
 UrlPath = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=256, pattern=r"^/[^\s]*$")]
 SectionName = typing.Annotated[
@@ -108,10 +117,15 @@ class Ingress(Part, frozen=True):
         class_name: the IngressClass; the cluster's default when not set.
         host: the host of the HTTP protocol.
         grpc_host: the host of the gRPC protocol, in an Ingress <name>-grpc of its own.
-        path: the path prefix under host. The server's own paths begin at /, so another prefix needs the controller's rewriting, in annotations.
+        path: the path prefix under host. The server's own paths begin at /, so another prefix needs the controller's rewriting, in annotations;
+            spec.pathPrefix needs none.
         tls: TLS for both hosts.
-        annotations: of the HTTP Ingress.
-        grpc_annotations: of the gRPC Ingress; the one that makes nginx speak gRPC to the pods is set already.
+        max_body_size: the largest body of a request that the controller passes on; no limit when not set, because the server has its own
+            (--http-max-input-size).
+        read_timeout_seconds: how long a pod may take until the next byte of a response, and a client until the next byte of a request; 3600 when
+            not set, because a stream may be silent for long.
+        annotations: of the HTTP Ingress; they take precedence over those that the operator sets for the two limits above.
+        grpc_annotations: of the gRPC Ingress, likewise; those that make controllers speak gRPC to the pods are set already.
     """
 
     enabled: bool = False
@@ -120,6 +134,8 @@ class Ingress(Part, frozen=True):
     grpc_host: HostName | None = None
     path: UrlPath = "/"
     tls: IngressTls | None = None
+    max_body_size: Quantity | None = None
+    read_timeout_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=604_800)] | None = None
     annotations: Annotations | None = None
     grpc_annotations: Annotations | None = None
 
@@ -147,6 +163,8 @@ class Gateway(Part, frozen=True):
         grpc_hostnames: hosts of the gRPC protocol, in a GRPCRoute; other hosts than hostnames, since one host takes one kind of
             route.
         tls: whether the Gateway's listener speaks TLS; it decides how status.url begins.
+        request_timeout_seconds: how long a whole response of HTTP may take, streams included; 0 is without a limit. When not set, the
+            Gateway's default counts, which is 15 seconds in some. Not every Gateway supports it.
     """
 
     parent_refs: typing.Annotated[
@@ -155,6 +173,7 @@ class Gateway(Part, frozen=True):
     hostnames: Hosts | None = None
     grpc_hostnames: Hosts | None = None
     tls: bool = False
+    request_timeout_seconds: typing.Annotated[int, msgspec.Meta(ge=0, le=86400)] | None = None
 
 
 class NetworkPolicy(Part, frozen=True):
@@ -164,10 +183,13 @@ class NetworkPolicy(Part, frozen=True):
         enabled: whether there is a NetworkPolicy. It allows the operator, Prometheus, the ingress controller and the kubelet, the first
             three by the namespaces that the operator was installed with, and the service's own namespace.
         ingress_from: further clients that may use the HTTP and gRPC ports, each as in a NetworkPolicy's from.
+        allow_external: opens the HTTP and gRPC ports to every address, for service.type NodePort and LoadBalancer. Through these a client may
+            come with the address of a node, so that no narrower rule is sure to hold: use auth.
     """
 
     enabled: bool = False
     ingress_from: typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=16)] | None = None
+    allow_external: bool = False
 
 
 class Monitoring(Part, frozen=True):

@@ -4,6 +4,7 @@ from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import (
     accelerator,
     autoscaling,
+    canary,
     deployment,
     disruption,
     ingress,
@@ -13,6 +14,7 @@ from naiad_operator.builders import (
     service as services,
 )
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.errors import InvalidSpec
 
 
 def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
@@ -23,6 +25,18 @@ def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest
     Raises:
         InvalidSpec: this cluster cannot run the spec; existing children are left as they are.
     """
+    children = _children(service, facts)
+    beside = canary.service_of(service)
+    if beside is None:
+        return children
+    try:
+        # Before the routes, which refer to its Service.
+        return _children(beside, canary.facts_of(service, facts)) + children
+    except InvalidSpec as invalid:
+        raise InvalidSpec([canary.problem(problem) for problem in invalid.problems]) from None
+
+
+def _children(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
     children = [
         accelerator.claim_template(service, facts),
         deployment.deployment(service, facts),

@@ -7,7 +7,7 @@ from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import accelerator, fetching, kinds, names, pod, storage
 from naiad_operator.builders.facts import ClusterFacts
 
-_SCALERS = ("hpa", "keda")
+SCALERS = ("hpa", "keda")
 _KEPT_REVISIONS = 3
 _SHARED_MODES = frozenset(("ReadWriteMany", "ReadOnlyMany"))
 """The access modes of claims that pods on several nodes can mount at once. One node at a time is assumed of a claim that is unknown."""
@@ -42,7 +42,7 @@ def deployment(service: InferenceService, facts: ClusterFacts) -> names.Manifest
 def is_autoscaled(service: InferenceService) -> bool:
     """Whether an autoscaler that the operator created decides the number of pods."""
     scaling = service.spec.predictor.autoscaling
-    return scaling is not None and scaling.scaler in _SCALERS and not service.spec.suspend
+    return scaling is not None and scaling.scaler in SCALERS and not service.spec.suspend
 
 
 def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:

@@ -26,6 +26,21 @@ class Defaults:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryFacts:
+    """The facts about the Deployment of a canary.
+
+    Attributes:
+        current_replicas: as in `ClusterFacts`.
+        replicas_are_ours: as there.
+        serves: whether any of its pods is available.
+    """
+
+    current_replicas: int | None = None
+    replicas_are_ours: bool = True
+    serves: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     """The facts for one service at one moment.
 
@@ -37,6 +52,7 @@ class ClusterFacts:
         claim_modes: the access modes of the PersistentVolumeClaims that the pods mount; empty or absent when unknown.
         current_replicas: the number in the Deployment's spec; None if the Deployment does not exist.
         replicas_are_ours: whether the operator owns that field.
+        canary: the facts about the canary's Deployment.
     """
 
     apis: frozenset[str]
@@ -48,3 +64,4 @@ class ClusterFacts:
     )
     current_replicas: int | None = None
     replicas_are_ours: bool = True
+    canary: CanaryFacts = CanaryFacts()

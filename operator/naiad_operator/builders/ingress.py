@@ -5,12 +5,17 @@ import typing
 
 from naiad_operator.api.service import InferenceService
 from naiad_operator.api.traffic import Gateway, Ingress
-from naiad_operator.builders import kinds, names, server, service as services
+from naiad_operator.builders import (
+    canary,
+    ingress_limits,
+    kinds,
+    names,
+    server,
+    service as services,
+)
 from naiad_operator.builders.facts import ClusterFacts
 
 Object = dict[str, typing.Any]
-
-_NGINX_GRPC = {"nginx.ingress.kubernetes.io/backend-protocol": "GRPC"}
 
 
 def ingresses(service: InferenceService) -> list[names.Manifest]:
@@ -24,17 +29,19 @@ def ingresses(service: InferenceService) -> list[names.Manifest]:
             name=service.name,
             host=wanted.host,
             port="http",
-            path=wanted.path,
-            annotations=dict(wanted.annotations or {}),
+            path=service.spec.path_prefix or wanted.path,
+            annotations={**ingress_limits.annotations(wanted), **(wanted.annotations or {})},
         )
         made.append(_ingress(service, wanted, http))
     if wanted.grpc_host is not None:
+        name = services.grpc_name(service)
+        limits = ingress_limits.annotations(wanted, grpc_service=name)
         grpc = _Host(
-            name=services.grpc_name(service),
+            name=name,
             host=wanted.grpc_host,
             port="grpc",
             path="/",
-            annotations={**_NGINX_GRPC, **(wanted.grpc_annotations or {})},
+            annotations={**limits, **(wanted.grpc_annotations or {})},
         )
         made.append(_ingress(service, wanted, grpc))
     return made
@@ -85,23 +92,41 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
     made = []
     wanted = [kind for kind in route_kinds(gateway) if kind.key in facts.apis]
     if kinds.HTTP_ROUTE in wanted:
-        match = {"path": {"type": "PathPrefix", "value": "/"}}
-        rule = {"matches": [match], "backendRefs": [_reference(service, "http")]}
+        rule = _http_rule(service, gateway, facts)
         made.append(_route(service, kinds.HTTP_ROUTE, gateway, gateway.hostnames, [rule]))
     if kinds.GRPC_ROUTE in wanted:
         matches = [
             {"method": {"type": "Exact", "service": name}}
             for name in (server.GRPC_SERVICE, server.GRPC_HEALTH_SERVICE)
         ]
-        rule = {"matches": matches, "backendRefs": [_reference(service, "grpc")]}
+        rule = {"matches": matches, "backendRefs": _references(service, facts, "grpc")}
         made.append(_route(service, kinds.GRPC_ROUTE, gateway, gateway.grpc_hostnames, [rule]))
     return made
 
 
-def _reference(service: InferenceService, port: str) -> Object:
-    """A backend reference with all defaults written out, so that the API server's defaults do not look like a change."""
+def _http_rule(service: InferenceService, gateway: Gateway, facts: ClusterFacts) -> Object:
+    prefix = service.spec.path_prefix
+    match = {"path": {"type": "PathPrefix", "value": prefix or "/"}}
+    rule: Object = {"matches": [match], "backendRefs": _references(service, facts, "http")}
+    if prefix:
+        path = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+        rule["filters"] = [{"type": "URLRewrite", "urlRewrite": {"path": path}}]
+    if gateway.request_timeout_seconds is not None:
+        rule["timeouts"] = {"request": f"{gateway.request_timeout_seconds}s"}
+    return rule
+
+
+def _references(service: InferenceService, facts: ClusterFacts, port: str) -> list[Object]:
+    """The backend references with all defaults written out, so that the API server's defaults do not look like a change."""
     number = getattr(service.spec.predictor.ports, port)
-    return {"group": "", "kind": "Service", "name": service.name, "port": number, "weight": 1}
+    weights = {service.name: 1}
+    if service.spec.canary is not None:
+        share = canary.weight(service, facts)
+        weights = {service.name: canary.ALL - share, canary.name(service): share}
+    return [
+        {"group": "", "kind": "Service", "name": name, "port": number, "weight": weight}
+        for name, weight in weights.items()
+    ]
 
 
 def _route(

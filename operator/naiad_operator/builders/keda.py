@@ -8,7 +8,7 @@ import typing
 
 from naiad_operator.api.scaling import Autoscaling
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import activation, kinds, names, server
+from naiad_operator.builders import activation, canary, kinds, names, server
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.errors import InvalidSpec, Problem
 
@@ -98,6 +98,9 @@ def _own_triggers(
         )
     prometheus = _Prometheus(service, scaling, address)
     pods = f'namespace="{service.namespace}",pod=~"{_pod_names(service.name)}"'
+    if service.spec.canary is not None:
+        # After a long name, which is truncated, the expression above would match the canary's pods; a hash never is this word.
+        pods += f',pod!~"{canary.name(service)}-.*"'
     # A service without pods has no metrics; as an error this would be reported every 15 s.
     absent = "" if scaling.effective_min_replicas else f" or (vector(0) unless on() up{{{pods}}})"
     triggers: list[Object] = []

@@ -29,6 +29,13 @@ def monitor(service: InferenceService, facts: ClusterFacts) -> names.Manifest | 
         ],
     }
     manifest = names.child(service, kind.api_version, kind.kind)
+    if service.canary_of:
+        component = {
+            "action": "replace",
+            "sourceLabels": ["__meta_kubernetes_pod_label_app_kubernetes_io_component"],
+            "targetLabel": "component",
+        }
+        endpoint["relabelings"].append(component)
     # Any labels by which a Prometheus selects monitors; the operator's own take precedence, because it finds its objects by them.
     manifest["metadata"]["labels"] = {
         **(service.spec.labels or {}),

@@ -13,6 +13,8 @@ INSTANCE_LABEL = "app.kubernetes.io/instance"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 
+CANARY = "canary"
+"""The component label of a canary's objects; those of the service itself have another."""
 MANAGED_BY = "naiad-operator"
 CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 """The label selector of every object the operator owns."""
@@ -22,8 +24,8 @@ def selector(service: InferenceService) -> dict[str, str]:
     """The labels that select the pods of a service."""
     return {
         NAME_LABEL: "naiad",
-        INSTANCE_LABEL: service.name,
-        COMPONENT_LABEL: "server",
+        INSTANCE_LABEL: service.instance,
+        COMPONENT_LABEL: CANARY if service.canary_of else "server",
     }
 
 
@@ -49,7 +51,7 @@ def owner_reference(service: InferenceService) -> dict[str, typing.Any]:
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
-        "name": service.name,
+        "name": service.instance,
         "uid": service.uid,
         "controller": True,
         "blockOwnerDeletion": True,

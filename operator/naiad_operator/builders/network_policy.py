@@ -35,7 +35,11 @@ def policy(service: InferenceService, facts: ClusterFacts) -> names.Manifest | N
         "podSelector": {"matchLabels": names.selector(service)},
         "policyTypes": ["Ingress"],
         "ingress": [
-            {"from": clients, "ports": _ports(ports.http, ports.grpc)},
+            {
+                # No peer stands for every address: an ipBlock of 0.0.0.0/0 leaves nodes out in some networks.
+                **({} if wanted.allow_external else {"from": clients}),
+                "ports": _ports(ports.http, ports.grpc),
+            },
             # Without a configured namespace, the metrics port is open to all: it exposes no secrets and changes nothing.
             {**({"from": scrapers} if scrapers else {}), "ports": _ports(ports.metrics)},
         ],

@@ -104,6 +104,8 @@ def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
         _escaped(f"--python-requirement={one}") for one in predictor.model.python_requirements or ()
     ]
     written += _readiness(predictor.readiness)
+    if spec.path_prefix is not None and spec.gateway is None:
+        written.append(f"--http-base-path={spec.path_prefix}")
     if spec.auth is not None:
         written.append(f"--auth-token-file={TOKEN_FOLDER}/{TOKEN_FILE}")
     return [*written, *(predictor.args or ())]

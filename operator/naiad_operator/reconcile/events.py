@@ -53,8 +53,22 @@ def of_transition(before: Status, after: Status) -> list[Event]:
     return [
         *_of_ready(before, after),
         *_of_models(before, after),
+        *_of_canary(before, after),
         *_of_kept_replicas(before, after),
     ]
+
+
+def _of_canary(before: Status, after: Status) -> list[Event]:
+    """The Event for a canary that is ready, or fails."""
+    old, new = _condition(before, "CanaryReady"), _condition(after, "CanaryReady")
+    reason = new.get("reason") or "Unknown"
+    if not new or (old.get("status"), old.get("reason")) == (new.get("status"), reason):
+        return []
+    if new.get("status") == "True":
+        return [Event("Normal", "CanaryReady", _bounded(new.get("message") or ""))]
+    if reason in _QUIET:
+        return []
+    return [Event("Warning", reason, _bounded(f"canary: {new.get('message') or reason}"))]
 
 
 def _of_kept_replicas(before: Status, after: Status) -> list[Event]:

@@ -25,6 +25,9 @@ from naiad_operator.status.models import is_settled
 from naiad_operator.status.observed import NOT_REPORTED
 from naiad_operator.status.pods import Manifest, is_ready
 
+MAIN, CANARY = "", "canary"
+"""The pods of a service that are polled apart."""
+
 _log = logging.getLogger(__name__)
 _MAX_BYTES = 1 << 20
 """The largest accepted response in bytes; a thousand models are about 100 KB."""
@@ -147,24 +150,24 @@ class ModelPoller:
         self._session = session
         self._on_change = on_change
         self._config = config
-        self._services: dict[Key, _Target] = {}
+        self._services: dict[tuple[Key, str], _Target] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(config.concurrency)
         self.results: collections.Counter[str] = collections.Counter()
 
-    def report(self, key: Key) -> ModelReport:
+    def report(self, key: Key, of: str = MAIN) -> ModelReport:
         """The last report of a service's models."""
-        target = self._services.get(key)
+        target = self._services.get((key, of))
         return target.report if target is not None else NOT_REPORTED
 
-    def poll(self, key: Key, addresses: tuple[PodAddress, ...]) -> None:
+    def poll(self, key: Key, addresses: tuple[PodAddress, ...], of: str = MAIN) -> None:
         """Polls these pods from now on, at once if they are others or have become ready; () stops polling."""
         if not addresses:
-            self._services.pop(key, None)
+            self._services.pop((key, of), None)
             return
-        target = self._services.get(key)
+        target = self._services.get((key, of))
         if target is None:
-            self._services[key] = _Target(addresses, due=self._now())
+            self._services[key, of] = _Target(addresses, due=self._now())
         elif target.addresses != addresses:
             target.addresses, target.due = addresses, self._now()
             target.failures = target.unchanged = 0
@@ -182,14 +185,14 @@ class ModelPoller:
 
     def _poll_due(self) -> None:
         now = self._now()
-        for key, target in self._services.items():
+        for (key, of), target in self._services.items():
             if target.due <= now and not target.in_flight:
                 target.in_flight = True
-                task = asyncio.create_task(self._poll_one(key, target), name=f"models of {key}")
+                task = asyncio.create_task(self._poll_one(key, of, target), name=f"models of {key}")
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _poll_one(self, key: Key, target: _Target) -> None:
+    async def _poll_one(self, key: Key, of: str, target: _Target) -> None:
         addresses = target.addresses
         try:
             async with self._slots:
@@ -205,7 +208,7 @@ class ModelPoller:
         target.unchanged = 0 if has_changed else target.unchanged + 1
         target.report = report
         target.due = self._now() + interval(report, target.failures, target.unchanged, self._config)
-        if has_changed and self._services.get(key) is target:
+        if has_changed and self._services.get((key, of)) is target:
             self._on_change(key)
 
     async def _fetch_first(self, addresses: tuple[PodAddress, ...]) -> ModelReport:

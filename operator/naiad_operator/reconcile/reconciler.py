@@ -15,8 +15,8 @@ import secrets
 import typing
 
 from naiad_operator.api import names, service as services
-from naiad_operator.builders import build, image, kinds, storage
-from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.builders import build, canary, image, kinds, storage
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
@@ -41,6 +41,7 @@ from naiad_operator.status import (
     scheduling,
     workload,
 )
+from naiad_operator.status.canary import divided
 from naiad_operator.status.compute import compute, compute_bug, compute_invalid
 
 _log = logging.getLogger(__name__)
@@ -207,7 +208,13 @@ class Reconciler:
                 if manifest["kind"] in unwatched
             },
         )
-        observed = dataclasses.replace(observed, models=self._poll_models(key, service, observed))
+        beside = canary.service_of(service)
+        main, of_canary = divided(service, observed)
+        observed = dataclasses.replace(
+            observed,
+            models=self._poll_models(key, service, main),
+            canary_models=self._poll_models(key, beside, of_canary, model_poller.CANARY),
+        )
         status = compute(service, observed, self._now())
         await self._write_status(key, service.raw, status)
         return self._outcome(service, observed)
@@ -221,24 +228,31 @@ class Reconciler:
         if observed.conflicts:
             return Result(requeue_after=_CONFLICT_REQUEUE_S)
         now = self._dependencies.clock()
-        change = workload.next_change(service, observed, now)
+        change = _next_change(service, observed, now)
         if change is None:
             return Result()
         return Result(requeue_after=max((change - now).total_seconds(), 0) + _ROUNDING_S)
 
     def _poll_models(
-        self, key: Key, service: services.InferenceService, observed: Observed
+        self,
+        key: Key,
+        service: services.InferenceService | None,
+        observed: Observed,
+        of: str = model_poller.MAIN,
     ) -> ModelReport:
-        """Starts or continues to poll a service's pods; returns the last report."""
+        """Starts or continues to poll the pods of a service, or of its canary; returns the last report. None stops polling."""
+        poller = self._dependencies.models
+        if service is None:
+            poller.poll(key, (), of)
+            return poller.report(key, of)
         candidates = service_pods.reporting(
             observed.pods,
             observed.children.get((kinds.DEPLOYMENT.kind, service.name)) or {},
             looping=workload.crash_looping(service, observed),
         )
-        poller = self._dependencies.models
         addresses = model_poller.addresses(candidates, service.spec.predictor.ports.metrics)
-        poller.poll(key, addresses)
-        return poller.report(key)
+        poller.poll(key, addresses, of)
+        return poller.report(key, of)
 
     async def _facts(
         self,
@@ -249,9 +263,10 @@ class Reconciler:
     ) -> ClusterFacts:
         """The facts about the cluster that this service needs."""
         dependencies = self._dependencies
-        replicas, ours = _replicas(children, service.uid)
-        waits = scheduling.needs_nodes(service, pods)
-        claims = storage.claim_names(service)
+        replicas, ours = _replicas(children, service.uid, service.name)
+        parts = [part for part in (service, canary.service_of(service)) if part is not None]
+        waits = any(scheduling.needs_nodes(part, pods) for part in parts)
+        claims = sorted({name for part in parts for name in storage.claim_names(part)})
         return ClusterFacts(
             apis=dependencies.cluster_info.kinds,
             image=image.resolve(service, dependencies.defaults),
@@ -260,6 +275,7 @@ class Reconciler:
             claim_modes=await dependencies.claims.access_modes(key.namespace, claims),
             current_replicas=replicas,
             replicas_are_ours=ours,
+            canary=_canary(children, service),
         )
 
     def _children_and_pods(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
@@ -325,6 +341,7 @@ class Reconciler:
 
     def _remove(self, key: Key) -> Outcome:
         self._dependencies.models.poll(key, ())
+        self._dependencies.models.poll(key, (), model_poller.CANARY)
         self._dependencies.services.forget(key)
         for known in (self.states, self._server_errors):
             with contextlib.suppress(KeyError):
@@ -339,13 +356,50 @@ def _ref(key: Key) -> ResourceRef:
     return ResourceRef(names.API_VERSION, names.PLURAL, key.namespace, key.name)
 
 
-def _replicas(children: collections.abc.Iterable[Child], uid: str) -> tuple[int | None, bool]:
-    """The number of pods in the Deployment's spec (None without a Deployment), and whether the operator owns that field."""
+def _next_change(
+    service: services.InferenceService, observed: Observed, now: dt.datetime
+) -> dt.datetime | None:
+    """When the passing of time alone changes the status of a service or of its canary; None if it does not."""
+    parts = zip((service, canary.service_of(service)), divided(service, observed), strict=True)
+    times = (workload.next_change(part, seen, now) for part, seen in parts if part is not None)
+    return min((time for time in times if time is not None), default=None)
+
+
+def _deployment(children: collections.abc.Iterable[Child], uid: str, name: str) -> Child | None:
+    """The Deployment of this name that the service controls; None if it does not exist."""
     for child in children:
-        if child.kind == kinds.DEPLOYMENT.kind and child.controller_uid == uid:
-            spec = child.manifest().get("spec") or {}
-            return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
-    return None, True
+        if (child.kind, child.name) == (
+            kinds.DEPLOYMENT.kind,
+            name,
+        ) and child.controller_uid == uid:
+            return child
+    return None
+
+
+def _replicas(
+    children: collections.abc.Iterable[Child], uid: str, name: str
+) -> tuple[int | None, bool]:
+    """The number of pods in a Deployment's spec (None without a Deployment), and whether the operator owns that field."""
+    child = _deployment(children, uid, name)
+    if child is None:
+        return None, True
+    spec = child.manifest().get("spec") or {}
+    return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
+
+
+def _canary(
+    children: collections.abc.Sequence[Child], service: services.InferenceService
+) -> CanaryFacts:
+    """The facts about the canary's Deployment."""
+    name = canary.name(service)
+    child = _deployment(children, service.uid, name)
+    replicas, ours = _replicas(children, service.uid, name)
+    status = (child.manifest().get("status") or {}) if child is not None else {}
+    return CanaryFacts(
+        current_replicas=replicas,
+        replicas_are_ours=ours,
+        serves=bool(status.get("availableReplicas")),
+    )
 
 
 def _was_complete(service: services.InferenceService) -> bool:

@@ -5,12 +5,14 @@ import datetime as dt
 import typing
 
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, deployment, image, names
+from naiad_operator.builders import accelerator, canary as canaries, deployment, image, names
 from naiad_operator.errors import Problem
-from naiad_operator.status import autoscaling, models, traffic, workload
+from naiad_operator.status import autoscaling, canary, models, traffic, workload
 from naiad_operator.status.conditions import (
     AUTOSCALING_READY,
     AVAILABLE,
+    CANARY_MODELS_LOADED,
+    CANARY_READY,
     MODELS_LOADED,
     MONITORING_READY,
     NETWORK_READY,
@@ -48,7 +50,72 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         observed: the observed objects.
         now: the time as Kubernetes writes it, e.g. 2026-01-31T12:00:00Z.
     """
-    pods = workload.observe(service, observed, dt.datetime.fromisoformat(now))
+    observed, of_canary = canary.divided(service, observed)
+    at = dt.datetime.fromisoformat(now)
+    pods, conditions = _conditions(service, observed, at)
+    canary_conditions, canary_status = _canary(service, of_canary, at)
+    url, grpc_url = traffic.urls(service, observed)
+    internal, internal_grpc = traffic.internal_urls(service)
+    return {
+        "observedGeneration": service.generation,
+        "conditions": dated(
+            [*conditions, *canary_conditions],
+            before=service.status,
+            generation=service.generation,
+            now=now,
+        ),
+        "url": url,
+        "grpcUrl": grpc_url,
+        "address": {"url": internal, "grpcUrl": internal_grpc},
+        **_numbers(pods),
+        "selector": ",".join(f"{k}={v}" for k, v in sorted(names.selector(service).items())),
+        "accelerator": _accelerator(service),
+        "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
+        "modelStatus": _model_status(service, pods, _of_type(conditions, MODELS_LOADED)),
+        **_kept(service, observed),
+        **_models(observed),
+        **canary_status,
+    }
+
+
+def _numbers(pods: workload.Workload) -> Status:
+    return {
+        "replicas": pods.total,
+        "readyReplicas": pods.ready,
+        "updatedReplicas": pods.updated,
+        "availableReplicas": pods.available,
+    }
+
+
+def _canary(
+    service: InferenceService, observed: Observed, now: dt.datetime
+) -> tuple[list[Condition], Status]:
+    """The conditions and the status of the canary, from what belongs to it; empty when the spec has none. They do not count for Ready."""
+    beside = canaries.service_of(service)
+    if beside is None:
+        return [], {}
+    pods, conditions = _conditions(beside, observed, now)
+    ready, loaded = _of_type(conditions, READY), _of_type(conditions, MODELS_LOADED)
+    weight = canaries.weight(service, observed.facts)
+    message = ready.message or f"the canary gets {weight} of 100 requests"
+    made = [
+        Condition(CANARY_READY, ready.status, ready.reason, message),
+        Condition(CANARY_MODELS_LOADED, loaded.status, loaded.reason, loaded.message),
+    ]
+    status = {
+        "weight": weight,
+        "image": observed.facts.image,
+        **_numbers(pods),
+        **_models(observed),
+    }
+    return made, {"canary": status}
+
+
+def _conditions(
+    service: InferenceService, observed: Observed, now: dt.datetime
+) -> tuple[workload.Workload, list[Condition]]:
+    """The pods, and every condition about them; Ready first."""
+    pods = workload.observe(service, observed, now)
     stopped = workload.stopped(service, pods)
     available = workload.available(pods)
     progressing = workload.progressing(service, pods)
@@ -69,28 +136,11 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         traffic.monitoring(service, observed),
         stopped,
     ]
-    ready = _ready(service, pods, parts)
-    url, grpc_url = traffic.urls(service, observed)
-    internal, internal_grpc = traffic.internal_urls(service)
-    return {
-        "observedGeneration": service.generation,
-        "conditions": dated(
-            [ready, *parts], before=service.status, generation=service.generation, now=now
-        ),
-        "url": url,
-        "grpcUrl": grpc_url,
-        "address": {"url": internal, "grpcUrl": internal_grpc},
-        "replicas": pods.total,
-        "readyReplicas": pods.ready,
-        "updatedReplicas": pods.updated,
-        "availableReplicas": pods.available,
-        "selector": ",".join(f"{k}={v}" for k, v in sorted(names.selector(service).items())),
-        "accelerator": _accelerator(service),
-        "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
-        "modelStatus": _model_status(service, pods, loaded),
-        **_kept(service, observed),
-        **_models(observed),
-    }
+    return pods, [_ready(service, pods, parts), *parts]
+
+
+def _of_type(conditions: list[Condition], type_: str) -> Condition:
+    return next(condition for condition in conditions if condition.type == type_)
 
 
 def _ready(service: InferenceService, pods: workload.Workload, parts: list[Condition]) -> Condition:

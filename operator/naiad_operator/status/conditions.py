@@ -18,6 +18,8 @@ NETWORK_READY = "NetworkReady"
 AUTOSCALING_READY = "AutoscalingReady"
 MONITORING_READY = "MonitoringReady"
 STOPPED = "Stopped"
+CANARY_READY = "CanaryReady"
+CANARY_MODELS_LOADED = "CanaryModelsLoaded"
 
 _LONGEST = 1000
 

@@ -76,6 +76,7 @@ class Observed:
         children: by (kind, name).
         pods: the pods of the service; may be empty when the service is ready.
         models: what a pod reported of its models.
+        canary_models: what a pod of the canary reported.
         facts: the facts from which the manifests were built.
         terminating: wanted children, by kind and name, that are being deleted: a finalizer holds them, or they belong to an earlier
             service of the same name.
@@ -86,6 +87,7 @@ class Observed:
     facts: ClusterFacts
     pods: collections.abc.Sequence[Manifest] = ()
     models: ModelReport = NOT_REPORTED
+    canary_models: ModelReport = NOT_REPORTED
     conflicts: collections.abc.Sequence[Conflict] = ()
     errors: collections.abc.Sequence[ApiError] = ()
     terminating: collections.abc.Sequence[tuple[str, str]] = ()

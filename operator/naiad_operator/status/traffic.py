@@ -5,7 +5,7 @@ import typing
 
 from naiad_operator.api.service import InferenceService
 from naiad_operator.api.traffic import Gateway
-from naiad_operator.builders import ingress, kinds
+from naiad_operator.builders import ingress, ingress_limits, kinds
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition, State
 from naiad_operator.status.observed import Observed
@@ -27,21 +27,23 @@ def internal_urls(service: InferenceService) -> tuple[str, str]:
 def urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
     """The HTTP and gRPC addresses for clients: a host or the load balancer outside the cluster, else the address inside."""
     url, grpc_url = internal_urls(service)
+    entry, gateway = service.spec.ingress, service.spec.gateway
+    prefix = service.spec.path_prefix or ""
     main = observed.children.get(("Service", service.name)) or {}
     balancer = _address(main) if service.spec.service.type == "LoadBalancer" else ""
     if balancer:
         ports = service.spec.predictor.ports
-        url, grpc_url = f"http://{balancer}:{ports.http}", f"{balancer}:{ports.grpc}"
-    entry, gateway = service.spec.ingress, service.spec.gateway
+        served = prefix if gateway is None else ""
+        url, grpc_url = f"http://{balancer}:{ports.http}{served}", f"{balancer}:{ports.grpc}"
     if entry is not None and entry.enabled:
         tls = entry.tls is not None
         if _is_one(entry.host):
-            url = f"{_scheme(tls=tls)}://{entry.host}{entry.path.rstrip('/')}"
+            url = f"{_scheme(tls=tls)}://{entry.host}{prefix or entry.path.rstrip('/')}"
         if _is_one(entry.grpc_host):
             grpc_url = f"{entry.grpc_host}:{_port(tls=tls)}"
     elif gateway is not None:
         for host in filter(_is_one, reversed(gateway.hostnames or ())):
-            url = f"{_scheme(tls=gateway.tls)}://{host}"
+            url = f"{_scheme(tls=gateway.tls)}://{host}{prefix}"
         for host in filter(_is_one, reversed(gateway.grpc_hostnames or ())):
             grpc_url = f"{host}:{_port(tls=gateway.tls)}"
     return url, grpc_url
@@ -78,22 +80,59 @@ def network(service: InferenceService, observed: Observed) -> Condition:
         routes = _routes(observed, service.spec.gateway)
         if routes.fails:
             return routes
-    return _policy(service, observed)
+    hints = [
+        hint for hint in (*_policy_hints(service, observed), *_limit_hints(service)) if hint[1]
+    ]
+    reason = hints[0][0] if hints else "Applied"
+    return Condition(NETWORK_READY, "True", reason, "; ".join(text for _, text in hints))
 
 
-def _policy(service: InferenceService, observed: Observed) -> Condition:
-    """Whether the NetworkPolicy allows the ingress controller. It may run in the service's own namespace, so this is only a hint."""
-    policy, entry = service.spec.network_policy, service.spec.ingress
-    outside = service.spec.gateway is not None or (entry is not None and entry.enabled)
-    if policy is None or not policy.enabled or not outside:
-        return Condition(NETWORK_READY, "True", "Applied", "")
-    if policy.ingress_from or observed.facts.defaults.ingress_namespace:
-        return Condition(NETWORK_READY, "True", "Applied", "")
-    message = (
-        "networkPolicy allows no other namespace, because the operator was installed without the ingress controller's: if it runs in another one, "
-        "set ingressNamespace in the chart's values, or name it in spec.networkPolicy.ingressFrom"
-    )
-    return Condition(NETWORK_READY, "True", "IngressNamespaceUnset", message)
+Hint = tuple[Reason, str]
+"""The reason and the message of something that the operator cannot see to the end: everything is applied, and clients may yet fail."""
+
+
+def _policy_hints(service: InferenceService, observed: Observed) -> collections.abc.Iterator[Hint]:
+    """Clients that the NetworkPolicy does not allow, as far as the spec tells."""
+    policy = service.spec.network_policy
+    if policy is None or not policy.enabled or policy.allow_external:
+        return
+    kind = service.spec.service.type
+    if kind != "ClusterIP" and not any("ipBlock" in peer for peer in policy.ingress_from or ()):
+        message = (
+            f"networkPolicy allows no address outside the cluster, so clients of the {kind} Service are blocked: set "
+            "spec.networkPolicy.allowExternal: true, or write an ipBlock into spec.networkPolicy.ingressFrom"
+        )
+        yield "ExternalClientsBlocked", message
+    # The ingress controller may run in the service's own namespace.
+    if _has_entry(service) and not (
+        policy.ingress_from or observed.facts.defaults.ingress_namespace
+    ):
+        message = (
+            "networkPolicy allows no other namespace, because the operator was installed without the ingress controller's: if it runs in another one, "
+            "set ingressNamespace in the chart's values, or name it in spec.networkPolicy.ingressFrom"
+        )
+        yield "IngressNamespaceUnset", message
+
+
+def _limit_hints(service: InferenceService) -> collections.abc.Iterator[Hint]:
+    """What the entry does not do for every client."""
+    entry, gateway = service.spec.ingress, service.spec.gateway
+    if entry is not None and entry.enabled:
+        yield "LimitsWithoutEffect", ingress_limits.without_effect(entry)
+    hosts = gateway.grpc_hostnames if gateway is not None else None
+    if entry is not None and entry.enabled and entry.grpc_host is not None:
+        hosts = (entry.grpc_host,)
+    if service.spec.path_prefix is not None and hosts:
+        yield (
+            "PathPrefixOfHttp",
+            f"pathPrefix is of HTTP: gRPC has no path prefix, its clients use {', '.join(hosts)} alone",
+        )
+
+
+def _has_entry(service: InferenceService) -> bool:
+    """Whether clients come through an Ingress or a Gateway."""
+    entry = service.spec.ingress
+    return service.spec.gateway is not None or (entry is not None and entry.enabled)
 
 
 def _address(manifest: Manifest) -> str:

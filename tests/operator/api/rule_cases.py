@@ -5,6 +5,7 @@ from tests.operator.api.specs import (
     MODEL,
     Manifest,
     accelerator,
+    gateway,
     hpa,
     model,
     named,
@@ -386,6 +387,56 @@ BAD = {
         spec(service={"type": "NodePort", "nodePorts": {"http": 30000, "grpc": 30000}}),
         "spec.service.nodePorts",
     ),
+    "a prefix that the server's own paths have": (
+        spec(pathPrefix="/v2/demo"),
+        "spec.pathPrefix",
+    ),
+    "a prefix that clients resolve": (spec(pathPrefix="/api/../demo"), "spec.pathPrefix"),
+    "a prefix and the path of an Ingress": (
+        spec(pathPrefix="/demo", ingress={"host": "a.example", "path": "/demo"}),
+        "spec.pathPrefix",
+    ),
+    "a prefix of routes of gRPC alone": (
+        spec(pathPrefix="/demo", gateway={"parentRefs": [{"name": "g"}], "grpcHostnames": ["a"]}),
+        "spec.pathPrefix",
+    ),
+    "a prefix of an Ingress of gRPC alone": (
+        spec(pathPrefix="/demo", ingress={"grpcHost": "a.example"}),
+        "spec.pathPrefix",
+    ),
+    "a size in thousandths": (
+        spec(ingress={"host": "a.example", "maxBodySize": "64m"}),
+        "spec.ingress.maxBodySize",
+    ),
+    "clients of every address, and of some": (
+        spec(networkPolicy={"allowExternal": True, "ingressFrom": [{"podSelector": {}}]}),
+        "spec.networkPolicy.allowExternal",
+    ),
+    "a canary behind an Ingress": (
+        spec(canary={"weight": 10}, ingress={"enabled": True, "host": "a.example"}),
+        "spec.canary",
+    ),
+    "a canary with replicas beside its autoscaler": (
+        gateway(canary={"weight": 10, "replicas": 1, "autoscaling": {"class": "hpa", "queueTimeMs": 5}}),
+        "spec.canary.replicas",
+    ),
+    "a canary with options of the operator": (
+        gateway(canary={"weight": 10, "args": ["--http-base-path=/a"]}),
+        "spec.canary.args",
+    ),
+    "a canary with a scaler of one's own": (
+        gateway(canary={"weight": 10, "replicas": 1, "autoscaling": {"class": "external"}}),
+        "spec.canary.autoscaling",
+    ),
+    "a canary that no request starts": (
+        gateway(
+            canary={
+                "weight": 10,
+                "autoscaling": {"class": "keda", "minReplicas": 0, "triggers": [{"type": "cron"}]},
+            }
+        ),
+        "spec.canary.autoscaling",
+    ),
     "both monitors": (
         spec(monitoring={"podMonitor": True, "serviceMonitor": True}),
         "spec.monitoring.serviceMonitor",
@@ -472,6 +523,14 @@ GOOD = {
         }
     ),
     "labels for others": spec(labels={"kueue.x-k8s.io/queue-name": "gpus"}, annotations={"a": ""}),
+    "a prefix for two protocols": gateway(
+        pathPrefix="/demo", hosts={"hostnames": ["a"], "grpcHostnames": ["b"]}
+    ),
+    "a prefix like the server's own paths": gateway(pathPrefix="/v3/docs/.well-known"),
+    "a prefix without anything in front": spec(pathPrefix="/api/predict/demo"),
+    "a canary of nothing": gateway(
+        canary={"weight": 0, "model": MODEL, "image": "a/b:c", "replicas": 0}
+    ),
     "a surge of percent": manifests.resource(
         deploymentStrategy={"maxSurge": "25%", "maxUnavailable": 0}
     ),

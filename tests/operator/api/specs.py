@@ -34,3 +34,7 @@ def accelerator(**fields: typing.Any) -> Manifest:
 
 def repositories(*given: Manifest) -> Manifest:
     return model(repositories=list(given))
+
+
+def gateway(*, hosts: Manifest | None = None, **fields: typing.Any) -> Manifest:
+    return spec(gateway={"parentRefs": [{"name": "g"}], **(hosts or {})}, **fields)

@@ -62,6 +62,11 @@ def test_unknown_fields_are_kept_only_in_objects_of_kubernetes_own() -> None:
         "spec.predictor.podTemplate",
         "spec.predictor.topologySpreadConstraints[]",
         "spec.networkPolicy.ingressFrom[]",
+        "spec.canary.autoscaling.behavior",
+        "spec.canary.autoscaling.metrics[]",
+        "spec.canary.autoscaling.triggers[]",
+        "spec.canary.env[].valueFrom",
+        "spec.canary.model.overrides[].config",
     }
 
 

@@ -28,6 +28,8 @@ _TEXTS: dict[str, list[str]] = {
     "profile": ["1g.10gb", "1g.10gb+me", "3g.40gb", "10gb", "1g.10gb+x"],
     "endpoint": ["https://a:9000"],
     "path": ["/", "/a"],
+    "pathPrefix": ["/a/b", "/v2/a", "/v2a", "/a/.."],
+    "maxBodySize": ["64Mi", "64m"],
     "interval": ["5s"],
     "size": ["1Gi"],
     "sharedMemory": ["1Gi"],
@@ -43,7 +45,7 @@ _TEXTS: dict[str, list[str]] = {
     "labels": ["a", "app.kubernetes.io/name"],
     "annotations": ["a", "serving.naiad.dev/applied"],
     "loadBalancerSourceRanges": ["10.0.0.0/8"],
-    "args": ["--log-verbose=1", "--http-port=1", "--grpc-port"],
+    "args": ["--log-verbose=1", "--http-port=1", "--grpc-port", "--http-base-path=/a"],
     "maxSurge": ["0%", "25%"],
     "maxUnavailable": ["0%", "25%"],
 }

@@ -80,3 +80,24 @@ def test_a_kept_number_of_pods_has_one_event() -> None:
     assert "predictor.replicas" in event.message
     assert of_transition(kept, kept) == []
     assert of_transition({}, kept)[1:] == [], "a new service has one pod, which causes no Event"
+
+
+def with_canary(value: str, reason: str, message: str = "") -> dict[str, Any]:
+    made = status("True", "Ready")
+    condition = {"type": "CanaryReady", "status": value, "reason": reason, "message": message}
+    return {"conditions": [*made["conditions"], condition]}
+
+
+def test_a_canary_has_an_event_when_it_is_ready_and_when_it_fails() -> None:
+    plain, starts = status("True", "Ready"), with_canary("False", "RollingOut")
+    ready = with_canary("True", "Ready", "the canary gets 10 of 100 requests")
+    fails = with_canary("False", "ModelFailed", "model m: no file")
+    assert of_transition(plain, starts) == []
+    assert of_transition(starts, ready) == [
+        Event("Normal", "CanaryReady", "the canary gets 10 of 100 requests")
+    ]
+    assert of_transition(ready, ready) == []
+    assert of_transition(ready, fails) == [
+        Event("Warning", "ModelFailed", "canary: model m: no file")
+    ]
+    assert of_transition(fails, plain) == []

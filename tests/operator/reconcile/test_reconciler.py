@@ -92,10 +92,10 @@ def store() -> ChildStore:
 class NoModels:
     """A poller without any pod."""
 
-    def poll(self, key: Key, addresses: object) -> None:
+    def poll(self, key: Key, addresses: object, of: str = "") -> None:
         """Does nothing."""
 
-    def report(self, key: Key) -> ModelReport:
+    def report(self, key: Key, of: str = "") -> ModelReport:
         """Has no model states."""
         return NOT_REPORTED
 

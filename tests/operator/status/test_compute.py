@@ -172,6 +172,17 @@ URLS = {
         "http://a.example/demo",
         "demo.models.svc:8001",
     ),
+    "an ingress with a prefix": (
+        spec(ingress={"enabled": True, "host": "a.example"}, pathPrefix="/api/predict/demo"),
+        "http://a.example/api/predict/demo",
+        "demo.models.svc:8001",
+    ),
+    "a gateway with a prefix": (
+        spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["a.example"]}, pathPrefix="/api"),
+        "http://a.example/api",
+        "demo.models.svc:8001",
+    ),
+    "a prefix and no entry": (spec(pathPrefix="/api"), "http://demo.models.svc:8000", "demo.models.svc:8001"),
     "hosts that stand for many": (
         spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["*.example", "b.example"], "grpcHostnames": ["*.grpc.example"]}),
         "http://b.example",

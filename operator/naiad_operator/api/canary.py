@@ -1,0 +1,43 @@
+"""A canary: a second Deployment beside the service's own, which gets a share of the requests."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.accelerator import Accelerator
+from naiad_operator.api.bounds import Text
+from naiad_operator.api.model import Model
+from naiad_operator.api.pod import EnvVar, Image, Resources
+from naiad_operator.api.scaling import Autoscaling, Replicas
+from naiad_operator.api.structs import Part
+
+DEFAULT_REPLICAS = 1
+
+
+class Canary(Part, frozen=True):
+    """A second Deployment and Service, <name>-canary, which get a share of the requests that come through the Gateway.
+
+    Every field but weight stands in place of the predictor's field of that name, as a whole; what is left out is as in the predictor.
+    To promote a canary, write its fields into the predictor while weight is 100, and remove canary when the service is ready again.
+
+    Attributes:
+        weight: how many of a hundred requests the canary gets; none while none of its pods serves.
+        model: the models that are served.
+        image: the server's image.
+        args: further options of the server.
+        env: environment variables of the server.
+        resources: CPU, memory and ephemeral storage.
+        accelerator: what each pod computes on.
+        replicas: how many pods; not with autoscaling class hpa or keda, which decide it. 1 when not set.
+        autoscaling: who decides how many pods the canary has; the predictor's autoscaling is never the canary's.
+    """
+
+    weight: typing.Annotated[int, msgspec.Meta(ge=0, le=100)]
+    model: Model | None = None
+    image: Image | None = None
+    args: typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)] | None = None
+    env: typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)] | None = None
+    resources: Resources | None = None
+    accelerator: Accelerator | None = None
+    replicas: Replicas | None = None
+    autoscaling: Autoscaling | None = None

@@ -1,0 +1,45 @@
+"""Divides what was observed between the main pods of a service and its canary."""
+
+import dataclasses
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import canary, names
+from naiad_operator.status.observed import Manifest, Observed
+
+
+def divided(service: InferenceService, observed: Observed) -> tuple[Observed, Observed]:
+    """What belongs to the main pods, and what belongs to the canary.
+
+    Pods of a canary that was removed from the spec are still the canary's: what they do does not count for the service.
+    """
+    main = _part(service, observed, of_canary=False)
+    beside = _part(service, observed, of_canary=True)
+    facts = canary.facts_of(service, observed.facts)
+    return main, dataclasses.replace(beside, models=observed.canary_models, facts=facts)
+
+
+def _part(service: InferenceService, observed: Observed, *, of_canary: bool) -> Observed:
+    """The pods and problems of the one or the other."""
+    return dataclasses.replace(
+        observed,
+        pods=[pod for pod in observed.pods if is_canary(pod) is of_canary],
+        conflicts=[it for it in observed.conflicts if _named(service, it.name) is of_canary],
+        errors=[it for it in observed.errors if _named(service, it.name) is of_canary],
+        terminating=[it for it in observed.terminating if _named(service, it[1]) is of_canary],
+        unwatched={
+            child: why
+            for child, why in observed.unwatched.items()
+            if _named(service, child[1]) is of_canary
+        },
+    )
+
+
+def is_canary(pod: Manifest) -> bool:
+    """Whether a pod is one of a canary."""
+    labels = pod["metadata"].get("labels") or {}
+    return labels.get(names.COMPONENT_LABEL) == names.CANARY
+
+
+def _named(service: InferenceService, name: str) -> bool:
+    """Whether a child of this name is one of the canary's."""
+    return name == canary.name(service) or name.startswith(f"{canary.name(service)}-")
