@@ -5,6 +5,7 @@ model is like is validated by the engine. Statuses are Triton's: JSON of a wrong
 When a JSON object names a member twice, the last one counts.
 """
 
+import functools
 import typing
 
 import orjson
@@ -351,8 +352,13 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     text = orjson.dumps(document, None, orjson.OPT_SERIALIZE_NUMPY)
     if not parts:
         return HttpReply(200, JSON_HEADERS, (text,), response.id)
-    headers = (BINARY_TYPE, (HEADER_LENGTH, b"%d" % len(text)))
-    return HttpReply(200, headers, (text, *parts), response.id)
+    return HttpReply(200, _binary_headers(len(text)), (text, *parts), response.id)
+
+
+@functools.lru_cache(maxsize=256)
+def _binary_headers(length: int) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers of a response of so many bytes of JSON and tensors behind it: the same object each time, which the transport recognizes."""
+    return BINARY_TYPE, (HEADER_LENGTH, b"%d" % length)
 
 
 def printable(parameters: dict[str, ParameterValue]) -> Members:

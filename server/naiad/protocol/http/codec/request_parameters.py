@@ -65,6 +65,18 @@ def read(members: typing.Any) -> HttpRequestSettings:
     return HttpRequestSettings(own, priority, timeout, correlation, flags, binary)
 
 
+def are_plain(parameters: Parameters) -> bool:
+    """Whether `read` would return scalars with ASCII names and text as they are: all of them are for the model."""
+    if not _KNOWN.isdisjoint(parameters):
+        return False
+    for key, value in parameters.items():
+        if type(value) is int and not MIN_INT64 <= value <= MAX_INT64:
+            return False
+        if key.startswith(RESERVED_PREFIX):
+            return False
+    return True
+
+
 def _correlation_id(value: typing.Any) -> int | str:
     if type(value) is str:
         require_utf8(value, "sequence_id")

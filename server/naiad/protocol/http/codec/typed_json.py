@@ -4,7 +4,7 @@ Takes only what it reads exactly as `infer_json` does: short JSON in plain ASCII
 are whole, all of them as JSON or all as bytes behind it. Everything else, and everything that is wrong, is left to the reader there, which knows Triton's
 rules and says what is wrong. A test holds the two to each other.
 
-The JSON in front of binary tensors says the same in many requests, so what was read of it last is remembered (bounded), unless it has an id.
+Many requests list the same binary inputs and the same outputs, so what was read of such lists last is remembered (bounded).
 """
 
 import array
@@ -14,22 +14,14 @@ import typing
 import msgspec
 import numpy as np
 
-from naiad.core import datatypes
-from naiad.core.datatypes import BYTES
+from naiad.core.datatypes import BY_NAME, BYTES
 from naiad.core.record import Record
-from naiad.core.request import InferRequest, RequestedOutput, RequestSettings
+from naiad.core.request import InferRequest, Parameters, RequestedOutput
 from naiad.core.tensor import Tensor, object_array
 from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
 from naiad.protocol.http.codec import infer_json, request_parameters
-from naiad.protocol.http.codec.infer_json import (
-    ALL_BINARY,
-    ALL_JSON,
-    MAX_INT64,
-    Decoded,
-    ReplyForm,
-    Target,
-)
+from naiad.protocol.http.codec.infer_json import ALL_JSON, MAX_INT64, Decoded, ReplyForm, Target
 from naiad.protocol.http.codec.json_values import TYPECODES
 from naiad.protocol.raw_tensors import InputSpec
 
@@ -40,6 +32,8 @@ SMALLEST_LIMIT = 8 * LONGEST
 """No tensor in so short a JSON is larger: the least limit of the input size with which none has to be measured."""
 
 _UNSET = msgspec.UNSET
+_ALL_OUTPUTS = msgspec.Raw()
+"""In place of a list of outputs."""
 
 
 class _BytesBehind(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -49,7 +43,7 @@ class _BytesBehind(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class _Input(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     datatype: str
-    shape: list[int]
+    shape: tuple[int, ...]
     data: list[int | float | str | list[typing.Any]] | msgspec.UnsetType = _UNSET
     parameters: _BytesBehind | msgspec.UnsetType = _UNSET
 
@@ -63,14 +57,29 @@ class _Output(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     parameters: _Form | msgspec.UnsetType = _UNSET
 
 
-class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    inputs: list[_Input]
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """What a request says beside its inputs. The outputs stay JSON."""
+
     id: str = ""
-    parameters: dict[str, int | float | str | bool] | msgspec.UnsetType = _UNSET
-    outputs: list[_Output] | msgspec.UnsetType = _UNSET
+    parameters: dict[str, int | float | str | bool] = {}
+    outputs: msgspec.Raw = _ALL_OUTPUTS
 
 
-_decode = msgspec.json.Decoder(_Request).decode
+class _Request(_Envelope, kw_only=True):
+    inputs: list[_Input]
+
+
+class _Head(_Envelope, kw_only=True):
+    """In front of binary tensors: the inputs stay JSON as well."""
+
+    inputs: msgspec.Raw
+
+
+_decode_request = msgspec.json.Decoder(_Request).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_decode_inputs = msgspec.json.Decoder(list[_Input]).decode
+_decode_outputs = msgspec.json.Decoder(list[_Output]).decode
+_INVALID = msgspec.MsgspecError, RecursionError, ValueError
 
 
 def decode(body: bytes, header_length: int, target: Target) -> Decoded:
@@ -84,131 +93,127 @@ def decode(body: bytes, header_length: int, target: Target) -> Decoded:
 
 def read(body: bytes, header_length: int, target: Target) -> Decoded | None:
     """Read a request whose JSON is short; None if it has to be looked at closely. Arguments are those of `infer_json.decode`."""
-    model, version = target.model, target.version
+    document = body if header_length == len(body) else body[:header_length]
+    # Nested data is common: a search costs a hundredth of a parse without success.
+    if b"[[" in document or b"\\" in document or not document.isascii():
+        return None
+    try:
+        root = _decode_request(document) if document is body else _decode_head(document)
+    except _INVALID:
+        return None
     inputs: list[Tensor] = []
-    if header_length == len(body):
-        root = _parsed(body)
-        if root is None:
-            return None
+    parameters = root.parameters
+    if isinstance(root, _Request):
         for entry in root.inputs:
             tensor = _tensor(entry)
             if tensor is None:
                 return None
             inputs.append(tensor)
-        if root.parameters is _UNSET and root.outputs is _UNSET:
-            return Decoded(InferRequest(model, version, root.id, inputs, [], {}), ALL_JSON)
-        envelope = _envelope(root)
     else:
-        document = body[:header_length]
-        # An id makes JSON that does not come again: it would only push others out of the memory.
-        layout = _read_layout(document) if b'"id"' in document else _layout(document)
+        layout = _layout(bytes(root.inputs))
         if layout is None or layout.size != len(body) - header_length:
             return None
-        at, envelope = header_length, layout.envelope
+        at, model = header_length, target.model
         for spec, size in layout.places:
             inputs.append(raw_tensors.read(body, at, size, spec, model=model))
             at += size
-    if envelope is None:
+    if parameters or root.outputs is not _ALL_OUTPUTS:
+        return _with_settings(root, inputs, target)
+    request = InferRequest(target.model, target.version, root.id, inputs, [], parameters)
+    return Decoded(request, ALL_JSON)
+
+
+def _with_settings(root: _Envelope, inputs: list[Tensor], target: Target) -> Decoded | None:
+    """A request with parameters or a list of outputs; None if one of them has to be looked at closely."""
+    parameters: Parameters = root.parameters
+    outputs: list[RequestedOutput] = []
+    form = ALL_JSON
+    if root.outputs is not _ALL_OUTPUTS:
+        listed = _listed(bytes(root.outputs))
+        if listed is None:
+            return None
+        outputs, form = listed
+    if not parameters or request_parameters.are_plain(parameters):
+        request = InferRequest(target.model, target.version, root.id, inputs, outputs, parameters)
+        return Decoded(request, form)
+    try:
+        settings = request_parameters.read(parameters)
+    except InferenceError:
         return None
-    request = envelope.settings.request(model, version, envelope.id, inputs, envelope.outputs)
-    return Decoded(request, envelope.form)
+    if settings.binary_data_output:
+        form = ReplyForm(True, form.listed)
+    request = settings.request(target.model, target.version, root.id, inputs, outputs)
+    return Decoded(request, form)
 
 
-class _Envelope(Record, frozen=True):
-    """What a request says beside its inputs. Read only: requests share it."""
-
-    id: str
-    settings: RequestSettings
-    outputs: list[RequestedOutput]
-    form: ReplyForm
+@functools.lru_cache(maxsize=128)
+def _listed(text: bytes) -> tuple[list[RequestedOutput], ReplyForm] | None:
+    """The outputs that a request lists, which requests share: read only. None if they have to be looked at closely."""
+    try:
+        outputs = _decode_outputs(text)
+    except _INVALID:
+        return None
+    form = ReplyForm(False, {})
+    for output in outputs:
+        chosen = output.parameters
+        form.listed[output.name] = chosen is not _UNSET and chosen.binary_data
+    return [RequestedOutput(output.name) for output in outputs], form
 
 
 class _Layout(Record, frozen=True):
-    """What JSON says of the tensors behind it: each one and its bytes, and the bytes of all."""
+    """The tensors behind the JSON: each one and its bytes, and the bytes of all. Requests share it: read only."""
 
     places: list[tuple[InputSpec, int]]
     size: int
-    envelope: _Envelope
 
 
-def _read_layout(document: bytes) -> _Layout | None:
-    root = _parsed(document)
-    envelope = None if root is None else _envelope(root)
-    if root is None or envelope is None:
+@functools.lru_cache(maxsize=128)
+def _layout(text: bytes) -> _Layout | None:
+    """Read inputs whose values stand behind the JSON; None if they have to be looked at closely."""
+    try:
+        inputs = _decode_inputs(text)
+    except _INVALID:
         return None
     places: list[tuple[InputSpec, int]] = []
     total = 0
-    for entry in root.inputs:
-        datatype, count, behind = (
-            datatypes.BY_NAME.get(entry.datatype),
-            _count(entry),
-            entry.parameters,
-        )
-        if datatype is None or not count or entry.data is not _UNSET or behind is _UNSET:
+    for entry in inputs:
+        datatype, behind = BY_NAME.get(entry.datatype), entry.parameters
+        if datatype is None or entry.data is not _UNSET or behind is _UNSET:
             return None
+        count = 1
+        for dim in entry.shape:
+            if dim <= 0:
+                return None
+            count *= dim
         size = behind.binary_data_size
-        if size < 0:
+        if count > MAX_INT64 or len(entry.shape) > raw_tensors.MAX_RANK or size < 0:
             return None
-        places.append((InputSpec(entry.name, datatype, tuple(entry.shape), count), size))
+        places.append((InputSpec(entry.name, datatype, entry.shape, count), size))
         total += size
-    return _Layout(places, total, envelope)
-
-
-_layout = functools.lru_cache(maxsize=128)(_read_layout)
-
-
-def _parsed(document: bytes) -> _Request | None:
-    # Nested data is common: a search costs a hundredth of a parse without success.
-    if b"[[" in document or b"\\" in document or not document.isascii():
-        return None
-    try:
-        return _decode(document)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        return None
-
-
-def _count(entry: _Input) -> int:
-    """How many elements a shape holds; 0 also for one that has to be looked at closely."""
-    count = 1
-    for dim in entry.shape:
-        if dim < 0:
-            return 0
-        count *= dim
-    return count if count <= MAX_INT64 and len(entry.shape) <= raw_tensors.MAX_RANK else 0
+    return _Layout(places, total)
 
 
 def _tensor(entry: _Input) -> Tensor | None:
     """A tensor whose elements are JSON; None if one of them is not of its datatype."""
-    datatype, data, count = datatypes.BY_NAME.get(entry.datatype), entry.data, _count(entry)
+    datatype, data, shape = BY_NAME.get(entry.datatype), entry.data, entry.shape
     if datatype is None or data is _UNSET or entry.parameters is not _UNSET:
         return None
-    if not count or count != len(data):
+    count = 1
+    for dim in shape:
+        if dim <= 0:
+            return None
+        count *= dim
+    if count != len(data) or len(shape) > raw_tensors.MAX_RANK:
         return None
-    shape, typecode = tuple(entry.shape), TYPECODES.get(datatype.name)
+    values: typing.Any = data
     try:
+        typecode = TYPECODES.get(datatype.name)
         if typecode is not None:
-            values = array.array(typecode, typing.cast("list[float]", data))
-            return Tensor(entry.name, datatype, shape, np.ndarray(shape, datatype.dtype, values))
-        if datatype is BYTES:
-            elements = object_array([*map(str.encode, typing.cast("list[str]", data))])
-            return Tensor(entry.name, datatype, shape, elements.reshape(shape))
+            elements = np.ndarray(shape, datatype.dtype, array.array(typecode, values))
+        elif datatype is BYTES:
+            elements = object_array([*map(str.encode, values)]).reshape(shape)
+        else:
+            return None
     except (TypeError, OverflowError):
-        pass
-    return None
-
-
-def _envelope(root: _Request) -> _Envelope | None:
-    """None if a parameter is wrong."""
-    try:
-        settings = request_parameters.read({} if root.parameters is _UNSET else root.parameters)
-    except InferenceError:
         return None
-    outputs: list[RequestedOutput] = []
-    form = ALL_BINARY if settings.binary_data_output else ALL_JSON
-    if root.outputs is not _UNSET:
-        form = ReplyForm(form.binary, {})
-        for output in root.outputs:
-            outputs.append(RequestedOutput(output.name))
-            chosen = output.parameters
-            form.listed[output.name] = chosen is not _UNSET and chosen.binary_data
-    return _Envelope(root.id, settings, outputs, form)
+    return Tensor(entry.name, datatype, shape, elements)
