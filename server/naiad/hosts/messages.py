@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+import orjson
 
 from naiad.backends import batch as batches
 from naiad.backends.instance import Execution
@@ -53,7 +54,13 @@ def tensors_of(base: Any, group: Any) -> list[Tensor]:
 
 
 def resolved(name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
-    """What a reader needs of tensors that are not the outputs of a model."""
+    """What a reader needs of tensors that are not the outputs of a model.
+
+    Raises:
+        ValueError: no tensor has such a shape.
+    """
+    if min(shape, default=0) < 0:
+        raise ValueError(f"a tensor of shape {list(shape)}, expected dimensions of 0 and more")
     return name, datatypes.BY_NAME[kind], shape, shape
 
 
@@ -64,8 +71,6 @@ def _tensor(base: Any, resolved: _Resolved, at: int, size: int) -> Tensor:
         count = math.prod(given)
         if size <= _CHECKED_BYTES:
             check_packed(packed, count)
-        if min(given, default=0) < 0:
-            raise ValueError(f"a tensor of shape {list(given)}, expected dimensions of 0 and more")
         return packed_strings(name, shown, packed)
     if size:
         array = np.ndarray(given, datatype.dtype, base, at)
@@ -73,8 +78,6 @@ def _tensor(base: Any, resolved: _Resolved, at: int, size: int) -> Tensor:
         array = np.empty(given, datatype.dtype)
     else:
         raise ValueError(f"no bytes for a tensor of shape {list(given)}")
-    if array.shape != given:
-        raise ValueError(f"a tensor of shape {list(given)}, expected dimensions of 0 and more")
     return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
 
 
@@ -96,11 +99,23 @@ def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
         )
     if plain:
         return codec.write(groups)
-    fields = [
-        codec.request_fields(inference.request, cancelled=inference.cancelled)
-        for inference in batch
-    ]
-    return codec.write(groups, f"[{','.join(fields)}]".encode())
+    fields: list[Any] = []
+    for inference in batch:
+        request = inference.request
+        fields.append((
+            request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
+        ))  # fmt: skip
+    return codec.write(groups, _to_json(fields))
+
+
+def _to_json(fields: list[Any]) -> bytes:
+    """As `codec.to_json`, in a third of the time. None of the fields is None."""
+    try:
+        text = orjson.dumps(fields)
+    except TypeError:  # half a surrogate pair, a subclass of float
+        text = b"null"
+    # What orjson writes in place of NaN and infinity.
+    return codec.to_json(fields).encode() if b"null" in text else text
 
 
 class ResponseReader:
@@ -150,7 +165,7 @@ class ResponseReader:
                 responses.append(None)
                 continue
             request = inference.request
-            outputs = tensors_of(base, group)
+            outputs = [_tensor(base, each, at, size) for each, at, size in group[1]]
             responses.append(
                 InferResponse(request.model_name, version, request.id, outputs, NO_PARAMETERS)
             )
@@ -197,7 +212,8 @@ class ResponseReader:
 
     def _resolve(self, name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
         shown = batches.client_shape(self._outputs[name], shape, batched=self._batched)
-        return name, datatypes.BY_NAME[kind], shape, shown
+        _, datatype, given, _ = resolved(name, kind, shape)
+        return name, datatype, given, shown
 
     def _response(
         self,

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.backends.instance import Execution, Request, Response, host_array
+from naiad.backends.instance import Execution, Response, host_array
 from naiad.backends.python.api.datatypes import serialize_byte_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unsupported
 from naiad.hosts.worker.payload import ALIGNED, Payload
@@ -65,7 +65,6 @@ _chunks: Any = (
         None, _encoder.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
     )
 )  # fmt: skip
-_quoted = json.encoder.encode_basestring_ascii
 _from_json = json.JSONDecoder().raw_decode
 
 
@@ -265,7 +264,10 @@ def write_outcome(execution: "Execution[Response]") -> "tuple[bytes, Payload]":
     groups: list[Group] = []
     more: list[Any] = []
     for index, response in enumerate(execution.responses):
-        groups.append(_group(response))
+        if response is None or response.error is not None:
+            groups.append(None)
+        else:
+            groups.append((_NOTHING, response.outputs))
         if response is not None and (response.error is not None or response.parameters):
             more.append((index, error_fields(response.error), response.parameters))
     rest = TIMES.pack(execution.input_end_ns, execution.output_start_ns)
@@ -291,17 +293,6 @@ def _group(response: "Response | None") -> Group:
     if response is None or response.error is not None:
         return None
     return _NOTHING, response.outputs
-
-
-def request_fields(request: Request, *, cancelled: bool) -> str:
-    """The fields of a BATCH that differ from request to request, as JSON."""
-    correlation = request.correlation_id
-    shown = correlation if type(correlation) is int else to_json(correlation)
-    parameters = to_json(request.parameters) if request.parameters else "{}"
-    return (
-        f"[{_quoted(request.id)},{shown},{request.flags},{request.timeout_us},{parameters},"
-        f"{'true' if cancelled else 'false'}]"
-    )
 
 
 def error_fields(error: "InferenceError | None") -> Any:

@@ -45,8 +45,11 @@ class Payload:
 
     def joined(self) -> bytes:
         """Everything as bytes."""
-        whole = [(part if type(part) is bytes else part.tobytes()) for _, part in self._parts]
-        return b"".join([each.ljust(len(each) + ALIGNED - 1 & -ALIGNED, b"\0") for each in whole])
+        whole: list[bytes] = []
+        for _, part in self._parts:
+            data = part if type(part) is bytes else part.tobytes()
+            whole.append(data.ljust(len(data) + ALIGNED - 1 & -ALIGNED, b"\0"))
+        return b"".join(whole)
 
     def write(self, memory: mmap.mmap, base: Any) -> None:
         """Put everything into a segment."""

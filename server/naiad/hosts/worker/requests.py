@@ -30,46 +30,90 @@ class ReceivedTensor:
         self.array = array
 
 
+class _Fields:
+    """The fields of a batch that differ from request to request. They are read when a model asks for the first of them: most never do.
+
+    Args:
+        text: a list of them as JSON; empty if all requests have the defaults.
+    """
+
+    __slots__ = ("_rows", "_text")
+
+    def __init__(self, text: "bytes | bytearray") -> None:
+        self._text = text
+        self._rows: Any = None
+
+    def of(self, index: int) -> Any:
+        """Id, correlation id, flags, timeout, parameters, and whether it was cancelled, of the request at this position."""
+        if not self._text:
+            return "", 0, 0, 0, {}, False
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = codec.read_json(self._text)
+        return rows[index]
+
+
+_DEFAULTS = _Fields(b"")
+
+
 class ReceivedRequest:
     """Implements `Request`, and `Call`: `request` is itself.
 
-    Attributes:
+    Args:
         number: of this request among all that the worker was given.
+        fields: of its batch.
+        index: its position there.
     """
 
     __slots__ = (
-        "__weakref__",
-        "_capacity",
-        "batch_size",
-        "cancelled",
-        "correlation_id",
-        "flags",
-        "id",
-        "inputs",
-        "number",
-        "output_names",
-        "parameters",
-        "timeout_us",
+        "__weakref__", "_capacity", "_fields", "_index", "batch_size", "cancelled", "inputs", "number", "output_names",
     )  # fmt: skip
 
-    id: str
-    correlation_id: "int | str"
-    flags: int
-    timeout_us: int
-    parameters: "dict[str, Any]"
     output_names: "list[str]"
-    cancelled: bool
     batch_size: int
     inputs: "list[Any]"
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, fields: _Fields = _DEFAULTS, index: int = 0) -> None:
         self.number = number
+        self.cancelled = False
+        self._fields = fields
+        self._index = index
         self._capacity: threading.Event | None = None
 
     @property
     def request(self) -> "ReceivedRequest":
         """What was received."""
         return self
+
+    @property
+    def id(self) -> str:
+        """See `Request`."""
+        name: str = self._fields.of(self._index)[0]
+        return name
+
+    @property
+    def correlation_id(self) -> "int | str":
+        """See `Request`."""
+        correlation: int | str = self._fields.of(self._index)[1]
+        return correlation
+
+    @property
+    def flags(self) -> int:
+        """See `Request`."""
+        flags: int = self._fields.of(self._index)[2]
+        return flags
+
+    @property
+    def timeout_us(self) -> int:
+        """See `Request`."""
+        timeout: int = self._fields.of(self._index)[3]
+        return timeout
+
+    @property
+    def parameters(self) -> "dict[str, Any]":
+        """See `Request`."""
+        parameters: dict[str, Any] = self._fields.of(self._index)[4]
+        return parameters
 
     @property
     def requested_outputs(self) -> "list[str]":
@@ -103,10 +147,6 @@ class ReceivedRequest:
             capacity.wait()
 
 
-_NO_FIELDS: Any = ("", 0, 0, 0, {}, False)
-"""Of a request with defaults; nothing writes to its parameters."""
-
-
 class RequestReader:
     """Reads batches."""
 
@@ -129,17 +169,18 @@ class RequestReader:
             InferenceError: a tensor is where this process cannot read it.
         """
         layout, rest = self._reader.read(header)
-        fields = codec.read_json(rest) if rest else None
-        found: list[ReceivedRequest] = []
-        for index, group in enumerate(layout.groups):
-            request = ReceivedRequest(first + index)
-            (request.batch_size, request.output_names), _ = group
-            (
-                request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, request.cancelled,
-            ) = _NO_FIELDS if fields is None else fields[index]  # fmt: skip
-            request.inputs = tensors_of(base, group)
-            found.append(request)
-        return found
+        fields = _Fields(rest) if rest else _DEFAULTS
+        perhaps_cancelled = b"true" in rest
+        requests: list[ReceivedRequest] = []
+        for index, ((batch_size, output_names), tensors) in enumerate(layout.groups):
+            request = ReceivedRequest(first + index, fields, index)
+            request.batch_size = batch_size
+            request.output_names = output_names
+            request.inputs = [_tensor(base, each, at, size) for each, at, size in tensors]
+            if perhaps_cancelled:
+                request.cancelled = fields.of(index)[5]
+            requests.append(request)
+        return requests
 
 
 def resolved(name: str, datatype: str, shape: "tuple[int, ...]") -> "tuple[Any, ...]":

@@ -97,6 +97,8 @@ class InferenceRequest:
     _call: Any
     """The request in progress, as in `backends/instance.py`; None for one that the model made."""
     _channel: "ResponseChannel | None"
+    _flags: "int | None"
+    """None: those of what it received."""
     _received: Asked
     """What the model made; of a request that came in, what its host has: the same by `Request` of `backends/instance.py`, and never written."""
     _rescheduled: bool
@@ -176,7 +178,8 @@ class InferenceRequest:
 
     def flags(self) -> int:
         """Its sequence flags."""
-        return self._flags
+        flags = self._flags
+        return self._received.flags if flags is None else flags
 
     def set_flags(self, flags: int) -> None:
         """Change its sequence flags.
@@ -271,7 +274,7 @@ class InferenceRequest:
             raise TritonModelException(
                 "exec() and async_exec() send requests that the model made; this one came in: make a pb_utils.InferenceRequest"
             )
-        outgoing.flags = self._flags
+        outgoing.flags = self.flags()
         return outgoing
 
     def _caller(self) -> "context.Running | None":
@@ -291,7 +294,7 @@ def receive(call: Any, channel: ResponseChannel) -> InferenceRequest:
     request._received = received  # noqa: SLF001 - the one other way to make one, kept beside the class
     request._call = call  # noqa: SLF001
     request._tensors = None  # noqa: SLF001
-    request._flags = received.flags  # noqa: SLF001
+    request._flags = None  # noqa: SLF001
     request._channel = channel  # noqa: SLF001
     return request
 
