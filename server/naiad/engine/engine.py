@@ -79,6 +79,7 @@ class ServingEngine:
         evicted: EvictedModels | None = None,
     ) -> None:
         self._repository = repository
+        self._latest = repository.latest
         self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)
         self._readiness = (
             Readiness(repository, readiness_policy or ReadinessPolicy())
@@ -116,6 +117,9 @@ class ServingEngine:
 
     def look_up(self, name: str, version: int = LATEST) -> Model | EvictedModel:
         """See `Engine`."""
+        # The usual case, which every request asks: `get` would say the same.
+        if version == LATEST and (latest := self._latest.get(name)) is not None:
+            return latest
         try:
             return self._repository.get(name, version)
         except InferenceError as error:

@@ -80,9 +80,7 @@ class Model:
             return None
         if validator.has_reshape:
             request = validator.reshaped(request)
-        inference = Inference(
-            request, on_response, batch_size=batch_size, received_ns=received_ns, flow=flow
-        )
+        inference = Inference(request, on_response, batch_size, received_ns, flow=flow)
         if context is not None:
             context.inference = inference
         try:

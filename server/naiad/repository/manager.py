@@ -64,6 +64,7 @@ class Repository(typing.Generic[S]):
         memory: to report what an unload frees; None if not needed.
 
     Attributes:
+        latest: see `ModelTable`.
         sources: what each model was loaded from last, at the start or by a poll, failed loads included; None for a refused one.
     """
 
@@ -108,6 +109,7 @@ class Repository(typing.Generic[S]):
         )  # fmt: skip
         self._closed = False
         self.unloading = self._unloads.unloading
+        self.latest = self._table.latest
         # The table's own methods: one call less per request.
         self.get = self._table.get
         self.served = self._table.served

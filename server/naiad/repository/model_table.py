@@ -26,11 +26,15 @@ KEPT_VERSIONS = 16
 
 
 class ModelTable(typing.Generic[S]):
-    """Every model that is loaded, was loaded, or failed."""
+    """Every model that is loaded, was loaded, or failed.
+
+    Attributes:
+        latest: the version of each model that serves requests without a version. Read only.
+    """
 
     def __init__(self) -> None:
         self._models: dict[str, dict[int, Version[S]]] = {}
-        self._latest: dict[str, S] = {}
+        self.latest: dict[str, S] = {}
         self._failed_plans: dict[str, ModelPlan] = {}
         self._unloaded = UnloadedVersions()
 
@@ -41,7 +45,7 @@ class ModelTable(typing.Generic[S]):
             InferenceError: NOT_FOUND or UNAVAILABLE, with the message of row 2.8.
         """
         if version == LATEST:
-            latest = self._latest.get(name)
+            latest = self.latest.get(name)
             if latest is not None:
                 return latest
         else:
@@ -50,7 +54,7 @@ class ModelTable(typing.Generic[S]):
                 return known.served
         versions: Versions = {**self._unloaded.of(name), **self._models.get(name, {})}
         plan = self._failed_plans.get(name)
-        raise not_served(name, version, versions, plan=plan, ready=self._latest)
+        raise not_served(name, version, versions, plan=plan, ready=self.latest)
 
     def names(self) -> list[str]:
         """The models with versions that are loaded, are being loaded or unloaded, or failed."""
@@ -101,9 +105,9 @@ class ModelTable(typing.Generic[S]):
         ready = self.ready(name)
         latest = ready[max(ready)].served if ready else None
         if latest is None:
-            self._latest.pop(name, None)
+            self.latest.pop(name, None)
         else:
-            self._latest[name] = latest
+            self.latest[name] = latest
 
     def put_failed_plan(self, plan: ModelPlan) -> None:
         """Add a model whose config cannot be used."""

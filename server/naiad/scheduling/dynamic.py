@@ -94,6 +94,7 @@ class DynamicScheduler:
         self._gathered = 0
         self._gathering_until_ns = 0
         self._several_clients = False
+        self._on_cancel = self._withdraw  # one object for all inferences
         self._timer = Timer(loop=loop, clock=clock, callback=self._schedule)
         self._prefetched_due_ns = NEVER
         self._stopping = False
@@ -113,7 +114,7 @@ class DynamicScheduler:
             # It may be full only because the last arrivals are not scheduled yet, or because a timer is late.
             self._schedule()
             queue.push(inference, now)
-        inference.on_cancel = self._withdraw
+        inference.on_cancel = self._on_cancel
         self.statistics.pending += 1
         if self._hold:
             self._hold -= 1

@@ -145,8 +145,8 @@ class ResponseDispatcher:
             outcome.compute_end_ns - execution.output_start_ns,
         )
         # One loop and no comprehensions: each would be a call per batch.
-        now, executed_rows, rows, failures = self._now(), 0, 0, 0
-        responses: list[tuple[Inference, InferResponse]] = []
+        now = self._now()
+        executed_rows = rows = failures = 0
         request_ns: list[int] = []
         queue_ns: list[int] = []
         for inference, response in zip(outcome.batch, execution.responses, strict=True):
@@ -155,10 +155,7 @@ class ResponseDispatcher:
                 continue
             if response.error is not None:
                 failures += 1
-            if inference.completed:
-                continue
-            responses.append((inference, response))
-            if response.error is None:
+            elif not inference.completed:
                 rows += inference.batch_size
                 request_ns.append(now - inference.received_ns)
                 queue_ns.append(started - inference.queued_ns)
@@ -178,7 +175,9 @@ class ResponseDispatcher:
         statistics.record_successes(
             rows=rows, request_ns=request_ns, queue_ns=queue_ns, timing=timing
         )
-        for inference, response in responses:
+        for inference, response in zip(outcome.batch, execution.responses, strict=True):
+            if response is None or inference.completed:
+                continue
             inference.execution = times
             if response.error is not None:
                 statistics.record_failure(

@@ -1,6 +1,6 @@
 """The engine in front of a scripted repository: readiness, look-ups, statistics, metadata."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typing_extensions import override
@@ -41,6 +41,8 @@ class FakeModel:
 
 class FakeRepository:
     """One model `m` with version 1, and the given states."""
+
+    latest: ClassVar[dict[str, FakeModel]] = {}
 
     def __init__(self, *states: VersionState, ready: bool = True) -> None:
         self._model = FakeModel(ready=ready)

@@ -129,6 +129,7 @@ class Models:
             )
             for name, scheduler in self._schedulers().items()
         }
+        self.latest: dict[str, Model] = {}
         self.calls.open(self.model, loop)
         repository: typing.Any = self
         self.engine = ServingEngine(

@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 MAX_INT32 = 2**31 - 1
 
+_IDENTITY = Encoding.IDENTITY  # looking up a member of an enum takes longer
+
 _MAYBE_LARGE = 4 * UNPACKED
 """Bytes of the smallest body that may take long: so many empty strings. What does is found out then."""
 
@@ -189,9 +191,9 @@ class InferRoute:
         if traits.decoupled:
             return self._stream(decoded, on_reply, request.context)
         accepted = headers.get(b"accept-encoding")
-        encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
-        callback = functools.partial(_answer, on_reply, decoded.form, encoding, limits.codec)
-        return model.infer(decoded.request, callback, None, request.context)
+        encoding = _IDENTITY if accepted is None else compression.of_reply(accepted)
+        responder = _Responder(on_reply, decoded.form, encoding, limits.codec)
+        return model.infer(decoded.request, responder, None, request.context)
 
     def _stream(
         self, decoded: Decoded, on_reply: OnReply, context: RequestContext | None
@@ -249,35 +251,38 @@ def _event(response: InferResponse) -> bytes:
     return b"".join(infer_json.encode(response, ALL_JSON).body)
 
 
-def _answer(
-    on_reply: OnReply,
-    form: ReplyForm,
-    encoding: Encoding,
-    codec: Codec | None,
-    response: InferResponse,
-) -> None:
-    """The engine's callback: encode and reply."""
-    if response.error is not None:
-        on_reply(error_reply(response.error, request_id=response.id))
-        return
-    try:
-        if codec is not None and large_bodies.takes_long(response, form):
-            work = functools.partial(_encode_large, codec, response, form, encoding)
-            OffloadedCall(codec, work, proceed=on_reply, fail=error_callback(on_reply))
+class _Responder(msgspec.Struct, eq=False):
+    """The engine's callback: encodes the response and replies. One object, where a partial is three."""
+
+    on_reply: OnReply
+    form: ReplyForm
+    encoding: Encoding
+    codec: Codec | None
+
+    def __call__(self, response: InferResponse) -> None:
+        """See `OnResponse`."""
+        on_reply, codec, encoding = self.on_reply, self.codec, self.encoding
+        if response.error is not None:
+            on_reply(error_reply(response.error, request_id=response.id))
             return
-        reply = infer_json.encode(response, form)
-    except InferenceError as error:
-        reply = error_reply(error, request_id=response.id)
-    except Exception:  # this request fails, its batch-mates in the same callback round do not
-        log.exception("a response of model '%s' could not be written", response.model_name)
-        reply = server_fault()
-    if encoding is Encoding.IDENTITY or reply.status != 200:  # noqa: PLR2004 - HTTP's own number
-        on_reply(reply)
-    elif compression.size_of(reply) <= compression.PACKED_HERE:
-        on_reply(compression.compress(reply, encoding))
-    else:
-        work = functools.partial(compression.compress, reply, encoding)
-        OffloadedCall(None, work, proceed=on_reply, fail=error_callback(on_reply))
+        try:
+            if codec is not None and large_bodies.takes_long(response, self.form):
+                work = functools.partial(_encode_large, codec, response, self.form, encoding)
+                OffloadedCall(codec, work, proceed=on_reply, fail=error_callback(on_reply))
+                return
+            reply = infer_json.encode(response, self.form)
+        except InferenceError as error:
+            reply = error_reply(error, request_id=response.id)
+        except Exception:  # this request fails, its batch-mates in the same callback round do not
+            log.exception("a response of model '%s' could not be written", response.model_name)
+            reply = server_fault()
+        if encoding is _IDENTITY or reply.status != 200:  # noqa: PLR2004 - HTTP's own number
+            on_reply(reply)
+        elif compression.size_of(reply) <= compression.PACKED_HERE:
+            on_reply(compression.compress(reply, encoding))
+        else:
+            work = functools.partial(compression.compress, reply, encoding)
+            OffloadedCall(None, work, proceed=on_reply, fail=error_callback(on_reply))
 
 
 def _encode_large(

@@ -58,6 +58,9 @@ class Namespaces(typing.Generic[S]):
         repositories: by namespace, in the order of the index.
         own: the repository without a store, for models that consist of the files of load requests; they have no namespace.
         coordination: of all of them.
+
+    Attributes:
+        latest: as of a repository, but empty: `get` sees whether several namespaces have a model.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Namespaces(typing.Generic[S]):
         self._own = own
         self._all = (own, *repositories.values())
         self._coordination = coordination
+        self.latest: dict[str, S] = {}
 
     def get(self, name: str, version: int = LATEST) -> S:
         """The served version of a model.

@@ -84,6 +84,7 @@ class ReplyFramer:
     def __init__(self, *, join_bytes: int) -> None:
         self._join_bytes = join_bytes
         self._prefixes: dict[tuple[int, ReplyHeaders], bytes] = {}
+        self._last: tuple[int, ReplyHeaders, bytes] = 0, (), b""
 
     def frame(
         self, reply: HttpReply, tail: bytes, *, head_only: bool = False
@@ -95,9 +96,11 @@ class ReplyFramer:
         Raises:
             ValueError: a header holds a line break.
         """
-        prefix = self._prefixes.get((reply.status, reply.headers))
-        if prefix is None:
-            prefix = self._remember(reply)
+        # Most responses have the status and the headers of the one before.
+        status, headers, prefix = self._last
+        if headers is not reply.headers or status != reply.status:
+            prefix = self._prefixes.get((reply.status, reply.headers)) or self._remember(reply)
+            self._last = reply.status, reply.headers, prefix
         body = reply.body
         size = 0
         for part in body:
@@ -105,7 +108,10 @@ class ReplyFramer:
         if size <= self._join_bytes and not head_only:
             if size == 0 and reply.status in _BODYLESS:
                 return prefix + tail[2:], ()
-            return b"".join((prefix, b"Content-Length: %d" % size, tail, *body)), ()
+            length = b"Content-Length: %d" % size
+            if len(body) == 1:
+                return b"".join((prefix, length, tail, body[0])), ()
+            return b"".join((prefix, length, tail, *body)), ()
         head = b"".join((prefix, b"Content-Length: %d" % size, tail))
         return head, () if head_only else body
 

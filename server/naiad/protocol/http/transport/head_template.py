@@ -22,7 +22,8 @@ from naiad.protocol.http.transport.head import RequestHead
 _CUT = b"\0"
 """Stands for a value that was cut out; no block that is parsed without an error holds this byte."""
 
-_VALUE = rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?"
+_VALUE = rb"[\x21-\x7e\x80-\xff]+(?:[\t ]+[\x21-\x7e\x80-\xff]+)*"
+"""Visible characters with spaces and tabs between them. Most values have none of these: such a one is read without going back."""
 _LENGTH = rb"[0-9]{1,18}"
 _JSON_LENGTH = rb"[1-9][0-9]{0,8}"
 """A length of 0 asks for another kind of body, with another limit (row 3.4)."""
@@ -147,7 +148,7 @@ class HeadTemplate(Record, frozen=True):
             one, and one of more than `longest` bytes.
         """
         head = self.head
-        if data.startswith(self.block):
+        if data[: self.size] == self.block:
             at, headers, length = self.size, head.headers, head.length
         else:
             match = None if self.match is None else self.match(data)
@@ -173,6 +174,6 @@ class HeadTemplate(Record, frozen=True):
     def _headers(self, match: re.Match[bytes]) -> Headers:
         headers = SpelledHeaders(self.head.headers)
         headers.spelling = self.spelling
-        for name, value in zip(self.names, match.groups(), strict=True):
+        for name, value in zip(self.names, match.groups()):  # noqa: B905  the pattern has a group for each name; asking for it costs as much as a value
             headers[name] = value
         return headers

@@ -240,7 +240,8 @@ class ResponseSender:
             exchange.abandon()
 
     def _send(self, exchange: Exchange) -> None:
-        head, reply, close, tail = exchange.head, exchange.response, False, KEEP
+        head, reply = exchange.head, exchange.response
+        close, tail = False, KEEP
         assert reply is not None
         if reply.stream is not None:
             self._begin_stream(exchange, reply)
