@@ -11,6 +11,7 @@ import collections.abc
 import cProfile
 import dataclasses
 import gc
+import itertools
 import pathlib
 import pstats
 import statistics
@@ -24,6 +25,8 @@ import uvloop
 from typing_extensions import override
 
 from benchmarks import models, request_steps
+from benchmarks.changing import NUMBER, changing
+from benchmarks.load import HttpRequest
 from benchmarks.request_steps import Steps
 from benchmarks.requests import small
 from naiad.backends.registry import Registry
@@ -137,10 +140,10 @@ class _Counting(asyncio.Transport):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time goes, and what is done: by one request alone, and per request of many at once."""
+    """Where the time goes, and what is done, for each kind of requests: by one request alone, and per request of many at once."""
 
     shares: list[Share]
-    steps: list[Steps]
+    steps: dict[str, list[Steps]]
 
 
 def measure(*, rounds: int, detail: typing.TextIO | None = None) -> Profile:
@@ -160,12 +163,13 @@ def table(profile: Profile) -> str:
     lines += [
         f"| **together** | **{total:.1f}** | |",
         "",
-        "| requests at once | modules entered | Python calls per request | allocating instructions per request | memory blocks per request |",
-        "|---|---|---|---|---|",
+        "| requests | at once | modules entered | Python calls per request | objects per request | allocating instructions per request | memory blocks per request |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {step.at_once} | {step.modules} | {step.calls:.0f} | {step.allocations:.0f} | {step.blocks:.0f} |"
-        for step in profile.steps
+        f"| {kind} | {step.at_once} | {step.modules} | {step.calls:.0f} | {step.objects:.0f} | {step.allocations:.0f} | {step.blocks:.0f} |"
+        for kind, steps in profile.steps.items()
+        for step in steps
     ]
     return "\n".join(lines)
 
@@ -176,40 +180,52 @@ async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
         models.python_model_in_a_thread(repository)
         with unittest.mock.patch("naiad.engine.instances.ThreadHost", _InPlace):
             connections = await _connections(repository)
-        request = _bytes_of_a_request()
-        await _rounds(connections, request, 200)
+        request = small("threaded").json("localhost")
+        repeated = itertools.repeat(next(_bytes_of(request)))
+        kinds = {"repeated": repeated, "changing": _bytes_of(changing(request))}
+        for requests in kinds.values():
+            await _rounds(connections, requests, 200)
         gc.freeze()
         times = []
         for _ in range(7):
             replies, started = _Counting.replies, time.process_time()
-            await _rounds(connections, request, rounds)
+            await _rounds(connections, repeated, rounds)
             times.append((time.process_time() - started) / (_Counting.replies - replies))
         profiler = cProfile.Profile()
         profiler.enable()
-        await _rounds(connections, request, rounds)
+        await _rounds(connections, repeated, rounds)
         profiler.disable()
-        steps = [await _steps(some, request, detail) for some in (connections[:1], connections)]
+        steps = {
+            kind: [await _steps(some, requests, detail) for some in (connections[:1], connections)]
+            for kind, requests in kinds.items()
+        }
     return Profile(_shares(pstats.Stats(profiler), statistics.median(times) * 1e6), steps)
 
 
 async def _steps(
-    connections: list[Connection], request: bytes, detail: typing.TextIO | None
+    connections: list[Connection],
+    requests: collections.abc.Iterator[bytes],
+    detail: typing.TextIO | None,
 ) -> Steps:
     """What one request on each connection does."""
-    await _rounds(connections, request, 1)
+    await _rounds(connections, requests, 1)
     with request_steps.Calls() as calls:
-        await _rounds(connections, request, 1)
+        await _rounds(connections, requests, 1)
     with request_steps.Allocations() as allocations:
-        await _rounds(connections, request, 1)
+        await _rounds(connections, requests, 1)
     blocks, count = allocations.by_line(), len(connections)
     if detail is not None:
         print(f"\n{count} at once: calls, then blocks", file=detail)
         for counted in (calls.by_function, blocks):
             for (place, what), number in counted.most_common():
                 print(f"{number / count:6.2f} {place} {what}", file=detail)
-    made = allocations.instructions() / count
     return Steps(
-        count, calls.modules, calls.by_function.total() / count, made, blocks.total() / count
+        count,
+        calls.modules,
+        calls.by_function.total() / count,
+        allocations.objects() / count,
+        allocations.instructions() / count,
+        blocks.total() / count,
     )
 
 
@@ -251,19 +267,23 @@ async def _no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> N
     raise AssertionError(scope)
 
 
-def _bytes_of_a_request() -> bytes:
-    request = small("threaded").json("localhost")
-    head = (
-        "POST /v2/models/threaded/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(request.body)}\r\n\r\n"
-    )
-    return head.encode() + request.body
+def _bytes_of(request: HttpRequest) -> collections.abc.Iterator[bytes]:
+    """The request again and again, or those that take turns, each with a number of its own."""
+    texts = [
+        b"POST /v2/models/threaded/infer HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b"
+        % ("".join(f"{name}: {value}\r\n" for name, value in headers).encode(), len(body), body)
+        for body, headers in ((request.body, request.headers), *request.others)
+    ]
+    for number, text in enumerate(itertools.cycle(texts)):
+        yield text.replace(NUMBER.encode(), b"%012d" % number)
 
 
-async def _rounds(connections: list[Connection], request: bytes, rounds: int) -> None:
+async def _rounds(
+    connections: list[Connection], requests: collections.abc.Iterator[bytes], rounds: int
+) -> None:
     for _ in range(rounds):
         for connection in connections:
-            connection.data_received(request)
+            connection.data_received(next(requests))
         for _ in range(_TURNS):
             await asyncio.sleep(0)
 

@@ -19,6 +19,7 @@ def test_the_profile_has_its_tables() -> None:
     )
     assert finished.returncode == 0, finished.stderr
     assert "head_template.py HeadTemplate.read" in finished.stdout
-    assert "  1.00 /repository/model_table.py ModelTable.get" in finished.stdout
+    assert "  1.00 /engine/engine.py ServingEngine.look_up" in finished.stdout
     assert "| **together** |" in finished.stdout
-    assert [line.split("|")[1].strip() for line in finished.stdout.splitlines()[-2:]] == ["1", "16"]
+    rows = [line.replace(" ", "").split("|")[1:3] for line in finished.stdout.splitlines()[-4:]]
+    assert rows == [["repeated", "1"], ["repeated", "16"], ["changing", "1"], ["changing", "16"]]

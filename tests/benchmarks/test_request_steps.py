@@ -2,6 +2,8 @@
 
 import typing
 
+import msgspec
+
 from benchmarks.request_steps import Allocations, Calls
 
 
@@ -13,6 +15,22 @@ def _makes_a_slice_and_a_list(body: bytes) -> list[typing.Any]:
     rest = body[1:]
     _doubled(2)
     return [rest, None]
+
+
+class _Record(msgspec.Struct, gc=False):
+    of: int
+
+
+class _Instance:
+    def __init__(self, of: object) -> None:
+        self.of = of
+
+
+def _makes_objects(values: list[int]) -> typing.Any:
+    total = 1_000_000
+    for value in values:
+        total += value
+    return _Record(total), _Instance([total]), list(values)
 
 
 def _makes_nothing(body: bytes) -> bytes:
@@ -39,6 +57,14 @@ def test_a_block_is_counted_at_the_line_that_allocates_it() -> None:
         found[function] += blocks
     assert found == {"_makes_a_slice_and_a_list": 3}, "the bytes, the list and its items"
     assert allocations.instructions() == 2
+    assert allocations.objects() == 1, "the list: bytes do not count"
+
+
+def test_an_object_is_counted_for_each_instance_and_container() -> None:
+    _makes_objects([1, 2])
+    with Allocations(__file__) as allocations:
+        _makes_objects([1, 2])
+    assert allocations.objects() == 5, "a record, an instance, two lists and a tuple"
 
 
 def test_other_files_are_not_counted() -> None:
