@@ -370,7 +370,7 @@ class EngineOfVersions(ScriptedEngine):
         return types.SimpleNamespace(traits=PLAIN, infer=infer)
 
 
-@pytest.mark.parametrize("body", [BODY, gzip.compress(BODY)])
+@pytest.mark.parametrize("body", [BODY, gzip.compress(BODY)], ids=["plain", "gzip"])
 def test_the_version_that_was_looked_up_runs_the_request(body: bytes) -> None:
     engine = EngineOfVersions()
     headers = {} if body is BODY else {"content_encoding": b"gzip"}
