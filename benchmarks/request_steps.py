@@ -26,6 +26,10 @@ import msgspec
 
 import naiad
 
+_NO_SWITCH_S = 1_000.0
+
+_DISPLAYS = "BUILD_CONST_KEY_MAP", "BUILD_LIST", "BUILD_MAP", "BUILD_SET", "BUILD_TUPLE"
+
 SERVER = str(pathlib.Path(naiad.__file__ or "").parent)
 
 
@@ -89,7 +93,7 @@ def _makers(code: types.CodeType) -> dict[int, str]:
         start = None if positions is None else (positions.lineno, positions.col_offset)
         if instruction.opname == "LOAD_GLOBAL":
             names[start] = instruction.argval
-        elif instruction.opname.startswith(("CALL", "BUILD_")):
+        elif instruction.opname.startswith(("CALL", *_DISPLAYS)):
             makers[instruction.offset] = names.get(start, "")
     return makers
 
@@ -108,15 +112,18 @@ class Allocations:
         self._place: tuple[str, int] | None = None
         self._maker: type | str | None = None
         self._objects = 0
+        self._switch_interval = sys.getswitchinterval()
 
     def __enter__(self) -> typing.Self:
         gc.collect()
         gc.freeze()  # each step below collects, in order to empty the free lists
+        sys.setswitchinterval(_NO_SWITCH_S)  # or what other threads make would be counted
         sys.settrace(self._on_event)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+        sys.setswitchinterval(self._switch_interval)
         gc.unfreeze()
 
     def by_line(self) -> collections.Counter[tuple[str, int]]:
