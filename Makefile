@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator bench-repository large-requests soak fuzz clean
+.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator bench-repository large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,21 @@ soak: $(VENV)/.dev ## 200,000 requests under kills, cancels and reloads, then 10
 
 fuzz: $(VENV)/.fuzz ## send random input to the decoders, the config parser, the worker's link and HTTP framing (FUZZ_SECONDS=300, ARGS="config --keep")
 	PYTHONPATH=server:operator:. $(BIN)/python -m tests.fuzz $(ARGS)
+
+images: $(VENV)/.dev ## build both container images by buildah into build/images, with an SBOM each, and print their sizes
+	@PYTHONPATH=. $(BIN)/python -m e2e.imagebuild
+
+cluster-demo: $(VENV)/.dev ## a two-node Kubernetes on this machine, the images, the chart, a model from S3, the first answer through an ingress
+	@PYTHONPATH=. $(BIN)/python -m e2e.demo
+
+cluster-down: $(VENV)/.dev ## end that cluster and remove everything of it
+	@PYTHONPATH=. $(BIN)/python -m e2e.cluster down
+
+e2e: $(VENV)/.dev ## CI's part of the stories on such a cluster, or on the one of KUBECONFIG
+	@PYTHONPATH=. $(BIN)/python -m e2e.run -m "not full"
+
+e2e-full: $(VENV)/.dev ## every story, with the long ones and the faults
+	@PYTHONPATH=. $(BIN)/python -m e2e.run
 
 clean: ## remove what these commands made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

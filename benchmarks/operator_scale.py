@@ -37,10 +37,11 @@ import yaml
 
 from benchmarks.operator_report import Result, in_a_line, table, written_down
 from benchmarks.report import put_into
-from tests.apiserver import control_plane, toolchain
+from tests.apiserver import control_plane
 from tests.apiserver.client import Kubectl, Object, path_of
 from tests.apiserver.objects import definitions, make_namespace
 from tests.apiserver.operator import OperatorProcess
+from tests.toolchain.programs import Programs, find
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
@@ -124,7 +125,7 @@ class Watcher:
         return version
 
 
-def measure(load: Load, binaries: toolchain.Binaries, *, quiet: float) -> Result:
+def measure(load: Load, binaries: Programs, *, quiet: float) -> Result:
     """Runs one size on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="naiad-bench-") as name:
         folder = pathlib.Path(name)
@@ -337,7 +338,7 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
 
 
 def _run(given: argparse.Namespace) -> None:
-    binaries = toolchain.find()
+    binaries = find(control_plane.PROGRAMS)
     results: list[Result] = []
     for size in (int(part) for part in given.sizes.split(",")):
         load = Load(size, reached=given.reached)

@@ -28,7 +28,10 @@ import httpx
 from tests.apiserver import certificates
 from tests.apiserver.client import Kubectl
 from tests.apiserver.objects import served
-from tests.apiserver.toolchain import Binaries, find
+from tests.toolchain.programs import Programs, find
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
+"""What it starts."""
 
 ADMIN_TOKEN = "admin-of-the-tests"
 OPERATOR_TOKEN = "operator-of-the-tests"
@@ -69,7 +72,7 @@ class ControlPlane:
 
     folder: Path
     server: str
-    binaries: Binaries
+    binaries: Programs
     certificates: certificates.Certificates
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _commands: dict[str, list[str]] = field(default_factory=dict)
@@ -199,7 +202,7 @@ class ControlPlane:
 
 def start(
     folder: Path,
-    binaries: Binaries,
+    binaries: Programs,
     *,
     crds: Sequence[dict[str, Any]] = (),
     autoscaler_sync: str = "2s",
@@ -245,7 +248,7 @@ def start(
 @contextmanager
 def running(folder: Path, *, crds: Sequence[dict[str, Any]] = ()) -> Iterator[ControlPlane]:
     """A control plane that runs as long as the block; see `start`."""
-    plane = start(folder, find(), crds=crds)
+    plane = start(folder, find(PROGRAMS), crds=crds)
     try:
         yield plane
     finally:

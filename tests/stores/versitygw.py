@@ -5,23 +5,16 @@ python -m tests.stores.versitygw FOLDER      serves FOLDER on 127.0.0.1 until Ct
 
 import collections.abc
 import contextlib
-import fcntl
-import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 import typing
 
 from tests.stores.ports import free_port, wait_for_port
+from tests.toolchain.programs import find
 
-VERSION = "v1.8.0"
 ACCESS_KEY, SECRET_KEY = "naiadtests", "naiadtestssecret"
-_MODULE = "github.com/versity/versitygw"
-_EVERY_PACKAGES = 100
 
 
 class Gateway(typing.NamedTuple):
@@ -84,61 +77,12 @@ def gateway(
 
 
 def program() -> pathlib.Path:
-    """The program, built first if it is not in `$XDG_CACHE_HOME/naiad`: about two minutes on two cores.
+    """The program, built first if needed: about two minutes on two cores.
 
     Raises:
-        RuntimeError: Go is missing, or the build failed.
+        BuildError: Go is missing, or the build failed.
     """
-    home = (
-        pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "naiad"
-    )
-    built = home / f"versitygw-{VERSION}"
-    if not built.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        with built.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not built.exists():
-                _build(built)
-    return built
-
-
-def _build(built: pathlib.Path) -> None:
-    if shutil.which("go") is None:
-        raise RuntimeError(
-            "the tests of object stores build versitygw, and Go is not installed: install Go 1.24 or newer (https://go.dev/dl)"
-        )
-    started = time.monotonic()
-    _say(f"building versitygw {VERSION} into {built}: once, about two minutes on two cores")
-    with tempfile.TemporaryDirectory(dir=built.parent) as name:
-        folder = pathlib.Path(name)
-        (folder / "go.mod").write_text("module build\n\ngo 1.24\n")
-        package = f"{_MODULE}/cmd/versitygw"
-        _go(["get", "-tool", f"{package}@{VERSION}"], folder)
-        _go(["build", "-v", "-trimpath", "-ldflags=-s -w", "-o", "versitygw", package], folder)
-        (folder / "versitygw").rename(built)
-    _say(f"built in {time.monotonic() - started:.0f} s")
-
-
-def _go(arguments: list[str], folder: pathlib.Path) -> None:
-    environ = {**os.environ, "CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off"}
-    lines: list[str] = []
-    with subprocess.Popen(
-        ["go", *arguments], cwd=folder, env=environ, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line)
-            if len(lines) % _EVERY_PACKAGES == 0:
-                _say(f"{len(lines)} packages")
-    if process.returncode:
-        raise RuntimeError(
-            f"go {' '.join(arguments)} exited {process.returncode}: {''.join(lines[-20:])}"
-        )
-
-
-def _say(line: str) -> None:
-    """Progress past pytest's capture: two minutes of silence look like a hang."""
-    print(f"[versitygw] {line}", file=sys.__stderr__, flush=True)
+    return find(["versitygw"]).paths["versitygw"]
 
 
 if __name__ == "__main__":

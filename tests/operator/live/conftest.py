@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver import control_plane, foreign, toolchain
+from tests.apiserver import control_plane, foreign
 from tests.apiserver.client import Kubectl
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import definitions, make_namespace
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.apiserver.proxy import Proxy, proxying
+from tests.toolchain.programs import find
 
 _HERE = Path(__file__).parent
 
@@ -34,7 +35,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Builds what is missing before the first test: minutes inside a test's own time would end it."""
     wanted = any(item.get_closest_marker("apiserver") for item in session.items)
     if wanted and not session.config.option.collectonly:
-        toolchain.find()
+        find(control_plane.PROGRAMS)
 
 
 @pytest.fixture(scope="package")

@@ -1,0 +1,114 @@
+"""Installs the add-ons on the cluster: images of single programs first, then their manifests."""
+
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from e2e.cluster import images, namespaces
+from e2e.cluster.cluster import Cluster
+from tests.toolchain import build, debian, programs
+
+_EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+_MANIFESTS = pathlib.Path(__file__).parent / "manifests"
+_GATEWAY_API = ("sigs.k8s.io/gateway-api", "v1.4.0")
+PROGRAMS = ("coredns", "traefik", "versitygw", "helm")
+
+S3_ADDRESS = "http://s3.store.svc.cluster.local:9000"
+S3_KEYS = ("demo", "demo-secret")
+
+
+def everything(cluster: Cluster, say: Callable[[str], None]) -> None:
+    """All add-ons of the stories, and the example models in the bucket `models`."""
+    import_images(cluster)
+    apply(cluster, "coredns")
+    apply_gateway_api(cluster)
+    apply(cluster, "traefik", "s3")
+    wait_for_deployments(cluster, "kube-system/coredns", "ingress/traefik", "store/s3")
+    say("DNS, ingress controller and object store")
+    upload(cluster, _EXAMPLES / "model_repository", "models", "production")
+    say("the example models in the bucket s3://models/production")
+
+
+def import_images(cluster: Cluster) -> None:
+    """Writes the archives of the add-ons' images, and imports them on every node."""
+    found = programs.find(PROGRAMS)
+    folder = cluster.folders.root / "images"
+    busybox = debian.unpacked("busybox-static")
+    links = {f"bin/{name}": "busybox" for name in ("sh", "mkdir", "sleep", "cat", "ls", "tar")}
+    contents = {
+        "coredns": {"coredns": pathlib.Path(found["coredns"])},
+        "traefik": {"traefik": pathlib.Path(found["traefik"])},
+        "versitygw": {"versitygw": pathlib.Path(found["versitygw"])},
+        "busybox": {"bin/busybox": busybox},
+    }
+    for name, files in contents.items():
+        archive = folder / f"{name}.tar"
+        entrypoint = [] if name == "busybox" else [f"/{name}"]
+        linked = links if name == "busybox" else None
+        images.write(archive, f"cluster.local/{name}:1", files, entrypoint, links=linked)
+        cluster.import_archive(archive)
+
+
+def apply(cluster: Cluster, *names: str) -> None:
+    """Applies manifests of this package by name, e.g. `coredns`."""
+    for name in names:
+        cluster.kubectl("apply", "--server-side", "-f", str(_MANIFESTS / f"{name}.yaml"))
+
+
+def apply_gateway_api(cluster: Cluster) -> None:
+    """Installs the kinds of the Gateway API."""
+    module, version = _GATEWAY_API
+    home = programs.cache_folder() / f"gateway-api-{version}"
+    folder = build.source_folder(module, version, "config/crd/experimental", home)
+    files = [word for file in sorted(folder.glob("gateway*.yaml")) for word in ("-f", str(file))]
+    cluster.kubectl("apply", "--server-side", *files)
+
+
+def wait_for_deployments(cluster: Cluster, *names: str, timeout: float = 120) -> None:
+    """Waits until deployments, each `namespace/name`, are available.
+
+    Raises:
+        ComponentError: one is not in time; the message has its pods and events.
+    """
+    for name in names:
+        namespace, deployment = name.split("/")
+
+        def available(namespace: str = namespace, deployment: str = deployment) -> bool:
+            text = cluster.kubectl("-n", namespace, "get", "deployment", deployment, "-o", "json")
+            item = json.loads(text)
+            wanted, status = item["spec"]["replicas"], item.get("status", {})
+            seen = status.get("observedGeneration", 0) >= item["metadata"]["generation"]
+            return bool(seen and status.get("availableReplicas", 0) >= wanted)
+
+        try:
+            namespaces.wait(name, available, timeout=timeout)
+        except namespaces.ComponentError as error:
+            pods = cluster.kubectl("-n", namespace, "get", "pods,events", "-o", "wide")
+            raise namespaces.ComponentError(f"{error}\n{pods}") from None
+
+
+def upload(cluster: Cluster, folder: pathlib.Path, bucket: str, prefix: str) -> None:
+    """Copies a folder into the object store; the bucket is made if it does not exist."""
+    script = pathlib.Path(__file__).with_name("upload.py")
+    arguments = [str(script), S3_ADDRESS, *S3_KEYS, str(folder), bucket, prefix]
+    run(cluster, [sys.executable, *arguments])
+
+
+def helm(cluster: Cluster, *arguments: str) -> str:
+    """Runs helm on the cluster; what it printed."""
+    return run(cluster, [programs.find(["helm"])["helm"], *arguments])
+
+
+def run(cluster: Cluster, command: Sequence[str]) -> str:
+    """Runs a command in the cluster's network; what it printed.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    line = cluster.run(*command)
+    finished = subprocess.run(line, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {finished.stdout}{finished.stderr}")
+    return finished.stdout

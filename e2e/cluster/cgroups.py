@@ -1,0 +1,73 @@
+"""The cgroups of the nodes: one folder per node in every hierarchy of the machine, with the node's limits; removed with the cluster.
+
+The machine must have cgroups of version 1, with one hierarchy per controller; version 2 is refused, with what to do instead.
+"""
+
+import contextlib
+import pathlib
+import time
+
+from e2e.cluster.layout import CGROUP, Node
+from e2e.cluster.namespaces import ComponentError
+
+_ROOT = pathlib.Path("/sys/fs/cgroup")
+_NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+
+
+def create(nodes: tuple[Node, ...]) -> None:
+    """Makes the folders of all nodes.
+
+    Raises:
+        ComponentError: the machine has no cgroups of version 1.
+    """
+    missing = [name for name in _NEEDED if not (_ROOT / name / "cgroup.procs").exists()]
+    if missing:
+        raise ComponentError(
+            f"the cgroup hierarchies {', '.join(missing)} are not mounted in {_ROOT}: this cluster needs cgroups of version 1 (on a machine with "
+            "version 2, boot with systemd.unified_cgroup_hierarchy=0, or set KUBECONFIG to a cluster of kind or minikube)"
+        )
+    for hierarchy in _hierarchies():
+        for folder in (hierarchy / CGROUP, *(hierarchy / CGROUP / node.name for node in nodes)):
+            folder.mkdir(exist_ok=True)
+            if hierarchy.name == "cpuset":  # a new cpuset is empty, and nothing may run in it
+                for setting in ("cpuset.cpus", "cpuset.mems"):
+                    (folder / setting).write_text((hierarchy / setting).read_text())
+    for node in nodes:
+        limit = node.memory_mib << 20
+        (_ROOT / "memory" / CGROUP / node.name / "memory.limit_in_bytes").write_text(str(limit))
+
+
+def name(node: Node) -> str:
+    """The cgroup of a node, below the root of every hierarchy."""
+    return f"{CGROUP}/{node.name}"
+
+
+def remove_pods(node: Node) -> None:
+    """Removes what a dead node's pods have left: each folder would cost its next kubelet three seconds."""
+    for hierarchy in _hierarchies():
+        _remove(hierarchy / CGROUP / node.name / "kubepods")
+
+
+def remove(*, timeout: float = 5) -> list[pathlib.Path]:
+    """Removes all folders of the cluster, and gives those that stay because a process is still in them."""
+    deadline = time.monotonic() + timeout
+    while True:
+        folders = [hierarchy / CGROUP for hierarchy in _hierarchies()]
+        for folder in folders:
+            _remove(folder)
+        left = [folder for folder in folders if folder.exists()]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
+
+
+def _hierarchies() -> list[pathlib.Path]:
+    names = [*_NEEDED, "systemd"]
+    return [_ROOT / name for name in names if (_ROOT / name / "cgroup.procs").exists()]
+
+
+def _remove(folder: pathlib.Path) -> None:
+    folders = [path for path in folder.rglob("*") if path.is_dir()] if folder.exists() else []
+    for path in [*sorted(folders, key=lambda path: -len(path.parts)), folder]:
+        with contextlib.suppress(OSError):
+            path.rmdir()

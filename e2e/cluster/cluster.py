@@ -1,0 +1,223 @@
+"""Start and end of the cluster, in the order that its parts need each other; every wait ends with the component that did not come up."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from e2e.cluster import certificates, cgroups, control_plane, images, namespaces, network, node
+from e2e.cluster.layout import (
+    CONTROL_PLANE,
+    CONTROL_PLANE_ADDRESS,
+    DNS_ADDRESS,
+    HOSTS,
+    INGRESS_ADDRESS,
+    NODES,
+    PAUSE_IMAGE,
+    Folders,
+    Node,
+    default_folders,
+)
+from e2e.cluster.namespaces import Component, ComponentError, Namespaces
+from tests.toolchain import debian, programs
+
+PROGRAMS = (*control_plane.PROGRAMS, *node.PROGRAMS)
+
+Step = Callable[[str], None]
+
+
+class Cluster:
+    """A cluster that runs, or may be started.
+
+    Args:
+        folders: where it keeps everything.
+        step: called with each step that is done.
+    """
+
+    def __init__(self, folders: Folders | None = None, step: Step = lambda _: None) -> None:
+        self.folders = folders if folders is not None else default_folders()
+        self.nodes = NODES
+        self._step = step
+        self.programs = programs.find(PROGRAMS)
+        self.places = self._read_state()
+
+    @property
+    def running(self) -> bool:
+        """Whether its first process runs."""
+        return CONTROL_PLANE in self.places and self.places[CONTROL_PLANE].alive
+
+    def up(self) -> None:
+        """Starts everything that does not run; returns when all nodes are Ready.
+
+        Raises:
+            ComponentError: something did not come up.
+        """
+        if self.running:
+            self._wait_for_nodes(())
+            self._step("was running already")
+            return
+        self.down()
+        self.folders.root.mkdir(parents=True, exist_ok=True)
+        pause = self._pause_archive()
+        self._create_control_plane()
+        plane = self.places[CONTROL_PLANE]
+        etcd = control_plane.start_etcd(plane, self.programs, self.folders)
+        certificates.make(self.folders.certificates)
+        api_server = control_plane.start_api_server(plane, self.programs, self.folders)
+        self._step("certificates, etcd and API server started")
+
+        cgroups.create(self.nodes)
+        for each in self.nodes:
+            self.places[each.name] = node.create(each, self.nodes, plane, self.folders)
+        self._write_state()
+        network.route_services(plane, self.nodes[0])
+        started = [etcd, api_server]
+        for each in self.nodes:
+            place = self.places[each.name]
+            started.append(node.start_containerd(each, place, self.programs, self.folders))
+        for each in self.nodes:
+            images.import_archive(self.places[each.name], self.programs, pause)
+        self._step("namespaces and containerd of the nodes")
+
+        def api_ready() -> bool:
+            return control_plane.ready(plane, self.programs, self.folders)
+
+        namespaces.wait("the API server", api_ready, started)
+        self._step("API server ready")
+        started += control_plane.start_controllers(plane, self.programs, self.folders)
+        for each in self.nodes:
+            place = self.places[each.name]
+            started.append(node.start_kubelet(each, place, self.programs, self.folders))
+            started.append(node.start_proxy(each, place, self.programs, self.folders))
+        self._wait_for_nodes(started)
+        self._step("all nodes Ready")
+
+    def down(self) -> None:
+        """Ends everything and removes it from the machine.
+
+        Raises:
+            ComponentError: something is left that could not be removed.
+        """
+        plane = self.places.get(CONTROL_PLANE)
+        if plane is not None and plane.alive:
+            os.kill(plane.pid, signal.SIGKILL)
+            deadline = time.monotonic() + 10
+            while _exists(plane.pid) and time.monotonic() < deadline:
+                time.sleep(0.02)
+        left = cgroups.remove()
+        if left:
+            raise ComponentError(f"processes are still in {', '.join(str(path) for path in left)}")
+        self.places = {}
+        shutil.rmtree(self.folders.root, ignore_errors=True)
+
+    def kubectl(self, *arguments: str, text: str = "") -> str:
+        """The output of a kubectl that may do everything.
+
+        Args:
+            arguments: of kubectl.
+            text: its standard input.
+
+        Raises:
+            RuntimeError: it failed; the message has what it printed.
+        """
+        plane = self.places[CONTROL_PLANE]
+        command = control_plane.kubectl(plane, self.programs, self.folders, *arguments)
+        finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        if finished.returncode:
+            raise RuntimeError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")
+        return finished.stdout
+
+    def import_archive(self, archive: pathlib.Path) -> None:
+        """Makes the images of an archive known to every node."""
+        for each in self.nodes:
+            images.import_archive(self.places[each.name], self.programs, archive)
+
+    def run(self, *command: str) -> list[str]:
+        """The command line that runs a command with the machine's files in the cluster's network: KUBECONFIG is set, names of Services and the hosts in `HOSTS` resolve."""
+        environment = ["env", f"KUBECONFIG={self.folders.admin_kubeconfig}"]
+        folder = self.folders.root
+        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{INGRESS_ADDRESS} {' '.join(HOSTS)}\n")
+        (folder / "resolv.conf").write_text(
+            f"nameserver {DNS_ADDRESS}\nsearch svc.cluster.local cluster.local\noptions ndots:5\n"
+        )
+        own = 'mount --bind $0/hosts /etc/hosts && mount --bind $0/resolv.conf /etc/resolv.conf && exec "$@"'
+        separate = ["unshare", "--mount", "bash", "-c", own, str(folder)]
+        return self.places[CONTROL_PLANE].networked(*separate, *environment, *command)
+
+    def kill_node(self, which: Node) -> None:
+        """Ends a node as a power failure does."""
+        os.kill(self.places[which.name].pid, signal.SIGKILL)
+
+    def revive_node(self, which: Node) -> None:
+        """Starts a node again that was killed."""
+        cgroups.remove_pods(which)
+        plane = self.places[CONTROL_PLANE]
+        place = node.create(which, self.nodes, plane, self.folders)
+        self.places[which.name] = place
+        self._write_state()
+        node.start_containerd(which, place, self.programs, self.folders)
+        node.start_kubelet(which, place, self.programs, self.folders)
+        node.start_proxy(which, place, self.programs, self.folders)
+
+    @contextmanager
+    def partitioned(self, which: Node) -> Iterator[None]:
+        """Pulls the cable of a node for a context."""
+        plane = self.places[CONTROL_PLANE]
+        network.set_link(plane, which, up=False)
+        try:
+            yield
+        finally:
+            network.set_link(plane, which, up=True)
+
+    def _create_control_plane(self) -> None:
+        ready = self.folders.root / "ready"
+        arguments = ["control-plane.sh", str(ready), CONTROL_PLANE_ADDRESS]
+        plane = namespaces.create(CONTROL_PLANE, arguments, ready, self.folders.logs)
+        self.places = {CONTROL_PLANE: plane}
+        self._write_state()
+
+    def _pause_archive(self) -> pathlib.Path:
+        archive = self.folders.root / "images" / "pause.tar"
+        files = {"bin/busybox": debian.unpacked("busybox-static")}
+        images.write(archive, PAUSE_IMAGE, files, ["/bin/busybox", "sleep", "2147483647"])
+        return archive
+
+    def _wait_for_nodes(self, components: "typing.Sequence[Component]") -> None:
+        def ready() -> bool:
+            try:
+                listed = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
+                self.kubectl("get", "serviceaccount", "default")
+            except RuntimeError:
+                return False
+            states = {item["metadata"]["name"]: _is_ready(item) for item in listed}
+            return all(states.get(each.name, False) for each in self.nodes)
+
+        namespaces.wait("the nodes", ready, components)
+
+    def _read_state(self) -> dict[str, Namespaces]:
+        if not self.folders.state.exists():
+            return {}
+        content = json.loads(self.folders.state.read_text())
+        return {name: Namespaces(name, **fields) for name, fields in content.items()}
+
+    def _write_state(self) -> None:
+        content = {
+            place.name: {"pid": place.pid, "own_cgroup": place.own_cgroup}
+            for place in self.places.values()
+        }
+        self.folders.state.write_text(json.dumps(content))
+
+
+def _is_ready(item: "dict[str, typing.Any]") -> bool:
+    conditions = item["status"].get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _exists(pid: int) -> bool:
+    return pathlib.Path(f"/proc/{pid}").exists()

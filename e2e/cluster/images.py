@@ -1,0 +1,87 @@
+"""Container images without a registry: archives are imported into the containerd of each node.
+
+Small images of single programs are written here directly, as docker archives of one layer; the project's own come from buildah.
+"""
+
+import hashlib
+import io
+import json
+import pathlib
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+
+from e2e.cluster.namespaces import Namespaces
+from tests.toolchain.programs import Programs
+
+SOCKET = "/run/containerd/containerd.sock"
+_FOLDERS = ("bin", "tmp", "etc", "dev", "proc", "sys")
+
+
+def write(
+    archive: pathlib.Path,
+    image: str,
+    files: Mapping[str, pathlib.Path],
+    entrypoint: Sequence[str],
+    *,
+    links: "Mapping[str, str] | None" = None,
+) -> None:
+    """Writes a docker archive with one layer.
+
+    Args:
+        archive: the file.
+        image: its name and tag.
+        files: programs by their path in the image.
+        entrypoint: its command.
+        links: symbolic links by path, and where they lead.
+    """
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        for folder in _FOLDERS:
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            tar.addfile(entry)
+        for path, source in files.items():
+            content = source.read_bytes()
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(content), 0o755
+            tar.addfile(entry, io.BytesIO(content))
+        for path, target in (links or {}).items():
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    digest = hashlib.sha256(layer.getvalue()).hexdigest()
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Entrypoint": list(entrypoint), "Env": ["PATH=/bin"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        }
+    ).encode()
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    layer_name = f"{digest}/layer.tar"
+    manifest = [{"Config": config_name, "RepoTags": [image], "Layers": [layer_name]}]
+    contents = {
+        config_name: config,
+        layer_name: layer.getvalue(),
+        "manifest.json": json.dumps(manifest).encode(),
+    }
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(archive, "w") as tar:
+        for name, content in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+def import_archive(place: Namespaces, programs: Programs, archive: pathlib.Path) -> None:
+    """Makes the images of an archive known to a node.
+
+    Raises:
+        RuntimeError: containerd refused it.
+    """
+    ctr = [programs["ctr"], "-a", SOCKET, "-n", "k8s.io", "images", "import", str(archive)]
+    finished = subprocess.run(place.entered(*ctr), capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise RuntimeError(f"{place.name}: import of {archive}: {finished.stderr.strip()}")

@@ -1,0 +1,187 @@
+"""The namespaces of the control plane and of each node: started by their first process, entered by `nsenter`.
+
+Each component is a process in them with a log file of its own. All are nested in the control plane's pid namespace, so one kill ends
+everything.
+"""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+_INIT = pathlib.Path(__file__).parent / "init"
+_SEPARATE = ("--mount", "--net", "--pid", "--uts", "--ipc")
+_LAST_LINES = 15
+_STEP_S = 0.02
+
+_JOIN = (
+    'for file in /sys/fs/cgroup/*/"$0"/cgroup.procs; do echo 0 > "$file" || exit 9; done; exec "$@"'
+)
+"""A shell program: joins the cgroup `$0` of every hierarchy and becomes the command."""
+
+
+class ComponentError(RuntimeError):
+    """A component ended or did not come up; the message has its name and its last log lines."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Namespaces:
+    """Namespaces with a running first process.
+
+    Attributes:
+        name: of the node, or `control-plane`.
+        pid: of the first process, as the machine sees it.
+        own_cgroup: whether they have a cgroup namespace (nodes do).
+    """
+
+    name: str
+    pid: int
+    own_cgroup: bool
+
+    @property
+    def alive(self) -> bool:
+        """Whether the first process runs."""
+        with contextlib.suppress(OSError):
+            return f"{_INIT}/".encode() in pathlib.Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        return False
+
+    def entered(self, *command: str) -> list[str]:
+        """The command line that runs a command in all of them. Paths must be absolute: the current folder is lost."""
+        flags = ["-m", "-n", "-p", "-u", "-i"]
+        if self.own_cgroup:
+            return ["nsenter", "-t", str(self.pid), *flags, "-C", "--", "bash", "-c", _JOIN, ".", *command]  # fmt: skip
+        return ["nsenter", "-t", str(self.pid), *flags, "--", *command]
+
+    def networked(self, *command: str) -> list[str]:
+        """The command line that runs a command in the network namespace alone, with the machine's files."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *command]
+
+    def path(self, path: str) -> pathlib.Path:
+        """A path of theirs, as the machine sees it."""
+        return pathlib.Path(f"/proc/{self.pid}/root{path}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Component:
+    """A started program.
+
+    Attributes:
+        name: what messages call it; its log is `<name>.log`.
+        process: the program, or the `nsenter` or `unshare` that waits for it.
+        log: its output.
+    """
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: pathlib.Path
+
+    def check(self) -> None:
+        """Raises a `ComponentError` if the program has ended."""
+        code = self.process.poll()
+        if code is not None:
+            raise ComponentError(f"{self.name} ended with status {code}. {self.last_lines()}")
+
+    def last_lines(self) -> str:
+        """The end of its log, with where the rest is."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        lines = text.splitlines()[-_LAST_LINES:]
+        return "\n  ".join([f"The last lines of {self.log}:", *(lines or ["(empty)"])])
+
+
+def start(
+    name: str, command: Sequence[str], logs: pathlib.Path, *, search: Sequence[pathlib.Path] = ()
+) -> Component:
+    """Starts a program that outlives this process.
+
+    Args:
+        name: of the component.
+        command: its command line.
+        logs: the folder of its log.
+        search: folders put in front of its PATH.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{name}.log"
+    path = ":".join([*(str(folder) for folder in search), "/usr/sbin:/usr/bin:/sbin:/bin"])
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, "PATH": path},
+        )
+    return Component(name, process, log)
+
+
+def create(
+    name: str,
+    arguments: Sequence[str],
+    ready: pathlib.Path,
+    logs: pathlib.Path,
+    *,
+    inside: Namespaces | None = None,
+    cgroup: str = "",
+) -> Namespaces:
+    """Makes namespaces; returns when their first process has set them up.
+
+    Args:
+        name: of the node, or `control-plane`.
+        arguments: of the first process, behind the name of its script in `init/`.
+        ready: the file that the first process makes when everything is set up.
+        logs: the folder of its log.
+        inside: the namespaces that these are nested in.
+        cgroup: the cgroup that they become the root of; "" for no cgroup namespace.
+
+    Raises:
+        ComponentError: the first process ended or took too long.
+    """
+    ready.unlink(missing_ok=True)
+    script, *rest = arguments
+    command = ["unshare", *_SEPARATE, "--fork", "--kill-child", "--mount-proc"]
+    command += ["bash", str(_INIT / script), *rest]
+    depth = 1
+    if cgroup:
+        command = ["bash", "-c", _JOIN, cgroup, command[0], "--cgroup", *command[1:]]
+    if inside is not None:
+        command = inside.entered(*command)
+        depth = 2  # nsenter waits for the unshare that it has forked
+    component = start(f"init-{name}", command, logs)
+    wait(f"the namespaces of {name}", ready.exists, [component])
+    pid = component.process.pid
+    for _ in range(depth):
+        pid = _child(pid)
+    return Namespaces(name, pid, own_cgroup=bool(cgroup))
+
+
+def wait(
+    subject: str,
+    condition: Callable[[], bool],
+    components: Sequence[Component] = (),
+    *,
+    timeout: float = 60,
+) -> None:
+    """Waits until a condition holds. `OSError` counts as "not yet".
+
+    Raises:
+        ComponentError: a component ended meanwhile, or the condition did not hold in time.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        with contextlib.suppress(OSError):
+            if condition():
+                return
+        for component in components:
+            component.check()
+        if time.monotonic() > deadline:
+            logs = "\n".join(component.last_lines() for component in components)
+            raise ComponentError(f"{subject}: not there after {timeout:g} s. {logs}")
+        time.sleep(_STEP_S)
+
+
+def _child(pid: int) -> int:
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0])

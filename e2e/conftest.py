@@ -1,0 +1,40 @@
+"""Fixtures of the stories. They run in the cluster's network (`make e2e`), with KUBECONFIG set, so the same tests run on a cluster of yours."""
+
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster.cluster import Cluster
+from e2e.kubernetes import Kubernetes
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+_NUMBERS = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A story may take minutes; what waits in it ends by itself and says what it waited for."""
+    for item in items:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The cluster of this project, for stories that end nodes or pull cables; skipped on a cluster of the user's."""
+    if os.environ.get("NAIAD_E2E_FOREIGN"):
+        pytest.skip("only on this project's own cluster: it reaches into the nodes")
+    return Cluster()
+
+
+@pytest.fixture
+def kubernetes(request: pytest.FixtureRequest) -> Iterator[Kubernetes]:
+    """A namespace of its own for a test; deleted afterwards unless the test failed."""
+    name = f"story-{next(_NUMBERS)}-{os.getpid()}"
+    admin = Kubernetes("default")
+    admin.run("create", "namespace", name)
+    admin.run("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    yield Kubernetes(name)
+    admin.run("delete", "namespace", name, "--wait=false")

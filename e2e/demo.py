@@ -1,0 +1,82 @@
+"""`make cluster-demo`: from nothing to the first answer on a real Kubernetes, each step with its seconds, and what to try next."""
+
+import json
+import pathlib
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+
+from e2e.addons import install
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.namespaces import ComponentError
+from e2e.imagebuild.build import Images
+from e2e.imagebuild.buildah import BuildahError
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+_READY_S = 120
+
+
+def main() -> int:
+    """The exit status."""
+    started = time.monotonic()
+
+    def step(message: str) -> None:
+        print(f"{time.monotonic() - started:6.1f} s  {message}", flush=True)
+
+    try:
+        _demo(step)
+    except (ComponentError, BuildahError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def install_naiad(cluster: Cluster, folder: pathlib.Path) -> None:
+    """Builds the images of this tree, imports them, and installs the chart by helm."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for image in Images(ROOT, folder, version).build():
+        cluster.import_archive(image.archive)
+    chart = str(ROOT / "charts" / "naiad")
+    install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", "ingressNamespace=ingress")  # fmt: skip
+
+
+def _demo(say: Callable[[str], None]) -> None:
+    cluster = Cluster(step=say)
+    cluster.up()
+    install.everything(cluster, say)
+    install_naiad(cluster, ROOT / "build" / "images")
+    say("images built and imported, chart installed")
+    applied = time.monotonic()
+    cluster.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
+    _wait_until_ready(cluster)
+    say("the InferenceService is Ready")
+    print(install.run(cluster, [sys.executable, str(ROOT / "e2e" / "first_answer.py")]), end="")
+    say(f"answers over HTTP and gRPC, {time.monotonic() - applied:.1f} s after kubectl apply")
+    print(
+        """
+Try next:
+  .venv/bin/python -m e2e.cluster kubectl get infsvc,pods -A
+  .venv/bin/python -m e2e.cluster kubectl describe infsvc quickstart
+  .venv/bin/python -m e2e.cluster run curl -s http://quickstart.example.com/v2/models/magika
+  .venv/bin/python -m e2e.cluster kubectl scale infsvc quickstart --replicas=2
+  make cluster-down"""
+    )
+
+
+def _wait_until_ready(cluster: Cluster) -> None:
+    deadline = time.monotonic() + _READY_S
+    while True:
+        text = cluster.kubectl("get", "infsvc", "quickstart", "-o", "json")
+        conditions = json.loads(text).get("status", {}).get("conditions", [])
+        ready: dict[str, str] = next((one for one in conditions if one["type"] == "Ready"), {})
+        if ready.get("status") == "True":
+            return
+        if time.monotonic() > deadline:
+            pods = cluster.kubectl("get", "pods,events", "-o", "wide")
+            raise ComponentError(f"quickstart is not Ready: {ready.get('message', '')}\n{pods}")
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

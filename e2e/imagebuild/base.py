@@ -1,0 +1,45 @@
+"""The base image where no registry can be reached: a small Debian with Python, under the name that the Dockerfiles ask for."""
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+
+from e2e.imagebuild.buildah import Buildah, BuildahError
+
+NAME = "python:3.11-slim"
+_NAMES = (f"docker.io/library/{NAME}", f"localhost/{NAME}")
+_PACKAGES = "ca-certificates,python3,python3-venv"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def ensure(buildah: Buildah) -> None:
+    """Makes the base image unless the storage has it: half a minute.
+
+    Raises:
+        BuildahError: debootstrap is missing or failed.
+    """
+    if all(buildah.has(name) for name in _NAMES):
+        return
+    if shutil.which("debootstrap") is None:
+        raise BuildahError("the base image is made by debootstrap, which is not installed: apt-get install debootstrap")  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="naiad-base-", dir="/var/tmp") as name:
+        root = pathlib.Path(name) / "root"
+        command = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", "bookworm", str(root), *_mirror()]  # fmt: skip
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        if finished.returncode:
+            raise BuildahError(f"{' '.join(command)} failed: {finished.stdout[-2000:]}{finished.stderr[-500:]}")  # fmt: skip
+        for unneeded in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale"):
+            shutil.rmtree(root / unneeded, ignore_errors=True)
+        buildah.import_folder(root, _NAMES, _PATH)
+
+
+def _mirror() -> list[str]:
+    """The mirror of Debian that this machine's apt uses: the first address whose path ends in `debian`."""
+    folder = pathlib.Path("/etc/apt")
+    for file in (folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))):
+        for word in file.read_text().split() if file.is_file() else ():
+            if urllib.parse.urlsplit(word).scheme and word.rstrip("/").endswith("/debian"):
+                return [word]
+    return []

@@ -1,0 +1,104 @@
+"""buildah with a storage of its own, so that the machine's images stay as they are, and without the rights that a container needs."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+
+
+class BuildahError(RuntimeError):
+    """buildah is missing or failed; the message has its last lines."""
+
+
+class Buildah:
+    """A storage of images and the commands on it.
+
+    Args:
+        storage: its folder.
+    """
+
+    def __init__(self, storage: pathlib.Path) -> None:
+        self._storage = storage
+        storage.mkdir(parents=True, exist_ok=True)
+        # Otherwise short names of images are looked up in registries.
+        self._registries = storage / "registries.conf"
+        self._registries.write_text(
+            'unqualified-search-registries = []\nshort-name-mode = "permissive"\n'
+        )
+        self._policy = storage / "policy.json"
+        self._policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+
+    def run(self, *arguments: str, text: str = "") -> str:
+        """The output of a command.
+
+        Raises:
+            BuildahError: it failed.
+        """
+        if shutil.which("buildah") is None:
+            raise BuildahError(
+                "images are built by buildah, which is not installed: apt-get install buildah"
+            )
+        folders = ["--root", str(self._storage / "root"), "--runroot", str(self._storage / "run")]
+        command = ["buildah", *folders, "--storage-driver", "overlay", *arguments]
+        environment = {
+            **os.environ,
+            "BUILDAH_ISOLATION": "chroot",
+            "CONTAINERS_REGISTRIES_CONF": str(self._registries),
+            "TMPDIR": str(self._storage),
+        }
+        finished = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, env=environment
+        )
+        if finished.returncode:
+            last = "\n".join((finished.stdout + finished.stderr).splitlines()[-30:])
+            raise BuildahError(f"buildah {' '.join(arguments)} failed:\n{last}")
+        return finished.stdout
+
+    def has(self, image: str) -> bool:
+        """Whether the storage has an image."""
+        try:
+            self.run("inspect", "--type", "image", image)
+        except BuildahError:
+            return False
+        return True
+
+    def import_folder(self, folder: pathlib.Path, images: Sequence[str], path: str) -> None:
+        """Makes a root file system an image, under several names.
+
+        Args:
+            folder: the root file system.
+            images: the names.
+            path: the `PATH` of its containers.
+        """
+        container = self.run("from", "scratch").strip()
+        try:
+            self.run("add", "--quiet", container, f"{folder}/", "/")
+            self.run("config", "--env", f"PATH={path}", "--cmd", "python3", container)
+            self.run("commit", "--quiet", container, images[0])
+        finally:
+            self.run("rm", container)
+        for image in images[1:]:
+            self.run("tag", images[0], image)
+
+    def build(self, folder: pathlib.Path, dockerfile: str, image: str, **arguments: str) -> None:
+        """Builds a Dockerfile of `folder`; `arguments` are its `ARG`s."""
+        values = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]  # fmt: skip
+        file = str(folder / dockerfile)
+        self.run("bud", "--format=docker", "--layers", "--pull=false", f"--signature-policy={self._policy}", *values, "-f", file, "-t", image, str(folder))  # fmt: skip
+
+    def save(self, image: str, archive: pathlib.Path) -> None:
+        """Writes an image to a docker archive, under its own name."""
+        archive.unlink(missing_ok=True)
+        policy = f"--signature-policy={self._policy}"
+        self.run("push", "--quiet", policy, image, f"docker-archive:{archive}:{image}")
+
+    @contextlib.contextmanager
+    def mounted(self, image: str) -> Iterator[pathlib.Path]:
+        """The root file system of an image, for a context."""
+        container = self.run("from", "--pull=false", image).strip()
+        try:
+            yield pathlib.Path(self.run("mount", container).strip())
+        finally:
+            self.run("rm", container)

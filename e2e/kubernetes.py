@@ -1,0 +1,157 @@
+"""A user's view of the cluster of `$KUBECONFIG`: kubectl, waiting with a reason, and what a person needs when something failed."""
+
+import json
+import subprocess
+import time
+import typing
+from collections.abc import Callable, Sequence
+
+from tests.toolchain import programs
+
+Object = dict[str, typing.Any]
+
+_SHOWN_LINES = 40
+
+
+class KubectlError(RuntimeError):
+    """kubectl failed; the message has what it printed."""
+
+
+class NotInTimeError(AssertionError):
+    """A condition did not hold in time; the message says what was seen last, with the namespace's pods, events and logs."""
+
+
+class Kubernetes:
+    """One namespace of a cluster.
+
+    Args:
+        namespace: where the objects of a test are.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self._program = programs.find(["kubectl"])["kubectl"]
+
+    def run(self, *arguments: str, text: str = "") -> str:
+        """The output of kubectl in the namespace.
+
+        Raises:
+            KubectlError: it failed.
+        """
+        command = [self._program, "-n", self.namespace, *arguments]
+        finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        if finished.returncode:
+            raise KubectlError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")
+        return finished.stdout
+
+    def apply(self, *manifests: Object) -> None:
+        """`kubectl apply`."""
+        self.run("apply", "-f", "-", text=json.dumps(_listed(manifests)))
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """An object; None if it does not exist."""
+        text = self.run("get", kind, name, "-o", "json", "--ignore-not-found")
+        return typing.cast("Object", json.loads(text)) if text else None
+
+    def list(self, kind: str, selector: str = "") -> "list[Object]":
+        """The objects of a kind."""
+        wanted = ["-l", selector] if selector else []
+        items: list[Object] = json.loads(self.run("get", kind, *wanted, "-o", "json"))["items"]
+        return items
+
+    def patch(self, kind: str, name: str, change: Object, *, subresource: str = "") -> None:
+        """A JSON merge patch."""
+        extra = [f"--subresource={subresource}"] if subresource else []
+        self.run("patch", kind, name, "--type=merge", *extra, "-p", json.dumps(change))
+
+    def delete(self, kind: str, name: str) -> None:
+        """Deletes an object and waits until it is gone."""
+        self.run("delete", kind, name, "--wait=true", "--timeout=60s")
+
+    def condition(self, name: str, kind: str = "Ready") -> Object:
+        """A condition of an InferenceService; {} when it has none yet."""
+        service = self.get("inferenceservice", name) or {}
+        conditions = service.get("status", {}).get("conditions", [])
+        return next((one for one in conditions if one["type"] == kind), {})
+
+    def wait_ready(self, name: str, *, timeout: float = 90) -> None:
+        """Waits until an InferenceService is Ready for its newest generation."""
+
+        def ready() -> bool:
+            service = self.get("inferenceservice", name) or {}
+            generation = service.get("metadata", {}).get("generation")
+            condition = self.condition(name)
+            seen = condition.get("observedGeneration") == generation
+            return seen and condition.get("status") == "True"
+
+        self.wait(f"{name} Ready", ready, seen=lambda: self.condition(name), timeout=timeout)
+
+    def wait_condition(
+        self, name: str, kind: str, *, status: str, reason: str, timeout: float = 90
+    ) -> str:
+        """Waits until a condition has a status and a reason; its message."""
+
+        def holds() -> bool:
+            condition = self.condition(name, kind)
+            return (condition.get("status"), condition.get("reason")) == (status, reason)
+
+        subject = f"{name} {kind}={status}/{reason}"
+        self.wait(subject, holds, seen=lambda: self.condition(name, kind), timeout=timeout)
+        return str(self.condition(name, kind).get("message", ""))
+
+    def wait(
+        self,
+        subject: str,
+        condition: Callable[[], bool],
+        *,
+        seen: Callable[[], object] = lambda: "",
+        timeout: float = 60,
+    ) -> None:
+        """Waits until a condition holds.
+
+        Args:
+            subject: what is waited for, for the message.
+            condition: the condition; a `KubectlError` counts as "not yet".
+            seen: what the message shows of the state.
+            timeout: in seconds.
+
+        Raises:
+            NotInTimeError: it does not hold in time.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                if condition():
+                    return
+            except KubectlError:
+                pass
+            if time.monotonic() > deadline:
+                raise NotInTimeError(
+                    f"{subject}: not in {timeout:g} s; last seen: {seen()}\n{self.report()}"
+                )
+            time.sleep(0.1)
+
+    def report(self) -> str:
+        """The namespace's services, pods, events and the ends of its logs, shortened."""
+        wanted = (
+            ("get", "inferenceservices,deployments,pods,services,hpa", "-o", "wide"),
+            ("get", "events", "--sort-by=.lastTimestamp"),
+            ("get", "inferenceservices", "-o", "yaml"),
+        )
+        parts = [f"--- kubectl {' '.join(line)}\n{self._tail(*line)}" for line in wanted]
+        for pod in self.list("pods"):
+            name = pod["metadata"]["name"]
+            logs = self._tail("logs", name, "--all-containers", "--tail=30")
+            parts.append(f"--- logs of {name}\n{logs}")
+        return "\n".join(parts)
+
+    def _tail(self, *arguments: str) -> str:
+        try:
+            lines = self.run(*arguments).splitlines()
+        except KubectlError as error:
+            return str(error)
+        return "\n".join(lines[-_SHOWN_LINES:])
+
+
+def _listed(manifests: Sequence[Object]) -> Object:
+    return {"apiVersion": "v1", "kind": "List", "items": list(manifests)}

@@ -1,0 +1,148 @@
+"""Requests at a steady rate, over connections that stay open, and what became of each: for stories in which no request may fail."""
+
+import contextlib
+import dataclasses
+import queue
+import threading
+import time
+import typing
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tritonclient.grpc
+import tritonclient.http
+
+Send = Callable[[], None]
+"""Sends one request and waits for its response; raises when there is none or a wrong one."""
+
+_TEXT = b"to be or not to be"
+_EXPECTED = 6
+_TIMEOUT_S = 20
+
+
+@dataclasses.dataclass(slots=True)
+class Result:
+    """What became of the requests so far.
+
+    Attributes:
+        sent: how many have ended.
+        failures: seconds since the start and the error, of each that failed.
+    """
+
+    sent: int = 0
+    failures: "list[tuple[float, str]]" = dataclasses.field(default_factory=list)
+
+
+@contextlib.contextmanager
+def running(senders: "Sequence[Callable[[], contextlib.AbstractContextManager[Send]]]", *, rate: float) -> Iterator[Result]:  # fmt: skip
+    """Sends requests for the length of a context: one thread per sender, `rate` requests per second together."""
+    result = Result()
+    ended = threading.Event()
+    lock = threading.Lock()
+    started = time.monotonic()
+    period = len(senders) / rate
+
+    def work(
+        sender: "Callable[[], contextlib.AbstractContextManager[Send]]", offset: float
+    ) -> None:
+        due = time.monotonic() + offset
+        with sender() as send:
+            while not ended.wait(max(0.0, due - time.monotonic())):
+                due = max(due + period, time.monotonic() - 1)
+                try:
+                    send()
+                except Exception as error:  # noqa: BLE001 - whatever a client raises, the request failed
+                    with lock:
+                        result.failures.append((time.monotonic() - started, repr(error)))
+                finally:
+                    with lock:
+                        result.sent += 1
+
+    threads = [
+        threading.Thread(target=work, args=(sender, number * period / len(senders)), daemon=True)
+        for number, sender in enumerate(senders)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield result
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(_TIMEOUT_S + 5)
+
+
+def responds(sender: "Callable[[], contextlib.AbstractContextManager[Send]]") -> bool:
+    """Whether one request succeeds, e.g. to wait for a route that the controller has not noticed yet."""
+    try:
+        with sender() as send:
+            send()
+    except Exception:  # noqa: BLE001 - as above
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def http(host: str) -> Iterator[Send]:
+    """Requests over one kept connection of HTTP."""
+    client = tritonclient.http.InferenceServerClient(
+        host, connection_timeout=_TIMEOUT_S, network_timeout=_TIMEOUT_S
+    )
+
+    def send() -> None:
+        _check(client.infer("word_count", [_tensor(tritonclient.http)]))
+
+    try:
+        yield send
+    finally:
+        client.close()
+
+
+@contextlib.contextmanager
+def grpc(host: str) -> Iterator[Send]:
+    """Unary calls over one channel of gRPC."""
+    client = tritonclient.grpc.InferenceServerClient(host)
+
+    def send() -> None:
+        tensor = _tensor(tritonclient.grpc)
+        _check(client.infer("word_count", [tensor], client_timeout=_TIMEOUT_S))
+
+    try:
+        yield send
+    finally:
+        client.close()
+
+
+@contextlib.contextmanager
+def grpc_stream(host: str) -> Iterator[Send]:
+    """One stream of gRPC per request: opened, one request and its response, closed."""
+    client = tritonclient.grpc.InferenceServerClient(host)
+
+    def send() -> None:
+        responses: queue.SimpleQueue[tuple[typing.Any, typing.Any]] = queue.SimpleQueue()
+        client.start_stream(lambda result, error: responses.put((result, error)), stream_timeout=_TIMEOUT_S)  # fmt: skip
+        try:
+            client.async_stream_infer("word_count", [_tensor(tritonclient.grpc)])
+            result, error = responses.get(timeout=_TIMEOUT_S)
+            if error is not None:
+                raise error
+            _check(result)
+        finally:
+            client.stop_stream()
+
+    try:
+        yield send
+    finally:
+        client.close()
+
+
+def _tensor(package: typing.Any) -> typing.Any:
+    tensor = package.InferInput("TEXT", [1, 1], "BYTES")
+    tensor.set_data_from_numpy(np.array([[_TEXT]], dtype=object))
+    return tensor
+
+
+def _check(result: typing.Any) -> None:
+    counts = result.as_numpy("WORDS")
+    if int(counts.flat[0]) != _EXPECTED:
+        raise AssertionError(f"{_EXPECTED} words expected, the response says {counts}")

@@ -1,0 +1,72 @@
+"""The InferenceServices of the stories, as plain dictionaries: the shortest useful one, and what a story adds to it."""
+
+import typing
+
+Object = dict[str, typing.Any]
+
+S3_ENDPOINT = "http://s3.store.svc:9000"
+SECRET = "models"  # noqa: S105 - its name
+_KEYS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo-secret"}
+
+
+def secret(**keys: str) -> Object:
+    """The Secret with the object store's credentials; `keys` replace single ones."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET},
+        "stringData": {**_KEYS, **keys},
+    }
+
+
+def service(
+    name: str,
+    *,
+    uri: str = "s3://models/production",
+    replicas: int | None = 1,
+    predictor: "Object | None" = None,
+    **spec: typing.Any,
+) -> Object:
+    """A service on the CPU with its models in the object store.
+
+    Args:
+        name: its name.
+        uri: the repository.
+        replicas: the number of pods; None leaves it out.
+        predictor: further fields of `spec.predictor`, which replace those here.
+        spec: further fields of `spec`.
+    """
+    storage = {"secretName": SECRET, "endpoint": S3_ENDPOINT, "region": "us-east-1"}
+    made: Object = {
+        "model": {"storageUri": uri, "storage": storage},
+        "accelerator": {"type": "none"},
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        # Short, so that a story of restarts takes seconds.
+        "drainSeconds": 3,
+        "terminationGracePeriodSeconds": 20,
+    }
+    if replicas is not None:
+        made["replicas"] = replicas
+    return {
+        "apiVersion": "serving.naiad.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": name},
+        "spec": {"predictor": {**made, **(predictor or {})}, **spec},
+    }
+
+
+def ingress(host: str, **fields: typing.Any) -> Object:
+    """The `ingress` of a service: `host` for HTTP and `grpc.<host>` for gRPC."""
+    return {
+        "enabled": True,
+        "className": "traefik",
+        "host": host,
+        "grpcHost": f"grpc.{host}",
+        **fields,
+    }
+
+
+def gateway(host: str) -> Object:
+    """The `gateway` of a service, at the Gateway of the ingress controller."""
+    parent = {"name": "public", "namespace": "ingress"}
+    return {"parentRefs": [parent], "hostnames": [host], "grpcHostnames": [f"grpc.{host}"]}

@@ -1,0 +1,1 @@
+"""What users do with Naiad on Kubernetes, each story a test that a person could follow."""

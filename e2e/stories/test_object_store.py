@@ -1,0 +1,54 @@
+"""Story e: models in an object store: a wrong secret, a wrong bucket, a new version uploaded while the service answers."""
+
+import pytest
+import tritonclient.http
+
+from e2e import load, services
+from e2e.bucket import EXAMPLES, Bucket
+from e2e.kubernetes import Kubernetes
+
+HOST = "demo.example.com"
+
+
+def test_a_new_version_is_served_without_a_failed_request(kubernetes: Kubernetes) -> None:
+    bucket = Bucket("polled")
+    prefix = kubernetes.namespace
+    bucket.upload(EXAMPLES / "word_count", f"{prefix}/word_count")
+    model = services.service("demo", uri=bucket.uri(prefix))["spec"]["predictor"]["model"]
+    polled = {"model": {**model, "load": {"mode": "poll", "pollSeconds": 1}}}
+    kubernetes.apply(
+        services.secret(),
+        services.service("demo", predictor=polled, ingress=services.ingress(HOST)),
+    )
+    kubernetes.wait_ready("demo")
+    kubernetes.wait("the route", lambda: load.responds(lambda: load.http(f"{HOST}:80")), timeout=20)
+    with load.running([lambda: load.http(f"{HOST}:80")] * 4, rate=100) as result:
+        bucket.put(f"{prefix}/word_count/2/model.py", (EXAMPLES / "word_count/1/model.py").read_bytes())  # fmt: skip
+        client = tritonclient.http.InferenceServerClient(f"{HOST}:80")
+        kubernetes.wait(
+            "version 2", lambda: bool(client.is_model_ready("word_count", "2")), timeout=30
+        )
+        client.close()
+    assert not result.failures
+    assert result.sent > 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "uri", "words"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "s3://models/production", "AWS_SECRET_ACCESS_KEY"),
+        ({"AWS_ACCESS_KEY_ID": "unknown"}, "s3://models/production", "AWS_ACCESS_KEY_ID"),
+        ({}, "s3://no-such-bucket/production", "no-such-bucket"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_condition(
+    kubernetes: Kubernetes, keys: dict[str, str], uri: str, words: str
+) -> None:
+    kubernetes.apply(services.secret(**keys), services.service("demo", uri=uri))
+    kubernetes.wait(
+        "the reason",
+        lambda: words in str(kubernetes.condition("demo").get("message", "")),
+        seen=lambda: kubernetes.condition("demo"),
+        timeout=90,
+    )
+    assert kubernetes.condition("demo")["status"] == "False"

@@ -1,0 +1,62 @@
+"""Where programs come from, without building any."""
+
+import pathlib
+
+import pytest
+
+from tests.apiserver.control_plane import PROGRAMS
+from tests.toolchain import programs
+from tests.toolchain.table import ETCD_VERSION, KUBERNETES_VERSION, MODULES
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    return programs.cache_folder()
+
+
+def put(folder: pathlib.Path, *names: str) -> pathlib.Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def test_the_folder_that_envtest_uses_takes_precedence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, empty_cache: pathlib.Path
+) -> None:
+    put(empty_cache / f"etcd-{ETCD_VERSION}", "etcd")
+    kubernetes = put(empty_cache / f"kubernetes-{KUBERNETES_VERSION}", *PROGRAMS[1:])
+    assets = put(tmp_path / "assets", "etcd", "kube-apiserver")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+    found = programs.find(PROGRAMS)
+    assert found["etcd"] == str(assets / "etcd")
+    assert found["kube-controller-manager"] == str(kubernetes / "kube-controller-manager")
+
+
+def test_what_was_built_before_is_used_without_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, empty_cache: pathlib.Path
+) -> None:
+    etcd = put(empty_cache / f"etcd-{ETCD_VERSION}", "etcd")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert programs.find(["etcd"])["etcd"] == str(etcd / "etcd")
+
+
+def test_without_go_the_message_says_what_is_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(programs.BuildError, match=r"etcd v3.* install Go 1\.26 or newer"):
+        programs.find(["etcd"])
+
+
+def test_an_unknown_program_is_refused_with_the_place_of_the_table() -> None:
+    with pytest.raises(KeyError, match=r"kubeadm: add it to tests/toolchain/table\.py"):
+        programs.find(["kubeadm"])
+
+
+def test_each_program_belongs_to_one_module() -> None:
+    names = [name for module in MODULES for name in module.programs]
+    assert len(names) == len(set(names))
+    assert len({module.name for module in MODULES}) == len(MODULES)
