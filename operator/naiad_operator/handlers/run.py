@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
+import typing
 
 import kopf
 
@@ -69,6 +71,8 @@ async def _watch_services(runtime: Runtime, probes: Probes) -> None:
         tasks = await kopf.spawn_tasks(
             registry=registry(runtime),
             settings=settings(),
+            # kopf would make one of the user's name, and the user of a container is only a number.
+            identity=typing.cast("typing.Any", socket.gethostname()),
             standalone=True,
             clusterwide=not runtime.options.namespaces,
             namespaces=runtime.options.namespaces,

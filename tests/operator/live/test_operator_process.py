@@ -1,11 +1,13 @@
 """The operator as a process: killed in the middle, two at once, one after the other, asked to stop."""
 
+import pathlib
 import signal
 import socket
 import time
 from collections.abc import Callable
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.apiserver.client import Kubectl, until
@@ -49,6 +51,16 @@ def test_one_that_is_killed_in_a_rollout_is_followed_by_one_that_ends_it(
     start(f"--watch-namespaces={namespace}").wait_ready()
     status = ready(kubectl, kubelet, "demo", namespace)["status"]
     assert (status["replicas"], status["updatedReplicas"]) == (2, 2)
+
+
+def test_it_runs_as_a_user_without_a_name(
+    kubectl: Kubectl, start: Start, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in its image: the base has no entry for the number of its user."""
+    nameless = "import getpass\ndef getuser():\n    raise KeyError('getpwuid(): uid not found')\ngetpass.getuser = getuser\n"
+    (tmp_path / "sitecustomize.py").write_text(nameless)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    start(f"--watch-namespaces={make_namespace(kubectl, 'nameless')}").wait_ready()
 
 
 def test_a_restart_with_nothing_to_do_writes_nothing(
