@@ -56,7 +56,7 @@ def build(module: Module, programs: Sequence[str], home: pathlib.Path, say: Say)
 
 
 def _go_name(package: str) -> str:
-    """The name that Go gives a program: the last part of its package that is no major version."""
+    """The name that Go gives a program: the last part of its package before a major version."""
     parts = package.split("/")
     major = parts[-1].startswith("v") and parts[-1][1:].isdigit()
     return parts[-2] if major else parts[-1]
