@@ -9,6 +9,8 @@ import typing
 
 import pytest
 
+from naiad_operator.api import service
+from naiad_operator.builders import server as server_builder
 from naiad_operator.queue import Key
 from naiad_operator.reconcile.model_poller import (
     ModelPoller,
@@ -153,6 +155,32 @@ def test_a_bad_config_is_reported_and_the_other_models_are_still_seen(
     assert is_polled_slowly(report)
     assert load(server, "config", unload=True) == 200
     assert loaded(server, EXPLICIT)[1] == "Loaded"
+
+
+def test_an_override_of_an_unknown_model_or_field_is_reported(
+    tmp_path: pathlib.Path,
+) -> None:
+    """As the operator writes them on the command line."""
+    for name in ("good", "bad"):
+        write(tmp_path / "models", name)
+    overrides = [
+        {"model": "typo", "config": {"maxBatchSize": 4}},
+        {"model": "good", "config": {"parameters": {"a": {"stringValue": "$(HOME)"}}}},
+    ]
+    model = {"storageUri": "pvc://models", "overrides": overrides}
+    options = server_builder.arguments(service.parse(manifests.resource(model=model)).spec, ())
+    written = [one for one in options if one.startswith("--model-config-override=")]
+    bad = '--model-config-override=bad={"maxBatchsize": 4}'
+    with serving(tmp_path / "models", _IN_A_THREAD, *written, bad) as server:
+        wait_until(lambda: "typo" in loaded(server, manifests.resource(model=model))[2])
+        value, reason, message = loaded(server, manifests.resource(model=model))
+    assert (value, reason) == ("False", "ModelFailed")
+    assert "model typo: --model-config-override=typo: no model repository has this model" in message
+    assert (
+        "model bad: --model-config-override=bad: a model's config has no field 'maxBatchsize'"
+        in message
+    )
+    assert "good" not in message
 
 
 def test_a_failed_load_is_reported_until_the_model_is_unloaded(server: ServerProcess) -> None:
