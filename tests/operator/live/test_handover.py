@@ -9,7 +9,7 @@ import pytest
 
 from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
-from tests.apiserver.objects import inference_service, make_namespace, replicas_of
+from tests.apiserver.objects import condition, inference_service, make_namespace, replicas_of
 from tests.apiserver.operator import OperatorProcess, at_rest
 from tests.apiserver.proxy import Fault, Proxy
 
@@ -185,3 +185,33 @@ def test_a_scaler_of_the_users_own_writes_the_resources_scale(
         subresource="scale",
     )
     until("four", lambda: replicas_of(kubectl, "external", namespace) == 4 or None)
+
+
+def test_a_service_that_keda_took_to_zero_stays_there_until_keda_starts_a_pod(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    """KEDA moves the Deployment between no pod and the first one; edits and resyncs of the operator do not."""
+    scaling = {"class": "keda", "minReplicas": 0, "activation": {"query": "vector(1)"}}
+    where = {"prometheusAddress": "http://p:9090"}
+    kubectl.apply(inference_service("zero", namespace, autoscaling={**scaling, **where}))
+    until("a Deployment", lambda: kubectl.find("Deployment", "zero", namespace))
+    assert replicas_of(kubectl, "zero", namespace) == 1, "it loads its models once"
+    scaled(kubectl, "zero", namespace, 0)
+    env = [{"name": "A", "value": "1"}]
+    kubectl.apply(inference_service("zero", namespace, autoscaling={**scaling, **where}, env=env))
+
+    def edited() -> bool | None:
+        pod = kubectl.get("Deployment", "zero", namespace)["spec"]["template"]["spec"]
+        return any(each["name"] == "A" for each in pod["containers"][0].get("env", [])) or None
+
+    until("the edit", edited)
+    assert replicas_of(kubectl, "zero", namespace) == 0
+
+    def reason() -> str:
+        stopped = condition(kubectl.get("InferenceService", "zero", namespace), "Stopped")
+        return str(stopped.get("reason", ""))
+
+    until("a status", lambda: reason() == "ScaledToZero" or None)
+    scaled(kubectl, "zero", namespace, 1)
+    until("a status", lambda: reason() == "Running" or None)
+    assert replicas_of(kubectl, "zero", namespace) == 1
