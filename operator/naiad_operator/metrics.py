@@ -41,22 +41,22 @@ class Gauges:
         queue_depth: services that are due and wait for a worker.
         queue_oldest: how long the longest-waiting of them has waited, in seconds.
         queue_failing: services whose last reconcile failed.
-        states: the number of services by the reason of their Ready condition.
         children: objects in the store.
         watch_restarts: failed watches by resource.
         unwatched: kinds that cannot be listed or watched, by resource: in how many namespaces.
         leader: whether this process is the leader.
         model_polls: requests to pods for the states of their models, by result: "ok", "unreachable", "invalid".
+        conditions: the number of services by type, status and reason of each of their conditions.
     """
 
     queue_depth: int
     queue_oldest: float
     queue_failing: int
-    states: collections.abc.Mapping[str, int]
     children: int
     watch_restarts: collections.abc.Mapping[str, int]
     unwatched: collections.abc.Mapping[str, int]
     leader: bool
+    conditions: collections.abc.Mapping[tuple[str, str, str], int]
     model_polls: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
@@ -85,7 +85,12 @@ def page(metrics: Metrics, gauges: Gauges) -> str:
         _family(lines, name, "gauge", text)
         lines.append(f"naiad_operator_{name} {value:g}")
     _family(lines, "services", "gauge", "Services, by the reason of their Ready condition.")
-    _series(lines, "services", "state", gauges.states)
+    states = {reason: n for (type_, _, reason), n in gauges.conditions.items() if type_ == "Ready"}
+    _series(lines, "services", "state", states)
+    _family(lines, "conditions", "gauge", "Services, by each of their conditions.")
+    for (type_, status, reason), count in sorted(gauges.conditions.items()):
+        labels = f'condition="{type_}",status="{status}",reason="{reason}"'
+        lines.append(f"naiad_operator_conditions{{{labels}}} {count}")
     _family(lines, "watch_restarts_total", "counter", "Watches that broke, by resource.")
     _series(lines, "watch_restarts_total", "resource", gauges.watch_restarts)
     _family(lines, "model_polls_total", "counter", "Requests to pods for their models, by result.")

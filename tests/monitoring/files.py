@@ -35,7 +35,7 @@ def operator_page() -> str:
         queue_depth=0,
         queue_oldest=0.0,
         queue_failing=0,
-        states={"Ready": 1},
+        conditions={("Ready", "True", "Ready"): 1},
         children=0,
         watch_restarts={},
         unwatched={},

@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 IDENTITY = 'namespace="models",inference_service="demo",pod="demo-1"'
+CONDITION = 'namespace="naiad-system",condition="ModelsLoaded",status="{}",reason="{}"'
 MODEL = f'{IDENTITY},model="magika",version="1"'
 
 
@@ -83,6 +84,10 @@ FIRES: dict[str, tuple[str, list[dict[str, str]]]] = {
         ],
     ),
     "NaiadOperatorKindNotWatched": ("15m", [series("naiad_operator_unwatched", "1x30", 'namespace="naiad-system",resource="scaledobjects"')]),
+    "NaiadModelsFailed": (
+        "20m",
+        [series("naiad_operator_conditions", "1x60", CONDITION.format("False", "ModelFailed"))],
+    ),
     "NaiadOperatorErrors": (
         "30m",
         [series("naiad_operator_reconcile_errors_total", "0+30x60", 'namespace="naiad-system",error="Forbidden"')],
@@ -107,6 +112,8 @@ HEALTHY = [
     series("nv_gpu_memory_total_bytes", "100x60", f'{IDENTITY},gpu_uuid="GPU-1"'),
     series("naiad_operator_services", "5x60", 'namespace="naiad-system",state="Ready"'),
     series("naiad_operator_services", "1x60", 'namespace="naiad-system",state="Suspended"'),
+    series("naiad_operator_conditions", "5x60", CONDITION.format("True", "Loaded")),
+    series("naiad_operator_conditions", "1x60", CONDITION.format("False", "Loading")),
     series("naiad_operator_reconcile_errors_total", "1x60", 'namespace="naiad-system",error="Conflict"'),
     series("naiad_operator_queue_oldest_seconds", "0x60", 'namespace="naiad-system"'),
     series("naiad_operator_leader", "1x60", 'namespace="naiad-system"'),

@@ -8,11 +8,16 @@ GAUGES = Gauges(
     queue_depth=3,
     queue_oldest=1.5,
     queue_failing=1,
-    states={"Ready": 2, "RollingOut": 1},
     children=12,
     watch_restarts={"pods": 4},
     unwatched={"scaledobjects": 2},
     leader=True,
+    model_polls={"ok": 7, "unreachable": 2},
+    conditions={
+        ("Ready", "True", "Ready"): 2,
+        ("Ready", "False", "RollingOut"): 1,
+        ("ModelsLoaded", "False", "ModelFailed"): 1,
+    },
 )
 
 
@@ -33,6 +38,9 @@ def test_gauges_have_the_current_values() -> None:
     assert by_series["naiad_operator_watch_restarts_total{resource=pods}"] == 4
     assert by_series["naiad_operator_unwatched{resource=scaledobjects}"] == 2
     assert by_series["naiad_operator_leader"] == 1
+    assert by_series["naiad_operator_model_polls_total{result=unreachable}"] == 2
+    failed = "condition=ModelsLoaded,status=False,reason=ModelFailed"
+    assert by_series[f"naiad_operator_conditions{{{failed}}}"] == 1
 
 
 def test_a_reconcile_is_counted_by_its_result_and_in_every_bucket_above_it() -> None:

@@ -63,11 +63,11 @@ def serving(
         process.stop()
 
 
-async def _poll(server: ServerProcess, *, is_ready: bool) -> ModelReport:
+async def _poll(server: ServerProcess, *, has_started: bool) -> ModelReport:
     key = Key("models", "demo")
     async with open_session() as session:
         poller = ModelPoller(session, on_change=lambda _: None, config=PollConfig(timeout=20))
-        poller.poll(key, (PodAddress(POD, f"http://{server.metrics}/status", is_ready),))
+        poller.poll(key, (PodAddress(POD, f"http://{server.metrics}/status", has_started),))
         task = asyncio.create_task(poller.run())
         await until(lambda: poller.report(key) != ModelReport())
         task.cancel()
@@ -77,17 +77,17 @@ async def _poll(server: ServerProcess, *, is_ready: bool) -> ModelReport:
 
 
 def shown(
-    server: ServerProcess, resource: Manifest, *, is_ready: bool = True
+    server: ServerProcess, resource: Manifest, *, has_started: bool = True
 ) -> tuple[Manifest, ModelReport]:
     """The status of a resource with this server's report, and the report."""
-    report = asyncio.run(_poll(server, is_ready=is_ready))
+    report = asyncio.run(_poll(server, has_started=has_started))
     pod = {"metadata": {"name": POD, "creationTimestamp": "2026-01-31T11:59:00Z"}, "status": {}}
     return status(resource, pods=[pod], models=report), report
 
 
-def loaded(server: ServerProcess, resource: Manifest, *, is_ready: bool = True) -> Said:
+def loaded(server: ServerProcess, resource: Manifest, *, has_started: bool = True) -> Said:
     """The ModelsLoaded condition."""
-    return condition(shown(server, resource, is_ready=is_ready)[0], "ModelsLoaded")
+    return condition(shown(server, resource, has_started=has_started)[0], "ModelsLoaded")
 
 
 def is_polled_slowly(report: ModelReport) -> bool:
@@ -272,7 +272,7 @@ def test_a_repository_without_models_is_reported_once_the_server_has_looked(
     (tmp_path / "models").mkdir()
     with serving(tmp_path / "models") as running:
         assert loaded(running, resource("all"))[:2] == ("False", "RepositoryEmpty")
-        assert loaded(running, resource("all"), is_ready=False)[:2] == ("Unknown", "Pending")
+        assert loaded(running, resource("all"), has_started=False)[:2] == ("Unknown", "Pending")
 
 
 def test_models_that_load_at_the_start_are_reported_before_the_server_accepts(
@@ -286,8 +286,8 @@ def test_models_that_load_at_the_start_are_reported_before_the_server_accepts(
     with serving(tmp_path / "models", _IN_A_THREAD, wait=False) as running:
         try:
             wait_until(lambda: listens(running))
-            wait_until(lambda: loaded(running, everything, is_ready=False)[1] == "ModelFailed")
-            given, report = shown(running, everything, is_ready=False)
+            wait_until(lambda: loaded(running, everything, has_started=False)[1] == "ModelFailed")
+            given, report = shown(running, everything, has_started=False)
             assert {(entry["name"], entry["state"]) for entry in given["models"]} == {
                 ("config", "UNAVAILABLE"),
                 ("slow", "LOADING"),

@@ -23,7 +23,7 @@ from naiad_operator.queue import Key
 from naiad_operator.status import ModelReport, ModelState
 from naiad_operator.status.models import is_settled
 from naiad_operator.status.observed import NOT_REPORTED
-from naiad_operator.status.pods import Manifest, is_ready
+from naiad_operator.status.pods import Manifest, has_started
 
 MAIN, CANARY = "", "canary"
 """The pods of a service that are polled apart."""
@@ -58,12 +58,12 @@ class PodAddress:
     Attributes:
         pod: its name.
         url: of its `/status`.
-        is_ready: whether it is ready: its server has loaded what it loads at the start.
+        has_started: whether its server has loaded, or failed to load, what it loads at the start.
     """
 
     pod: str
     url: str
-    is_ready: bool
+    has_started: bool
 
 
 @dataclasses.dataclass(slots=True)
@@ -161,7 +161,7 @@ class ModelPoller:
         return target.report if target is not None else NOT_REPORTED
 
     def poll(self, key: Key, addresses: tuple[PodAddress, ...], of: str = MAIN) -> None:
-        """Polls these pods from now on, at once if they are others or have become ready; () stops polling."""
+        """Polls these pods from now on, at once if they are others or have started; () stops polling."""
         if not addresses:
             self._services.pop((key, of), None)
             return
@@ -293,7 +293,7 @@ def _to_report(body: _StatusBody, address: PodAddress) -> ModelReport:
         ModelState(name=name, version="", state="LOADING", reason=phase)
         for name, phase in sorted(loads.items())
     ]
-    if not models and not address.is_ready:
+    if not models and not address.has_started:
         problem = f"pod {address.pod} has not listed its models yet"
         return ModelReport(pod=address.pod, is_starting=True, problem=problem)
     return ModelReport(pod=address.pod, models=tuple(models))
@@ -325,7 +325,7 @@ def addresses(pods: collections.abc.Iterable[Manifest], port: int) -> tuple[PodA
         PodAddress(
             pod["metadata"]["name"],
             f"http://{_host(pod['status']['podIP'])}:{port}{server.STATUS_PATH}",
-            is_ready(pod),
+            has_started(pod),
         )
         for pod in pods
     )

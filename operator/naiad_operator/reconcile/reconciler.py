@@ -90,13 +90,13 @@ class Reconciler:
     """Reconciles services; at most one call per service at a time.
 
     Attributes:
-        states: by service, the reason of its Ready condition, for the metrics.
+        conditions: by service, the type, status and reason of each of its conditions, for the metrics.
     """
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
         self._applier = applier.Applier(dependencies.api, dependencies.children)
-        self.states: dict[Key, str] = {}
+        self.conditions: dict[Key, tuple[tuple[str, str, str], ...]] = {}
         self._server_errors: collections.Counter[Key] = collections.Counter()
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -299,7 +299,10 @@ class Reconciler:
             version = response["metadata"]["resourceVersion"]
             new_events = events.of_transition(before, status)
         self._dependencies.services.mark_seen(key, version)
-        self.states[key] = _ready_reason(status)
+        self.conditions[key] = tuple(
+            (condition["type"], condition["status"], condition["reason"])
+            for condition in status["conditions"]
+        )
         for event in new_events:
             await self._write_event(key, manifest, event)
 
@@ -343,7 +346,7 @@ class Reconciler:
         self._dependencies.models.poll(key, ())
         self._dependencies.models.poll(key, (), model_poller.CANARY)
         self._dependencies.services.forget(key)
-        for known in (self.states, self._server_errors):
+        for known in (self.conditions, self._server_errors):
             with contextlib.suppress(KeyError):
                 del known[key]
         return Deleted()
@@ -415,10 +418,3 @@ def _was_complete(service: services.InferenceService) -> bool:
         "OperatorError",
         "WatchFailed",
     }
-
-
-def _ready_reason(status: collections.abc.Mapping[str, typing.Any]) -> str:
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "Ready":
-            return str(condition.get("reason") or "Unknown")
-    return "Unknown"

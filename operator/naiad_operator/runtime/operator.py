@@ -11,6 +11,7 @@ import collections.abc
 import contextlib
 import datetime as dt
 import functools
+import itertools
 import logging
 import time
 
@@ -189,7 +190,9 @@ class Runtime:
             queue_depth=schedule.depth(now) if leads else 0,
             queue_oldest=schedule.oldest_wait(now) if leads else 0.0,
             queue_failing=schedule.failing(),
-            states=collections.Counter(self._reconciler.states.values()),
+            conditions=collections.Counter(
+                itertools.chain.from_iterable(self._reconciler.conditions.values())
+            ),
             children=len(self._children),
             watch_restarts=self._watches.restarts(),
             unwatched=collections.Counter(

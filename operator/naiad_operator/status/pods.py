@@ -146,6 +146,14 @@ def is_ready(pod: Manifest) -> bool:
     )
 
 
+def has_started(pod: Manifest) -> bool:
+    """Whether the pod's server has loaded, or failed to load, what it loads at the start: its startup probe has succeeded."""
+    return is_ready(pod) or any(
+        container["name"] == server.CONTAINER and bool(container.get("started"))
+        for container in (pod.get("status") or {}).get("containerStatuses") or ()
+    )
+
+
 def reporting(
     pods: collections.abc.Iterable[Manifest],
     deployment: Manifest,

@@ -57,7 +57,7 @@ class Asking:
 
     def __init__(self, models: ModelPoller, changed: list[Key], url: str, pod: Pod) -> None:
         self.changed, self.models = changed, models
-        self.address, self.pod = PodAddress("p", url, is_ready=True), pod
+        self.address, self.pod = PodAddress("p", url, has_started=True), pod
 
     @property
     def states(self) -> tuple[ModelState, ...] | None:
@@ -139,7 +139,7 @@ async def test_results_are_counted(asking: Asking) -> None:
     await until(lambda: asking.models.results["ok"] > 0)
     asking.pod.answer = 404
     await until(lambda: asking.models.results["invalid"] > 0)
-    asking.models.poll(KEY, (PodAddress("p", "http://127.0.0.1:9/status", is_ready=True),))
+    asking.models.poll(KEY, (PodAddress("p", "http://127.0.0.1:9/status", has_started=True),))
     await until(lambda: asking.models.results["unreachable"] > 0)
 
 
@@ -159,12 +159,12 @@ async def test_a_deleted_service_is_not_polled(asking: Asking) -> None:
 async def test_a_new_address_is_polled_at_once_and_the_last_states_are_kept(asking: Asking) -> None:
     asking.models.poll(KEY, (asking.address,))
     await until(lambda: asking.changed == [KEY])
-    asking.models.poll(KEY, (PodAddress("q", "http://127.0.0.1:9/status", is_ready=True),))
+    asking.models.poll(KEY, (PodAddress("q", "http://127.0.0.1:9/status", has_started=True),))
     assert asking.states == (A_READY,)
 
 
 async def test_a_second_pod_is_polled_only_if_the_first_does_not_respond(asking: Asking) -> None:
-    silent = PodAddress("new", "http://127.0.0.1:9/status", is_ready=False)
+    silent = PodAddress("new", "http://127.0.0.1:9/status", has_started=False)
     asking.models.poll(KEY, (silent, asking.address))
     await until(lambda: asking.changed == [KEY])
     assert asking.models.report(KEY).pod == "p"
@@ -187,9 +187,11 @@ async def test_evictions_wake_nothing_and_are_in_the_next_report(asking: Asking)
     assert asking.changed == [KEY]
 
 
-async def test_an_empty_list_of_a_pod_that_is_not_ready_is_a_start(asking: Asking) -> None:
+async def test_an_empty_list_of_a_pod_that_has_not_started_is_not_an_empty_repository(
+    asking: Asking,
+) -> None:
     asking.pod.answer = EMPTY
-    starts = PodAddress("p", asking.address.url, is_ready=False)
+    starts = PodAddress("p", asking.address.url, has_started=False)
     asking.models.poll(KEY, (starts,))
     await until(lambda: asking.changed == [KEY])
     assert asking.models.report(KEY) == ModelReport(
@@ -222,6 +224,6 @@ def test_a_pod_that_does_not_respond_is_polled_less_and_less() -> None:
 def test_addresses_are_written_as_urls_want_them() -> None:
     pods = [{"metadata": {"name": "a"}, "status": {"podIP": ip}} for ip in ("10.0.0.2", "fd00::1")]
     assert model_poller.addresses(pods, 8002) == (
-        PodAddress("a", "http://10.0.0.2:8002/status", is_ready=False),
-        PodAddress("a", "http://[fd00::1]:8002/status", is_ready=False),
+        PodAddress("a", "http://10.0.0.2:8002/status", has_started=False),
+        PodAddress("a", "http://[fd00::1]:8002/status", has_started=False),
     )

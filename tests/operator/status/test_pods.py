@@ -187,6 +187,13 @@ def running(name: str, *, ready: bool = False, **more: typing.Any) -> Manifest:
     return pod(name, phase="Running", podIP="10.0.0.1", conditions=conditions, **more)
 
 
+def test_a_server_has_started_once_its_startup_probe_succeeds() -> None:
+    assert pods.has_started(running("demo-new-a", ready=True))
+    for started in (True, False):
+        server = {"name": "server", "started": started}
+        assert pods.has_started(running("demo-new-a", containerStatuses=[server])) is started
+
+
 def reporting(*candidates: Manifest, looping: tuple[str, ...] = ()) -> list[str]:
     rollout = deployment(
         conditions=[said("Progressing", "True", "", 'ReplicaSet "demo-new" is progressing.')]
