@@ -40,6 +40,13 @@ COLUMNS = (
     ),
     _column("gRPC", "string", ".status.grpcUrl", "Where clients reach gRPC.", wide=True),
     _column("Image", "string", ".status.image.name", "The server's image.", wide=True),
+    _column(
+        "Canary",
+        "integer",
+        ".status.canary.weight",
+        "How many of 100 requests the canary gets.",
+        wide=True,
+    ),
 )
 """The columns of `kubectl get infsvc`, the last four with `-o wide`."""
 

@@ -184,7 +184,7 @@ class NetworkPolicy(Part, frozen=True):
             three by the namespaces that the operator was installed with, and the service's own namespace.
         ingress_from: further clients that may use the HTTP and gRPC ports, each as in a NetworkPolicy's from.
         allow_external: opens the HTTP and gRPC ports to every address, for service.type NodePort and LoadBalancer. Through these a client may
-            come with the address of a node, so that no narrower rule is sure to hold: use auth.
+            come with the address of a node, so that no narrower rule is sure to hold: use auth, or service.loadBalancerSourceRanges.
     """
 
     enabled: bool = False

@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 _NO_VERSION = "1"
 """A resourceVersion that no object has: the first revision of etcd is that of the empty store."""
 
+_ENTRIES = frozenset((kinds.INGRESS.kind, kinds.HTTP_ROUTE.kind, kinds.GRPC_ROUTE.kind))
+_REACHED = frozenset((kinds.SERVICE.kind, kinds.DEPLOYMENT.kind))
+
 _PLURALS = {kind.kind: kind.plural for kind in kinds.KINDS}
 
 
@@ -51,6 +54,15 @@ class ApplyResult:
     relabelled: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     terminating: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     writes: int = 0
+
+
+def _is_still_reached(step: plan.Step, result: ApplyResult) -> bool:
+    """Whether a step would delete what a route that could not be changed may still lead requests to; the next reconcile tries both again."""
+    return (
+        isinstance(step, plan.Delete)
+        and step.child.kind in _REACHED
+        and any(error.kind in _ENTRIES for error in result.refused)
+    )
 
 
 class Applier:
@@ -103,6 +115,8 @@ class Applier:
         """
         result = ApplyResult()
         for step in steps:
+            if _is_still_reached(step, result):
+                continue
             try:
                 writes_before = result.writes
                 await self._step(step, result, namespace=namespace, uid=uid, is_new=is_new)

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from naiad_operator.cluster import errors
-from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, ChildStore, Labels
+from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child, ChildStore, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.reconcile import plan
@@ -186,3 +186,52 @@ async def test_an_object_that_has_changed_since_it_was_read_is_read_again() -> N
     assert api.asked == ["apply 17 force=True", "get"]
     [known] = store.of_service("ns", "demo")
     assert known.version == "18", "the next look decides by what there is"
+
+
+class RefusingApi(Api):
+    """An API server that refuses every apply, and deletes."""
+
+    @override
+    async def apply(self, *_: Any, **__: Any) -> dict[str, Any]:
+        raise errors.Invalid("apply", message="no such Gateway")
+
+    @override
+    async def delete(self, ref: ResourceRef, *, uid: str) -> None:
+        self.asked.append(f"delete {ref.plural}")
+
+
+def live(kind: str) -> Child:
+    return Child(
+        kind=kind,
+        namespace="ns",
+        name="demo-canary",
+        uid="u",
+        version="1",
+        instance="demo",
+        controller_uid="ours",
+        controller_name="InferenceService demo",
+        deleting=False,
+        applied="",
+        fields=b"",
+        body=json.dumps({"apiVersion": "v1"}).encode(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "deletes"), [("HTTPRoute", []), ("PodMonitor", ["delete services"])]
+)
+async def test_what_a_route_may_still_lead_to_stays_until_the_route_is_changed(
+    kind: str, deletes: list[str]
+) -> None:
+    api = RefusingApi()
+    refused = {**WANTED, "apiVersion": "x/v1", "kind": kind}
+    result = await Applier(api, empty_store()).apply(
+        [plan.Apply(refused, "made"), plan.Delete(live("Service"))],
+        namespace="ns",
+        uid="ours",
+        was_complete=True,
+        is_new=False,
+        report_server_errors=False,
+    )
+    assert [error.kind for error in result.refused] == [kind]
+    assert api.asked == deletes

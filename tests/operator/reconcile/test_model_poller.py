@@ -227,3 +227,15 @@ def test_addresses_are_written_as_urls_want_them() -> None:
         PodAddress("a", "http://10.0.0.2:8002/status", has_started=False),
         PodAddress("a", "http://[fd00::1]:8002/status", has_started=False),
     )
+
+
+async def test_a_canary_is_polled_apart(asking: Asking) -> None:
+    asking.models.poll(KEY, (asking.address,))
+    await until(lambda: asking.states == (A_READY,))
+    assert asking.models.report(KEY, model_poller.CANARY).models is None
+    asking.models.poll(KEY, (asking.address,), model_poller.CANARY)
+    await until(lambda: asking.models.report(KEY, model_poller.CANARY).models == (A_READY,))
+    assert asking.changed == [KEY, KEY]
+    asking.models.poll(KEY, (), model_poller.CANARY)
+    assert asking.models.report(KEY, model_poller.CANARY).models is None
+    assert asking.states == (A_READY,)

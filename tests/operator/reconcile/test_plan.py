@@ -179,3 +179,18 @@ def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     one = {"kind": "X", "metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}}
     two = {"metadata": {"labels": {"y": "2", "x": "1"}, "name": "a"}, "kind": "X"}
     assert plan.digest(one) == plan.digest(two)
+
+
+def test_the_routes_leave_a_removed_canary_before_it_is_deleted() -> None:
+    before = [
+        other("HTTPRoute"),
+        other("Deployment", "demo-canary"),
+        other("Service", "demo-canary"),
+    ]
+    now = {**other("HTTPRoute"), "spec": {"x": 2}}
+    steps = decide([now], *(applied(manifest) for manifest in before))
+    assert isinstance(steps[0], plan.Apply)
+    assert [step.child.kind for step in steps[1:] if isinstance(step, plan.Delete)] == [
+        "Deployment",
+        "Service",
+    ]
