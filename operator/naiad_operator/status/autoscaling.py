@@ -84,7 +84,7 @@ def _hpa(manifest: Manifest) -> Condition:
 def _keda(service: InferenceService, observed: Observed) -> Condition:
     missing = traffic.missing_kinds(observed.facts, (kinds.SCALED_OBJECT,))
     if missing:
-        message = f"this cluster has no {missing}: install KEDA, or set autoscaling.class: hpa"
+        message = f"this cluster has no {missing}: install KEDA 2.17 or newer, or set autoscaling.class: hpa"
         return _condition("False", "KedaMissing", message)
     manifest = observed.children.get((kinds.SCALED_OBJECT.kind, service.name)) or {}
     conditions = {

@@ -456,7 +456,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "the cluster has no KEDA": (
         {"resource": manifests.resource(**KEDA), "facts": manifests.facts(missing=["keda.sh/v1alpha1/ScaledObject"])},
-        ("KedaMissing", "this cluster has no ScaledObject (keda.sh/v1alpha1): install KEDA, or set autoscaling.class: hpa"),
+        ("KedaMissing", "this cluster has no ScaledObject (keda.sh/v1alpha1): install KEDA 2.17 or newer, or set autoscaling.class: hpa"),
     ),
     "KEDA refuses its object": (
         {
