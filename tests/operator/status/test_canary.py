@@ -123,6 +123,14 @@ def test_a_pod_of_a_removed_canary_that_still_ends_is_not_the_services() -> None
     assert condition(made) == ("True", "Ready", "")
 
 
+def test_a_pod_of_the_canary_that_ends_does_not_fail_a_rollout_of_the_service() -> None:
+    rolling = {("Deployment", "demo"): deployment(2, ready=1)}
+    made = status(children=rolling, pods=[of_canary(ended("error: bad\n"))], models=None)
+    assert condition(made)[1] == "RollingOut"
+    made = status(children=rolling, pods=[ended("error: bad\n")], models=None)
+    assert condition(made)[1] == "CrashLoopBackOff"
+
+
 def test_an_autoscaler_of_the_canary_that_cannot_scale_is_the_canarys() -> None:
     wanted = resource(autoscaling={"class": "keda", "pendingRequests": 8})
     facts = manifests.facts(
