@@ -313,6 +313,7 @@ _GATEWAY = (
         message="one host takes an HTTPRoute or a GRPCRoute: write other names into grpcHostnames than into hostnames",
         field="grpcHostnames",
     ),
+    *traffic_rules.GATEWAY,
 )
 
 _MONITORING = (

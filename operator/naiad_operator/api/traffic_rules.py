@@ -41,6 +41,14 @@ INGRESS = (
     ),
 )
 
+GATEWAY = (
+    Rule(
+        cel="!has(self.requestTimeoutSeconds) || has(self.hostnames) || !has(self.grpcHostnames)",
+        message="a GRPCRoute has no timeout: write the hosts of HTTP into hostnames, or leave requestTimeoutSeconds out",
+        field="requestTimeoutSeconds",
+    ),
+)
+
 NETWORK_POLICY = (
     Rule(
         cel="!(self.allowExternal && has(self.ingressFrom))",

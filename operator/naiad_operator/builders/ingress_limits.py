@@ -106,8 +106,11 @@ def without_effect(ingress: Ingress) -> str:
         "ingress.maxBodySize": ingress.max_body_size is not None,
         "ingress.readTimeoutSeconds": ingress.read_timeout_seconds is not None,
     }
-    written = " and ".join(field for field, is_written in fields.items() if is_written)
     where = _elsewhere(ingress)
+    if not where and "contour" in _class(ingress):
+        del fields["ingress.readTimeoutSeconds"]
+        where = "Contour does not limit bodies"
+    written = " and ".join(field for field, is_written in fields.items() if is_written)
     if not (written and where):
         return ""
     return f"{written} cannot be set through an Ingress of class {ingress.class_name}: {where}"

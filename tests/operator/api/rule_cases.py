@@ -404,6 +404,10 @@ BAD = {
         spec(pathPrefix="/demo", ingress={"grpcHost": "a.example"}),
         "spec.pathPrefix",
     ),
+    "a timeout of routes of gRPC alone": (
+        gateway(hosts={"grpcHostnames": ["a"], "requestTimeoutSeconds": 0}),
+        "spec.gateway.requestTimeoutSeconds",
+    ),
     "a size in thousandths": (
         spec(ingress={"host": "a.example", "maxBodySize": "64m"}),
         "spec.ingress.maxBodySize",

@@ -87,3 +87,13 @@ def test_limits_that_a_class_does_not_take_are_reported(class_name: str) -> None
     )
     assert both.startswith("ingress.maxBodySize and ingress.readTimeoutSeconds cannot be set")
     assert ingress_limits.without_effect(ingress("nginx", max_body_size="1Gi")) == ""
+
+
+def test_contour_has_one_of_the_two_limits() -> None:
+    assert ingress_limits.without_effect(ingress("contour", read_timeout_seconds=9)) == ""
+    message = ingress_limits.without_effect(
+        ingress("contour", max_body_size="1Gi", read_timeout_seconds=9)
+    )
+    assert message == (
+        "ingress.maxBodySize cannot be set through an Ingress of class contour: Contour does not limit bodies"
+    )
