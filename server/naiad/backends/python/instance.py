@@ -113,10 +113,10 @@ class PythonInstance(Instance):
             finally:
                 # Or it would be kept in memory until the next one comes.
                 running.batch = None
-        responses = [
-            None if item is DEFERRED else self._response(item, call.request)
-            for item, call in zip(returned, batch)  # noqa: B905 - 3.8 knows no strict; they are as long as each other
-        ]
+        # A loop, because a comprehension is a call and a function of its own.
+        responses: list[Response | None] = []
+        for item, call in zip(returned, batch):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+            responses.append(None if item is DEFERRED else self._response(item, call.request))
         return Execution(responses, begun_ns, ended_ns)
 
     def respond_through(  # type: ignore[explicit-override]  # as above

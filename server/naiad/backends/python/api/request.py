@@ -163,9 +163,9 @@ class InferenceRequest:
         """Its tensors."""
         tensors = self._tensors
         if tensors is None:
-            tensors = self._tensors = [
-                incoming(tensor.name, tensor.array) for tensor in self._received.inputs
-            ]
+            tensors = self._tensors = []
+            for tensor in self._received.inputs:
+                tensors.append(incoming(tensor.name, tensor.array))
         return tensors
 
     def request_id(self) -> str:

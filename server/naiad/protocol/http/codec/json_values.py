@@ -21,6 +21,9 @@ from naiad.errors import InferenceError, internal, invalid
 Values = list[typing.Any]
 Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 
+# Looking up a member of an enum takes longer than these names.
+_BYTES_KIND, _FLOAT_KIND = Kind.BYTES, Kind.FLOAT
+
 MAX_DEPTH = 100
 """Lists nested this deep are refused (row 1.12)."""
 
@@ -251,9 +254,9 @@ def write(elements: Elements, datatype: DataType, *, name: str) -> typing.Any:
         InferenceError: FP16 and BF16 cannot be sent as JSON (row 3.16).
     """
     kind = datatype.kind
-    if kind is Kind.BYTES:
+    if kind is _BYTES_KIND:
         return _write_strings(elements)
-    if kind is not Kind.FLOAT:
+    if kind is not _FLOAT_KIND:
         return elements.tolist() if elements.size <= _SHORT else elements
     if datatype is FP16 or datatype is BF16:
         raise invalid(

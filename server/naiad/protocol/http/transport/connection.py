@@ -245,7 +245,8 @@ class Connection(asyncio.Protocol):
 
     def _abandon(self) -> None:
         self._registry.remove(self)
-        self._receiver.drop()
+        if self._receiver.unread or self._receiver.body is not None:
+            self._receiver.drop()
         self._sender.abandon()
         if self._dispatcher is not None:
             self._dispatcher.disconnect()

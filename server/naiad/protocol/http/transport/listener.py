@@ -1,5 +1,7 @@
 """An HTTP server on one address: what its connections share, behind a `Listener`."""
 
+import functools
+
 from naiad.core.clock import Clock
 from naiad.protocol.access_log import AccessLog
 from naiad.protocol.http.message import AsgiApp, FastRoutes
@@ -36,6 +38,6 @@ def http_listener(
             clock=clock,
             recorder=None if access_log is None else AccessRecorder(access_log, clock=clock),
         )
-        return lambda: Connection(service)
+        return functools.partial(Connection, service)
 
     return Listener(address, settings=settings, protocol=protocol)
