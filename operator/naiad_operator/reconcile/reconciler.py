@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import datetime as dt
 import logging
-import secrets
 import typing
 
 from naiad_operator.api import names, service as services
@@ -25,6 +24,7 @@ from naiad_operator.errors import InvalidSpec
 from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import (
     applier,
+    event_recorder,
     events,
     lookups,
     merge,
@@ -37,6 +37,7 @@ from naiad_operator.reconcile.cluster_info import ClusterInfo
 from naiad_operator.status import (
     ModelReport,
     Observed,
+    autoscaling,
     pods as service_pods,
     scheduling,
     workload,
@@ -96,6 +97,7 @@ class Reconciler:
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
         self._applier = applier.Applier(dependencies.api, dependencies.children)
+        self._recorder = event_recorder.EventRecorder(dependencies.api, self._now)
         self.conditions: dict[Key, tuple[tuple[str, str, str], ...]] = {}
         self._server_errors: collections.Counter[Key] = collections.Counter()
 
@@ -184,7 +186,7 @@ class Reconciler:
             self._server_errors.pop(key, None)
         # Before the status, whose write may fail: the next reconcile would find no drift and write no Event.
         for event in result.events:
-            await self._write_event(key, service.raw, event)
+            await self._recorder.record(service.raw, event)
         if result.created and not (result.refused or result.conflicts or result.terminating):
             # The children's controllers are working now: a status would be outdated before it is written.
             self._dependencies.services.mark_seen(key, service.raw["metadata"]["resourceVersion"])
@@ -304,43 +306,7 @@ class Reconciler:
             for condition in status["conditions"]
         )
         for event in new_events:
-            await self._write_event(key, manifest, event)
-
-    async def _write_event(
-        self, key: Key, manifest: services.Manifest, event: events.Event
-    ) -> None:
-        """Writes an Event; a failure is only logged, so that it does not affect the reconcile."""
-        now = self._now()
-        metadata = manifest["metadata"]
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{key.name}.{secrets.token_hex(8)}",
-                "namespace": key.namespace,
-            },
-            "involvedObject": {
-                "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "name": key.name,
-                "namespace": key.namespace,
-                "uid": metadata["uid"],
-                "resourceVersion": metadata["resourceVersion"],
-            },
-            "type": event.type,
-            "reason": event.reason,
-            "message": event.message,
-            "count": 1,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "source": {"component": names.FIELD_MANAGER},
-            "reportingComponent": names.FIELD_MANAGER,
-            "reportingInstance": names.FIELD_MANAGER,
-        }
-        try:
-            await self._dependencies.api.create(ResourceRef("v1", "events", key.namespace), body)
-        except errors.ApiError as error:
-            _log.warning("%s; the Event was: %s", error, event.message)
+            await self._recorder.record(manifest, event)
 
     def _remove(self, key: Key) -> Outcome:
         self._dependencies.models.poll(key, ())
@@ -364,7 +330,12 @@ def _next_change(
 ) -> dt.datetime | None:
     """When the passing of time alone changes the status of a service or of its canary; None if it does not."""
     parts = zip((service, canary.service_of(service)), divided(service, observed), strict=True)
-    times = (workload.next_change(part, seen, now) for part, seen in parts if part is not None)
+    times = (
+        change(part, seen, now)
+        for part, seen in parts
+        if part is not None
+        for change in (workload.next_change, autoscaling.next_change)
+    )
     return min((time for time in times if time is not None), default=None)
 
 

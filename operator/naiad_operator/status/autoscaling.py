@@ -1,11 +1,12 @@
 """The AutoscalingReady condition: whether the autoscaler can read its metrics and scale."""
 
 import collections.abc
+import datetime as dt
 import typing
 
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import deployment, kinds
-from naiad_operator.status import traffic
+from naiad_operator.status import pods, traffic
 from naiad_operator.status.conditions import AUTOSCALING_READY, Condition, State
 from naiad_operator.status.observed import Observed
 from naiad_operator.status.reasons import Reason
@@ -21,12 +22,16 @@ _HPA_PROBLEMS = {
     "FailedGetContainerResourceMetric": " (is metrics-server installed?)",
 }
 """Reasons with which a HorizontalPodAutoscaler reports that it cannot read a metric, and a hint for each."""
+_NOT_BLOCKING = frozenset((*_HPA_PROBLEMS, "ScalingDisabled"))
+
+_GRACE = dt.timedelta(minutes=3)
+"""How long a HorizontalPodAutoscaler may lack its metrics: those of new pods are scraped, and listed by the adapter, a minute or two later."""
 
 _TRIGGER_PROBLEMS = ("TriggerError", "PartialTriggerError")
 _PROMETHEUS = " (does Prometheus answer at autoscaling.prometheusAddress, does it want autoscaling.prometheusAuth, and does it scrape these pods and the ingress controller?)"
 
 
-def ready(service: InferenceService, observed: Observed) -> Condition:
+def ready(service: InferenceService, observed: Observed, now: dt.datetime) -> Condition:
     """The condition from the status of the HorizontalPodAutoscaler or the ScaledObject."""
     if not deployment.is_autoscaled(service):
         return _condition("True", "Disabled", "")
@@ -42,7 +47,31 @@ def ready(service: InferenceService, observed: Observed) -> Condition:
     assert scaling is not None
     if scaling.scaler == "keda":
         return _keda(service, observed)
-    return _hpa(observed.children.get((kinds.HPA.kind, service.name)) or {})
+    return _hpa(_hpa_conditions(service, observed), now)
+
+
+def next_change(
+    service: InferenceService, observed: Observed, now: dt.datetime
+) -> dt.datetime | None:
+    """When the passing of time alone changes the condition; None if it does not."""
+    active = _hpa_conditions(service, observed).get("ScalingActive") or {}
+    until = _until(active)
+    return until if active.get("status") == "False" and now < until else None
+
+
+def _hpa_conditions(service: InferenceService, observed: Observed) -> dict[str, Manifest]:
+    """The conditions of the HorizontalPodAutoscaler by type; empty without one."""
+    manifest = observed.children.get((kinds.HPA.kind, service.name)) or {}
+    return {
+        condition["type"]: condition
+        for condition in (manifest.get("status") or {}).get("conditions") or ()
+    }
+
+
+def _until(condition: Manifest) -> dt.datetime:
+    """When metrics that are missing become a failure."""
+    since = condition.get("lastTransitionTime")
+    return pods.time(since) + _GRACE if since else dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 def _condition(status: State, reason: Reason, message: str) -> Condition:
@@ -54,22 +83,18 @@ def _said(condition: Manifest) -> str:
     return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
 
 
-def _hpa(manifest: Manifest) -> Condition:
-    conditions: dict[str, Manifest] = {
-        condition["type"]: condition
-        for condition in (manifest.get("status") or {}).get("conditions") or ()
-    }
+def _hpa(conditions: collections.abc.Mapping[str, Manifest], now: dt.datetime) -> Condition:
     active = conditions.get("ScalingActive")
-    able = conditions.get("AbleToScale")
-    if able is not None and able["status"] == "False":
-        return _condition("False", "CannotScale", _said(able))
+    for condition in filter(None, (conditions.get("AbleToScale"), active)):
+        if condition["status"] == "False" and condition["reason"] not in _NOT_BLOCKING:
+            return _condition("False", "CannotScale", _said(condition))
     if active is None:
         return _condition("Unknown", "Pending", "the HorizontalPodAutoscaler has no status yet")
-    if active["status"] == "False" and active["reason"] != "ScalingDisabled":
-        hint = _HPA_PROBLEMS.get(active["reason"])
-        if hint is None:
-            return _condition("False", "CannotScale", _said(active))
-        return _condition("False", "MetricsUnavailable", f"{active.get('message', '')}{hint}")
+    if active["status"] == "False" and active["reason"] in _HPA_PROBLEMS:
+        message = f"{active.get('message', '')}{_HPA_PROBLEMS[active['reason']]}"
+        if now < _until(active):
+            return _condition("Unknown", "Pending", f"there are no metrics yet: {message}")
+        return _condition("False", "MetricsUnavailable", message)
     limited = conditions.get("ScalingLimited")
     if (
         limited is not None

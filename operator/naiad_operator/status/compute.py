@@ -132,7 +132,7 @@ def _conditions(
         progressing,
         loaded,
         traffic.network(service, observed),
-        autoscaling.ready(service, observed),
+        autoscaling.ready(service, observed, now),
         traffic.monitoring(service, observed),
         stopped,
     ]

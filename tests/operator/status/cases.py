@@ -64,6 +64,10 @@ READY: dict[str, Manifest] = {
         "resource": manifests.resource(**HPA),
         "children": {("Deployment", "demo"): deployment(3, ready=2), **hpa(said("ScalingActive", "True", "ValidMetricFound"))},
     },
+    "an autoscaler whose metrics are late": {
+        "resource": manifests.resource(**HPA),
+        "children": hpa({**said("ScalingActive", "False", "FailedGetPodsMetric", "no metrics"), "lastTransitionTime": ago(minutes=2)}),
+    },
     "an autoscaler without a status yet": {"resource": manifests.resource(**HPA)},
     "models of pods that never responded": {"models": None},
     "a route that a Gateway has taken up": {

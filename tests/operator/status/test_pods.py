@@ -8,8 +8,8 @@ import pytest
 
 from naiad_operator.api import service
 from naiad_operator.reconcile import events
-from naiad_operator.status import Observed, pods, workload
-from tests.operator.status.cases import NOT_READY, ONE_READY, said
+from naiad_operator.status import Observed, autoscaling, pods, workload
+from tests.operator.status.cases import HPA, NOT_READY, ONE_READY, hpa, said
 from tests.support import manifests
 from tests.support.observations import (
     NOW,
@@ -180,6 +180,18 @@ def test_the_end_of_a_wait_is_known_so_that_it_is_reported_in_time() -> None:
     assert change(unscheduled("x", since=ago(minutes=9))) == 60
     assert change(unscheduled("x", since=ago(minutes=11))) is None
     assert change(lost("demo-6d5f-a", created=ago(minutes=8))) == 120
+
+
+def test_metrics_of_an_autoscaler_that_are_late_are_a_failure_in_time() -> None:
+    active = said("ScalingActive", "False", "FailedGetPodsMetric", "no metrics")
+    moment = dt.datetime.fromisoformat(NOW)
+    for minutes, reason, seconds in ((2, "Pending", 60), (4, "MetricsUnavailable", None)):
+        children = hpa({**active, "lastTransitionTime": ago(minutes=minutes)})
+        given = status(manifests.resource(**HPA), children=children)
+        assert condition(given, "AutoscalingReady")[1] == reason
+        seen = Observed(children=children, facts=manifests.facts())
+        at = autoscaling.next_change(service.parse(manifests.resource(**HPA)), seen, moment)
+        assert (at and (at - moment).total_seconds()) == seconds
 
 
 def running(name: str, *, ready: bool = False, **more: typing.Any) -> Manifest:
