@@ -12,11 +12,19 @@ import pathlib
 import sys
 import typing
 
-from naiad_operator.api import document, names, service, yaml_text
+from naiad_operator.api import (
+    document,
+    names,
+    profiles,
+    resources,
+    service,
+    validation,
+    yaml_text,
+)
 from naiad_operator.api.validation import brief
 from naiad_operator.builders import KINDS, build, image
 from naiad_operator.builders.facts import ClusterFacts, Defaults
-from naiad_operator.errors import InvalidSpec, Problem
+from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
 
 _IMAGE = "naiad-server"
 """A placeholder for the image that the operator was installed with, which no file contains."""
@@ -30,12 +38,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="a file of InferenceServices, a folder of such files, - for standard input; may be given several times",
+        help="a file of InferenceServices and NaiadProfiles, a folder of such files, - for standard input; may be given several times",
     )
     parser.add_argument(
         "--image",
         default=_IMAGE,
         help="the server image of services that name none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--default-profile",
+        type=_default_profile,
+        metavar="FILE",
+        help="the spec of a NaiadProfile for services that get no other, as the operator's option of this name",
     )
     parser.add_argument(
         "--prometheus-address",
@@ -62,15 +76,22 @@ def run(options: argparse.Namespace) -> int:
     made: list[dict[str, typing.Any]] = []
     wrong = 0
     checked = 0
-    for name in _files(options.file):
-        for candidate in _documents(name):
+    files = {name: list(_documents(name)) for name in _files(options.file)}
+    known = list(_valid_profiles(one for read in files.values() for one in read))
+    for name, candidates in files.items():
+        for candidate in candidates:
             if isinstance(candidate, str):
                 wrong += 1
                 _say(candidate)
                 continue
-            checked += 1
-            children, problems = examine(candidate.value, options)
-            made += children
+            problems: collections.abc.Sequence[Problem]
+            if _is_profile(candidate):
+                problems = validation.check(candidate.value, resources.PROFILE)
+            else:
+                checked += 1
+                children, problems = examine(candidate.value, options, known)
+                made += children
+                _say_unknown_profile(candidate, known, _shown(name))
             wrong += len(problems)
             located = [(candidate.line(problem.path), problem) for problem in problems]
             for line, problem in sorted(located, key=operator.itemgetter(0)):
@@ -89,13 +110,25 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine(
-    manifest: collections.abc.Mapping[str, typing.Any], options: argparse.Namespace
+    manifest: collections.abc.Mapping[str, typing.Any],
+    options: argparse.Namespace,
+    known: collections.abc.Sequence[service.Manifest] = (),
 ) -> tuple[list[dict[str, typing.Any]], collections.abc.Sequence[Problem]]:
-    """The children of one resource, or its errors."""
+    """The children of one resource, or its errors.
+
+    Args:
+        manifest: the resource.
+        options: the options of the command.
+        known: the NaiadProfiles of the files; one that is not among them is in the cluster, so the service is checked without it.
+    """
     defaults = Defaults(image=options.image, prometheus_address=options.prometheus_address)
     apis = frozenset(kind.key for kind in KINDS if kind.kind not in options.without)
     try:
-        parsed = service.parse(manifest)
+        try:
+            profile = profiles.choose(manifest, known, fallback=options.default_profile)
+        except ProfileNotFound:
+            profile = None
+        parsed = service.parse(manifest, profile)
         facts = ClusterFacts(apis=apis, image=image.resolve(parsed, defaults), defaults=defaults)
         return build(parsed, facts), ()
     except InvalidSpec as error:
@@ -116,7 +149,7 @@ def _files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str
 
 
 def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
-    """The InferenceServices of a file, and its errors with their lines; documents of other kinds are ignored."""
+    """The InferenceServices and NaiadProfiles of a file, and its errors with their lines; documents of other kinds are ignored."""
     shown = _shown(name)
     try:
         content = sys.stdin.buffer.read() if name == "-" else pathlib.Path(name).read_bytes()
@@ -128,7 +161,7 @@ def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
         line = content.count(b"\n", 0, error.start) + 1
         yield f"{shown}:{line}: is not UTF-8 text: save it as UTF-8"
         return
-    lines: dict[tuple[str, str], int] = {}
+    lines: dict[tuple[str, ...], int] = {}
     try:
         for entry in document.read(text):
             if isinstance(entry, document.Unreadable):
@@ -145,7 +178,7 @@ def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
 def _meant(
     candidate: document.Document, shown: str
 ) -> collections.abc.Iterator[document.Document | str]:
-    """A document that is an InferenceService, or the items of a List, as kubectl accepts it."""
+    """A document that is one of the two, or the items of a List, as kubectl accepts it."""
     if not isinstance(candidate.value, dict):
         message = (
             f"is {brief(candidate.value)}: write a mapping with apiVersion, kind, metadata and spec"
@@ -154,31 +187,67 @@ def _meant(
     elif str(candidate.value.get("kind")) in {"List", f"{names.KIND}List"}:
         for item in candidate.items("items"):
             yield from _meant(item, shown)
-    elif service.is_meant(candidate.value):
+    elif service.is_meant(candidate.value) or _is_profile(candidate):
         yield candidate
 
 
 def _again(
-    candidate: document.Document, shown: str, lines: dict[tuple[str, str], int]
+    candidate: document.Document, shown: str, lines: dict[tuple[str, ...], int]
 ) -> collections.abc.Iterator[str]:
-    """The error that a file contains a service twice: when it is applied, the later one silently replaces the first.
+    """The error that a file contains an object twice: when it is applied, the later one silently replaces the first.
 
     Args:
-        candidate: an InferenceService.
+        candidate: an InferenceService or a NaiadProfile.
         shown: its file.
-        lines: the lines of the file's services; this one is added.
+        lines: the lines of the file's objects; this one's is added.
     """
     metadata = candidate.value.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str):
         return
     line = candidate.line("metadata.name")
-    key = (str(metadata.get("namespace") or ""), name)
+    kind = "profile" if _is_profile(candidate) else "service"
+    key = (kind, str(metadata.get("namespace") or ""), name)
     first = lines.get(key)
     lines[key] = first or line
     if first is not None:
-        message = f"the service {name!r} is already in line {first}: rename this one, or remove one of them"
+        message = f"the {kind} {name!r} is already in line {first}: rename this one, or remove one of them"
         yield f"{shown}:{line}: metadata.name: {message}"
+
+
+def _is_profile(candidate: document.Document) -> bool:
+    """Whether a document is meant to be a NaiadProfile, so that a wrong one is reported."""
+    return str(candidate.value.get("kind")).lower() == names.PROFILE_KIND.lower()
+
+
+def _valid_profiles(
+    candidates: collections.abc.Iterable[document.Document | str],
+) -> collections.abc.Iterator[service.Manifest]:
+    for candidate in candidates:
+        if isinstance(candidate, str) or not _is_profile(candidate):
+            continue
+        if not validation.check(candidate.value, resources.PROFILE):
+            yield candidate.value
+
+
+def _say_unknown_profile(
+    candidate: document.Document, known: collections.abc.Iterable[service.Manifest], shown: str
+) -> None:
+    """Says that a service was checked without its profile, which is not in the files."""
+    spec = candidate.value.get("spec")
+    named = spec.get("profile") if isinstance(spec, dict) else None
+    if isinstance(named, str) and named not in {one["metadata"]["name"] for one in known}:
+        line = candidate.line("spec.profile")
+        _say(
+            f"{shown}:{line}: spec.profile: the {names.PROFILE_KIND} {named} is not in these files: checked without its fields"
+        )
+
+
+def _default_profile(path: str) -> service.Profile:
+    try:
+        return profiles.from_file(path)
+    except InvalidSpec as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
 
 
 def _shown(name: str) -> str:

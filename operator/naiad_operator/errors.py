@@ -5,6 +5,7 @@ Errors of the API server are in `cluster.errors`.
 
 import collections.abc
 import dataclasses
+import typing
 
 from typing_extensions import override
 
@@ -35,8 +36,19 @@ class InvalidSpec(OperatorError):  # noqa: N818 - reads as what happened; it is 
 
     Args:
         problems: all errors, so that a user can fix them in one step.
+
+    Attributes:
+        reason: the reason of the condition SpecValid.
     """
+
+    reason: typing.ClassVar[typing.Literal["InvalidSpec", "ProfileNotFound"]] = "InvalidSpec"
 
     def __init__(self, problems: collections.abc.Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+class ProfileNotFound(InvalidSpec):
+    """The NaiadProfile of a service does not exist, or the operator cannot read it."""
+
+    reason = "ProfileNotFound"

@@ -10,7 +10,10 @@ import dataclasses
 import re
 import typing
 
+from naiad_operator.api import profiles
+from naiad_operator.api.service import Profile
 from naiad_operator.builders.facts import Defaults
+from naiad_operator.errors import InvalidSpec
 
 DEFAULT_IMAGE = "naiad-server:latest"
 _PREFIX = "NAIAD_"
@@ -24,6 +27,8 @@ class Options:
 
     Attributes:
         defaults: the defaults of fields that a service does not set.
+        default_profile: the profile of services that get no other.
+        profiles: whether to read NaiadProfiles.
         namespaces: the namespaces to watch; empty means all.
         inspect_nodes: whether to read nodes when a pod cannot be scheduled, to report which devices they offer.
         kubeconfig: a kubeconfig file; "" means the pod's service account, or the default locations.
@@ -43,6 +48,8 @@ class Options:
     """
 
     defaults: Defaults
+    default_profile: Profile | None = None
+    profiles: bool = True
     namespaces: tuple[str, ...] = ()
     inspect_nodes: bool = True
     kubeconfig: str = ""
@@ -71,6 +78,8 @@ class _Flag(typing.NamedTuple):
 
 _FLAGS = (
     _Flag("default-image", DEFAULT_IMAGE, "server image of services that do not set one"),
+    _Flag("default-profile", "", "a file with the spec of a NaiadProfile, for services that get no other"),
+    _Flag("profiles", "true", "read NaiadProfiles; false where the operator may not", ("true", "false")),
     _Flag("watch-namespaces", "", "namespaces to watch, separated by commas; empty means all"),
     _Flag("prometheus-address", "", "the Prometheus that KEDA queries when a service does not set one"),
     _Flag("operator-namespace", "", "the operator's own namespace: NetworkPolicies allow its pods, and the Lease is there"),
@@ -145,6 +154,8 @@ def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Opti
     )
     return Options(
         defaults=defaults,
+        default_profile=_profile(parser, arguments.default_profile),
+        profiles=arguments.profiles == "true",
         namespaces=namespaces,
         inspect_nodes=arguments.inspect_nodes == "true",
         kubeconfig=arguments.kubeconfig,
@@ -173,6 +184,13 @@ def _name(parser: argparse.ArgumentParser, name: str, text: str) -> str:
     if not _OBJECT.fullmatch(text):
         parser.error(f"--{name}: {text!r} is not a valid object name")
     return text
+
+
+def _profile(parser: argparse.ArgumentParser, path: str) -> Profile | None:
+    try:
+        return profiles.from_file(path) if path else None
+    except InvalidSpec as error:
+        parser.error(f"--default-profile: {path}: {error}")
 
 
 def _integer(

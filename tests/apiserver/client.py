@@ -41,6 +41,7 @@ _KINDS = {
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
     "InferenceService": ("serving.naiad.dev/v1alpha1", "inferenceservices"),
+    "NaiadProfile": ("serving.naiad.dev/v1alpha1", "naiadprofiles"),
     "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
     "HTTPRoute": ("gateway.networking.k8s.io/v1", "httproutes"),
     "GRPCRoute": ("gateway.networking.k8s.io/v1", "grpcroutes"),
@@ -51,7 +52,14 @@ _KINDS = {
 }
 """The apiVersion that a test means when it names only the kind, and the plural name."""
 _CLUSTER_SCOPED = frozenset(
-    {"CustomResourceDefinition", "Namespace", "Node", "ClusterRole", "ClusterRoleBinding"}
+    {
+        "CustomResourceDefinition",
+        "Namespace",
+        "Node",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "NaiadProfile",
+    }
 )
 NAIAD = "serving.naiad.dev/v1alpha1"
 

@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 
 from naiad_operator import options
-from naiad_operator.api import crd, validation, yaml_text
+from naiad_operator.api import crd, resources, service, validation, yaml_text
 from naiad_operator.builders import KINDS
 from tests.support import generated, helm
 
@@ -73,9 +73,13 @@ def test_every_object_is_strictly_valid(values: Manifest) -> None:
 
 
 def test_the_chart_upgrades_the_definition_and_keeps_it() -> None:
-    (definition,) = of_kind(helm.manifests(), "CustomResourceDefinition")
-    assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert definition["spec"] == crd.definition()["spec"]
+    definitions = of_kind(helm.manifests(), "CustomResourceDefinition")
+    by_kind = {definition["spec"]["names"]["kind"]: definition for definition in definitions}
+    for resource in (resources.SERVICE, resources.PROFILE):
+        definition = by_kind.pop(resource.kind)
+        assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        assert definition["spec"] == crd.definition(resource)["spec"]
+    assert not by_kind
     assert of_kind(helm.manifests({"crds": {"install": False}}), "CustomResourceDefinition") == []
 
 
@@ -94,6 +98,35 @@ def test_the_operator_knows_its_arguments(values: Manifest) -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
     options.add_to(parser, {})
     options.read(parser, parser.parse_args(arguments(helm.manifests(values))))
+
+
+def test_a_default_profile_is_a_file_that_the_operator_reads() -> None:
+    spec = {"resources": {"requests": {"cpu": "1"}}, "podSecurityContext": {"runAsNonRoot": True}}
+    objects = helm.manifests({"defaultProfile": spec, "podAnnotations": {"a": "b"}})
+    (config,) = of_kind(objects, "ConfigMap")
+    (written,) = yaml_text.read(config["data"]["profile.yaml"])
+    assert service.default_profile(written).values == {"default": False, **spec}
+    template = of_kind(objects, "Deployment")[0]["spec"]["template"]
+    [volume] = template["spec"]["volumes"]
+    assert volume["configMap"]["name"] == config["metadata"]["name"]
+    [mount] = template["spec"]["containers"][0]["volumeMounts"]
+    assert f"--default-profile={mount['mountPath']}/profile.yaml" in arguments(objects)
+    other = of_kind(helm.manifests({"defaultProfile": {"image": "x:1"}}), "Deployment")[0]
+    annotations = other["spec"]["template"]["metadata"]["annotations"]
+    assert annotations != template["metadata"]["annotations"], "a change restarts the operator"
+
+
+def test_profiles_are_read_with_a_cluster_role_of_their_own() -> None:
+    for values, reads in (
+        ({}, True),
+        (NAMESPACED, False),
+        ({**NAMESPACED, "profiles": "always"}, True),
+        ({"profiles": "never"}, False),
+    ):
+        objects = helm.manifests(values)
+        roles = {role["metadata"]["name"] for role in of_kind(objects, "ClusterRole")}
+        assert ("naiad-profiles" in roles) is reads
+        assert f"--profiles={str(reads).lower()}" in arguments(objects)
 
 
 def test_two_replicas_take_turns_by_a_lease() -> None:

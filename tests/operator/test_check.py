@@ -213,3 +213,53 @@ def test_a_reader_that_goes_away_is_not_an_error() -> None:
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+PROFILE = {
+    "apiVersion": "serving.naiad.dev/v1alpha1",
+    "kind": "NaiadProfile",
+    "metadata": {"name": "platform"},
+    "spec": {"default": True, "resources": {"requests": {"cpu": "3"}}},
+}
+
+
+def test_profiles_of_the_files_are_checked_and_merged(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, yaml_text.write([manifests.resource(), PROFILE]))
+    assert cli.main(["check", "-f", path]) == 0
+    out, err = capsys.readouterr()
+    [container] = yaml_text.read(out)[0]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "3"}
+    assert err.endswith("1 service, 2 objects: valid\n")
+    wrong = {**PROFILE, "spec": {"replicas": 2}}
+    path = write(tmp_path, yaml_text.write([manifests.resource(), wrong]))
+    assert cli.main(["check", "-q", "-f", path]) == 1
+    _, err = capsys.readouterr()
+    assert (
+        "service.yaml:18: spec.replicas: there is no such field; there are default, image," in err
+    )
+
+
+def test_a_profile_that_is_not_in_the_files_is_said_and_left_out(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = manifests.resource()
+    service["spec"]["profile"] = "elsewhere"
+    path = write(tmp_path, yaml_text.write([service]))
+    assert cli.main(["check", "-q", "-f", path]) == 0
+    _, err = capsys.readouterr()
+    assert f"{path}:12: spec.profile: the NaiadProfile elsewhere is not in these files" in err
+
+
+def test_the_operators_default_profile_is_merged(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "profile.yaml"
+    file.write_text("image: x:1\n")
+    path = write(tmp_path, yaml_text.write([manifests.resource()]))
+    assert cli.main(["check", "-f", path, f"--default-profile={file}"]) == 0
+    [container] = yaml_text.read(capsys.readouterr().out)[0]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert container["image"] == "x:1"

@@ -1,6 +1,7 @@
 """Options of `naiad-operator run`: a flag wins over a variable, a variable over the default."""
 
 import argparse
+import pathlib
 from collections.abc import Mapping
 
 import pytest
@@ -56,6 +57,7 @@ def test_a_flag_wins_over_a_variable() -> None:
         (["--http-port=70000"], {}, "--http-port: '70000' is not a number from 0 to 65535"),
         ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is not one of debug"),
         (["--watch-namespaces=,"], {}, "--watch-namespaces: ',' names no namespace"),
+        (["--default-profile=/none"], {}, "--default-profile: /none: cannot be read: "),
         (["--leader-election=yes"], {}, "invalid choice: 'yes'"),
     ],
 )
@@ -65,3 +67,12 @@ def test_an_invalid_option_is_rejected_with_the_valid_values(
     with pytest.raises(SystemExit):
         read(*argv, environ=environ)
     assert message in capsys.readouterr().err
+
+
+def test_the_default_profile_is_read_from_a_file(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "profile.yaml"
+    file.write_text("resources: {requests: {cpu: 1}}")
+    profile = read(f"--default-profile={file}").default_profile
+    assert profile is not None
+    assert profile.values["resources"] == {"requests": {"cpu": 1}}
+    assert read().default_profile is None

@@ -6,13 +6,13 @@ import pathlib
 import typing
 
 from naiad_operator import options
-from naiad_operator.api import crd, reference, yaml_text
+from naiad_operator.api import crd, reference, resources, yaml_text
 from tests.support import helm, manifests
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-CRD_FILE = "inferenceservices.serving.naiad.dev.yaml"
 INSTALL = ROOT / "manifests" / "install.yaml"
 INSIDE = ROOT / "docs" / "operator-inside.md"
+PROFILES = ROOT / "docs" / "profiles.md"
 NAMESPACE = "naiad-system"
 
 _ORDER = (
@@ -32,11 +32,16 @@ _INSTALL_HEAD = """\
 def files() -> dict[pathlib.Path, collections.abc.Callable[[], str]]:
     """What makes the text of every generated file that needs nothing but Python."""
     found: dict[pathlib.Path, collections.abc.Callable[[], str]] = {
-        ROOT / "crds" / CRD_FILE: lambda: yaml_text.write([crd.definition()]),
-        ROOT / "charts" / "naiad" / "files" / "crd.yaml": _crd_of_the_chart,
         ROOT / "docs" / "inferenceservice.md": reference.page,
+        PROFILES: lambda: _with_part(PROFILES.read_text(), "fields", reference.profile_fields()),
         INSIDE: lambda: _with_part(INSIDE.read_text(), "options", options.table()),
     }
+    for resource in (resources.SERVICE, resources.PROFILE):
+        suffix = "" if resource is resources.SERVICE else f"-{resource.plural}"
+        found[ROOT / "crds" / f"{resource.crd_name}.yaml"] = functools.partial(_crd, resource)
+        found[ROOT / "charts" / "naiad" / "files" / f"crd{suffix}.yaml"] = functools.partial(
+            _crd, resource, {"helm.sh/resource-policy": "keep"}
+        )
     for name in ("alerts.yaml", "dashboard.json", "prometheus-adapter-values.yaml"):
         source = ROOT / "manifests" / "monitoring" / name
         found[ROOT / "charts" / "naiad" / "files" / name] = source.read_text
@@ -56,11 +61,12 @@ def _with_part(page: str, name: str, text: str) -> str:
     return f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
 
 
-def _crd_of_the_chart() -> str:
-    """The definition as the chart has it: it stays when the chart is uninstalled, since services would go with it."""
-    definition = crd.definition()
-    metadata = {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
-    return yaml_text.write([{**definition, "metadata": metadata}])
+def _crd(resource: resources.CustomResource, annotations: dict[str, str] | None = None) -> str:
+    """A definition. The chart's are annotated: they stay when the chart is uninstalled, since services would go with them."""
+    definition = crd.definition(resource)
+    if annotations:
+        definition["metadata"]["annotations"] = annotations
+    return yaml_text.write([definition])
 
 
 def install() -> str:

@@ -4,7 +4,7 @@ import functools
 import pathlib
 import typing
 
-from naiad_operator.api import service
+from naiad_operator.api import names, service
 from naiad_operator.builders import KINDS, build
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
 from tests.support import fast_yaml
@@ -56,13 +56,13 @@ def facts(
 def example(path: pathlib.Path) -> tuple[Manifest, ClusterFacts]:
     """A resource of the examples, and the facts that its file names beside it."""
     manifest, *beside = fast_yaml.read(path.read_text())
-    said = beside[0]["facts"] if beside else {}
+    said = beside[0].get("facts", {}) if beside else {}
     given = facts(
         missing=said.get("missing", ()),
         current_replicas=said.get("currentReplicas"),
         canary=CanaryFacts(serves=said.get("canaryServes", False)),
     )
-    parsed = service.parse(manifest)
+    parsed = service.parse(manifest, profile(path))
     image = parsed.spec.predictor.image
     if image:
         given = ClusterFacts(
@@ -74,10 +74,21 @@ def example(path: pathlib.Path) -> tuple[Manifest, ClusterFacts]:
     return manifest, given
 
 
+@functools.cache
+def profile(path: pathlib.Path) -> service.Profile | None:
+    """The profile of an example, whose spec its file names beside it; None when it names none."""
+    _, *beside = fast_yaml.read(path.read_text())
+    if not beside or "profile" not in beside[0]:
+        return None
+    metadata = {"name": "platform"}
+    manifest = {"apiVersion": names.API_VERSION, "kind": names.PROFILE_KIND, "metadata": metadata}
+    return service.parse_profile({**manifest, "spec": beside[0]["profile"]})
+
+
 def built(path: pathlib.Path) -> list[Manifest]:
     """The children of an example."""
     manifest, given = example(path)
-    return build(service.parse(manifest), given)
+    return build(service.parse(manifest, profile(path)), given)
 
 
 def expected(path: pathlib.Path) -> pathlib.Path:

@@ -23,6 +23,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{/* Whether the operator reads NaiadProfiles, which are not in namespaces. */}}
+{{- define "naiad.readsProfiles" -}}
+{{- or (eq .Values.profiles "always") (and (eq .Values.profiles "auto") (not .Values.watchNamespaces)) }}
+{{- end }}
+
 {{/* The permissions for services and their objects: the rules of the ClusterRole, or of a Role in each watched namespace. */}}
 {{- define "naiad.rules" -}}
 - apiGroups: [serving.naiad.dev]

@@ -1,10 +1,10 @@
-"""Generates the CustomResourceDefinition from the typed model. `make generate` writes it to crds/ and to the chart."""
+"""Generates the CustomResourceDefinitions from the typed model. `make generate` writes them to crds/ and to the chart."""
 
 import typing
 
-from naiad_operator.api import names, rules, schema
-from naiad_operator.api.spec import Spec
-from naiad_operator.api.status import Status
+from naiad_operator.api import names, schema
+from naiad_operator.api.resources import PROFILE, SERVICE, CustomResource
+from naiad_operator.api.structs import Part
 
 Manifest = dict[str, typing.Any]
 
@@ -49,23 +49,38 @@ COLUMNS = (
     ),
 )
 """The columns of `kubectl get infsvc`, the last four with `-o wide`."""
+_COLUMNS = {
+    SERVICE.kind: COLUMNS,
+    PROFILE.kind: (
+        _column(
+            "Default", "boolean", ".spec.default", "Whether services without a profile use it."
+        ),
+        _column("Image", "string", ".spec.image", "The server's image."),
+        _column("Age", "date", ".metadata.creationTimestamp", "When it was created."),
+    ),
+}
+_SCALE = {
+    "specReplicasPath": ".spec.predictor.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".status.selector",
+}
 
 
-def definition() -> Manifest:
-    """The CustomResourceDefinition."""
+def definition(resource: CustomResource = SERVICE) -> Manifest:
+    """The CustomResourceDefinition of a custom resource."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": names.CRD_NAME, "labels": {"app.kubernetes.io/name": "naiad"}},
+        "metadata": {"name": resource.crd_name, "labels": {"app.kubernetes.io/name": "naiad"}},
         "spec": {
             "group": names.GROUP,
-            "scope": "Namespaced",
+            "scope": "Namespaced" if resource.is_namespaced else "Cluster",
             "names": {
-                "kind": names.KIND,
-                "listKind": names.LIST_KIND,
-                "plural": names.PLURAL,
-                "singular": names.SINGULAR,
-                "shortNames": [names.SHORT_NAME],
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": [resource.short_name],
                 "categories": ["naiad"],
             },
             "versions": [
@@ -73,41 +88,43 @@ def definition() -> Manifest:
                     "name": names.VERSION,
                     "served": True,
                     "storage": True,
-                    "additionalPrinterColumns": list(COLUMNS),
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.predictor.replicas",
-                            "statusReplicasPath": ".status.replicas",
-                            "labelSelectorPath": ".status.selector",
-                        },
-                    },
-                    "schema": {"openAPIV3Schema": _root()},
+                    "additionalPrinterColumns": list(_COLUMNS[resource.kind]),
+                    **(
+                        {"subresources": {"status": {}, "scale": _SCALE}} if resource.status else {}
+                    ),
+                    "schema": {"openAPIV3Schema": _root(resource)},
                 }
             ],
         },
     }
 
 
-def _root() -> Manifest:
-    status = schema.of(Status)
-    status["properties"]["conditions"].update(
-        {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-    )
-    return {
-        "type": "object",
-        "description": "A model server: its models, accelerators, number of pods, and how it is reached.",
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {
-                "type": "object",
-                # Every object has a name; it is declared because a rule can only refer to declared fields.
-                "properties": {"name": {"type": "string", "maxLength": 253}},
-            },
-            "spec": {"description": schema.descriptions(Spec)[""], **schema.of(Spec)},
-            "status": {"description": schema.descriptions(Status)[""], **status},
+def _root(resource: CustomResource) -> Manifest:
+    properties: Manifest = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {
+            "type": "object",
+            # Every object has a name; it is declared because a rule can only refer to declared fields.
+            "properties": {"name": {"type": "string", "maxLength": 253}},
         },
-        "x-kubernetes-validations": [schema.validation(rule) for rule in rules.ROOT],
+        "spec": _described(resource.spec),
     }
+    if resource.status is not None:
+        properties["status"] = _described(resource.status)
+        properties["status"]["properties"]["conditions"].update(
+            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+        )
+    root: Manifest = {
+        "type": "object",
+        "description": resource.description,
+        "required": ["spec"],
+        "properties": properties,
+    }
+    if resource.rules:
+        root["x-kubernetes-validations"] = [schema.validation(rule) for rule in resource.rules]
+    return root
+
+
+def _described(part: type[Part]) -> Manifest:
+    return {"description": schema.descriptions(part)[""], **schema.of(part)}

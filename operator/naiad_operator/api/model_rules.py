@@ -122,6 +122,25 @@ REPOSITORY = (
     ),
 )
 
+STORES = (
+    *(
+        Rule(
+            cel=f"!has(self.{store}) || !(has(self.{store}.endpoint) || has(self.{store}.region))",
+            message="endpoint and region are for s3 only: leave them out",
+            field=store,
+        )
+        for store in ("gs", "azure")
+    ),
+    *(
+        Rule(
+            cel=f"!has(self.{store}) || !has(self.{store}.serviceAccountKeyField)",
+            message="serviceAccountKeyField names Google's key file, so it is for gs only: leave it out",
+            field=store,
+        )
+        for store in ("s3", "azure")
+    ),
+)
+
 STORAGE = (
     Rule(
         cel="!has(self.serviceAccountKeyField) || (has(self.secretName) && !has(self.credentialFileKey))",

@@ -1,4 +1,4 @@
-"""The names of the resource."""
+"""The names of the custom resources."""
 
 GROUP = "serving.naiad.dev"
 VERSION = "v1alpha1"
@@ -9,5 +9,8 @@ PLURAL = "inferenceservices"
 SINGULAR = "inferenceservice"
 SHORT_NAME = "infsvc"
 CRD_NAME = f"{PLURAL}.{GROUP}"
+
+PROFILE_KIND = "NaiadProfile"
+PROFILE_PLURAL = "naiadprofiles"
 
 FIELD_MANAGER = "naiad-operator"

@@ -4,6 +4,7 @@ import collections.abc
 import typing
 
 from naiad_operator.api import crd, names, rules, schema
+from naiad_operator.api.profile import ProfileSpec
 from naiad_operator.api.rule import Rule
 from naiad_operator.api.spec import Spec
 from naiad_operator.api.status import Status
@@ -38,6 +39,13 @@ def page() -> str:
         for column in crd.COLUMNS
     ]
     return "\n".join(lines) + "\n"
+
+
+def profile_fields() -> str:
+    """The fields of a NaiadProfile as a Markdown table; those of parts that a service has, too, are on the page of the service."""
+    fields = schema.of(ProfileSpec)["properties"].items()
+    rows = (f"| `{name}` | {_type(field)} | {field['description']} |" for name, field in fields)
+    return "\n".join(["| field | type | meaning |", "|---|---|---|", *rows]) + "\n"
 
 
 def _rules() -> list[Rule]:

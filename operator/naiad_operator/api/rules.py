@@ -14,6 +14,7 @@ from naiad_operator.api import (
     model,
     model_rules,
     pod,
+    profile,
     scaling,
     spec,
     structs,
@@ -47,6 +48,19 @@ _STARTS_AGAIN = Rule(
     field="predictor",
 )
 
+_METADATA = tuple(
+    Rule(
+        cel=f"!has(self.{field}) || !self.{field}.exists(key, {condition})",
+        message="the operator finds and updates its objects by these: leave out app.kubernetes.io/name, instance, component and managed-by, and "
+        "serving.naiad.dev/",
+        field=field,
+    )
+    for field, condition in (
+        ("labels", f"key in {OWN_LABELS} || key.startsWith('serving.naiad.dev/')"),
+        ("annotations", "key.startsWith('serving.naiad.dev/')"),
+    )
+)
+
 _SPEC = (
     _STARTS_AGAIN,
     Rule(
@@ -54,18 +68,7 @@ _SPEC = (
         message="a service is reached by an Ingress or by Gateway routes: set ingress.enabled: false, or leave gateway out",
         field="ingress",
     ),
-    *(
-        Rule(
-            cel=f"!has(self.{field}) || !self.{field}.exists(key, {condition})",
-            message="the operator finds and updates its objects by these: leave out app.kubernetes.io/name, instance, component and managed-by, "
-            "and serving.naiad.dev/",
-            field=field,
-        )
-        for field, condition in (
-            ("labels", f"key in {OWN_LABELS} || key.startsWith('serving.naiad.dev/')"),
-            ("annotations", "key.startsWith('serving.naiad.dev/')"),
-        )
-    ),
+    *_METADATA,
     *traffic_rules.SPEC,
 )
 
@@ -332,6 +335,8 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     model.Storage: model_rules.STORAGE,
     model.Load: model_rules.LOAD,
     model.Cache: model_rules.CACHE,
+    profile.ProfileSpec: (_ARGS, *_METADATA),
+    profile.StoreDefaults: model_rules.STORES,
     accelerator.Accelerator: _ACCELERATOR,
     pod.Resources: _RESOURCES,
     pod.EnvVar: _ENV,

@@ -122,6 +122,7 @@ class Spec(Part, frozen=True):
 
     Attributes:
         suspend: removes the pods and the autoscaler and keeps everything else; when it is false again, the service is as before.
+        profile: the NaiadProfile whose fields count where this spec has none; the default profile when not set.
         predictor: the servers; predictor.model.storageUri names their models, the rest has defaults.
         labels: labels of every object and pod of the service, e.g. for Kueue or cost allocation; the operator's own take precedence.
         annotations: annotations of every object and pod of the service; those of one object, e.g. service.annotations, take precedence.
@@ -138,6 +139,7 @@ class Spec(Part, frozen=True):
 
     predictor: Predictor
     suspend: bool = False
+    profile: ObjectName | None = None
     labels: Labels | None = None
     annotations: Annotations | None = None
     service: Service = Service()

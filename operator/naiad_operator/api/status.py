@@ -172,6 +172,7 @@ class Status(Part, frozen=True):
         kept_replicas: the number of pods to keep when the spec sets none and no autoscaler decides it.
         selector: the labels of the pods, for the scale subresource.
         accelerator: what each pod requests.
+        profile: the NaiadProfile whose fields the service has.
         image: the image that pods are made from.
         model_status: whether the pods serve what the spec says.
         models: the models that a pod reported, at most 64.
@@ -191,6 +192,7 @@ class Status(Part, frozen=True):
     kept_replicas: _Count | None = None
     selector: _Sentence | None = None
     accelerator: AcceleratorStatus | None = None
+    profile: _Word | None = None
     image: ImageStatus | None = None
     model_status: ModelStatus | None = None
     canary: CanaryStatus | None = None

@@ -1,4 +1,4 @@
-"""Validates a manifest without an API server: the schema, the defaults and the rules of the CRD. It reports all errors."""
+"""Validates a manifest without an API server: the schema, the defaults and the rules of its CRD. It reports all errors."""
 
 import collections.abc
 import difflib
@@ -9,8 +9,8 @@ import msgspec
 
 from naiad_operator.api import names, rules, schema, structs
 from naiad_operator.api.cel import matches
+from naiad_operator.api.resources import SERVICE, CustomResource
 from naiad_operator.api.rule import Rule
-from naiad_operator.api.spec import Spec
 from naiad_operator.errors import Problem
 
 Manifest = collections.abc.Mapping[str, typing.Any]
@@ -25,46 +25,51 @@ _WORDS = {
 }
 
 
-def check(manifest: Manifest) -> list[Problem]:
+def check(manifest: Manifest, resource: CustomResource = SERVICE) -> list[Problem]:
     """All errors, in the order of the fields in the file; [] for a valid manifest."""
-    return examine(manifest)[1]
+    return examine(manifest, resource)[1]
 
 
-def examine(manifest: Manifest) -> tuple[typing.Any, list[Problem]]:
+def examine(
+    manifest: Manifest, resource: CustomResource = SERVICE
+) -> tuple[typing.Any, list[Problem]]:
     """The spec as the API server would store it, and all errors; the spec is None when the manifest has none."""
-    problems = list(_envelope(manifest))
+    problems = list(_envelope(manifest, resource))
     if problems:
         return None, problems
-    filled, problems = with_defaults(manifest["spec"])
+    filled, problems = with_defaults(manifest["spec"], resource)
     if not problems:
         problems = [
             Problem(".".join(filter(None, (path, rule.field))), rule.message)
-            for rule, value, path in applied(manifest, filled)
+            for rule, value, path in applied(manifest, filled, resource)
             if not rule.holds(value)
         ]
     return filled, problems
 
 
-def with_defaults(spec: typing.Any) -> tuple[typing.Any, list[Problem]]:
+def with_defaults(
+    spec: typing.Any, resource: CustomResource = SERVICE
+) -> tuple[typing.Any, list[Problem]]:
     """The spec as the API server would store it, and its schema errors."""
-    problems: list[Problem] = []
-    return _fill(_schema(), spec, "spec", problems), problems
+    schema_ = _schema(resource)
+    filler = _Filler(_places(resource))
+    return filler.fill(schema_, spec, "spec"), filler.problems
 
 
 def problems_of(wanted: schema.Schema, value: typing.Any, path: str) -> list[Problem]:
     """The schema errors of a value."""
-    problems: list[Problem] = []
-    _fill(wanted, value, path, problems)
-    return problems
+    filler = _Filler({})
+    filler.fill(wanted, value, path)
+    return filler.problems
 
 
 @functools.cache
-def _schema() -> schema.Schema:
-    return schema.of(Spec)
+def _schema(resource: CustomResource) -> schema.Schema:
+    return schema.of(resource.spec)
 
 
-def _envelope(manifest: Manifest) -> Problems:
-    for field, wanted in (("apiVersion", names.API_VERSION), ("kind", names.KIND)):
+def _envelope(manifest: Manifest, resource: CustomResource) -> Problems:
+    for field, wanted in (("apiVersion", names.API_VERSION), ("kind", resource.kind)):
         given = manifest.get(field)
         if given != wanted:
             message = "is missing" if given is None else f"is {brief(given)}"
@@ -74,12 +79,11 @@ def _envelope(manifest: Manifest) -> Problems:
         message = f"is {brief(manifest['status'])}: leave it out, the operator writes it"
         yield Problem("status", message)
     if "spec" not in manifest:
-        yield Problem(
-            "spec", "is missing: write spec.predictor.model.storageUri, the rest has defaults"
-        )
+        hint = "spec.predictor.model.storageUri, the rest has defaults"
+        yield Problem("spec", f"is missing: write {hint if resource is SERVICE else 'spec: {}'}")
     for field in manifest:
         if field not in _TOP:
-            place = _places().get(field)
+            place = _places(resource).get(field)
             hint = f": did you mean {place}?" if place else ""
             yield Problem(field, f"there is no such field beside spec{hint}")
 
@@ -88,7 +92,7 @@ def _metadata(metadata: typing.Any) -> Problems:
     if not isinstance(metadata or {}, dict):
         yield Problem("metadata", f"is {brief(metadata)}: write a mapping with a name")
     elif not metadata or metadata.get("name") in (None, ""):
-        yield Problem("metadata.name", "is missing: give the service a name")
+        yield Problem("metadata.name", "is missing: write a name")
     else:
         for field in ("name", "namespace"):
             if not isinstance(metadata.get(field), str | None):
@@ -123,60 +127,68 @@ def _texts(given: typing.Any, path: str) -> Problems:
             yield Problem(f"{path}[{name}]", f"is {brief(value)}: write a text, in quotes")
 
 
-def _fill(
-    wanted: schema.Schema, value: typing.Any, path: str, problems: list[Problem]
-) -> typing.Any:
-    """A copy of the value with its defaults; errors are added to `problems`."""
-    message = _type_problem(wanted, value) or _bounds_problem(wanted, value)
-    if message:
-        problems.append(Problem(path, message))
+class _Filler:
+    """Fills in defaults and collects the schema errors.
+
+    Args:
+        places: the path of each field of the resource by name, for hints.
+    """
+
+    def __init__(self, places: collections.abc.Mapping[str, str]) -> None:
+        self._places = places
+        self.problems: list[Problem] = []
+
+    def fill(self, wanted: schema.Schema, value: typing.Any, path: str) -> typing.Any:
+        """A copy of the value with its defaults."""
+        message = _type_problem(wanted, value) or _bounds_problem(wanted, value)
+        if message:
+            self.problems.append(Problem(path, message))
+            return value
+        if "properties" in wanted:
+            return self._fill_object(wanted, value, path)
+        if "additionalProperties" in wanted:
+            inner = wanted["additionalProperties"]
+            return {key: self.fill(inner, item, f"{path}[{key}]") for key, item in value.items()}
+        if wanted.get("type") == "array":
+            return [
+                self.fill(wanted["items"], item, f"{path}[{i}]") for i, item in enumerate(value)
+            ]
         return value
-    if "properties" in wanted:
-        return _fill_object(wanted, value, path, problems)
-    if "additionalProperties" in wanted:
-        inner = wanted["additionalProperties"]
-        return {key: _fill(inner, item, f"{path}[{key}]", problems) for key, item in value.items()}
-    if wanted.get("type") == "array":
-        return [
-            _fill(wanted["items"], item, f"{path}[{i}]", problems) for i, item in enumerate(value)
-        ]
-    return value
 
+    def _fill_object(
+        self, wanted: schema.Schema, value: dict[str, typing.Any], path: str
+    ) -> dict[str, typing.Any]:
+        filled = {}
+        self.problems.extend(
+            Problem(f"{path}.{field}", self._unknown(field, wanted["properties"]))
+            for field in value
+            if field not in wanted["properties"]
+        )
+        for field, inner in wanted["properties"].items():
+            if value.get(field) is not None:  # like the API server, which ignores a null
+                filled[field] = self.fill(inner, value[field], f"{path}.{field}")
+            elif "default" in inner:
+                filled[field] = self.fill(inner, inner["default"], f"{path}.{field}")
+            elif field in wanted.get("required", ()):
+                message = f"is missing: {inner['description']}"
+                self.problems.append(Problem(f"{path}.{field}", message))
+        return filled
 
-def _fill_object(
-    wanted: schema.Schema, value: dict[str, typing.Any], path: str, problems: list[Problem]
-) -> dict[str, typing.Any]:
-    filled = {}
-    problems.extend(
-        Problem(f"{path}.{field}", _unknown(field, wanted["properties"]))
-        for field in value
-        if field not in wanted["properties"]
-    )
-    for field, inner in wanted["properties"].items():
-        if value.get(field) is not None:  # like the API server, which ignores a null
-            filled[field] = _fill(inner, value[field], f"{path}.{field}", problems)
-        elif "default" in inner:
-            filled[field] = _fill(inner, inner["default"], f"{path}.{field}", problems)
-        elif field in wanted.get("required", ()):
-            problems.append(Problem(f"{path}.{field}", f"is missing: {inner['description']}"))
-    return filled
-
-
-def _unknown(field: str, known: collections.abc.Iterable[str]) -> str:
-    near = difflib.get_close_matches(field, list(known), n=1)
-    elsewhere = _places().get(field)
-    if elsewhere is not None:
-        return f"there is no such field here: did you mean {elsewhere}?"
-    if near:
-        return f"there is no such field: did you mean {near[0]}?"
-    return f"there is no such field; there are {', '.join(known)}"
+    def _unknown(self, field: str, known: collections.abc.Iterable[str]) -> str:
+        near = difflib.get_close_matches(field, list(known), n=1)
+        elsewhere = self._places.get(field)
+        if elsewhere is not None:
+            return f"there is no such field here: did you mean {elsewhere}?"
+        if near:
+            return f"there is no such field: did you mean {near[0]}?"
+        return f"there is no such field; there are {', '.join(known)}"
 
 
 @functools.cache
-def _places() -> dict[str, str]:
+def _places(resource: CustomResource) -> dict[str, str]:
     """The path of each field of the spec by name; for several fields of one name, the topmost."""
     places: dict[str, str] = {}
-    level = [("spec", _schema())]
+    level = [("spec", _schema(resource))]
     while level:
         below = []
         for path, part in level:
@@ -232,17 +244,20 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
 
 
 def applied(
-    manifest: collections.abc.Mapping[str, typing.Any], filled: dict[str, typing.Any]
+    manifest: collections.abc.Mapping[str, typing.Any],
+    filled: dict[str, typing.Any],
+    resource: CustomResource = SERVICE,
 ) -> collections.abc.Iterator[tuple[Rule, typing.Any, str]]:
     """Every rule with each object to which it applies, and the object's path.
 
     Args:
-        manifest: the resource.
+        manifest: the object.
         filled: its spec with defaults.
+        resource: the custom resource that it is of.
     """
-    for rule in rules.ROOT:
+    for rule in resource.rules:
         yield rule, manifest, ""
-    yield from _below(Spec, filled, "spec")
+    yield from _below(resource.spec, filled, "spec")
 
 
 def _below(

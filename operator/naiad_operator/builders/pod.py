@@ -3,7 +3,7 @@
 import typing
 
 from naiad_operator.api import quantity
-from naiad_operator.api.pod import LivenessProbe, ReadinessProbe, StartupProbe
+from naiad_operator.api.pod import LivenessProbe, ReadinessProbe, StartupProbe, Toleration
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import accelerator, container, fetching, merge, names, server, storage
 from naiad_operator.builders.facts import ClusterFacts
@@ -28,8 +28,11 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
         },
         "spec": _pod_spec(service, facts),
     }
+    profile = service.profile
+    if profile is not None and profile.spec.pod_template is not None:
+        made = _patched(made, profile.spec.pod_template, f"{profile.title}: spec")
     if predictor.pod_template is not None:
-        made = _patched(made, predictor.pod_template)
+        made = _patched(made, predictor.pod_template, "spec.predictor")
         # The Deployment and the Services must find their pods, whatever the patch contains.
         metadata = made.setdefault("metadata", {})
         metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}
@@ -40,13 +43,13 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
     return made
 
 
-def _patched(made: Object, patch: Object) -> Object:
-    """The template with the user's patch applied.
+def _patched(made: Object, patch: Object, parent: str) -> Object:
+    """The template with the patch applied that is the field podTemplate of `parent`.
 
     Raises:
         InvalidSpec: the patch does not fit a pod template.
     """
-    here = "spec.predictor.podTemplate"
+    here = f"{parent}.podTemplate"
     for unknown in sorted(patch.keys() - made.keys()):
         message = (
             f"there is no such field: a pod template has metadata and spec, so write spec.{unknown}"
@@ -67,14 +70,7 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
         "automountServiceAccountToken": bool(predictor.automount_service_account_token),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": server.stop(service.spec).grace,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _security_context(service),
         "containers": [_container(service, facts, mounted, mounts)],
         "volumes": [*volumes, *mounted.volumes],
     }
@@ -102,6 +98,19 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
         }
         spec["resourceClaims"] = [claim]
     return {**spec, **_placement(service, device_request)}
+
+
+def _security_context(service: InferenceService) -> Object:
+    if service.profile is not None and service.profile.spec.pod_security_context is not None:
+        return dict(service.profile.spec.pod_security_context)
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": _USER,
+        "runAsGroup": _USER,
+        "fsGroup": _USER,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def _mounted(service: InferenceService) -> storage.Mounted:
@@ -207,22 +216,24 @@ def _volumes(service: InferenceService) -> tuple[list[Object], list[Object]]:
 def _tolerations(
     service: InferenceService, device_request: accelerator.DeviceRequest
 ) -> list[Object]:
-    given = service.spec.predictor.tolerations
-    if given is None:
-        nvidia = device_request.claim_template or device_request.resource.startswith("nvidia.com/")
-        taint = {"key": accelerator.GPU, "operator": "Exists", "effect": "NoSchedule"}
-        return [taint] if nvidia else []
-    made = []
-    for one in given:
-        fields = {
-            "key": one.key,
-            "operator": one.operator,
-            "value": one.value,
-            "effect": one.effect,
-            "tolerationSeconds": one.toleration_seconds,
-        }
-        made.append({name: value for name, value in fields.items() if value is not None})
-    return made
+    own = service.spec.predictor.tolerations
+    if own is not None:
+        return [_toleration(one) for one in own]
+    nvidia = device_request.claim_template or device_request.resource.startswith("nvidia.com/")
+    taint = {"key": accelerator.GPU, "operator": "Exists", "effect": "NoSchedule"}
+    defaults = service.profile.spec.tolerations if service.profile is not None else None
+    return [*([taint] if nvidia else []), *(_toleration(one) for one in defaults or ())]
+
+
+def _toleration(one: Toleration) -> Object:
+    fields = {
+        "key": one.key,
+        "operator": one.operator,
+        "value": one.value,
+        "effect": one.effect,
+        "tolerationSeconds": one.toleration_seconds,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _placement(service: InferenceService, device_request: accelerator.DeviceRequest) -> Object:

@@ -18,7 +18,10 @@ from naiad_operator.cluster.client import Client
 _log = logging.getLogger(__name__)
 _MIN_INTERVAL_S = 2.0
 """Between two discoveries, also when a watch reports a kind that is missing."""
-_USED = frozenset((f"{names.API_VERSION}/{names.KIND}", *(kind.key for kind in kinds.KINDS)))
+_OWN = (names.KIND, names.PROFILE_KIND)
+_USED = frozenset(
+    (*(f"{names.API_VERSION}/{kind}" for kind in _OWN), *(kind.key for kind in kinds.KINDS))
+)
 
 
 class ClusterInfo:

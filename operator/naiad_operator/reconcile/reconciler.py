@@ -14,6 +14,7 @@ import logging
 import typing
 
 from naiad_operator.api import names, service as services
+from naiad_operator.api.service import Manifest, Profile
 from naiad_operator.builders import build, canary, image, kinds, storage
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
 from naiad_operator.cluster import errors
@@ -72,6 +73,7 @@ class Dependencies:
         services: the newest version of each service.
         defaults: the operator's defaults for services.
         watch_problems: for a namespace, the kinds that cannot be watched there, each with the reason and what to do.
+        profile_of: the NaiadProfile of a service; it raises InvalidSpec.
         clock: the time of day, for the timestamps in a status.
     """
 
@@ -84,6 +86,7 @@ class Dependencies:
     claims: lookups.Claims
     watch_problems: WatchProblems
     models: model_poller.ModelPoller
+    profile_of: collections.abc.Callable[[Manifest], Profile | None]
     clock: Clock
 
 
@@ -136,10 +139,10 @@ class Reconciler:
         if "deletionTimestamp" in manifest["metadata"]:
             return self._remove(key)  # its children go with it, by their owner references
         try:
-            service = services.parse(manifest)
+            service = services.parse(manifest, self._dependencies.profile_of(manifest))
             return await self._reconcile_service(key, service, is_fresh=is_fresh)
         except InvalidSpec as invalid:
-            status = compute_invalid(manifest, invalid.problems, self._now())
+            status = compute_invalid(manifest, invalid.problems, self._now(), reason=invalid.reason)
             await self._write_status(key, manifest, status)
             return Result()
         except errors.ApiError:
@@ -386,6 +389,7 @@ def _was_complete(service: services.InferenceService) -> bool:
         "ApplyFailed",
         "BeingDeleted",
         "InvalidSpec",
+        "ProfileNotFound",
         "OperatorError",
         "WatchFailed",
     }

@@ -7,6 +7,7 @@ import collections.abc
 import dataclasses
 
 from naiad_operator.queue import Key, Queue
+from naiad_operator.reconcile.profile_store import ProfileStore
 from naiad_operator.runtime.leadership import Leadership
 from naiad_operator.runtime.tasks import Tasks
 from naiad_operator.runtime.watches import Watches
@@ -33,6 +34,7 @@ class Health:
 
     Args:
         watches: the watches.
+        profiles: the NaiadProfiles.
         queue: the work queue.
         tasks: the tasks that must not end.
         leadership: whether this process writes.
@@ -47,12 +49,14 @@ class Health:
         self,
         *,
         watches: Watches,
+        profiles: ProfileStore,
         queue: Queue,
         tasks: Tasks,
         leadership: Leadership,
         is_stopping: collections.abc.Callable[[], bool],
     ) -> None:
         self._watches = watches
+        self._profiles = profiles
         self._queue = queue
         self._tasks = tasks
         self._leadership = leadership
@@ -72,6 +76,8 @@ class Health:
 
     def _fine(self) -> Report:
         notes = [problem.message for problem in self._watches.all_problems()]
+        if self._profiles.unreadable:
+            notes.append(f"NaiadProfiles cannot be read: {self._profiles.unreadable}")
         return Report(ok=True, text="\n".join(("ok", *notes)))
 
     def _liveness_problem(self) -> str:
@@ -87,7 +93,7 @@ class Health:
         return self._queue.stall_reason(waiting=_STUCK_WAITING_S, working=_STUCK_WORKING_S)
 
     def _readiness_problem(self) -> str:
-        blocking = self._watches.blocking()
+        blocking = self._watches.blocking() or self._profiles.blocking()
         if blocking:
             return blocking
         if not self._leadership.leads:

@@ -26,6 +26,7 @@ from naiad_operator.options import Options
 from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig, Retry
 from naiad_operator.reconcile import lookups, model_poller, reconciler, service_store
 from naiad_operator.reconcile.cluster_info import ClusterInfo
+from naiad_operator.reconcile.profile_store import ProfileStore
 from naiad_operator.runtime.health import Health
 from naiad_operator.runtime.leadership import Leadership, elected
 from naiad_operator.runtime.tasks import Tasks
@@ -82,14 +83,22 @@ class Runtime:
             transforms={"Pod": child_store.trim_pod},
         )
         self._cluster_info = ClusterInfo(self.api)
+        timeouts = watch_timeouts if watch_timeouts is not None else WatchTimeouts()
         self._watches = Watches(
             self.api,
             self._children,
             self._tasks,
             namespaces=options.namespaces,
-            timeouts=watch_timeouts if watch_timeouts is not None else WatchTimeouts(),
+            timeouts=timeouts,
             on_change=self._reconcile_all,
             on_missing=self._cluster_info.refresh_soon,
+        )
+        self._profiles = ProfileStore(
+            self.api,
+            enabled=options.profiles,
+            fallback=options.default_profile,
+            timeouts=timeouts,
+            on_change=self._reconcile_all,
         )
         self._pod_session = model_poller.open_session()
         self._models = model_poller.ModelPoller(
@@ -109,6 +118,7 @@ class Runtime:
                 claims=lookups.Claims(self.api, time.monotonic),
                 watch_problems=self._watches.problems,
                 models=self._models,
+                profile_of=self._profiles.of,
                 clock=_utc,
             )
         )
@@ -120,6 +130,7 @@ class Runtime:
             )
         self.health = Health(
             watches=self._watches,
+            profiles=self._profiles,
             queue=self._queue,
             tasks=self._tasks,
             leadership=self._leadership,
@@ -140,6 +151,8 @@ class Runtime:
                     self.on_service_event(manifest, listed=True)
                     self.health.initial_keys.add(_key(manifest))
         self._watches.follow(self._cluster_info.kinds)
+        self._profiles.follow(self._cluster_info.kinds)
+        self._tasks.start("watch profiles", self._profiles.run())
         self._tasks.start("poll models", self._models.run())
         self._tasks.start("queue", self._start_queue())
 
@@ -205,6 +218,7 @@ class Runtime:
 
     async def _start_queue(self) -> None:
         await self._watches.wait()
+        await self._profiles.wait()
         self.health.synced = True
         _log.info("%d objects are known", len(self._children))
         await self._leadership.acquire()
@@ -266,6 +280,7 @@ class Runtime:
             self.fail(f"the API server no longer serves {names.CRD_NAME}")
             return
         self._watches.follow(self._cluster_info.kinds)
+        self._profiles.follow(self._cluster_info.kinds)
         self._reconcile_all()
 
     def _reconcile_all(self) -> None:

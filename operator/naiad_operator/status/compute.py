@@ -26,6 +26,7 @@ from naiad_operator.status.conditions import (
     shortened,
 )
 from naiad_operator.status.observed import Observed
+from naiad_operator.status.reasons import Reason
 
 Status = dict[str, typing.Any]
 
@@ -70,6 +71,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         **_numbers(pods),
         "selector": ",".join(f"{k}={v}" for k, v in sorted(names.selector(service).items())),
         "accelerator": _accelerator(service),
+        **({"profile": service.profile.name} if service.profile and service.profile.name else {}),
         "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
         "modelStatus": _model_status(service, pods, _of_type(conditions, MODELS_LOADED)),
         **_kept(service, observed),
@@ -220,13 +222,17 @@ def _models(observed: Observed) -> Status:
 
 
 def compute_invalid(
-    manifest: Manifest, problems: collections.abc.Sequence[Problem], now: str
+    manifest: Manifest,
+    problems: collections.abc.Sequence[Problem],
+    now: str,
+    *,
+    reason: Reason = "InvalidSpec",
 ) -> Status:
     """The status of a resource with an invalid spec: the errors, and everything else as before, because its children continue to run."""
     message = "; ".join(str(problem) for problem in problems)
     new = [
-        Condition(READY, "False", "InvalidSpec", message),
-        Condition(SPEC_VALID, "False", "InvalidSpec", message),
+        Condition(READY, "False", reason, message),
+        Condition(SPEC_VALID, "False", reason, message),
     ]
     return {
         **_as_before(manifest, new, now),

@@ -43,6 +43,7 @@ Reason = typing.Literal[
     "PodFailed",
     "PodsRefused",
     "PrometheusOperatorMissing",
+    "ProfileNotFound",
     "QuotaExceeded",
     "Ready",
     "RepositoryEmpty",

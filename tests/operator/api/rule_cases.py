@@ -1,6 +1,6 @@
 """Resources that break a rule, each named after what is wrong and with the path where it is; and some that look as if."""
 
-from naiad_operator.api import validation
+from naiad_operator.api import resources, validation
 from tests.operator.api.specs import (
     MODEL,
     Manifest,
@@ -9,22 +9,30 @@ from tests.operator.api.specs import (
     hpa,
     model,
     named,
+    profile,
     repositories,
     spec,
 )
 from tests.support import manifests
 
 
+def resource_of(manifest: Manifest) -> resources.CustomResource:
+    """The custom resource that a manifest is of."""
+    return resources.PROFILE if manifest["kind"] == "NaiadProfile" else resources.SERVICE
+
+
 def words(manifest: Manifest, path: str) -> str:
     """What the operator says of a manifest that is wrong at a path."""
-    [message] = {problem.message for problem in validation.check(manifest) if problem.path == path}
+    problems = validation.check(manifest, resource_of(manifest))
+    [message] = {problem.message for problem in problems if problem.path == path}
     return message
 
 
-def with_defaults(spec: Manifest) -> Manifest:
-    """A spec as the operator reads it."""
-    filled: Manifest = validation.with_defaults(spec)[0]
-    return filled
+def with_defaults(manifest: Manifest) -> Manifest:
+    """The spec as the operator reads it."""
+    filled, problems = validation.with_defaults(manifest["spec"], resource_of(manifest))
+    assert problems == []
+    return dict(filled)
 
 
 BAD = {
@@ -441,6 +449,34 @@ BAD = {
         ),
         "spec.canary.autoscaling",
     ),
+    "a label that selects the pods, in a profile": (
+        profile(labels={"app.kubernetes.io/name": "b"}),
+        "spec.labels",
+    ),
+    "an option that a field decides, in a profile": (
+        profile(args=["--grpc-port=1"]),
+        "spec.args",
+    ),
+    "GPUs in a profile": (
+        profile(resources={"limits": {"nvidia.com/gpu": 1}}),
+        "spec.resources.limits",
+    ),
+    "an endpoint of Google's, in a profile": (
+        profile(storage={"gs": {"endpoint": "https://x"}}),
+        "spec.storage.gs",
+    ),
+    "a region of Azure's, in a profile": (
+        profile(storage={"azure": {"region": "x"}}),
+        "spec.storage.azure",
+    ),
+    "a key file for Amazon, in a profile": (
+        profile(storage={"s3": {"secretName": "a", "serviceAccountKeyField": "k"}}),
+        "spec.storage.s3",
+    ),
+    "a key file for Azure, in a profile": (
+        profile(storage={"azure": {"secretName": "a", "serviceAccountKeyField": "k"}}),
+        "spec.storage.azure",
+    ),
     "both monitors": (
         spec(monitoring={"podMonitor": True, "serviceMonitor": True}),
         "spec.monitoring.serviceMonitor",
@@ -514,6 +550,34 @@ GOOD = {
     "a gateway beside an ingress that is off": spec(
         ingress={"enabled": False, "host": "a.example"}, gateway={"parentRefs": [{"name": "g"}]}
     ),
+    "an empty profile": profile(),
+    "a profile with everything": profile(
+        default=True,
+        image="registry.example.com/naiad-server:1",
+        imagePullSecrets=[{"name": "registry"}],
+        args=["--log-verbose=1"],
+        env=[{"name": "A", "value": "b"}],
+        envFrom=[{"configMapRef": {"name": "a"}}],
+        resources={"requests": {"cpu": 1, "memory": "4Gi"}},
+        storage={
+            "s3": {"secretName": "a", "endpoint": "https://minio.storage:9000"},
+            "gs": {"secretName": "a", "serviceAccountKeyField": "k"},
+            "azure": {"secretName": "a"},
+        },
+        cache={"size": "1Gi"},
+        serviceAccountName="models",
+        automountServiceAccountToken=False,
+        nodeSelector={"pool": "gpus"},
+        tolerations=[{"key": "dedicated", "value": "inference"}],
+        affinity={},
+        priorityClassName="serving",
+        runtimeClassName="nvidia",
+        podSecurityContext={"runAsNonRoot": True},
+        podTemplate={"spec": {"dnsPolicy": "Default", "hostUsers": None}},
+        labels={"a": "b"},
+        annotations={"a": "b"},
+    ),
+    "a service of a profile": spec(profile="platform"),
     "a load balancer with everything": spec(
         service={
             "type": "LoadBalancer",

@@ -14,6 +14,15 @@ def spec(**fields: typing.Any) -> Manifest:
     return manifest
 
 
+def profile(**fields: typing.Any) -> Manifest:
+    return {
+        "apiVersion": "serving.naiad.dev/v1alpha1",
+        "kind": "NaiadProfile",
+        "metadata": {"name": "platform"},
+        "spec": fields,
+    }
+
+
 def model(**fields: typing.Any) -> Manifest:
     return spec(predictor={"model": fields})
 

@@ -6,8 +6,8 @@ import typing
 
 import pytest
 
-from naiad_operator.api import crd
-from tests.support import generated
+from naiad_operator.api import crd, resources, validation
+from tests.support import generated, manifests
 
 Schema = dict[str, typing.Any]
 FILES = generated.files()
@@ -27,14 +27,20 @@ def schemas(schema: Schema, path: str) -> collections.abc.Iterator[tuple[str, Sc
             yield from schemas(schema[keyword], f"{path}[]")
 
 
-ROOT = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+def root(resource: resources.CustomResource) -> Schema:
+    schema: Schema = crd.definition(resource)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+ROOT = root(resources.SERVICE)
 SPEC = list(schemas(ROOT["properties"]["spec"], "spec"))
+PROFILE = list(schemas(root(resources.PROFILE)["properties"]["spec"], "profile"))
 STATUS = list(schemas(ROOT["properties"]["status"], "status"))
 
 
 def test_every_text_list_and_map_is_bounded() -> None:
     """The API server refuses rules whose cost it cannot bound."""
-    for path, schema in [*SPEC, *STATUS]:
+    for path, schema in [*SPEC, *STATUS, *PROFILE]:
         if schema.get("type") == "string" or schema.get("x-kubernetes-int-or-string"):
             assert "maxLength" in schema, path
         if schema.get("type") == "array":
@@ -44,7 +50,7 @@ def test_every_text_list_and_map_is_bounded() -> None:
 
 
 def test_every_field_is_described() -> None:
-    for path, schema in [*SPEC, *STATUS]:
+    for path, schema in [*SPEC, *STATUS, *PROFILE]:
         if not path.endswith("[]"):
             assert schema["description"].endswith("."), path
 
@@ -71,7 +77,7 @@ def test_unknown_fields_are_kept_only_in_objects_of_kubernetes_own() -> None:
 
 
 def test_rules_name_fields_that_exist() -> None:
-    for path, schema in SPEC:
+    for path, schema in [*SPEC, *PROFILE]:
         for rule in schema.get("x-kubernetes-validations", ()):
             field = rule.get("fieldPath", "").removeprefix(".")
             assert not field or field in schema["properties"], (path, rule)
@@ -79,5 +85,13 @@ def test_rules_name_fields_that_exist() -> None:
 
 def test_the_definition_fits_into_an_annotation() -> None:
     """`kubectl apply` without --server-side keeps the whole object in an annotation of at most 256 KiB."""
-    text = FILES[generated.ROOT / "crds" / generated.CRD_FILE]()
-    assert len(text) < 200_000
+    for path in (generated.ROOT / "crds").iterdir():
+        assert len(path.read_text()) < 200_000
+
+
+def test_a_profile_has_no_field_that_a_stored_service_always_has() -> None:
+    """A default value that the API server filled in would take precedence over the profile, as if a user had written it."""
+    stored = validation.with_defaults(manifests.resource()["spec"])[0]
+    always = {*stored, *stored["predictor"], *stored["predictor"]["model"]}
+    fields = root(resources.PROFILE)["properties"]["spec"]["properties"]
+    assert not always & fields.keys()

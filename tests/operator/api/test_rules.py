@@ -5,7 +5,7 @@ import pytest
 
 from naiad_operator.api import rules, validation
 from naiad_operator.api.rule import Rule
-from tests.operator.api.rule_cases import BAD, GOOD
+from tests.operator.api.rule_cases import BAD, GOOD, resource_of, with_defaults
 from tests.support import manifests
 
 
@@ -16,20 +16,19 @@ def every_rule() -> list[Rule]:
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_wrong_is_found_where_it_is(case: str) -> None:
     manifest, path = BAD[case]
-    assert path in [problem.path for problem in validation.check(manifest)]
+    problems = validation.check(manifest, resource_of(manifest))
+    assert path in [problem.path for problem in problems]
 
 
 @pytest.mark.parametrize("case", GOOD)
 def test_what_is_right_is_accepted(case: str) -> None:
-    assert validation.check(GOOD[case]) == []
+    assert validation.check(GOOD[case], resource_of(GOOD[case])) == []
 
 
 def test_every_rule_is_broken_by_an_example() -> None:
     broken = set()
     for manifest, _ in BAD.values():
-        filled, problems = validation.with_defaults(manifest["spec"])
-        assert problems == []
-        applied = validation.applied(manifest, filled)
+        applied = validation.applied(manifest, with_defaults(manifest), resource_of(manifest))
         broken |= {rule.cel for rule, value, _ in applied if not rule.holds(value)}
     assert [rule.message for rule in every_rule() if rule.cel not in broken] == []
 
@@ -40,9 +39,8 @@ def test_a_rule_means_the_same_in_cel_and_in_python(case: str) -> None:
     manifest = BAD[case][0] if case in BAD else GOOD.get(case)
     if manifest is None:
         manifest = manifests.example(known[case])[0]
-    filled, problems = validation.with_defaults(manifest["spec"])
-    assert problems == []
-    for rule, value, path in validation.applied(manifest, filled):
+    applied = validation.applied(manifest, with_defaults(manifest), resource_of(manifest))
+    for rule, value, path in applied:
         assert cel.evaluate(rule.cel, {"self": value}) is rule.holds(value), (path, rule.message)
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from hypothesis import strategies
 
-from naiad_operator.api import names, rules, validation
-from naiad_operator.api.spec import Spec
+from naiad_operator.api import resources, rules, validation
+from naiad_operator.api.cel import matches
 
 pytestmark = pytest.mark.slow
 
@@ -77,8 +77,12 @@ def drawn(info: msgspec.inspect.Type, field: str) -> Drawn:  # noqa: PLR0911 - o
         case msgspec.inspect.DictType():
             keys = strategies.sampled_from(_TEXTS.get(field, ["a"]))
             return strategies.dictionaries(keys, strategies.just("1"), max_size=2)
+        case msgspec.inspect.StrType():
+            texts = _TEXTS.get(field, ["a", "b"])
+            fit = [text for text in texts if matches(text, info.pattern or "")]
+            return strategies.sampled_from(fit)
         case _:
-            return strategies.sampled_from(_TEXTS.get(field, ["a", "b"]))
+            raise TypeError(f"nothing to draw for {info}")
 
 
 def part(info: msgspec.inspect.StructType) -> Drawn:
@@ -87,8 +91,8 @@ def part(info: msgspec.inspect.StructType) -> Drawn:
     return strategies.fixed_dictionaries(required, optional=optional)
 
 
-def spec() -> Drawn:
-    info = msgspec.inspect.type_info(Spec)
+def spec(resource: resources.CustomResource) -> Drawn:
+    info = msgspec.inspect.type_info(resource.spec)
     assert isinstance(info, msgspec.inspect.StructType)
     return part(info)
 
@@ -97,32 +101,41 @@ SEEN: dict[bool, set[str]] = {True: set(), False: set()}
 PROGRAMS = {rule.cel: cel.compile(rule.cel) for table in rules.RULES.values() for rule in table}
 
 
-@hypothesis.settings(
-    max_examples=150,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(hypothesis.HealthCheck),
-)
-@hypothesis.given(spec())
-def _agree(given: dict[str, typing.Any]) -> None:
-    filled, problems = validation.with_defaults(given)
+def agree(resource: resources.CustomResource, drawn_spec: dict[str, typing.Any]) -> None:
+    filled, problems = validation.with_defaults(drawn_spec, resource)
     assert problems == [], "what the types allow, the schema allows"
-    manifest = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": {"name": "demo"},
-        "spec": given,
-    }
-    for rule, value, path in validation.applied(manifest, filled):
+    manifest = {"metadata": {"name": "demo"}, "spec": drawn_spec}
+    for rule, value, path in validation.applied(manifest, filled, resource):
         if rule.cel in PROGRAMS:
             holds = rule.holds(value)
             assert PROGRAMS[rule.cel].execute({"self": value}) is holds, (path, rule.message, value)
             SEEN[holds].add(rule.message)
 
 
+EXAMPLES = hypothesis.settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+
+
+@EXAMPLES
+@hypothesis.given(spec(resources.SERVICE))
+def _services_agree(given: dict[str, typing.Any]) -> None:
+    agree(resources.SERVICE, given)
+
+
+@EXAMPLES
+@hypothesis.given(spec(resources.PROFILE))
+def _profiles_agree(given: dict[str, typing.Any]) -> None:
+    agree(resources.PROFILE, given)
+
+
 def test_cel_and_python_agree_on_whatever_the_types_allow() -> None:
-    _agree()
+    _services_agree()
+    _profiles_agree()
     every = {rule.message for table in rules.RULES.values() for rule in table}
     assert len(SEEN[True]) == len(every), "every rule was kept by something"
     assert len(SEEN[False]) > 0.8 * len(every), "and most were broken by something"

@@ -13,6 +13,7 @@ from tests.apiserver.client import Kubectl, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import (
     CHILDREN,
+    CRD_NAME,
     condition,
     inference_service,
     installation,
@@ -185,7 +186,7 @@ def test_a_resource_that_is_taken_away_ends_the_operator_with_a_sentence(
     folder = tmp_path_factory.mktemp("gone")
     config = own_plane.kubeconfig(token)
     first = OperatorProcess(config, *arguments, log=folder / "first.log").wait_ready()
-    (definition,) = (m for m in objects if m["kind"] == "CustomResourceDefinition")
+    definition = next(m for m in objects if m["metadata"]["name"] == CRD_NAME)
     admin.delete("CustomResourceDefinition", definition["metadata"]["name"])
     assert first.process.wait(60) == 1
     said = [line["message"] for line in first.lines() if line["level"] != "raw"]

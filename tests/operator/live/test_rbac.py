@@ -88,6 +88,7 @@ def examples(namespace: str) -> list[Object]:
         manifest = copy.deepcopy(dict(manifests.example(path)[0]))
         manifest["metadata"] = {"name": f"x-{path.stem}"[:50].rstrip("-"), "namespace": namespace}
         manifest.pop("status", None)
+        manifest["spec"].pop("profile", None)  # it does not exist here; the others are the same
         made.append(manifest)
     return made
 
@@ -172,7 +173,11 @@ def test_a_list_of_namespaces_with_roles_only_and_a_lease(
 ) -> None:
     mine, theirs, other = (make_namespace(admin, name) for name in ("mine", "theirs", "other"))
     values = {"watchNamespaces": [mine, theirs], "replicas": 2}
-    for manifest in ("naiad", "naiad-nodes"):  # what the test before gave cluster-wide
+    for manifest in (
+        "naiad",
+        "naiad-nodes",
+        "naiad-profiles",
+    ):  # what the test before gave cluster-wide
         for kind in ("ClusterRoleBinding", "ClusterRole"):
             if admin.find(kind, manifest) is not None:
                 admin.delete(kind, manifest)

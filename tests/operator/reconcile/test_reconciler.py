@@ -79,6 +79,7 @@ def reconciler_of(
         claims=lookups.Claims(client, lambda: 0.0),
         watch_problems=lambda _: problems or {},
         models=typing.cast("model_poller.ModelPoller", NoModels()),
+        profile_of=lambda _: None,
         clock=lambda: dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC),
     )
     return reconciler.Reconciler(tools)

@@ -7,6 +7,7 @@ import pytest
 
 from naiad_operator.builders import kinds
 from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig
+from naiad_operator.reconcile.profile_store import ProfileStore
 from naiad_operator.runtime.health import Health
 from naiad_operator.runtime.leadership import Leadership
 from naiad_operator.runtime.tasks import Tasks
@@ -32,16 +33,29 @@ class FakeWatches:
         return self.blocks
 
 
+class FakeProfiles:
+    """NaiadProfiles in a state that a test sets."""
+
+    def __init__(self) -> None:
+        self.unreadable = ""
+        self.blocks = ""
+
+    def blocking(self) -> str:
+        return self.blocks
+
+
 class Parts:
     """A healthy operator of which a test breaks a part."""
 
     def __init__(self) -> None:
         self.watches = FakeWatches()
+        self.profiles = FakeProfiles()
         self.tasks = Tasks(lambda _: None)
         self.queue = Queue(self._work, QueueConfig())
         self.is_stopping = False
         self.health = Health(
             watches=typing.cast("Watches", self.watches),
+            profiles=typing.cast("ProfileStore", self.profiles),
             queue=self.queue,
             tasks=self.tasks,
             leadership=Leadership(None),
@@ -74,6 +88,16 @@ async def test_not_ready_while_a_required_kind_is_not_listed_but_healthy() -> No
     assert parts.health.readiness().text == "deployments.apps are not listed yet"
     assert not parts.health.readiness().ok
     assert parts.health.liveness().ok
+
+
+async def test_not_ready_while_the_profiles_are_not_listed_and_ready_where_they_cannot_be() -> None:
+    parts = Parts()
+    parts.profiles.blocks = "naiadprofiles.serving.naiad.dev are not listed yet"
+    assert parts.health.readiness().text == parts.profiles.blocks
+    parts.profiles.blocks = ""
+    parts.profiles.unreadable = "no permission"
+    assert parts.health.readiness().ok
+    assert parts.health.readiness().text == "ok\nNaiadProfiles cannot be read: no permission"
 
 
 async def test_not_ready_until_each_service_of_the_start_was_reconciled() -> None:

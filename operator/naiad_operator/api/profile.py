@@ -1,0 +1,180 @@
+"""The spec of a NaiadProfile: a platform's defaults for services, and how they are merged with a service's spec.
+
+Only fields without a default value in the InferenceService are here: a stored service contains every default value, and nothing tells
+one that the user wrote from one that the API server filled in.
+"""
+
+import collections.abc
+import typing
+
+import msgspec
+
+from naiad_operator.api.bounds import (
+    Annotations,
+    AnyObject,
+    Key,
+    Labels,
+    LabelValue,
+    ObjectName,
+    Text,
+)
+from naiad_operator.api.model import Cache, Storage
+from naiad_operator.api.pod import (
+    EnvVar,
+    Image,
+    RawObjects,
+    Resources,
+    SecretReference,
+    Toleration,
+)
+from naiad_operator.api.structs import Part
+
+Object = dict[str, typing.Any]
+Value = collections.abc.Mapping[str, typing.Any]
+
+
+class StoreDefaults(Part, frozen=True):
+    """How object stores are reached, for repositories without storage of their own.
+
+    Attributes:
+        s3: repositories with s3://.
+        gs: repositories with gs://.
+        azure: repositories with as://.
+    """
+
+    s3: Storage | None = None
+    gs: Storage | None = None
+    azure: Storage | None = None
+
+
+class ProfileSpec(Part, frozen=True):
+    """Defaults for services.
+
+    Attributes:
+        default: whether services that name no profile use this one; of several, the oldest is used.
+        image: the server's image.
+        image_pull_secrets: Secrets for pulling the image; those of the service are added, by name.
+        args: further options of the server; those of the service come after them and take precedence.
+        env: environment variables of the server; those of the service take precedence, by name.
+        env_from: environment variables from ConfigMaps and Secrets, as in a pod; those of the service come after them and take precedence.
+        resources: CPU, memory and ephemeral storage. A resource that the service names, in requests or in limits, is the service's in both.
+        storage: how object stores are reached.
+        cache: a volume for what a server keeps on disk.
+        service_account_name: the ServiceAccount of the pods, in each service's namespace.
+        automount_service_account_token: whether the pods, and so the code of models, get the ServiceAccount's Kubernetes token.
+        node_selector: labels that a node must have; those of the service take precedence, by key.
+        tolerations: taints that pods tolerate, in addition to nvidia.com/gpu of pods with an NVIDIA accelerator; tolerations of the service
+            replace both.
+        affinity: as in a pod.
+        priority_class_name: the PriorityClass of the pods.
+        runtime_class_name: the RuntimeClass of the pods.
+        pod_security_context: as in a pod; it replaces the operator's own, e.g. without user ids on OpenShift, which assigns them.
+        pod_template: any other field of the pods: a patch as predictor.podTemplate, which is applied after it.
+        labels: labels of every object and pod of the services; those of the service take precedence, by key.
+        annotations: annotations of every object and pod of the services; those of the service take precedence, by key.
+    """
+
+    default: bool = False
+    image: Image = ""
+    image_pull_secrets: (
+        typing.Annotated[tuple[SecretReference, ...], msgspec.Meta(max_length=8)] | None
+    ) = None
+    args: typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)] | None = None
+    env: typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)] | None = None
+    env_from: RawObjects | None = None
+    resources: Resources | None = None
+    storage: StoreDefaults | None = None
+    cache: Cache | None = None
+    service_account_name: ObjectName | None = None
+    automount_service_account_token: bool | None = None
+    node_selector: typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=32)] | None = (
+        None
+    )
+    tolerations: typing.Annotated[tuple[Toleration, ...], msgspec.Meta(max_length=16)] | None = None
+    affinity: AnyObject | None = None
+    priority_class_name: ObjectName | None = None
+    runtime_class_name: ObjectName | None = None
+    pod_security_context: AnyObject | None = None
+    pod_template: AnyObject | None = None
+    labels: Labels | None = None
+    annotations: Annotations | None = None
+
+
+_STORES = {"s3": "s3", "gs": "gs", "as": "azure"}
+_REPLACED = (
+    "image", "affinity", "serviceAccountName", "automountServiceAccountToken", "priorityClassName", "runtimeClassName",
+)  # fmt: skip
+_JOINED = ("args", "envFrom")
+_BY_NAME = ("imagePullSecrets", "env")
+
+
+def merged(profile: Value, spec: Value) -> Object:
+    """The spec of a service with a profile's fields.
+
+    `tolerations`, `podSecurityContext` and `podTemplate` of the profile are not fields of the spec: `builders.pod` applies them.
+
+    Args:
+        profile: the spec of a valid NaiadProfile, as JSON.
+        spec: the valid spec of a service, as JSON with its defaults filled in.
+    """
+    made = {**spec, "predictor": _predictor(profile, spec["predictor"])}
+    for field in ("labels", "annotations"):
+        if field in profile:
+            made[field] = {**profile[field], **spec.get(field, {})}
+    if "canary" in spec:
+        # What a canary sets replaces the predictor's; the profile counts for that, too.
+        both = _predictor(profile, spec["canary"])
+        made["canary"] = {field: both[field] for field in spec["canary"]}
+    return made
+
+
+def _predictor(profile: Value, predictor: Value) -> Object:
+    made = dict(predictor)
+    for field in _REPLACED:
+        if field in profile and made.get(field, "") == "":
+            made[field] = profile[field]
+    for field in _JOINED:
+        if field in profile:
+            made[field] = [*profile[field], *made.get(field, ())]
+    for field in _BY_NAME:
+        if field in profile:
+            by_name = {entry["name"]: entry for entry in (*profile[field], *made.get(field, ()))}
+            made[field] = list(by_name.values())
+    if "nodeSelector" in profile:
+        made["nodeSelector"] = {**profile["nodeSelector"], **made.get("nodeSelector", {})}
+    if "resources" in profile:
+        made["resources"] = _resources(profile["resources"], made.get("resources", {}))
+    if "model" in made:
+        made["model"] = _model(profile, made["model"])
+    return made
+
+
+def _resources(profile: Value, own: Value) -> Object:
+    """Requests and limits. Those of one resource come from one side: a default request may be above the service's limit."""
+    named = {name for amounts in own.values() for name in amounts}
+    both = {}
+    for field in ("requests", "limits"):
+        kept = {
+            name: amount for name, amount in profile.get(field, {}).items() if name not in named
+        }
+        amounts = {**kept, **own.get(field, {})}
+        if amounts:
+            both[field] = amounts
+    return both
+
+
+def _model(profile: Value, model: Value) -> Object:
+    """The model with the profile's cache and the storage of each repository's kind of store."""
+    stores = profile.get("storage", {})
+    made = _with_storage(stores, model)
+    if "repositories" in model:
+        made["repositories"] = [_with_storage(stores, one) for one in model["repositories"]]
+    if "cache" in profile:
+        made.setdefault("cache", profile["cache"])
+    return made
+
+
+def _with_storage(stores: Value, repository: Value) -> Object:
+    scheme = repository.get("storageUri", "").partition("://")[0]
+    store = _STORES.get(scheme, "")
+    return {**({"storage": stores[store]} if store in stores else {}), **repository}

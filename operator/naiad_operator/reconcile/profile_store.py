@@ -1,0 +1,129 @@
+"""The watched NaiadProfiles of the cluster.
+
+Nothing is reconciled before they are listed, since pods would be made without their profile and then replaced. Where they cannot be read
+(no permission, or no such kind), services without a profile go on, and the others stay as they are and say so.
+"""
+
+import asyncio
+import collections.abc
+import typing
+
+from naiad_operator.api import names, profiles
+from naiad_operator.api.service import Manifest, Profile
+from naiad_operator.cluster import client, errors
+from naiad_operator.cluster.reflector import Reflector, WatchTimeouts
+from naiad_operator.cluster.resource_ref import ResourceRef
+
+REF = ResourceRef(names.API_VERSION, names.PROFILE_PLURAL)
+_KIND = f"{names.API_VERSION}/{names.PROFILE_KIND}"
+
+
+class ProfileStore:
+    """The watched NaiadProfiles.
+
+    Args:
+        api: the client of the API server.
+        enabled: whether profiles are read at all.
+        fallback: the operator's default profile; None when it has none.
+        timeouts: the timeouts of the watch.
+        on_change: called when a profile has changed, or when profiles have become readable or unreadable.
+
+    Attributes:
+        unreadable: why profiles cannot be read; "" when they can.
+    """
+
+    def __init__(
+        self,
+        api: client.Client,
+        *,
+        enabled: bool,
+        fallback: Profile | None,
+        timeouts: WatchTimeouts,
+        on_change: collections.abc.Callable[[], None],
+    ) -> None:
+        self._enabled = enabled
+        self._fallback = fallback
+        self._by_uid: dict[str, Manifest] = {}
+        self._on_change = on_change
+        self._is_served = False
+        self.unreadable = ""
+        self._started = asyncio.Event()
+        self._reviewed = asyncio.Event()
+        self._reflector = Reflector(
+            api, REF, labels="", handler=self, timeouts=timeouts, on_state=self._review
+        )
+
+    def of(self, manifest: Manifest) -> Profile | None:
+        """The profile of a service.
+
+        Raises:
+            ProfileNotFound: the profile does not exist, or cannot be read.
+            InvalidSpec: the profile is not valid.
+        """
+        return profiles.choose(
+            manifest, self._by_uid.values(), fallback=self._fallback, unreadable=self.unreadable
+        )
+
+    def follow(self, served: collections.abc.Set[str]) -> None:
+        """Takes in which kinds the API server serves, as "group/version/Kind"."""
+        self._is_served = _KIND in served
+        if self._is_served and self._enabled:
+            self._started.set()
+        self._review()
+
+    async def run(self) -> typing.NoReturn:
+        """Lists and watches the profiles, from the time when the API server serves them, until it is cancelled."""
+        await self._started.wait()
+        await self._reflector.run()
+
+    async def wait(self) -> None:
+        """Waits until the profiles are listed, or cannot be."""
+        while self.blocking():
+            self._reviewed.clear()
+            await self._reviewed.wait()
+
+    def blocking(self) -> str:
+        """Why nothing can be reconciled yet, as a message; "" when the profiles are listed or cannot be read."""
+        if self.unreadable or self._reflector.listed.is_set():
+            return ""
+        error = self._reflector.last_error
+        return f"{REF} are not listed yet" + (f": {error}" if error is not None else "")
+
+    def _review(self) -> None:
+        """Decides again whether the profiles can be read."""
+        before, self.unreadable = self.unreadable, self._problem()
+        self._reviewed.set()
+        if self.unreadable != before:
+            self._on_change()
+
+    def _problem(self) -> str:
+        error = self._reflector.last_error
+        if not self._enabled:
+            return "the operator runs with --profiles=false"
+        if not self._is_served or isinstance(error, errors.NotFound):
+            return f"the API server does not serve {names.PROFILE_KIND}s; apply the CRDs of this release"
+        if isinstance(error, errors.Forbidden):
+            return (
+                f"the operator {error}; allow it with a ClusterRole: apiGroups: [{names.GROUP}], resources: "
+                f"[{names.PROFILE_PLURAL}], verbs: [get, list, watch]"
+            )
+        return ""
+
+    def on_update(self, ref: ResourceRef, item: client.Object) -> None:
+        """Stores a profile that is new or has changed."""
+        metadata = item["metadata"]
+        before = self._by_uid.get(metadata["uid"])
+        self._by_uid[metadata["uid"]] = item
+        if before is None or before["spec"] != item["spec"]:
+            self._on_change()
+
+    def on_delete(self, ref: ResourceRef, item: client.Object) -> None:
+        """Removes a profile that was deleted."""
+        if self._by_uid.pop(item["metadata"]["uid"], None) is not None:
+            self._on_change()
+
+    def on_replace(self, ref: ResourceRef, present: collections.abc.Set[str], version: str) -> None:
+        """Removes the profiles that are not in a complete list."""
+        for uid in self._by_uid.keys() - present:
+            del self._by_uid[uid]
+            self._on_change()

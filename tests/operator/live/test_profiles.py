@@ -1,0 +1,138 @@
+"""NaiadProfiles: a service gets the one that it names or the default one, and what it becomes when that changes, goes, or never was."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.objects import condition, inference_service, make_namespace
+from tests.apiserver.operator import OperatorProcess
+
+Start = Callable[..., OperatorProcess]
+
+
+@pytest.fixture
+def profiles(kubectl: Kubectl) -> Iterator[Callable[..., None]]:
+    """Makes profiles, or changes them; they are in no namespace, so they go with the test."""
+    made = set()
+
+    def apply(name: str, **fields: object) -> None:
+        made.add(name)
+        manifest = {
+            "apiVersion": "serving.naiad.dev/v1alpha1",
+            "kind": "NaiadProfile",
+            "metadata": {"name": name},
+            "spec": fields,
+        }
+        kubectl.apply(manifest, force=True)
+
+    yield apply
+    for name in made:
+        if kubectl.find("NaiadProfile", name) is not None:
+            kubectl.delete("NaiadProfile", name)
+
+
+def requests(kubectl: Kubectl, name: str, namespace: str) -> Object | None:
+    """What the server's container requests; None without a Deployment."""
+    deployment = kubectl.find("Deployment", name, namespace)
+    if deployment is None:
+        return None
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(container.get("resources", {}).get("requests", {}))
+
+
+def requested(kubectl: Kubectl, name: str, namespace: str, wanted: Object) -> None:
+    until(f"{name} to request {wanted}", lambda: requests(kubectl, name, namespace) == wanted)
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_default_profile_counts_until_a_service_names_another(
+    kubectl: Kubectl, namespace: str, profiles: Callable[..., None]
+) -> None:
+    profiles(
+        "platform",
+        default=True,
+        resources={"requests": {"cpu": "1", "memory": "4Gi"}},
+        labels={"team": "ml"},
+    )
+    profiles("small", resources={"requests": {"cpu": "100m"}})
+    kubectl.create(inference_service("plain", namespace, resources={"requests": {"memory": "8Gi"}}))
+    kubectl.create(inference_service("named", namespace, spec_={"profile": "small"}))
+    requested(kubectl, "plain", namespace, {"cpu": "1", "memory": "8Gi"})
+    requested(kubectl, "named", namespace, {"cpu": "100m"})
+    assert kubectl.get("Deployment", "plain", namespace)["metadata"]["labels"]["team"] == "ml"
+    for name, profile in (("plain", "platform"), ("named", "small")):
+        until(
+            f"{name} to say its profile",
+            lambda name=name, profile=profile: (  # type: ignore[misc]
+                (kubectl.get("InferenceService", name, namespace).get("status") or {}).get(
+                    "profile"
+                )
+                == profile
+            ),
+        )
+    profiles("platform", default=True, resources={"requests": {"cpu": "2"}})
+    requested(kubectl, "plain", namespace, {"cpu": "2", "memory": "8Gi"})
+    assert requests(kubectl, "named", namespace) == {"cpu": "100m"}
+    kubectl.patch("InferenceService", "named", namespace, body={"spec": {"profile": None}})
+    requested(kubectl, "named", namespace, {"cpu": "2"})
+    profiles("platform", default=False, resources={"requests": {"cpu": "2"}})
+    requested(kubectl, "named", namespace, {})
+    for name in ("plain", "named"):
+        kubectl.delete("InferenceService", name, namespace)
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_profile_that_goes_takes_nothing_down_and_one_that_comes_is_used(
+    kubectl: Kubectl, namespace: str, profiles: Callable[..., None]
+) -> None:
+    kubectl.create(inference_service("early", namespace, spec_={"profile": "later"}))
+
+    def valid(status: str, words: str = "") -> bool:
+        said = condition(kubectl.get("InferenceService", "early", namespace), "SpecValid")
+        return said.get("status") == status and words in said["message"]
+
+    until(
+        "the missing profile to be said", lambda: valid("False", "there is no NaiadProfile later")
+    )
+    assert kubectl.find("Deployment", "early", namespace) is None
+    profiles("later", resources={"requests": {"cpu": "1"}})
+    requested(kubectl, "early", namespace, {"cpu": "1"})
+    until("a valid spec", lambda: valid("True"))
+    before = kubectl.get("Deployment", "early", namespace)["metadata"]["generation"]
+    kubectl.delete("NaiadProfile", "later")
+    until(
+        "the missing profile to be said again",
+        lambda: valid("False", "so everything stays as it is"),
+    )
+    service = kubectl.get("InferenceService", "early", namespace)
+    assert condition(service, "Ready")["reason"] == "ProfileNotFound"
+    assert kubectl.get("Deployment", "early", namespace)["metadata"]["generation"] == before
+    kubectl.delete("InferenceService", "early", namespace)
+
+
+def test_an_operator_that_may_not_read_profiles_uses_its_own_and_says_so(
+    kubectl: Kubectl,
+    start: Start,
+    profiles: Callable[..., None],
+    tmp_path: pathlib.Path,
+) -> None:
+    namespace = make_namespace(kubectl, "no-profiles")  # the other tests' operator runs in theirs
+    profiles("platform", default=True, resources={"requests": {"cpu": "1"}})
+    file = tmp_path / "profile.yaml"
+    file.write_text("resources: {requests: {cpu: 300m}}\n")
+    operator = start(
+        f"--watch-namespaces={namespace}", "--profiles=false", f"--default-profile={file}"
+    ).wait_ready()
+    kubectl.create(inference_service("own", namespace))
+    kubectl.create(inference_service("asks", namespace, spec_={"profile": "platform"}))
+    requested(kubectl, "own", namespace, {"cpu": "300m"})
+
+    def said() -> bool:
+        shown = condition(kubectl.get("InferenceService", "asks", namespace), "SpecValid")
+        return shown.get("reason") == "ProfileNotFound" and "--profiles=false" in shown["message"]
+
+    until("the profile that cannot be read to be said", said)
+    assert kubectl.find("Deployment", "asks", namespace) is None
+    assert operator.stop() == 0
