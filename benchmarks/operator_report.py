@@ -19,6 +19,7 @@ class Result:
 
     Attributes:
         requests_at_rest: per service and hour, by verb and resource, beside Lease, watches and discovery.
+        requests_of_its_own: those, per hour, by verb and resource; a watch counts when it ends.
     """
 
     services: int
@@ -36,6 +37,7 @@ class Result:
     restart_writes: int
     restart_memory: float
     requests_at_rest: collections.abc.Mapping[str, float]
+    requests_of_its_own: collections.abc.Mapping[str, float]
     new_p50: float
     new_p99: float
 
@@ -63,6 +65,11 @@ _COLUMNS: tuple[tuple[str, str, _Form], ...] = (
     ("restart until ready", "≤ 7 s", lambda r: f"{r.restart:.1f} s"),
     ("writes of a restart", "0", lambda r: f"{r.restart_writes}"),
     ("requests per service and hour at rest", "≤ 2", _at_rest),
+    (
+        "watches and discovery per hour",
+        "",
+        lambda r: f"{sum(r.requests_of_its_own.values()):.0f}",
+    ),
     ("a new service's children, p50", "", lambda r: f"{r.new_p50 * 1000:.0f} ms"),
     ("a new service's children, p99", "≤ 1 s", lambda r: f"{r.new_p99 * 1000:.0f} ms"),
 )

@@ -192,6 +192,10 @@ def _measured(
             f"only {looked:.0f} of {known} services were reconciled in the quiet time"
         )
     admin.close()
+    rates = {
+        f"{verb} {resource}": count * 3600 / (quiet * _RESYNCED)
+        for (verb, resource), count in sorted(requests.items())
+    }
     return Result(
         services=services,
         children=services * len(load.kinds),
@@ -207,14 +211,16 @@ def _measured(
         restart=restart,
         restart_writes=restart_writes,
         restart_memory=restart_memory,
-        requests_at_rest={
-            f"{verb} {resource}": count / known * 3600 / (quiet * _RESYNCED)
-            for (verb, resource), count in sorted(requests.items())
-            if verb != "watch" and not resource.startswith(("leases", "/"))
-        },
+        requests_at_rest={name: rate / known for name, rate in rates.items() if not _own(name)},
+        requests_of_its_own={name: rate for name, rate in rates.items() if _own(name)},
         new_p50=statistics.median(new),
         new_p99=_p99(new),
     )
+
+
+def _own(request: str) -> bool:
+    """Whether an operator sends such requests however many services there are: watches, discovery (/api, /apis), the Lease."""
+    return request.startswith("watch ") or " /" in request or request.endswith(" leases")
 
 
 _SETTLED_S = 5.0
