@@ -123,9 +123,8 @@ class Reconciler:
             self._dependencies.services.put(key, manifest)
             return await self._reconcile_manifest(key, manifest, is_fresh=True) or Retry()
         except (errors.Conflict, errors.NotFound):
-            self._dependencies.services.discard(
-                key
-            )  # it may be outdated: the next attempt reads it
+            # The known version may be outdated: the next attempt reads it.
+            self._dependencies.services.discard(key)
             raise
 
     async def _reconcile_manifest(

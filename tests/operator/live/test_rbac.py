@@ -98,7 +98,11 @@ def test_cluster_wide_with_kinds_that_come_later(
 ) -> None:
     namespace = make_namespace(admin, "everywhere")
     kubeconfig = installed(admin, own_plane, {})
-    operator = OperatorProcess(kubeconfig, "--discovery-seconds=2", log=tmp_path / "log")
+    # With an address: once KEDA is there, services that need one are invalid without.
+    prometheus = "--prometheus-address=http://prometheus.example.com:9090"
+    operator = OperatorProcess(
+        kubeconfig, "--discovery-seconds=2", prometheus, log=tmp_path / "log"
+    )
     try:
         operator.wait_ready()
         made = [admin.create(manifest) for manifest in examples(namespace)]

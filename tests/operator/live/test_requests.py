@@ -11,7 +11,7 @@ from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import condition, inference_service, make_namespace, ready
-from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.operator import OperatorProcess, in_turns
 from tests.apiserver.proxy import Fault, Proxy, proxying
 
 RESYNCS = 3
@@ -124,6 +124,34 @@ def test_the_access_modes_of_a_claim_decide_how_pods_are_replaced(
     assert strategy["rollingUpdate"] == {"maxSurge": surge, "maxUnavailable": 1 - surge}
     asked = [r for r in proxy.requests if re.search(f"persistentvolumeclaims/{name}$", r.path)]
     assert len(asked) == 1
+
+
+def test_an_operator_that_waits_for_the_lease_discovers_nothing(
+    plane: ControlPlane, start: Callable[..., OperatorProcess], kubectl: Kubectl
+) -> None:
+    namespace = make_namespace(kubectl, "standby")
+    options = (*in_turns(namespace), "--discovery-seconds=1")
+    first = start(*options).wait_ready()
+    until("a leader", lambda: first.metric("naiad_operator_leader") or None)
+    with proxying(plane.server, str(plane.certificates.ca)) as proxy:
+        config = plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url)
+        second = start(*options, kubeconfig=config).wait_ready()
+
+        def discoveries() -> int:
+            return sum(request.path == "/apis" for request in proxy.requests)
+
+        def attempts() -> int:
+            return sum("/leases/" in request.path for request in proxy.requests)
+
+        before, tried = discoveries(), attempts()
+        until("attempts to get the Lease", lambda: attempts() >= tried + 3)
+        # In four seconds and more; kopf has one of its own when it starts.
+        assert discoveries() <= before + 1
+        assert not any("/nodes" in request.path for request in proxy.requests)
+        assert first.stop() == 0
+        until("another leader", lambda: second.metric("naiad_operator_leader") or None)
+        until("discoveries", lambda: discoveries() > before + 2)
+        assert second.stop() == 0
 
 
 def test_an_api_server_that_refuses_everything_for_a_while(
