@@ -29,7 +29,18 @@ def gpu(**more: Any) -> Optimization:
     )
 
 
-def test_a_config_that_says_nothing_gets_onnxruntimes_defaults() -> None:
+SPINNING = (
+    ("session.intra_op.spin_duration_us", "200"),
+    ("session.inter_op.spin_duration_us", "200"),
+)
+
+
+def test_how_long_idle_threads_spin_is_bounded_unless_the_model_says_otherwise() -> None:
+    plan = planned(parameters={"session.intra_op.spin_duration_us": "5000"})
+    assert dict(plan.config_entries)["session.intra_op.spin_duration_us"] == "5000"
+
+
+def test_a_config_that_says_nothing_gets_onnxruntimes_defaults_but_for_spinning() -> None:
     assert planned() == SessionPlan(
         graph_level="all",
         parallel=False,
@@ -38,7 +49,7 @@ def test_a_config_that_says_nothing_gets_onnxruntimes_defaults() -> None:
         global_threads=None,
         memory_arena=None,
         memory_pattern=None,
-        config_entries=(),
+        config_entries=SPINNING,
         run_entries=(),
         providers=(Provider(name="CPUExecutionProvider"),),
         op_libraries=(),
@@ -85,7 +96,8 @@ def test_parameters_reach_the_session_and_its_runs() -> None:
     assert plan.parallel
     assert plan.memory_arena is False
     assert plan.memory_pattern is True
-    assert plan.config_entries == (("session.use_device_allocator_for_initializers", "1"),)
+    entry = ("session.use_device_allocator_for_initializers", "1")
+    assert plan.config_entries == (*SPINNING, entry)
     assert plan.run_entries == (("memory.enable_memory_arena_shrinkage", "cpu:0"),)
     assert plan.op_libraries == ("/ops/libmine.so",)
 
