@@ -63,6 +63,11 @@ class OrphanReaper:
     def __contains__(self, group: int) -> bool:
         return group in self._groups
 
+    def groups(self) -> list[int]:
+        """The process groups, which are the ids of the workers that lead them."""
+        with self._one:
+            return list(self._groups)
+
     def add(self, group: int) -> None:
         """A worker was started, which leads a process group."""
         with self._one:

@@ -3,11 +3,14 @@
 They are process-wide, so only this module changes them.
 """
 
+import collections.abc
 import contextlib
 import ctypes
 import functools
 import gc
 import itertools
+import pathlib
+import resource
 import sys
 import threading
 
@@ -21,6 +24,7 @@ them at once; with Python's 700 every other request would cause a collection."""
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_PAGE = resource.getpagesize()
 _KIB = 1024
 _MIB = 1024 * _KIB
 
@@ -64,24 +68,31 @@ def settle() -> None:
 
 
 class ProcessMemory:
-    """Implements the repository's `Memory`: this process and its children, the worker processes."""
+    """Implements the repository's `Memory`: this process and its worker processes.
 
-    def __init__(self) -> None:
+    Args:
+        workers: gives their ids.
+    """
+
+    def __init__(
+        self, workers: collections.abc.Callable[[], collections.abc.Iterable[int]]
+    ) -> None:
+        self._workers = workers
         self._collecting = threading.Lock()
         self._requests = itertools.count(1)
         self._collected = 0
         """Requests for a collection with numbers up to this one are done."""
 
     def resident(self) -> int:
-        """Bytes of resident memory; blocking, since it reads /proc. Memory that two processes share is counted twice."""
-        import psutil  # noqa: PLC0415 - 15 ms, in a thread, at the first unload
+        """Bytes of resident memory; blocking, since it reads /proc. Memory that two processes share is counted twice.
 
-        this = psutil.Process()
-        size: int = this.memory_info().rss
-        for child in this.children(recursive=True):
-            with contextlib.suppress(psutil.Error):  # it may have ended
-                size += child.memory_info().rss
-        return size
+        Looking for children among all processes of the machine would hold the interpreter lock, and hold up the event loop, for milliseconds.
+        """
+        pages = 0
+        for process in ("self", *self._workers()):
+            with contextlib.suppress(OSError):  # it may have ended
+                pages += int(pathlib.Path(f"/proc/{process}/statm").read_text().split()[1])
+        return pages * _PAGE
 
     def expect(self) -> None:
         """Have glibc return the end of every heap as soon as it is free.

@@ -13,6 +13,7 @@ from naiad.engine.memory.pool import Load, MemoryPool
 from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
+from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import EVICTIONS
 from naiad.options.options import Options
@@ -197,7 +198,7 @@ class RepositoryFactory:
             retry_count=self._options.model_load_retry_count,
             progress=progress,
             clock=self._clock,
-            memory=interpreter.ProcessMemory(),
+            memory=interpreter.ProcessMemory(ORPHAN_REAPER.groups),
         )
         if pool is not None:
             pool.open(repository, namespace=namespace)

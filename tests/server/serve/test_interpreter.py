@@ -38,9 +38,9 @@ def test_an_unload_collects_a_model_of_the_start_and_visits_no_import() -> None:
         of_model = weakref.ref(model)
         interpreter.settle()
         del model
-        ProcessMemory().give_back(collect=False)
+        ProcessMemory(list).give_back(collect=False)
         assert of_model() is not None
-        ProcessMemory().give_back(collect=True)
+        ProcessMemory(list).give_back(collect=True)
         assert of_model() is None
         assert of_import() is not None
     finally:
@@ -53,7 +53,7 @@ def test_an_unload_collects_a_model_of_the_start_and_visits_no_import() -> None:
 def test_concurrent_requests_for_a_collection_share_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    memory = ProcessMemory()
+    memory = ProcessMemory(list)
     begun, may_end, collections = threading.Event(), threading.Event(), list[int]()
 
     def collect() -> int:
@@ -85,7 +85,8 @@ def test_the_memory_of_a_worker_counts() -> None:
     ) as worker:
         assert worker.stdout is not None
         assert worker.stdout.readline() == b"ready\n"
-        assert ProcessMemory().resident() > alone + 50_000_000
+        workers = [worker.pid, 1 << 30]  # one has ended
+        assert ProcessMemory(lambda: workers).resident() > alone + 50_000_000
 
 
 def test_a_free_threaded_build_is_refused_before_anything_starts(
