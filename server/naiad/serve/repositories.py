@@ -13,7 +13,6 @@ from naiad.engine.memory.pool import Load, MemoryPool
 from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
-from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import EVICTIONS
 from naiad.options.options import Options
@@ -123,6 +122,13 @@ class UnusedOverrides:
         ]
 
 
+def _workers() -> list[int]:
+    """The ids of the worker processes."""
+    from naiad.hosts.spawn import ORPHAN_REAPER  # noqa: PLC0415 - a server without workers does not need it before its first unload
+
+    return ORPHAN_REAPER.groups()
+
+
 class RepositoryFactory:
     """Makes the repositories.
 
@@ -198,7 +204,7 @@ class RepositoryFactory:
             retry_count=self._options.model_load_retry_count,
             progress=progress,
             clock=self._clock,
-            memory=interpreter.ProcessMemory(ORPHAN_REAPER.groups),
+            memory=interpreter.ProcessMemory(_workers),
         )
         if pool is not None:
             pool.open(repository, namespace=namespace)
