@@ -1,3 +1,3 @@
 """Naiad's Kubernetes operator: turns InferenceService resources into serving Deployments."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -129,7 +129,10 @@ def examine(
         except ProfileNotFound:
             profile = None
         parsed = service.parse(manifest, profile)
-        facts = ClusterFacts(apis=apis, image=image.resolve(parsed, defaults), defaults=defaults)
+        chosen = image.resolve(parsed, defaults)
+        facts = ClusterFacts(
+            apis=apis, image=chosen.image, server_version=chosen.version, defaults=defaults
+        )
         return build(parsed, facts), ()
     except InvalidSpec as error:
         return [], error.problems

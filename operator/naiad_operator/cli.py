@@ -1,4 +1,4 @@
-"""The command line: `naiad-operator run` and `naiad-operator check -f FILE`."""
+"""The command line: `naiad-operator run`, `naiad-operator check -f FILE` and `naiad-operator plan`."""
 
 import argparse
 import asyncio
@@ -13,7 +13,8 @@ from naiad_operator import __version__, check, options
 def parser() -> argparse.ArgumentParser:
     """The argument parser with every command and option."""
     top = argparse.ArgumentParser(
-        prog="naiad-operator", description="Turns InferenceService resources into serving pods."
+        prog="naiad-operator",
+        description="UpgradeScheduler InferenceService resources into serving pods.",
     )
     top.add_argument("--version", action="version", version=f"naiad-operator {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -31,6 +32,23 @@ def parser() -> argparse.ArgumentParser:
     )
     check.add_options(checking)
     checking.set_defaults(run=check.run)
+    planning = commands.add_parser(
+        "plan",
+        help="print what this release would change in a cluster, and which pods it would restart",
+        description="Prints what this release of the operator would change in a cluster, before it is installed; it only reads. Give it "
+        "the options that the operator will have. Exit status: 0 when no pod would restart, 3 when some would, 1 after an error.",
+    )
+    options.add_to(planning, os.environ)
+    planning.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text for people, json for programs (default: %(default)s)",
+    )
+    planning.set_defaults(
+        run=lambda arguments: _plan(options.read(planning, arguments), arguments.output)
+    )
     return top
 
 
@@ -59,3 +77,14 @@ def _run(configured: options.Options) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _plan(configured: options.Options, output: str) -> int:
+    from naiad_operator import preview  # noqa: PLC0415 - see `_run`
+    from naiad_operator.cluster.credentials import CredentialsError  # noqa: PLC0415 - see `_run`
+
+    try:
+        return asyncio.run(preview.run(configured, as_json=output == "json"))
+    except CredentialsError as error:
+        print(f"naiad-operator: {error}", file=sys.stderr)  # noqa: T201 - an error message for the terminal
+        return 1

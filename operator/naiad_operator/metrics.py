@@ -42,6 +42,7 @@ class Gauges:
         queue_oldest: how long the longest-waiting of them has waited, in seconds.
         queue_failing: services whose last reconcile failed.
         children: objects in the store.
+        upgrades: services that wait for a new pod template or are getting it, by state.
         watch_restarts: failed watches by resource.
         unwatched: kinds that cannot be listed or watched, by resource: in how many namespaces.
         leader: whether this process is the leader.
@@ -53,6 +54,7 @@ class Gauges:
     queue_oldest: float
     queue_failing: int
     children: int
+    upgrades: collections.abc.Mapping[str, int]
     watch_restarts: collections.abc.Mapping[str, int]
     unwatched: collections.abc.Mapping[str, int]
     leader: bool
@@ -91,6 +93,10 @@ def page(metrics: Metrics, gauges: Gauges) -> str:
     for (type_, status, reason), count in sorted(gauges.conditions.items()):
         labels = f'condition="{type_}",status="{status}",reason="{reason}"'
         lines.append(f"naiad_operator_conditions{{{labels}}} {count}")
+    _family(
+        lines, "upgrades", "gauge", "Services that an upgrade of the operator concerns, by state."
+    )
+    _series(lines, "upgrades", "state", gauges.upgrades)
     _family(lines, "watch_restarts_total", "counter", "Watches that broke, by resource.")
     _series(lines, "watch_restarts_total", "resource", gauges.watch_restarts)
     _family(lines, "model_polls_total", "counter", "Requests to pods for their models, by result.")

@@ -42,6 +42,8 @@ class Options:
         lease_namespace: the namespace of the Lease; "" means the operator's own.
         lease_name: the name of the Lease. Operators with the same Lease elect one leader, so different installations need
             different names.
+        max_concurrent_restarts: how many services replace their pods at a time because of a new operator or of its defaults.
+        allow_downgrade: whether to replace the pod templates of newer operators.
         drain_seconds: how long running reconciles may take to end after SIGTERM.
         log_level: debug, info, warning or error.
         log_text: whether log lines are plain text and not JSON.
@@ -62,6 +64,8 @@ class Options:
     leader_election: bool = False
     lease_namespace: str = ""
     lease_name: str = "naiad-operator"
+    max_concurrent_restarts: int = 1
+    allow_downgrade: bool = False
     drain_seconds: float = 20.0
     log_level: str = "info"
     log_text: bool = False
@@ -94,6 +98,8 @@ _FLAGS = (
     _Flag("workers", "16", "services reconciled at once"),
     _Flag("resync-seconds", "600", "seconds between two reconciles of a service without events"),
     _Flag("discovery-seconds", "30", "seconds between two discoveries of the kinds that the API server serves"),
+    _Flag("max-concurrent-restarts", "1", "services that replace their pods at a time because of a new operator or of its defaults; 0 replaces none"),
+    _Flag("allow-downgrade", "false", "also replace the pod templates of newer operators, for a rollback of the operator", ("true", "false")),
     _Flag("leader-election", "false", "hold a Lease before writing anything, for two replicas", ("true", "false")),
     _Flag("lease-name", "naiad-operator", "name of the Lease; operators with the same Lease elect one leader"),
     _Flag("drain-seconds", "20", "how long running reconciles may take to end after SIGTERM"),
@@ -169,6 +175,14 @@ def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Opti
         discovery_seconds=_number(
             parser, "discovery-seconds", arguments.discovery_seconds, minimum=1, maximum=3600
         ),
+        max_concurrent_restarts=_integer(
+            parser,
+            "max-concurrent-restarts",
+            arguments.max_concurrent_restarts,
+            minimum=0,
+            maximum=10_000,
+        ),
+        allow_downgrade=arguments.allow_downgrade == "true",
         leader_election=arguments.leader_election == "true",
         lease_namespace=arguments.operator_namespace,
         lease_name=_name(parser, "lease-name", arguments.lease_name),

@@ -1,3 +1,3 @@
 """Naiad's server: runs a Triton model repository and speaks KServe v2 over HTTP and gRPC."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

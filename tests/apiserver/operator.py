@@ -27,6 +27,8 @@ class OperatorProcess:
         kubeconfig: whose credentials it uses.
         arguments: more of its command line.
         log: where its lines go.
+        environ: more of its environment.
+        module: the program; another release has one of its own.
     """
 
     def __init__(
@@ -35,11 +37,13 @@ class OperatorProcess:
         *arguments: str,
         log: Path,
         environ: Mapping[str, str] | None = None,
+        module: str = "naiad_operator",
     ) -> None:
         self.log = log
-        command = [sys.executable, "-m", "naiad_operator", "run"]
+        command = [sys.executable, "-m", module, "run"]
         command += [f"--kubeconfig={kubeconfig}", "--http-host=127.0.0.1", "--http-port=0"]
-        paths = os.pathsep.join([str(_ROOT / "operator"), os.environ.get("PYTHONPATH", "")])
+        places = [str(_ROOT / "operator"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
+        paths = os.pathsep.join(places)
         self._seen = log.stat().st_size if log.exists() else 0
         with log.open("ab") as out:
             self.process = subprocess.Popen(

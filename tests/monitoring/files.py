@@ -37,6 +37,7 @@ def operator_page() -> str:
         queue_failing=0,
         conditions={("Ready", "True", "Ready"): 1},
         children=0,
+        upgrades={"waiting": 0},
         watch_restarts={},
         unwatched={},
         leader=True,

@@ -9,6 +9,7 @@ GAUGES = Gauges(
     queue_oldest=1.5,
     queue_failing=1,
     children=12,
+    upgrades={"waiting": 5, "failed": 1},
     watch_restarts={"pods": 4},
     unwatched={"scaledobjects": 2},
     leader=True,
@@ -36,6 +37,7 @@ def test_gauges_have_the_current_values() -> None:
     assert by_series["naiad_operator_queue_oldest_seconds"] == 1.5
     assert by_series["naiad_operator_services{state=Ready}"] == 2
     assert by_series["naiad_operator_watch_restarts_total{resource=pods}"] == 4
+    assert by_series["naiad_operator_upgrades{state=waiting}"] == 5
     assert by_series["naiad_operator_unwatched{resource=scaledobjects}"] == 2
     assert by_series["naiad_operator_leader"] == 1
     assert by_series["naiad_operator_model_polls_total{result=unreachable}"] == 2

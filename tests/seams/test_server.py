@@ -24,6 +24,7 @@ from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.repository.store import open_store
+from naiad_operator import versions
 from naiad_operator.api import service
 from naiad_operator.builders import server, storage
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine
@@ -36,7 +37,8 @@ FAMILIES = {
 
 def arguments(path: pathlib.Path) -> list[str]:
     spec = service.parse(manifests.example(path)[0]).spec
-    return server.arguments(spec, storage.mounted(spec.predictor.model).repositories)
+    repositories = storage.mounted(spec.predictor.model).repositories
+    return server.arguments(spec, repositories, versions.OWN)
 
 
 def fetches(path: pathlib.Path) -> list[dict[str, typing.Any]]:
@@ -59,6 +61,28 @@ def test_every_option_exists_and_takes_such_a_value(path: pathlib.Path) -> None:
             assert float(value) >= (flag.minimum or 0)
         if flag.kind is Kind.BOOLEAN:
             assert value in ("true", "false")
+
+
+def test_an_option_that_is_written_is_one_that_the_servers_of_its_versions_know() -> None:
+    """The options of this release are those of its parser; those of 0.1.0 were recorded when it was released."""
+    recorded = (manifests.DATA / "server-options-0.1.0.txt").read_text().splitlines()
+    for name, option in server.OPTIONS.items():
+        assert option.since <= versions.OWN, f"{name}: this release cannot write it yet"
+        flag = FLAGS[name.removeprefix("--")]
+        assert not flag.missing, f"{name}: this server refuses it"
+        assert not flag.idle, f"{name}: this server ignores it"
+        assert (name in recorded) == (option.since == server.OLDEST_VERSION), name
+
+
+def test_no_option_is_written_that_the_table_lacks() -> None:
+    own = {f"--{name}" for path in manifests.INPUTS for name in flags(arguments(path))}
+    given = {
+        argument.partition("=")[0]
+        for path in manifests.INPUTS
+        for argument in service.parse(manifests.example(path)[0]).spec.predictor.args or ()
+    }
+    assert own - given <= set(server.OPTIONS)
+    assert set(server.OPTIONS) <= own, "no example shows this option"
 
 
 def test_the_servers_own_parser_reads_what_is_written() -> None:
@@ -118,7 +142,8 @@ def test_the_server_reads_a_readiness_policy_as_it_is_meant(
 ) -> None:
     predictor = {} if wanted is None else {"readiness": wanted}
     spec = service.parse(manifests.resource(**predictor)).spec
-    assert parsing.parse(server.arguments(spec, ("/models",))).readiness_policy == policy
+    written = server.arguments(spec, ("/models",), versions.OWN)
+    assert parsing.parse(written).readiness_policy == policy
 
 
 def test_the_command_is_one_of_the_distribution() -> None:
@@ -193,6 +218,7 @@ def on_the_metrics_port(path: str) -> Replies:
 
 def test_model_states_are_where_the_operator_asks_for_them() -> None:
     body = json.loads(b"".join(map(bytes, on_the_metrics_port(server.STATUS_PATH).only.body)))
+    assert versions.parse(body["version"]) == versions.OWN, "both are released together"
     assert body["models"] == [
         {"name": "magika", "version": "1", "state": "UNAVAILABLE", "reason": "no such file"}
     ]

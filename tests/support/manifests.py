@@ -13,7 +13,7 @@ DATA = pathlib.Path(__file__).parent.parent / "data" / "operator"
 INPUTS = sorted((DATA / "input").glob("*.yaml"))
 
 DEFAULTS = Defaults(
-    image="registry.example.com/naiad-server:0.1.0",
+    image="registry.example.com/naiad-server:0.2.0",
     prometheus_address="http://prometheus.monitoring:9090",
     operator_namespace="naiad-system",
     prometheus_namespace="monitoring",

@@ -6,6 +6,7 @@ import typing
 from naiad_operator.api import service
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.status import ApiError, Conflict, ModelReport, ModelState, Observed, compute
+from naiad_operator.status.upgrade import Upgrade
 from tests.support import manifests
 
 Manifest = dict[str, typing.Any]
@@ -150,6 +151,7 @@ def status(
     terminating: typing.Sequence[tuple[str, str]] = (),
     unwatched: typing.Mapping[tuple[str, str], str] | None = None,
     facts: ClusterFacts | None = None,
+    upgrade: Upgrade | None = None,
     now: str = NOW,
 ) -> Manifest:
     """The status of a resource; of one with two ready pods when nothing else is said."""
@@ -167,6 +169,7 @@ def status(
         conflicts=conflicts,
         errors=errors,
         terminating=terminating,
+        upgrade=upgrade,
         unwatched=unwatched or {},
     )
     parsed = service.parse(resource or manifests.resource(replicas=2))

@@ -7,7 +7,7 @@ import msgspec
 from naiad_operator.api.accelerator import Accelerator
 from naiad_operator.api.bounds import Text
 from naiad_operator.api.model import Model
-from naiad_operator.api.pod import EnvVar, Image, Resources
+from naiad_operator.api.pod import EnvVar, Image, Resources, ServerVersion
 from naiad_operator.api.scaling import Autoscaling, Replicas
 from naiad_operator.api.structs import Part
 
@@ -24,6 +24,7 @@ class Canary(Part, frozen=True):
         weight: how many of a hundred requests the canary gets; none while none of its pods serves.
         model: the models that are served.
         image: the server's image.
+        server_version: the version of the server in that image.
         args: further options of the server.
         env: environment variables of the server.
         resources: CPU, memory and ephemeral storage.
@@ -35,6 +36,7 @@ class Canary(Part, frozen=True):
     weight: typing.Annotated[int, msgspec.Meta(ge=0, le=100)]
     model: Model | None = None
     image: Image | None = None
+    server_version: ServerVersion | None = None
     args: typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)] | None = None
     env: typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)] | None = None
     resources: Resources | None = None

@@ -16,6 +16,9 @@ from naiad_operator.api.bounds import (
 from naiad_operator.api.structs import Part
 
 Image = typing.Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\s]*$")]
+ServerVersion = typing.Annotated[
+    str, msgspec.Meta(max_length=32, pattern=r"^[0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6}$")
+]
 EnvName = typing.Annotated[
     str, msgspec.Meta(min_length=1, max_length=253, pattern="^[-._a-zA-Z][-._a-zA-Z0-9]*$")
 ]

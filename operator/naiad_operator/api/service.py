@@ -41,6 +41,7 @@ class InferenceService:
 
     Attributes:
         spec: its spec, with the fields of its profile.
+        own_spec: its spec without them: what its user has written.
         raw: the original manifest, status included.
         profile: its NaiadProfile; None when it has none.
         canary_of: the name of the service that this is the canary of (`builders.canary`); "" for the service itself.
@@ -51,6 +52,7 @@ class InferenceService:
     uid: str
     generation: int
     spec: Spec
+    own_spec: Spec
     raw: Manifest
     profile: Profile | None = None
     canary_of: str = ""
@@ -72,6 +74,11 @@ class InferenceService:
         status: Manifest = self.raw.get("status") or {}
         return status
 
+    @property
+    def is_observed(self) -> bool:
+        """Whether an operator has reconciled the current spec."""
+        return bool(self.status.get("observedGeneration") == self.generation)
+
 
 def parse(manifest: Manifest, profile: Profile | None = None) -> InferenceService:
     """Parses a manifest, and merges its profile into it.
@@ -81,6 +88,7 @@ def parse(manifest: Manifest, profile: Profile | None = None) -> InferenceServic
             the others are in files, or in resources that were stored before a rule existed, or come from the profile.
     """
     filled, problems = validation.examine(manifest)
+    own = filled
     if profile is not None and not problems:
         merged = {**manifest, "spec": profiles.merged(profile.values, filled)}
         filled, problems = validation.examine(merged)
@@ -95,6 +103,7 @@ def parse(manifest: Manifest, profile: Profile | None = None) -> InferenceServic
         uid=metadata.get("uid") or "",
         generation=metadata.get("generation") or 0,
         spec=_convert(filled, Spec),
+        own_spec=_convert(own, Spec),
         raw=manifest,
         profile=profile,
     )

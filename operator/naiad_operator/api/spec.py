@@ -26,6 +26,7 @@ from naiad_operator.api.pod import (
     Readiness,
     Resources,
     SecretReference,
+    ServerVersion,
     Toleration,
 )
 from naiad_operator.api.scaling import (
@@ -52,6 +53,8 @@ class Predictor(Part, frozen=True):
     Attributes:
         model: the models that are served.
         image: the server's image; when empty, the operator's default is recorded once and kept until the predictor changes.
+        server_version: the version of the server in the image, for an image whose tag does not say it, e.g. 0.2.0: the server gets only
+            options that this version knows.
         image_pull_secrets: Secrets for pulling the image.
         args: further options of the server; they come last, so they take precedence over the operator's own.
         env: environment variables of the server; they take precedence over the operator's own.
@@ -85,6 +88,7 @@ class Predictor(Part, frozen=True):
 
     model: Model
     image: Image = ""
+    server_version: ServerVersion | None = None
     image_pull_secrets: (
         typing.Annotated[tuple[SecretReference, ...], msgspec.Meta(max_length=8)] | None
     ) = None

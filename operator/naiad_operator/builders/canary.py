@@ -10,7 +10,7 @@ import msgspec
 
 from naiad_operator.api.canary import DEFAULT_REPLICAS, Canary
 from naiad_operator.api.service import InferenceService
-from naiad_operator.api.spec import Predictor
+from naiad_operator.api.spec import Predictor, Spec
 from naiad_operator.api.traffic import Service
 from naiad_operator.builders import deployment
 from naiad_operator.builders.facts import ClusterFacts
@@ -19,7 +19,7 @@ from naiad_operator.errors import Problem
 ALL = 100
 """The sum of both weights."""
 
-_OVERRIDES = ("model", "image", "args", "env", "resources", "accelerator")
+_OVERRIDES = ("model", "image", "server_version", "args", "env", "resources", "accelerator")
 
 
 def name(service: InferenceService) -> str:
@@ -32,22 +32,33 @@ def service_of(service: InferenceService) -> InferenceService | None:
     wanted = service.spec.canary
     if wanted is None:
         return None
-    spec = msgspec.structs.replace(
-        service.spec,
-        predictor=_predictor(service.spec.predictor, wanted),
+    return dataclasses.replace(
+        service,
+        name=name(service),
+        canary_of=service.name,
+        spec=_spec(service.spec, wanted),
+        own_spec=_spec(service.own_spec, wanted),
+    )
+
+
+def _spec(spec: Spec, wanted: Canary) -> Spec:
+    return msgspec.structs.replace(
+        spec,
+        predictor=_predictor(spec.predictor, wanted),
         service=Service(),
         ingress=None,
         gateway=None,
         path_prefix=None,
         canary=None,
     )
-    return dataclasses.replace(service, name=name(service), canary_of=service.name, spec=spec)
 
 
 def _predictor(predictor: Predictor, wanted: Canary) -> Predictor:
     overrides = {
         field: value for field in _OVERRIDES if (value := getattr(wanted, field)) is not None
     }
+    if wanted.image:
+        overrides.setdefault("server_version", None)  # that of the predictor is about another image
     scaling = wanted.autoscaling
     replicas = wanted.replicas
     if replicas is None and not (scaling is not None and scaling.scaler in deployment.SCALERS):
@@ -61,6 +72,7 @@ def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:
     return dataclasses.replace(
         facts,
         image=(wanted is not None and wanted.image) or facts.image,
+        server_version=facts.canary.server_version,
         current_replicas=facts.canary.current_replicas,
         replicas_are_ours=facts.canary.replicas_are_ours,
     )

@@ -49,7 +49,7 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
     """The wanted number of pods; None when an autoscaler decides it.
 
     Without `replicas` in the spec, the number stays as it was when the autoscaler was removed, so that no pod is lost. From then on it
-    is kept in the status, so that a manual change of the Deployment is corrected.
+    is recorded on the Deployment, so that a manual change of it is corrected.
     """
     predictor = service.spec.predictor
     if service.spec.suspend:
@@ -64,13 +64,14 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
         return least if now == 0 and least > 0 and ours else None
     if predictor.replicas is not None:
         return predictor.replicas
-    return kept_replicas(service) or now or 1
+    return facts.kept_replicas or now or 1
 
 
-def kept_replicas(service: InferenceService) -> int | None:
-    """The number that the status keeps for a spec without a number; None when it keeps none."""
-    kept: int | None = service.status.get("keptReplicas")
-    return kept
+def kept_replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
+    """The number of pods to keep; None when the spec or an autoscaler decides it, so that removing it keeps the number at that moment."""
+    if service.spec.predictor.replicas is not None or is_autoscaled(service):
+        return None
+    return facts.kept_replicas if service.spec.suspend else replicas(service, facts)
 
 
 def max_replicas(service: InferenceService, facts: ClusterFacts) -> int:

@@ -3,6 +3,8 @@
 import collections.abc
 import dataclasses
 
+from naiad_operator import versions
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
@@ -33,11 +35,13 @@ class CanaryFacts:
         current_replicas: as in `ClusterFacts`.
         replicas_are_ours: as there.
         serves: whether any of its pods is available.
+        server_version: the version of its server.
     """
 
     current_replicas: int | None = None
     replicas_are_ours: bool = True
     serves: bool = False
+    server_version: versions.Version = versions.OWN
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +51,12 @@ class ClusterFacts:
     Attributes:
         apis: the optional kinds that the API server serves, each "group/version/Kind".
         image: the result of `builders.image.resolve`.
+        server_version: the version of the server in it.
         defaults: the administrator's defaults.
         node_resources: the sum of what all nodes can allocate, by resource name; None when nodes may not be read, or need not be.
         claim_modes: the access modes of the PersistentVolumeClaims that the pods mount; empty or absent when unknown.
         current_replicas: the number in the Deployment's spec; None if the Deployment does not exist.
+        kept_replicas: the number that was recorded for a spec without a number; None when none was.
         replicas_are_ours: whether the operator owns that field.
         canary: the facts about the canary's Deployment.
     """
@@ -58,10 +64,12 @@ class ClusterFacts:
     apis: frozenset[str]
     image: str
     defaults: Defaults
+    server_version: versions.Version = versions.OWN
     node_resources: collections.abc.Mapping[str, int] | None = None
     claim_modes: collections.abc.Mapping[str, frozenset[str]] = dataclasses.field(
         default_factory=dict
     )
     current_replicas: int | None = None
+    kept_replicas: int | None = None
     replicas_are_ours: bool = True
     canary: CanaryFacts = CanaryFacts()

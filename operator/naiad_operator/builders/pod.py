@@ -137,7 +137,7 @@ def _container(
         "name": server.CONTAINER,
         "image": facts.image,
         "command": list(server.COMMAND),
-        "args": server.arguments(service.spec, mounted.repositories),
+        "args": server.arguments(service.spec, mounted.repositories, facts.server_version),
         **container.environment(service, mounted.env),
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}

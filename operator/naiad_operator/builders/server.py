@@ -4,11 +4,58 @@ The drain: on SIGTERM a server reports not ready, continues to accept requests f
 flight within its exit timeout. It does so by itself, so pods have no preStop hook.
 """
 
+import collections.abc
 import dataclasses
 import json
+import types
+import typing
 
 from naiad_operator.api.pod import Readiness
 from naiad_operator.api.spec import Spec
+from naiad_operator.errors import InvalidSpec, Problem
+from naiad_operator.versions import OWN, Version
+
+OLDEST_VERSION = Version(0, 1, 0)
+"""The oldest server that is supported; a server whose version is not known counts as this one."""
+
+
+class Option(typing.NamedTuple):
+    """An option of the server that the operator writes.
+
+    Attributes:
+        since: the first version that knows the option. An older server would end with an error message, so it never gets the option.
+        field: the field of the service that asks for the option, as in "spec.predictor.model.load". With a server that is too old the
+            service is then invalid; without a field, the option is the operator's own default and is left out.
+    """
+
+    since: Version
+    field: str = ""
+
+
+_V0_2 = Version(0, 2, 0)
+
+OPTIONS: collections.abc.Mapping[str, Option] = types.MappingProxyType(
+    {
+        "--model-repository": Option(OLDEST_VERSION),
+        "--model-control-mode": Option(OLDEST_VERSION),
+        "--load-model": Option(OLDEST_VERSION),
+        "--repository-poll-secs": Option(OLDEST_VERSION),
+        "--exit-on-error": Option(OLDEST_VERSION),
+        "--http-port": Option(OLDEST_VERSION),
+        "--grpc-port": Option(OLDEST_VERSION),
+        "--metrics-port": Option(OLDEST_VERSION),
+        "--grpc-max-connection-age": Option(OLDEST_VERSION),
+        "--shutdown-delay-secs": Option(OLDEST_VERSION),
+        "--exit-timeout-secs": Option(OLDEST_VERSION),
+        "--auth-token-file": Option(OLDEST_VERSION),
+        "--http-base-path": Option(_V0_2, "spec.pathPrefix"),
+        "--model-config-override": Option(_V0_2, "spec.predictor.model.overrides"),
+        "--readiness-policy": Option(_V0_2, "spec.predictor.readiness"),
+        "--python-requirement": Option(_V0_2, "spec.predictor.model.pythonRequirements"),
+    }
+)
+"""Every option that the operator writes. A new option is a new row with the version of the release that brings it; tests/seams compares the
+rows with the options of this release's server and with the recorded list of those of 0.1.0."""
 
 COMMAND = ("naiad", "serve")
 FETCH_COMMAND = ("naiad", "fetch")
@@ -67,12 +114,16 @@ def fetch_arguments(repository: str, folder: str) -> list[str]:
     return [repository, f"--to={folder}"]
 
 
-def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
-    """The server's command-line arguments.
+def arguments(spec: Spec, repositories: tuple[str, ...], version: Version = OWN) -> list[str]:
+    """The server's command-line arguments: only options that its version knows, and then the user's own.
 
     Args:
         spec: the service.
         repositories: the model repositories in the server's notation (`builders.storage`).
+        version: the server's version (`builders.image.resolve`); that of this release by default.
+
+    Raises:
+        InvalidSpec: a field of the service needs an option that this server does not know.
     """
     predictor = spec.predictor
     seconds = stop(spec)
@@ -108,7 +159,25 @@ def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
         written.append(f"--http-base-path={spec.path_prefix}")
     if spec.auth is not None:
         written.append(f"--auth-token-file={TOKEN_FOLDER}/{TOKEN_FILE}")
-    return [*written, *(predictor.args or ())]
+    known = [one for one in written if _is_known(OPTIONS[one.partition("=")[0]], version)]
+    return [*known, *(predictor.args or ())]
+
+
+def _is_known(option: Option, version: Version) -> bool:
+    """Whether a server of this version knows an option.
+
+    Raises:
+        InvalidSpec: it does not, and a field of the service asks for the option.
+    """
+    if option.since <= version:
+        return True
+    if option.field:
+        message = (
+            f"needs a server of version {option.since} or newer, and this one counts as {version}: write a newer predictor.image, "
+            "or its version in predictor.serverVersion if the image's tag does not say it"
+        )
+        raise InvalidSpec([Problem(option.field, message)])
+    return False
 
 
 def _escaped(argument: str) -> str:

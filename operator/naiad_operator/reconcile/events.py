@@ -10,6 +10,10 @@ import collections.abc
 import dataclasses
 import typing
 
+from naiad_operator.api import names
+from naiad_operator.status import upgrade
+from naiad_operator.status.conditions import CANARY_READY, MODELS_LOADED, READY, UPGRADED
+
 Status = collections.abc.Mapping[str, typing.Any]
 
 _QUIET = frozenset(
@@ -54,13 +58,14 @@ def of_transition(before: Status, after: Status) -> list[Event]:
         *_of_ready(before, after),
         *_of_models(before, after),
         *_of_canary(before, after),
+        *_of_upgrade(before, after),
         *_of_kept_replicas(before, after),
     ]
 
 
 def _of_canary(before: Status, after: Status) -> list[Event]:
     """The Event for a canary that is ready, or fails."""
-    old, new = _condition(before, "CanaryReady"), _condition(after, "CanaryReady")
+    old, new = _condition(before, CANARY_READY), _condition(after, CANARY_READY)
     reason = new.get("reason") or "Unknown"
     if not new or (old.get("status"), old.get("reason")) == (new.get("status"), reason):
         return []
@@ -69,6 +74,14 @@ def _of_canary(before: Status, after: Status) -> list[Event]:
     if reason in _QUIET:
         return []
     return [Event("Warning", reason, _bounded(f"canary: {new.get('message') or reason}"))]
+
+
+def _of_upgrade(before: Status, after: Status) -> list[Event]:
+    """The Event for a service because of which the upgrade to a new operator pauses."""
+    old, new = _condition(before, UPGRADED), _condition(after, UPGRADED)
+    if new.get("reason") != upgrade.FAILED or old.get("reason") == upgrade.FAILED:
+        return []
+    return [Event("Warning", upgrade.FAILED, _bounded(new["message"]))]
 
 
 def _of_kept_replicas(before: Status, after: Status) -> list[Event]:
@@ -82,17 +95,17 @@ def _of_kept_replicas(before: Status, after: Status) -> list[Event]:
 
 def _of_models(before: Status, after: Status) -> list[Event]:
     """The Event for models that fail while the service is ready, because the others serve; else Ready has the reason."""
-    old, new = _condition(before, "ModelsLoaded"), _condition(after, "ModelsLoaded")
+    old, new = _condition(before, MODELS_LOADED), _condition(after, MODELS_LOADED)
     reason = new.get("reason")
     if reason not in _MODEL_FAILURES or reason == old.get("reason"):
         return []
-    if _condition(after, "Ready").get("reason") == reason:
+    if _condition(after, READY).get("reason") == reason:
         return []
     return [Event("Warning", reason, _bounded(new.get("message") or reason))]
 
 
 def _of_ready(before: Status, after: Status) -> list[Event]:
-    old, new = _condition(before, "Ready"), _condition(after, "Ready")
+    old, new = _condition(before, READY), _condition(after, READY)
     if (old.get("status"), old.get("reason")) == (new.get("status"), new.get("reason")):
         return []
     reason = new.get("reason") or "Unknown"
@@ -104,6 +117,40 @@ def _of_ready(before: Status, after: Status) -> list[Event]:
         return []
     kind = "Normal" if quiet else "Warning"
     return [Event(kind, reason, _bounded(new.get("message") or reason))]
+
+
+def manifest(event: Event, service: Status, *, name: str, now: str) -> dict[str, typing.Any]:
+    """The object that holds an Event about a service.
+
+    Args:
+        event: the Event.
+        service: the manifest of the service.
+        name: the object's own name.
+        now: the time as Kubernetes writes it.
+    """
+    metadata = service["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+        },
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "source": {"component": names.FIELD_MANAGER},
+        "reportingComponent": names.FIELD_MANAGER,
+        "reportingInstance": names.FIELD_MANAGER,
+    }
 
 
 def of_drift(kind: str, name: str, fields: collections.abc.Sequence[str]) -> Event:

@@ -18,6 +18,7 @@ import typing
 import aiohttp
 import msgspec
 
+from naiad_operator import versions
 from naiad_operator.builders import server
 from naiad_operator.queue import Key
 from naiad_operator.status import ModelReport, ModelState
@@ -110,6 +111,7 @@ class _StatusBody(msgspec.Struct):
 
     models: list[_Model]
     loads: list[_Load] = []
+    version: _Word = ""
 
 
 _decode = msgspec.json.Decoder(_StatusBody).decode
@@ -293,10 +295,13 @@ def _to_report(body: _StatusBody, address: PodAddress) -> ModelReport:
         ModelState(name=name, version="", state="LOADING", reason=phase)
         for name, phase in sorted(loads.items())
     ]
+    server_version = versions.parse(body.version)
     if not models and not address.has_started:
         problem = f"pod {address.pod} has not listed its models yet"
-        return ModelReport(pod=address.pod, is_starting=True, problem=problem)
-    return ModelReport(pod=address.pod, models=tuple(models))
+        return ModelReport(
+            pod=address.pod, is_starting=True, problem=problem, server_version=server_version
+        )
+    return ModelReport(pod=address.pod, models=tuple(models), server_version=server_version)
 
 
 def _without_evictions(report: ModelReport) -> ModelReport:

@@ -15,8 +15,8 @@ import typing
 
 from naiad_operator.api import names, service as services
 from naiad_operator.api.service import Manifest, Profile
-from naiad_operator.builders import build, canary, image, kinds, storage
-from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
+from naiad_operator.builders import canary, kinds, storage
+from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
@@ -30,21 +30,24 @@ from naiad_operator.reconcile import (
     lookups,
     merge,
     model_poller,
-    ownership,
     plan,
     service_store,
 )
 from naiad_operator.reconcile.cluster_info import ClusterInfo
+from naiad_operator.reconcile.desired import render, steps_to
 from naiad_operator.status import (
     ModelReport,
     Observed,
-    autoscaling,
     pods as service_pods,
     scheduling,
     workload,
 )
-from naiad_operator.status.canary import divided
+from naiad_operator.status.canary import divided, next_change
 from naiad_operator.status.compute import compute, compute_bug, compute_invalid
+from naiad_operator.status.conditions import UPGRADED, reason_of
+from naiad_operator.status.upgrade import FAILED
+from naiad_operator.upgrade.newer import NewerOperators
+from naiad_operator.upgrade.scheduler import UpgradeScheduler
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +77,9 @@ class Dependencies:
         defaults: the operator's defaults for services.
         watch_problems: for a namespace, the kinds that cannot be watched there, each with the reason and what to do.
         profile_of: the NaiadProfile of a service; it raises InvalidSpec.
+        upgrades: admits services that replace their pods because of a new operator.
         clock: the time of day, for the timestamps in a status.
+        allow_downgrade: whether to replace the pod templates of newer operators.
     """
 
     api: Client
@@ -87,7 +92,9 @@ class Dependencies:
     watch_problems: WatchProblems
     models: model_poller.ModelPoller
     profile_of: collections.abc.Callable[[Manifest], Profile | None]
+    upgrades: UpgradeScheduler
     clock: Clock
+    allow_downgrade: bool = False
 
 
 class Reconciler:
@@ -102,6 +109,7 @@ class Reconciler:
         self._applier = applier.Applier(dependencies.api, dependencies.children)
         self._recorder = event_recorder.EventRecorder(dependencies.api, self._now)
         self.conditions: dict[Key, tuple[tuple[str, str, str], ...]] = {}
+        self._newer = NewerOperators()
         self._server_errors: collections.Counter[Key] = collections.Counter()
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -158,20 +166,81 @@ class Reconciler:
     ) -> Outcome | None:
         dependencies = self._dependencies
         children, pods = self._children_and_pods(key)
-        facts = await self._facts(key, service, children, pods)
-        wanted = build(service, facts)
+        upgrades = dependencies.upgrades
+        desired = render(
+            service,
+            children,
+            cluster=await self._facts(key, service, pods),
+            running=dependencies.models.report(key).server_version,
+            allow_downgrade=dependencies.allow_downgrade,
+        )
+        defers = desired.has_newer_operator and not dependencies.allow_downgrade
+        if defers and (delay := self._newer.edit_delay(key, service, self._seconds())):
+            return Result(requeue_after=delay)
+        admitted = desired.is_staged and upgrades.admit(key, desired.waiting)
+        records = desired.choose(admitted=admitted, now=self._now())
         unwatched = dependencies.watch_problems(key.namespace)
-        # Nothing is known about the objects of a kind that cannot be watched: they are neither written nor deleted.
-        steps = plan.decide(
-            [manifest for manifest in wanted if manifest["kind"] not in unwatched],
-            [child for child in children if child.kind not in unwatched],
-            uid=service.uid,
-            owner=f"{names.KIND}.{names.GROUP} {service.name}",
+        wanted = desired.manifests_with(records)
+        steps = steps_to(
+            wanted,
+            children,
+            service,
+            unwatched=unwatched,
+            only_missing=defers and service.is_observed,
             accepted=self._applier.accepted,
         )
         if not is_fresh and service.status and any(isinstance(s, plan.Create) for s in steps):
             # Children that are missing may have gone with their service, whose deletion the watch has missed.
             return None
+        result = await self._apply(key, service, steps)
+        waits = result.created or desired.writes_records_only(steps, records)
+        if waits and not (result.refused or result.conflicts or result.terminating):
+            # The children's controllers are working now: a status would be outdated before it is written.
+            self._dependencies.services.mark_seen(key, service.raw["metadata"]["resourceVersion"])
+            return Result(requeue_after=_CREATED_REQUEUE_S)
+        if steps:
+            children, pods = self._children_and_pods(key)
+        observed = Observed(
+            children={
+                (child.kind, child.name): child.manifest()
+                for child in children
+                if child.controller_uid == service.uid and not child.deleting
+            },
+            facts=desired.facts,
+            pods=pods,
+            conflicts=result.conflicts,
+            errors=result.refused,
+            terminating=result.terminating,
+            upgrade=(upgrade := desired.upgrade(records, upgrades)),
+            unwatched={
+                (manifest["kind"], manifest["metadata"]["name"]): unwatched[manifest["kind"]]
+                for manifest in wanted
+                if manifest["kind"] in unwatched
+            },
+        )
+        beside = canary.service_of(service)
+        main, of_canary = divided(service, observed)
+        observed = dataclasses.replace(
+            observed,
+            models=self._poll_models(key, service, main),
+            canary_models=self._poll_models(key, beside, of_canary, model_poller.CANARY),
+        )
+        status = compute(service, observed, self._now())
+        is_blocked = reason_of(status, UPGRADED) == FAILED
+        upgrades.observe(key, desired.scheduler_state(upgrade, is_blocked=is_blocked))
+        if defers and (delay := self._newer.status_delay(key, service, status, self._seconds())):
+            return Result(requeue_after=delay)
+        await self._write_status(key, service.raw, status)
+        return self._outcome(service, observed)
+
+    async def _apply(
+        self, key: Key, service: services.InferenceService, steps: list[plan.Step]
+    ) -> applier.ApplyResult:
+        """Applies the steps and writes their Events.
+
+        Raises:
+            ApiError: an error of the API server that does not concern a single child.
+        """
         try:
             result = await self._applier.apply(
                 steps,
@@ -189,39 +258,7 @@ class Reconciler:
         # Before the status, whose write may fail: the next reconcile would find no drift and write no Event.
         for event in result.events:
             await self._recorder.record(service.raw, event)
-        if result.created and not (result.refused or result.conflicts or result.terminating):
-            # The children's controllers are working now: a status would be outdated before it is written.
-            self._dependencies.services.mark_seen(key, service.raw["metadata"]["resourceVersion"])
-            return Result(requeue_after=_CREATED_REQUEUE_S)
-        if steps:
-            children, pods = self._children_and_pods(key)
-        observed = Observed(
-            children={
-                (child.kind, child.name): child.manifest()
-                for child in children
-                if child.controller_uid == service.uid and not child.deleting
-            },
-            facts=facts,
-            pods=pods,
-            conflicts=result.conflicts,
-            errors=result.refused,
-            terminating=result.terminating,
-            unwatched={
-                (manifest["kind"], manifest["metadata"]["name"]): unwatched[manifest["kind"]]
-                for manifest in wanted
-                if manifest["kind"] in unwatched
-            },
-        )
-        beside = canary.service_of(service)
-        main, of_canary = divided(service, observed)
-        observed = dataclasses.replace(
-            observed,
-            models=self._poll_models(key, service, main),
-            canary_models=self._poll_models(key, beside, of_canary, model_poller.CANARY),
-        )
-        status = compute(service, observed, self._now())
-        await self._write_status(key, service.raw, status)
-        return self._outcome(service, observed)
+        return result
 
     def _outcome(self, service: services.InferenceService, observed: Observed) -> Outcome:
         """When the service is reconciled next, after its status was written."""
@@ -232,7 +269,7 @@ class Reconciler:
         if observed.conflicts:
             return Result(requeue_after=_CONFLICT_REQUEUE_S)
         now = self._dependencies.clock()
-        change = _next_change(service, observed, now)
+        change = next_change(service, observed, now)
         if change is None:
             return Result()
         return Result(requeue_after=max((change - now).total_seconds(), 0) + _ROUNDING_S)
@@ -262,24 +299,19 @@ class Reconciler:
         self,
         key: Key,
         service: services.InferenceService,
-        children: list[Child],
         pods: list[dict[str, typing.Any]],
     ) -> ClusterFacts:
-        """The facts about the cluster that this service needs."""
+        """The facts about the cluster that this service needs; `desired.render` adds those about the service."""
         dependencies = self._dependencies
-        replicas, ours = _replicas(children, service.uid, service.name)
         parts = [part for part in (service, canary.service_of(service)) if part is not None]
         waits = any(scheduling.needs_nodes(part, pods) for part in parts)
         claims = sorted({name for part in parts for name in storage.claim_names(part)})
         return ClusterFacts(
             apis=dependencies.cluster_info.kinds,
-            image=image.resolve(service, dependencies.defaults),
+            image=dependencies.defaults.image,
             defaults=dependencies.defaults,
             node_resources=await dependencies.nodes.devices() if waits else None,
             claim_modes=await dependencies.claims.access_modes(key.namespace, claims),
-            current_replicas=replicas,
-            replicas_are_ours=ours,
-            canary=_canary(children, service),
         )
 
     def _children_and_pods(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
@@ -311,6 +343,8 @@ class Reconciler:
             await self._recorder.record(manifest, event)
 
     def _remove(self, key: Key) -> Outcome:
+        self._newer.forget(key)
+        self._dependencies.upgrades.observe(key, None)
         self._dependencies.models.poll(key, ())
         self._dependencies.models.poll(key, (), model_poller.CANARY)
         self._dependencies.services.forget(key)
@@ -318,6 +352,9 @@ class Reconciler:
             with contextlib.suppress(KeyError):
                 del known[key]
         return Deleted()
+
+    def _seconds(self) -> float:
+        return self._dependencies.clock().timestamp()
 
     def _now(self) -> str:
         return self._dependencies.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -327,60 +364,9 @@ def _ref(key: Key) -> ResourceRef:
     return ResourceRef(names.API_VERSION, names.PLURAL, key.namespace, key.name)
 
 
-def _next_change(
-    service: services.InferenceService, observed: Observed, now: dt.datetime
-) -> dt.datetime | None:
-    """When the passing of time alone changes the status of a service or of its canary; None if it does not."""
-    parts = zip((service, canary.service_of(service)), divided(service, observed), strict=True)
-    times = (
-        change(part, seen, now)
-        for part, seen in parts
-        if part is not None
-        for change in (workload.next_change, autoscaling.next_change)
-    )
-    return min((time for time in times if time is not None), default=None)
-
-
-def _deployment(children: collections.abc.Iterable[Child], uid: str, name: str) -> Child | None:
-    """The Deployment of this name that the service controls; None if it does not exist."""
-    for child in children:
-        if (child.kind, child.name) == (
-            kinds.DEPLOYMENT.kind,
-            name,
-        ) and child.controller_uid == uid:
-            return child
-    return None
-
-
-def _replicas(
-    children: collections.abc.Iterable[Child], uid: str, name: str
-) -> tuple[int | None, bool]:
-    """The number of pods in a Deployment's spec (None without a Deployment), and whether the operator owns that field."""
-    child = _deployment(children, uid, name)
-    if child is None:
-        return None, True
-    spec = child.manifest().get("spec") or {}
-    return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
-
-
-def _canary(
-    children: collections.abc.Sequence[Child], service: services.InferenceService
-) -> CanaryFacts:
-    """The facts about the canary's Deployment."""
-    name = canary.name(service)
-    child = _deployment(children, service.uid, name)
-    replicas, ours = _replicas(children, service.uid, name)
-    status = (child.manifest().get("status") or {}) if child is not None else {}
-    return CanaryFacts(
-        current_replicas=replicas,
-        replicas_are_ours=ours,
-        serves=bool(status.get("availableReplicas")),
-    )
-
-
 def _was_complete(service: services.InferenceService) -> bool:
     """Whether the current spec was applied before without a conflict or a refusal."""
-    if service.status.get("observedGeneration") != service.generation:
+    if not service.is_observed:
         return False
     reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
     return not reasons & {

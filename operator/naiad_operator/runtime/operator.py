@@ -31,6 +31,7 @@ from naiad_operator.runtime.health import Health
 from naiad_operator.runtime.leadership import Leadership, elected
 from naiad_operator.runtime.tasks import Tasks
 from naiad_operator.runtime.watches import Watches
+from naiad_operator.upgrade.scheduler import UpgradeScheduler
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +107,10 @@ class Runtime:
             on_change=functools.partial(self._queue.add, low_priority=True),
             config=model_poller.PollConfig(),
         )
+        self._upgrades = UpgradeScheduler(
+            limit=options.max_concurrent_restarts,
+            wake=functools.partial(self._queue.add, low_priority=True),
+        )
         self._services = service_store.ServiceStore(time.monotonic)
         self._reconciler = reconciler.Reconciler(
             reconciler.Dependencies(
@@ -119,7 +124,9 @@ class Runtime:
                 watch_problems=self._watches.problems,
                 models=self._models,
                 profile_of=self._profiles.of,
+                upgrades=self._upgrades,
                 clock=_utc,
+                allow_downgrade=options.allow_downgrade,
             )
         )
         self._leadership = Leadership(None)
@@ -207,6 +214,7 @@ class Runtime:
                 itertools.chain.from_iterable(self._reconciler.conditions.values())
             ),
             children=len(self._children),
+            upgrades=self._upgrades.counts(),
             watch_restarts=self._watches.restarts(),
             unwatched=collections.Counter(
                 problem.kind.plural for problem in self._watches.all_problems()
@@ -267,6 +275,9 @@ class Runtime:
         finally:
             self._metrics.observe(time.monotonic() - started, result)
             self.health.initial_keys.discard(key)
+            if not self.health.initial_keys:
+                # Before that, services may be replacing their pods unseen.
+                self._upgrades.open()
         return outcome
 
     def _on_child_change(self, namespace: str, name: str) -> None:

@@ -1,9 +1,11 @@
 """Divides what was observed between the main pods of a service and its canary."""
 
 import dataclasses
+import datetime as dt
 
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import canary, names
+from naiad_operator.status import autoscaling, workload
 from naiad_operator.status.observed import Manifest, Observed
 
 
@@ -43,3 +45,17 @@ def is_canary(pod: Manifest) -> bool:
 def _named(service: InferenceService, name: str) -> bool:
     """Whether a child of this name is one of the canary's."""
     return name == canary.name(service) or name.startswith(f"{canary.name(service)}-")
+
+
+def next_change(
+    service: InferenceService, observed: Observed, now: dt.datetime
+) -> dt.datetime | None:
+    """When the passing of time alone changes the status of a service or of its canary; None if it does not."""
+    parts = zip((service, canary.service_of(service)), divided(service, observed), strict=True)
+    times = (
+        change(part, seen, now)
+        for part, seen in parts
+        if part is not None
+        for change in (workload.next_change, autoscaling.next_change)
+    )
+    return min((time for time in times if time is not None), default=None)

@@ -27,6 +27,7 @@ from naiad_operator.status.conditions import (
 )
 from naiad_operator.status.observed import Observed
 from naiad_operator.status.reasons import Reason
+from naiad_operator.status.upgrade import upgraded
 
 Status = dict[str, typing.Any]
 
@@ -55,6 +56,12 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
     at = dt.datetime.fromisoformat(now)
     pods, conditions = _conditions(service, observed, at)
     canary_conditions, canary_status = _canary(service, of_canary, at)
+    model_status = _model_status(service, pods, _of_type(conditions, MODELS_LOADED))
+    if observed.upgrade is not None:
+        blocked = _blocked(conditions, model_status)
+        if observed.upgrade.is_canary:
+            blocked = _blocked_canary(service, of_canary, at)
+        conditions.append(upgraded(observed.upgrade, blocked))
     url, grpc_url = traffic.urls(service, observed)
     internal, internal_grpc = traffic.internal_urls(service)
     return {
@@ -73,7 +80,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         "accelerator": _accelerator(service),
         **({"profile": service.profile.name} if service.profile and service.profile.name else {}),
         "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
-        "modelStatus": _model_status(service, pods, _of_type(conditions, MODELS_LOADED)),
+        "modelStatus": model_status,
         **_kept(service, observed),
         **_models(observed),
         **canary_status,
@@ -141,6 +148,25 @@ def _conditions(
     return pods, [_ready(service, pods, parts), *parts]
 
 
+def _blocked(conditions: list[Condition], model_status: Status) -> str:
+    """Why the pods do not become ready, in words; "" while they may."""
+    ready, progressing = _of_type(conditions, READY), _of_type(conditions, PROGRESSING)
+    stands = progressing.fails and progressing.reason != "Complete"
+    if ready.fails and (stands or model_status["transitionStatus"] == "BlockedByFailedLoad"):
+        return f"{ready.reason}: {ready.message}"
+    return ""
+
+
+def _blocked_canary(service: InferenceService, observed: Observed, now: dt.datetime) -> str:
+    """Why the canary's pods do not become ready, in words; "" while they may, and without a canary."""
+    beside = canaries.service_of(service)
+    if beside is None:
+        return ""
+    pods, conditions = _conditions(beside, observed, now)
+    loaded = _of_type(conditions, MODELS_LOADED)
+    return _blocked(conditions, _model_status(beside, pods, loaded))
+
+
 def _of_type(conditions: list[Condition], type_: str) -> Condition:
     return next(condition for condition in conditions if condition.type == type_)
 
@@ -205,13 +231,7 @@ def _model_status(service: InferenceService, pods: workload.Workload, loaded: Co
 
 
 def _kept(service: InferenceService, observed: Observed) -> Status:
-    """The number of pods to keep. Not set while an autoscaler decides, so that removing it keeps the number at that moment."""
-    if service.spec.predictor.replicas is not None or deployment.is_autoscaled(service):
-        return {}
-    if service.spec.suspend:
-        kept = deployment.kept_replicas(service)
-    else:
-        kept = deployment.replicas(service, observed.facts)
+    kept = deployment.kept_replicas(service, observed.facts)
     return {} if kept is None else {"keptReplicas": kept}
 
 

@@ -18,6 +18,7 @@ NETWORK_READY = "NetworkReady"
 AUTOSCALING_READY = "AutoscalingReady"
 MONITORING_READY = "MonitoringReady"
 STOPPED = "Stopped"
+UPGRADED = "Upgraded"
 CANARY_READY = "CanaryReady"
 CANARY_MODELS_LOADED = "CanaryModelsLoaded"
 
@@ -77,3 +78,11 @@ def shortened(message: str) -> str:
     """A message as one line of limited length."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def reason_of(status: Manifest, type_: str) -> str:
+    """The reason of a condition in a status; "" if there is no such condition."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == type_:
+            return str(condition.get("reason") or "")
+    return ""

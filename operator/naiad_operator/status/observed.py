@@ -4,7 +4,9 @@ import collections.abc
 import dataclasses
 import typing
 
+from naiad_operator import versions
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.status.upgrade import Upgrade
 
 Manifest = collections.abc.Mapping[str, typing.Any]
 
@@ -34,12 +36,14 @@ class ModelReport:
         models: None when no pod has responded, or has anything to report yet.
         is_starting: whether the pod responded, and its server has not listed its models yet.
         problem: why there are no models, in words; may be empty.
+        server_version: the server's version; None when it does not report it, as 0.1.0.
     """
 
     pod: str = ""
     models: tuple[ModelState, ...] | None = None
     is_starting: bool = False
     problem: str = ""
+    server_version: versions.Version | None = None
 
 
 NOT_REPORTED = ModelReport()
@@ -80,6 +84,7 @@ class Observed:
         facts: the facts from which the manifests were built.
         terminating: wanted children, by kind and name, that are being deleted: a finalizer holds them, or they belong to an earlier
             service of the same name.
+        upgrade: the upgrade to this operator; None when there is no Deployment to upgrade.
         unwatched: wanted children, by kind and name, that the operator cannot watch, each with the reason and what to do.
     """
 
@@ -91,6 +96,7 @@ class Observed:
     conflicts: collections.abc.Sequence[Conflict] = ()
     errors: collections.abc.Sequence[ApiError] = ()
     terminating: collections.abc.Sequence[tuple[str, str]] = ()
+    upgrade: Upgrade | None = None
     unwatched: collections.abc.Mapping[tuple[str, str], str] = dataclasses.field(
         default_factory=dict
     )

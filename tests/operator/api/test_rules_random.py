@@ -33,6 +33,7 @@ _TEXTS: dict[str, list[str]] = {
     "interval": ["5s"],
     "size": ["1Gi"],
     "sharedMemory": ["1Gi"],
+    "serverVersion": ["0.1.0"],
     "host": ["a.example", "b.example"],
     "grpcHost": ["a.example", "b.example"],
     "hostnames": ["a.example", "b.example"],

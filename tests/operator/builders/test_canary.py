@@ -129,7 +129,7 @@ def test_fields_of_the_canary_stand_in_place_of_the_predictors() -> None:
     pod = children["Deployment", "demo-canary"]["spec"]["template"]["spec"]
     [container] = pod["containers"]
     assert (main["image"], container["image"]) == (
-        "registry.example.com/naiad-server:0.1.0",
+        "registry.example.com/naiad-server:0.2.0",
         "a/b:2",
     )
     assert "--log-verbose=2" in container["args"]

@@ -60,11 +60,11 @@ def test_a_suspended_service_has_no_pods(predictor: Manifest) -> None:
 
 def test_a_kept_number_is_not_changed_by_a_manual_scale_of_the_deployment() -> None:
     """`kubectl scale deployment` is drift, also where the spec says no number."""
-    parsed = service.parse({**manifests.resource(), "status": {"keptReplicas": 2}})
-    assert deployment.replicas(parsed, manifests.facts(current_replicas=7)) == 2
-    assert deployment.replicas(parsed, manifests.facts(current_replicas=0)) == 2, (
-        "after a suspension"
-    )
+    parsed = service.parse(manifests.resource())
+    kept = dataclasses.replace(manifests.facts(current_replicas=7), kept_replicas=2)
+    assert deployment.replicas(parsed, kept) == 2
+    after_a_suspension = dataclasses.replace(kept, current_replicas=0)
+    assert deployment.replicas(parsed, after_a_suspension) == 2
 
 
 def rolling(

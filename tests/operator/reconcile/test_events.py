@@ -71,6 +71,22 @@ def test_models_that_fail_beside_serving_ones_have_one_event() -> None:
     assert event.reason == "ModelFailed", "Ready says it, once"
 
 
+def upgraded(reason: str) -> dict[str, object]:
+    condition = {"type": "Upgraded", "status": "False", "reason": reason, "message": "why"}
+    return {"conditions": [condition]}
+
+
+def test_a_service_that_stops_an_upgrade_has_one_event() -> None:
+    failed = upgraded("UpgradeFailed")
+    assert of_transition(upgraded("Upgrading"), failed)[-1] == Event(
+        "Warning", "UpgradeFailed", "why"
+    )
+    assert of_transition(failed, failed) == []
+    assert of_transition(upgraded("UpgradePending"), upgraded("UpgradePaused")) == [], (
+        "a thousand services may wait"
+    )
+
+
 def test_a_kept_number_of_pods_has_one_event() -> None:
     ready = status("True", "Ready")
     kept = {**ready, "keptReplicas": 5}

@@ -14,6 +14,7 @@ from naiad_operator.queue import Key
 from naiad_operator.reconcile import model_poller
 from naiad_operator.reconcile.model_poller import ModelPoller, PodAddress, PollConfig, interval
 from naiad_operator.status import ModelReport, ModelState
+from naiad_operator.versions import Version
 from tests.support.waiting import until
 
 KEY = Key("ns", "demo")
@@ -93,6 +94,15 @@ async def test_the_first_response_and_every_change_are_reported(asking: Asking) 
     asking.pod.answer = READY
     await until(lambda: asking.changed == [KEY, KEY])
     assert asking.states == (A_READY,)
+
+
+async def test_the_servers_version_is_reported_once_it_says_it(asking: Asking) -> None:
+    """A server of 0.1.0 does not say it."""
+    asking.models.poll(KEY, (asking.address,))
+    await until(lambda: asking.states is not None)
+    assert asking.models.report(KEY).server_version is None
+    asking.pod.answer = {**READY, "version": "0.2.1"}
+    await until(lambda: asking.models.report(KEY).server_version == Version(0, 2, 1))
 
 
 INVALID: dict[str, tuple[Any, str]] = {

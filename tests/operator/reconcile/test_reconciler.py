@@ -12,6 +12,7 @@ from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Deleted, Key
 from naiad_operator.reconcile import (
     applier,
+    desired,
     events,
     lookups,
     model_poller,
@@ -22,6 +23,7 @@ from naiad_operator.reconcile import (
 from naiad_operator.reconcile.cluster_info import ClusterInfo
 from naiad_operator.status import ModelReport
 from naiad_operator.status.observed import NOT_REPORTED
+from naiad_operator.upgrade.scheduler import UpgradeScheduler
 from tests.support import manifests
 
 Object = dict[str, typing.Any]
@@ -80,6 +82,7 @@ def reconciler_of(
         watch_problems=lambda _: problems or {},
         models=typing.cast("model_poller.ModelPoller", NoModels()),
         profile_of=lambda _: None,
+        upgrades=UpgradeScheduler(limit=1, wake=lambda _: None),
         clock=lambda: dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC),
     )
     return reconciler.Reconciler(tools)
@@ -123,7 +126,7 @@ async def test_a_bug_is_reported_in_the_status_once_and_still_raised(
     def broken(*_: object) -> typing.NoReturn:
         raise KeyError("spec")
 
-    monkeypatch.setattr(reconciler, "build", broken)
+    monkeypatch.setattr(desired, "build", broken)
     api = Api()
     look = reconciler_of(api)
     for _ in range(2):

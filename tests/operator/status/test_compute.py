@@ -138,11 +138,9 @@ def test_every_condition_carries_the_generation_that_it_is_about() -> None:
     assert given["observedGeneration"] == 3
 
 
-def kept(resource: Manifest, now: int | None, before: Manifest | None = None) -> int | None:
-    given = status(
-        {**resource, "status": before or {}}, facts=manifests.facts(current_replicas=now)
-    )
-    found: int | None = given.get("keptReplicas")
+def kept(resource: Manifest, now: int | None, before: int | None = None) -> int | None:
+    facts = dataclasses.replace(manifests.facts(current_replicas=now), kept_replicas=before)
+    found: int | None = status(resource, facts=facts).get("keptReplicas")
     return found
 
 
@@ -151,12 +149,12 @@ def test_a_number_is_kept_only_when_neither_spec_nor_autoscaler_sets_one() -> No
     suspended["spec"]["suspend"] = True
     assert kept(manifests.resource(), None) == 1
     assert kept(manifests.resource(), 5) == 5, "an autoscaler was switched off"
-    assert kept(manifests.resource(), 7, {"keptReplicas": 5}) == 5
+    assert kept(manifests.resource(), 7, 5) == 5
     assert kept(manifests.resource(replicas=3), 3) is None
     assert kept(manifests.resource(**HPA), 5) is None, (
         "so that the number of the moment of switching it off counts"
     )
-    assert kept(suspended, 0, {"keptReplicas": 5}) == 5
+    assert kept(suspended, 0, 5) == 5
     assert kept(suspended, 0) is None
 
 

@@ -8,6 +8,7 @@ import asyncio
 import collections.abc
 import logging
 
+from naiad import __version__
 from naiad.core.inference import Cancellable
 from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, page
 from naiad.protocol.http import replies
@@ -120,7 +121,7 @@ class MetricsRoutes:
         ]
         # HTTP and gRPC do not accept before the models are loaded: here a load at start is visible.
         running = load_progress(load for load in self._loads() if not load.is_over)
-        reply(replies.json_reply({"models": models, **running}))
+        reply(replies.json_reply({"version": __version__, "models": models, **running}))
         return None
 
 

@@ -7,6 +7,7 @@ import typing
 
 import pytest
 
+from naiad import __version__
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import Family
 from naiad.protocol.http.message import HttpReply, HttpRequest
@@ -52,6 +53,7 @@ async def test_the_page_is_prometheus_text(path: str) -> None:
 async def test_the_states_of_all_models_are_json() -> None:
     reply = await ask(b"GET", "/status")
     assert json.loads(b"".join(map(bytes, reply.body))) == {
+        "version": __version__,
         "models": [
             {"name": "m", "version": "2", "state": "READY", "reason": ""},
             {"name": "n", "version": None, "state": "UNAVAILABLE", "reason": "no config"},

@@ -1,0 +1,299 @@
+"""What a service's children should be: rendered from its spec and what is recorded, with the pod templates that its pods may have now. Pure."""
+
+import collections.abc
+import dataclasses
+import typing
+
+from naiad_operator import versions
+from naiad_operator.api import names
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import build, canary, deployment, image, kinds
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
+from naiad_operator.builders.names import Manifest
+from naiad_operator.cluster.child_store import Child
+from naiad_operator.reconcile import ownership, plan
+from naiad_operator.status.upgrade import Upgrade, UpgradeState
+from naiad_operator.upgrade import choice, record as records
+from naiad_operator.upgrade.choice import Change, Rendered, Rollout
+from naiad_operator.upgrade.record import Record
+from naiad_operator.upgrade.scheduler import State, UpgradeScheduler, Upgrading, Waiting
+
+Records = collections.abc.Mapping[str, Record]
+"""By the name of the Deployment: the service's own, and that of its canary."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pods:
+    """A Deployment of a service.
+
+    Attributes:
+        name: the Deployment's name.
+        is_canary: whether it is the canary's.
+        rendered: the pod template that this operator renders, and what it was rendered from.
+        record: the record on the Deployment; None if there is none.
+        rollout: the Deployment in numbers.
+        change: whether the template may be applied now.
+    """
+
+    name: str
+    is_canary: bool
+    rendered: Rendered
+    record: Record | None
+    rollout: Rollout
+    change: Change
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What this operator renders for a service.
+
+    Attributes:
+        facts: the facts from which it was rendered.
+        manifests: the children, with this operator's pod templates.
+        pods: the Deployments, the service's own first. Both are upgraded together.
+    """
+
+    facts: ClusterFacts
+    manifests: collections.abc.Sequence[Manifest]
+    pods: collections.abc.Sequence[Pods]
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether pods get a new template only when the scheduler admits the service."""
+        return any(pods.change is Change.STAGED for pods in self.pods)
+
+    @property
+    def has_newer_operator(self) -> bool:
+        """Whether a newer operator has written the service's own Deployment."""
+        pods = self.pods[0]
+        return pods.record is not None and pods.record.operator > pods.rendered.operator
+
+    @property
+    def waiting(self) -> Waiting:
+        """The service as one that waits for its new template."""
+        staged = [pods.rollout for pods in self.pods if pods.change is Change.STAGED]
+        return Waiting(
+            serves=any(rollout.serves for rollout in staged),
+            stuck=any(rollout.late for rollout in staged),
+        )
+
+    def choose(self, *, admitted: bool, now: str) -> dict[str, Record]:
+        """The records to write, with the pod templates to apply; `choice.choose` has the arguments."""
+        return {
+            pods.name: choice.choose(
+                pods.change, pods.record, pods.rendered, pods.rollout, admitted=admitted, now=now
+            )
+            for pods in self.pods
+        }
+
+    def manifests_with(self, chosen: Records) -> list[Manifest]:
+        """The children, with these records and their pod templates."""
+        return [
+            _with_record(manifest, chosen[manifest["metadata"]["name"]])
+            if manifest["kind"] == kinds.DEPLOYMENT.kind
+            else manifest
+            for manifest in self.manifests
+        ]
+
+    def writes_records_only(
+        self, steps: collections.abc.Iterable[plan.Step], chosen: Records
+    ) -> bool:
+        """Whether Deployments are written and their pods stay: until its controller has observed that, each looks like a rollout."""
+        kept = {
+            pods.name
+            for pods in self.pods
+            if pods.record is not None and pods.record.template == chosen[pods.name].template
+        }
+        written = [
+            (step.manifest["metadata"]["name"], step.drift)
+            for step in steps
+            if isinstance(step, plan.Apply) and step.manifest["kind"] == kinds.DEPLOYMENT.kind
+        ]
+        return bool(written) and all(name in kept and not drift for name, drift in written)
+
+    def upgrade(self, chosen: Records, scheduler: UpgradeScheduler) -> Upgrade:
+        """The upgrade of the service for its status: of its own pods, or of the canary's while only these are concerned."""
+        paused_by = str(scheduler.paused_by or "")
+        states = [
+            choice.state(
+                pods.change,
+                chosen[pods.name],
+                pods.rendered,
+                limit=scheduler.limit,
+                paused_by=paused_by,
+                is_canary=pods.is_canary,
+            )
+            for pods in self.pods
+        ]
+        return next((one for one in states if one.state is not UpgradeState.CURRENT), states[0])
+
+    def scheduler_state(self, upgrade: Upgrade, *, is_blocked: bool) -> State | None:
+        """The upgrade of the service for the scheduler; `is_blocked` when its new pods do not become ready."""
+        match upgrade.state:
+            case UpgradeState.WAITING | UpgradeState.PAUSED:
+                return self.waiting
+            case UpgradeState.UPGRADING:
+                return Upgrading(is_blocked=is_blocked)
+            case _:
+                return None
+
+
+def steps_to(
+    wanted: collections.abc.Iterable[Manifest],
+    children: collections.abc.Iterable[Child],
+    service: InferenceService,
+    *,
+    unwatched: collections.abc.Container[str],
+    only_missing: bool,
+    accepted: plan.Accepted,
+) -> list[plan.Step]:
+    """The steps that bring the children to their wanted state.
+
+    Args:
+        wanted: the children as they should be.
+        children: the children as they are.
+        service: the service.
+        unwatched: kinds that cannot be watched. Nothing is known about their objects: they are neither written nor deleted.
+        only_missing: whether to create only children that do not exist: a newer operator has written the others.
+        accepted: as in `plan.decide`.
+    """
+    wanted = [manifest for manifest in wanted if manifest["kind"] not in unwatched]
+    children = [child for child in children if child.kind not in unwatched]
+    if only_missing:
+        present = {(child.kind, child.name) for child in children if not child.deleting}
+        wanted = [m for m in wanted if (m["kind"], m["metadata"]["name"]) not in present]
+        children = [child for child in children if child.deleting]
+    owner = f"{names.KIND}.{names.GROUP} {service.name}"
+    return plan.decide(wanted, children, uid=service.uid, owner=owner, accepted=accepted)
+
+
+def render(
+    service: InferenceService,
+    children: collections.abc.Collection[Child],
+    *,
+    cluster: ClusterFacts,
+    running: versions.Version | None,
+    allow_downgrade: bool,
+) -> Desired:
+    """Renders the children of a service.
+
+    Args:
+        service: the service.
+        children: its children in the informer store.
+        cluster: the facts about the cluster; those about the service are filled in here.
+        running: the server's version as a running pod reports it; None when none does.
+        allow_downgrade: whether to replace the pod templates of newer operators.
+
+    Raises:
+        InvalidSpec: this cluster, or the service's server, cannot run the spec.
+    """
+    main = _Deployed.of(children, service, service.name)
+    beside = canary.service_of(service)
+    of_canary = _Deployed.of(children, beside or service, canary.name(service))
+    facts = _facts(service, main, cluster, running)
+    facts = dataclasses.replace(facts, canary=_canary_facts(beside, of_canary, facts))
+    manifests = build(service, facts)
+    templates = {
+        manifest["metadata"]["name"]: manifest["spec"]["template"]
+        for manifest in manifests
+        if manifest["kind"] == kinds.DEPLOYMENT.kind
+    }
+    parts = [(service, main, facts)]
+    if beside is not None:
+        parts.append((beside, of_canary, canary.facts_of(service, facts)))
+    pods = []
+    for part, deployed, part_facts in parts:
+        made_from = image.Recorded(
+            part_facts.image, image.pods_hash(part), part_facts.server_version
+        )
+        rendered = Rendered(
+            template=templates[part.name],
+            made_from=made_from,
+            kept_replicas=deployment.kept_replicas(part, part_facts),
+            operator=versions.OWN,
+        )
+        rollout = choice.rollout(deployed.live) if deployed.live else Rollout()
+        why = choice.change(deployed.record, rendered, rollout, allow_downgrade=allow_downgrade)
+        pods.append(
+            Pods(
+                name=part.name,
+                is_canary=part is not service,
+                rendered=rendered,
+                record=deployed.record,
+                rollout=rollout,
+                change=why,
+            )
+        )
+    return Desired(facts=facts, manifests=manifests, pods=pods)
+
+
+class _Deployed(typing.NamedTuple):
+    """A Deployment as it is: empty if it does not exist."""
+
+    live: dict[str, typing.Any]
+    record: Record | None
+    replicas_are_ours: bool
+
+    @classmethod
+    def of(
+        cls, children: collections.abc.Iterable[Child], service: InferenceService, name: str
+    ) -> typing.Self:
+        for child in children:
+            is_it = (child.kind, child.name) == (kinds.DEPLOYMENT.kind, name)
+            if is_it and child.controller_uid == service.uid:
+                ours = ownership.owns(child.owned(), "spec", "replicas")
+                return cls(child.manifest(), records.of_deployment(child, service), ours)
+        return cls({}, None, True)
+
+    @property
+    def replicas(self) -> int | None:
+        return self.live["spec"].get("replicas", 1) if self.live else None
+
+
+def _facts(
+    service: InferenceService,
+    deployed: _Deployed,
+    cluster: ClusterFacts,
+    running: versions.Version | None,
+) -> ClusterFacts:
+    """The facts for the service's own pods."""
+    record = deployed.record
+    made_from = image.recorded_in_status(service) if record is None else record.made_from
+    server = image.resolve(service, cluster.defaults, made_from, running)
+    return dataclasses.replace(
+        cluster,
+        image=server.image,
+        server_version=server.version,
+        current_replicas=deployed.replicas,
+        kept_replicas=service.status.get("keptReplicas")
+        if record is None
+        else record.kept_replicas,
+        replicas_are_ours=deployed.replicas_are_ours,
+    )
+
+
+def _canary_facts(
+    beside: InferenceService | None, deployed: _Deployed, facts: ClusterFacts
+) -> CanaryFacts:
+    """The facts for the canary's pods: with an image of its own it has a server's version of its own."""
+    version = facts.server_version
+    if beside is not None and beside.spec.predictor.image:
+        made_from = deployed.record.made_from if deployed.record is not None else None
+        version = image.resolve(beside, facts.defaults, made_from).version
+    status = deployed.live.get("status") or {}
+    return CanaryFacts(
+        current_replicas=deployed.replicas,
+        replicas_are_ours=deployed.replicas_are_ours,
+        serves=bool(status.get("availableReplicas")),
+        server_version=version,
+    )
+
+
+def _with_record(manifest: Manifest, record: Record) -> Manifest:
+    metadata = manifest["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), **records.annotations(record)}
+    return {
+        **manifest,
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {**manifest["spec"], "template": record.template},
+    }

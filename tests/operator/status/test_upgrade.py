@@ -1,0 +1,57 @@
+"""The Upgraded condition: what it says in each state, and when pods that get a new template count as blocked."""
+
+import re
+import typing
+
+import pytest
+
+from naiad_operator.status import ModelState
+from naiad_operator.status.upgrade import Upgrade, UpgradeState, upgraded
+from tests.support import observations
+
+NOW = "2026-01-31T12:00:00Z"
+
+
+def upgrade(state: UpgradeState, **fields: typing.Any) -> Upgrade:
+    known = {"template": "0.1.0", "operator": "0.2.0", "limit": 3, "since": NOW}
+    return Upgrade(state=state, **{**known, **fields})
+
+
+@pytest.mark.parametrize(
+    ("given", "blocked", "status", "reason", "words"),
+    [
+        (upgrade(UpgradeState.CURRENT), "", "True", "Current", ""),
+        (upgrade(UpgradeState.CURRENT), "CrashLoopBackOff", "True", "Current", ""),
+        (upgrade(UpgradeState.WAITING), "", "False", "UpgradePending", "than operator 0.1.0; .* 3 services at a time"),
+        (upgrade(UpgradeState.WAITING, template="0.2.0"), "", "False", "UpgradePending", "present defaults"),
+        (upgrade(UpgradeState.PAUSED, paused_by="models/a"), "", "False", "UpgradePaused", "because models/a "),
+        (upgrade(UpgradeState.UPGRADING), "", "False", "Upgrading", f"since {NOW}"),
+        (upgrade(UpgradeState.UPGRADING), "ImagePullBackOff: no", "False", "UpgradeFailed", "ImagePullBackOff: no"),
+        (upgrade(UpgradeState.NEWER, template="0.3.0"), "", "True", "NewerOperator", "0.3.0, and this is 0.2.0"),
+    ],
+)  # fmt: skip
+def test_what_the_condition_says(
+    given: Upgrade, blocked: str, status: str, reason: str, words: str
+) -> None:
+    condition = upgraded(given, blocked)
+    assert (condition.status, condition.reason) == (status, reason)
+    assert re.search(words, condition.message)
+
+
+def reason_of(**observed: typing.Any) -> str:
+    given = observations.status(upgrade=upgrade(UpgradeState.UPGRADING), **observed)
+    return observations.condition(given, "Upgraded")[1]
+
+
+LATE = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+
+
+def test_pods_that_start_are_not_blocked_and_pods_that_fail_are() -> None:
+    starting = {("Deployment", "demo"): observations.deployment(updated=1, ready=1)}
+    late = {("Deployment", "demo"): observations.deployment(ready=1, conditions=[LATE])}
+    crashing = observations.ended("error: no such option")
+    assert reason_of(children=starting) == "Upgrading"
+    assert reason_of(children=starting, pods=[crashing]) == "UpgradeFailed"
+    assert reason_of(children=late) == "UpgradeFailed"
+    broken = ModelState(name="a", version="1", state="UNAVAILABLE", reason="no such file")
+    assert reason_of(children=starting, models=[broken]) == "UpgradeFailed"
