@@ -112,6 +112,7 @@ HEALTHY = [
     series("nv_gpu_memory_total_bytes", "100x60", f'{IDENTITY},gpu_uuid="GPU-1"'),
     series("naiad_operator_services", "5x60", 'namespace="naiad-system",state="Ready"'),
     series("naiad_operator_services", "1x60", 'namespace="naiad-system",state="Suspended"'),
+    series("naiad_operator_services", "1x60", 'namespace="naiad-system",state="SchedulingGated"'),
     series("naiad_operator_conditions", "5x60", CONDITION.format("True", "Loaded")),
     series("naiad_operator_conditions", "1x60", CONDITION.format("False", "Loading")),
     series("naiad_operator_reconcile_errors_total", "1x60", 'namespace="naiad-system",error="Conflict"'),

@@ -15,7 +15,7 @@ from naiad_operator.builders import server
 Manifest = collections.abc.Mapping[str, typing.Any]
 
 _TEMPLATE_LABEL = "pod-template-hash"
-_REPLICA_SET = re.compile(r'ReplicaSet "(?:[^"]*-)?([a-z0-9]+)"', re.IGNORECASE)
+_REPLICA_SET = re.compile(r'replica ?set "(?:[^"]*-)?([a-z0-9]+)"', re.IGNORECASE)
 """How the Deployment's controller names the ReplicaSet of the newest template, in the message of its Progressing condition."""
 _RECENT = dt.timedelta(minutes=10)
 _REPEATED = 3

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from naiad_operator.status import pods
 from tests.apiserver import kubelet as kubelets
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.kubelet import Kubelet
@@ -93,6 +94,12 @@ def test_an_evicted_pod_that_was_replaced_does_not_fail_the_next_rollout(
         return bool(current and condition(service, "Ready")["status"] == "True")
 
     until("the rollout", is_rolled_out)
+    deployment = kubectl.get("Deployment", "evicted", namespace)
+    ready_pods = [pod for pod in kubelet.pods(namespace, labels=labels) if pods.is_ready(pod)]
+    assert len(ready_pods) == 2
+    template = ready_pods[0]["metadata"]["labels"]["pod-template-hash"]
+    said = condition(deployment, "Progressing")["message"]
+    assert f'"evicted-{template}"' in said, "by this message the operator knows the newest template"
     assert victim in [pod["metadata"]["name"] for pod in kubelet.pods(namespace)]
     written = {
         reason for type_, reason in events(kubectl, "evicted", namespace) if type_ == "Warning"
