@@ -37,7 +37,7 @@ def service_of(service: InferenceService) -> InferenceService | None:
         name=name(service),
         canary_of=service.name,
         spec=_spec(service.spec, wanted),
-        own_spec=_spec(service.own_spec, wanted),
+        own_spec=_spec(service.own_spec, service.own_spec.canary or wanted),
     )
 
 

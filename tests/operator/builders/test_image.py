@@ -7,7 +7,7 @@ import pytest
 
 from naiad_operator import versions
 from naiad_operator.api import service, validation
-from naiad_operator.builders import build, image
+from naiad_operator.builders import build, canary, image
 from naiad_operator.builders.facts import Defaults
 from naiad_operator.errors import InvalidSpec
 from tests.support import manifests
@@ -133,6 +133,22 @@ def test_pods_that_run_keep_the_version_that_they_were_rendered_for() -> None:
     assert version(edited, recorded=recorded._replace(version=LATER)) == "0.1.7"
     other = {"image": "team/server:prod-2"}
     assert version(other, recorded=recorded, running=LATER) == "0.1.0"
+
+
+def test_the_fields_of_a_profile_do_not_count_as_the_users() -> None:
+    """They are a platform team's: what they change waits until the service is upgraded."""
+    manifest = manifests.resource()
+    manifest["spec"] |= {
+        "gateway": {"parentRefs": [{"name": "public"}], "hostnames": ["a.example.com"]},
+        "canary": {"weight": 10, "args": ["--log-verbose=1"]},
+    }
+    profile = service.default_profile({"priorityClassName": "high", "args": ["--log-verbose=2"]})
+    with_profile, without = service.parse(manifest, profile), service.parse(manifest)
+    assert with_profile.spec.predictor.priority_class_name == "high"
+    assert image.pods_hash(with_profile) == image.pods_hash(without)
+    canaries = [canary.service_of(one) for one in (with_profile, without)]
+    hashes = {image.pods_hash(one) for one in canaries if one is not None}
+    assert (len(canaries), len(hashes)) == (2, 1)
 
 
 def without_one_field(manifest: Manifest) -> typing.Iterator[Manifest]:

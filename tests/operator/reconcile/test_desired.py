@@ -1,0 +1,178 @@
+"""What is rendered for a service whose Deployments exist: templates that wait, those of a canary, and what a newer operator has written."""
+
+import dataclasses
+import typing
+
+import msgspec
+import pytest
+
+from naiad_operator import versions
+from naiad_operator.api import service
+from naiad_operator.cluster.child_store import Child
+from naiad_operator.reconcile import desired, plan
+from naiad_operator.status.upgrade import UpgradeState
+from naiad_operator.upgrade import record as records
+from naiad_operator.upgrade.record import Record
+from naiad_operator.upgrade.scheduler import UpgradeScheduler, Waiting
+from naiad_operator.versions import Version
+from tests.support import manifests
+
+Object = dict[str, typing.Any]
+GATEWAY: Object = {"parentRefs": [{"name": "public"}], "hostnames": ["demo.example.com"]}
+NOW = "2026-01-31T12:00:00Z"
+
+
+def resource(*, canary: bool = False, **predictor: typing.Any) -> service.InferenceService:
+    manifest = manifests.resource(replicas=2, **predictor)
+    if canary:
+        manifest["spec"] |= {"gateway": GATEWAY, "canary": {"weight": 10}}
+    return service.parse(manifest)
+
+
+def render(given: service.InferenceService, *live: Child) -> desired.Desired:
+    return desired.render(
+        given, live, cluster=manifests.facts(), running=None, allow_downgrade=False
+    )
+
+
+def owned(value: typing.Any) -> Object:
+    """A field set that owns everything of an object, its lists as a whole."""
+    return {f"f:{k}": owned(v) for k, v in value.items()} if isinstance(value, dict) else {}
+
+
+def live(
+    manifest: plan.Manifest, record: Record, *, template: Object | None = None, available: int = 2
+) -> Child:
+    """A Deployment with this record and template, whose pods serve."""
+    metadata = {**manifest["metadata"], "annotations": records.annotations(record), "generation": 1}
+    spec = {**manifest["spec"], "template": template or record.template}
+    numbers = {
+        "observedGeneration": 1,
+        "replicas": 2,
+        "updatedReplicas": 2,
+        "availableReplicas": available,
+    }
+    body = {**manifest, "metadata": metadata, "spec": spec, "status": numbers}
+    return Child(
+        kind="Deployment",
+        namespace="models",
+        name=metadata["name"],
+        uid=f"uid-of-{metadata['name']}",
+        version="1",
+        instance="demo",
+        controller_uid="uid-1",
+        controller_name="InferenceService.serving.naiad.dev demo",
+        deleting=False,
+        applied="",
+        fields=msgspec.json.encode(owned({"metadata": metadata, "spec": spec})),
+        body=msgspec.json.encode(body),
+    )
+
+
+def deployments(given: service.InferenceService, **changes: typing.Any) -> list[Child]:
+    """The Deployments of a service as an earlier operator has written them, with another template."""
+    made = render(given)
+    chosen = made.choose(admitted=False, now=NOW)
+    by_name = {m["metadata"]["name"]: m for m in made.manifests if m["kind"] == "Deployment"}
+    old = {"operator": Version(0, 1, 0), "template_version": Version(0, 1, 0), **changes}
+    return [
+        live(
+            by_name[name],
+            dataclasses.replace(record, template=earlier(record.template), **old),
+        )
+        for name, record in chosen.items()
+    ]
+
+
+def earlier(template: Object) -> Object:
+    return {**template, "spec": {**template["spec"], "enableServiceLinks": True}}
+
+
+def is_earlier(manifest: plan.Manifest) -> bool:
+    return bool(manifest["spec"]["template"]["spec"]["enableServiceLinks"])
+
+
+@pytest.mark.parametrize("canary", [False, True])
+def test_pods_and_those_of_the_canary_wait_together_and_are_replaced_together(
+    canary: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    given = resource(canary=canary)
+    made = render(given, *deployments(given))
+    assert made.is_staged
+    assert made.waiting == Waiting(serves=True, stuck=False)
+    for admitted in (False, True):
+        chosen = made.choose(admitted=admitted, now=NOW)
+        found = [m for m in made.manifests_with(chosen) if m["kind"] == "Deployment"]
+        assert len(found) == 1 + canary
+        assert [is_earlier(manifest) for manifest in found] == [not admitted] * len(found)
+        assert [r.mark is not None for r in chosen.values()] == [admitted] * len(found)
+        state = made.upgrade(chosen, UpgradeScheduler(limit=1, wake=lambda _: None)).state
+        assert state is (UpgradeState.UPGRADING if admitted else UpgradeState.WAITING)
+
+
+def test_an_edit_of_the_canary_replaces_its_pods_alone() -> None:
+    before = resource(canary=True)
+    manifest = {
+        **before.raw,
+        "spec": {**before.raw["spec"], "canary": {"weight": 10, "image": "naiad:0.2.0"}},
+    }
+    made = render(service.parse(manifest), *deployments(before))
+    chosen = made.choose(admitted=False, now=NOW)
+    by_name = {
+        m["metadata"]["name"]: m for m in made.manifests_with(chosen) if m["kind"] == "Deployment"
+    }
+    assert is_earlier(by_name["demo"])
+    assert not is_earlier(by_name["demo-canary"])
+
+
+def test_a_canary_with_an_image_of_its_own_has_a_servers_version_of_its_own() -> None:
+    manifest = resource(canary=True, serverVersion="0.1.5", image="mirror/x").raw
+    spec = {**manifest["spec"], "canary": {"weight": 10, "image": "naiad-server:0.2.0"}}
+    made = render(service.parse({**manifest, "spec": spec}))
+    assert [str(pods.rendered.made_from.version) for pods in made.pods] == ["0.1.5", "0.2.0"]
+
+
+def test_writing_a_record_differs_from_replacing_pods() -> None:
+    given = resource()
+    made = render(given, *deployments(given))
+    for admitted in (False, True):
+        chosen = made.choose(admitted=admitted, now=NOW)
+        (manifest,) = (m for m in made.manifests_with(chosen) if m["kind"] == "Deployment")
+        assert made.writes_records_only([plan.Apply(manifest, "uid")], chosen) is not admitted
+    chosen = made.choose(admitted=False, now=NOW)
+    drift = plan.Apply(manifest, "uid", drift=("spec.replicas",))
+    assert not made.writes_records_only([drift], chosen)
+    assert not made.writes_records_only([], chosen)
+
+
+def test_what_a_newer_operator_has_written_stays_and_what_is_missing_is_created() -> None:
+    given = resource()
+    newer = Version(9, 0, 0)
+    children = deployments(given, operator=newer, template_version=newer)
+    made = render(given, *children)
+    assert made.has_newer_operator
+    chosen = made.choose(admitted=False, now=NOW)
+    assert chosen["demo"].template_version == newer
+    steps = desired.steps_to(
+        made.manifests_with(chosen),
+        children,
+        given,
+        unwatched=(),
+        only_missing=True,
+        accepted=lambda *_: False,
+    )
+    assert steps
+    assert all(isinstance(step, plan.Create) for step in steps)
+    assert "Deployment" not in {
+        step.manifest["kind"] for step in steps if isinstance(step, plan.Create)
+    }
+    assert (
+        made.upgrade(chosen, UpgradeScheduler(limit=1, wake=lambda _: None)).state
+        is UpgradeState.NEWER
+    )
+
+
+def test_the_version_of_this_release_renders_for_a_new_service() -> None:
+    made = render(resource())
+    assert made.pods[0].record is None
+    assert made.choose(admitted=False, now=NOW)["demo"].operator == versions.OWN
