@@ -27,6 +27,7 @@ from naiad_operator.api.pod import (
     SecretReference,
     Toleration,
 )
+from naiad_operator.api.scaling import PrometheusAuth
 from naiad_operator.api.structs import Part
 
 Object = dict[str, typing.Any]
@@ -47,6 +48,18 @@ class StoreDefaults(Part, frozen=True):
     azure: Storage | None = None
 
 
+class PrometheusDefaults(Part, frozen=True):
+    """The Prometheus that KEDA queries for services whose autoscaling names none.
+
+    Attributes:
+        address: where it answers; by default the one that the operator was installed with.
+        auth: how KEDA authenticates there; a ClusterTriggerAuthentication serves every namespace.
+    """
+
+    address: Text | None = None
+    auth: PrometheusAuth | None = None
+
+
 class ProfileSpec(Part, frozen=True):
     """Defaults for services.
 
@@ -60,6 +73,7 @@ class ProfileSpec(Part, frozen=True):
         resources: CPU, memory and ephemeral storage. A resource that the service names, in requests or in limits, is the service's in both.
         storage: how object stores are reached.
         cache: a volume for what a server keeps on disk.
+        prometheus: the Prometheus that KEDA queries. A service with an address of its own gets no credentials from here.
         service_account_name: the ServiceAccount of the pods, in each service's namespace.
         automount_service_account_token: whether the pods, and so the code of models, get the ServiceAccount's Kubernetes token.
         node_selector: labels that a node must have; those of the service take precedence, by key.
@@ -85,6 +99,7 @@ class ProfileSpec(Part, frozen=True):
     resources: Resources | None = None
     storage: StoreDefaults | None = None
     cache: Cache | None = None
+    prometheus: PrometheusDefaults | None = None
     service_account_name: ObjectName | None = None
     automount_service_account_token: bool | None = None
     node_selector: typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=32)] | None = (
@@ -133,6 +148,18 @@ def _predictor(profile: Value, predictor: Value) -> Object:
     for field in _REPLACED:
         if field in profile and made.get(field, "") == "":
             made[field] = profile[field]
+    _add_lists(profile, made)
+    for field, join in (("nodeSelector", _by_key), ("resources", _resources)):
+        if field in profile:
+            made[field] = join(profile[field], made.get(field, {}))
+    for field, merge in (("model", _model), ("autoscaling", _autoscaling)):
+        if field in made:
+            made[field] = merge(profile, made[field])
+    return made
+
+
+def _add_lists(profile: Value, made: Object) -> None:
+    """Joins the lists of a profile and a predictor, which is changed."""
     for field in _JOINED:
         if field in profile:
             made[field] = [*profile[field], *made.get(field, ())]
@@ -140,13 +167,20 @@ def _predictor(profile: Value, predictor: Value) -> Object:
         if field in profile:
             by_name = {entry["name"]: entry for entry in (*profile[field], *made.get(field, ()))}
             made[field] = list(by_name.values())
-    if "nodeSelector" in profile:
-        made["nodeSelector"] = {**profile["nodeSelector"], **made.get("nodeSelector", {})}
-    if "resources" in profile:
-        made["resources"] = _resources(profile["resources"], made.get("resources", {}))
-    if "model" in made:
-        made["model"] = _model(profile, made["model"])
-    return made
+
+
+def _by_key(defaults: Value, own: Value) -> Object:
+    return {**defaults, **own}
+
+
+def _autoscaling(profile: Value, autoscaling: Value) -> Value:
+    """An autoscaling with the profile's Prometheus, if KEDA queries one and the service names none."""
+    if autoscaling["class"] != "keda" or "prometheusAddress" in autoscaling:
+        return autoscaling
+    prometheus = profile.get("prometheus", {})
+    fields = {"address": "prometheusAddress", "auth": "prometheusAuth"}
+    defaults = {field: prometheus[name] for name, field in fields.items() if name in prometheus}
+    return {**defaults, **autoscaling}
 
 
 def _resources(profile: Value, own: Value) -> Object:

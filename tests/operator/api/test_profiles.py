@@ -6,6 +6,7 @@ import typing
 import pytest
 
 from naiad_operator.api import profiles, service
+from naiad_operator.api.scaling import Autoscaling
 from naiad_operator.builders import build
 from naiad_operator.errors import InvalidSpec, ProfileNotFound
 from tests.operator.api import specs
@@ -197,6 +198,34 @@ def test_a_store_without_storage_of_its_own_gets_the_profiles() -> None:
     assert storage(
         specs.repositories({"storageUri": "gs://a/b"}, {"storageUri": "as://a/b/c"})
     ) == ["gs", None]
+
+
+def test_a_prometheus_is_for_services_whose_autoscaling_names_none() -> None:
+    auth = {"name": "thanos", "kind": "ClusterTriggerAuthentication", "modes": ["bearer"]}
+    fields = {"prometheus": {"address": "https://thanos:9091", "auth": auth}}
+
+    def autoscaling(**own: typing.Any) -> Autoscaling | None:
+        keda = {"class": "keda", "queueTimeMs": 5, **own}
+        return merged(fields, manifests.resource(autoscaling=keda)).spec.predictor.autoscaling
+
+    default = autoscaling()
+    assert default is not None
+    assert default.prometheus_address == "https://thanos:9091"
+    assert default.prometheus_auth is not None
+    assert default.prometheus_auth.name == "thanos"
+    elsewhere = autoscaling(prometheusAddress="http://other:9090")
+    assert elsewhere is not None
+    assert elsewhere.prometheus_address == "http://other:9090"
+    assert elsewhere.prometheus_auth is None, "the credentials are for the profile's Prometheus"
+    own = autoscaling(prometheusAuth={"name": "mine"})
+    assert own is not None
+    assert own.prometheus_address == "https://thanos:9091"
+    assert own.prometheus_auth is not None
+    assert own.prometheus_auth.name == "mine"
+    hpa = manifests.resource(autoscaling={"class": "hpa", "queueTimeMs": 5})
+    without = merged(fields, hpa).spec.predictor.autoscaling
+    assert without is not None
+    assert without.prometheus_address is None
 
 
 def test_a_cache_is_for_services_without_one() -> None:
