@@ -25,6 +25,9 @@ from naiad_operator.cluster import client, errors
 from naiad_operator.cluster.resource_ref import ResourceRef
 
 _log = logging.getLogger(__name__)
+
+GRACE_S = 30.0
+"""How long a collection that was never listed may fail with errors that usually pass (5xx, 429) until it counts as one that cannot be listed."""
 _MIN_WATCH_S = 1.0
 """A watch that ends sooner and without a line counts as failed: probably a proxy responds in place of the API server."""
 
@@ -109,6 +112,12 @@ class Reflector:
         self.last_error: errors.ApiError | None = None
         self.failing_since: float | None = None
         self.restarts = 0
+
+    def failing_for(self) -> float:
+        """Seconds since the first of the current failures; 0 while there is none."""
+        if self.failing_since is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self.failing_since
 
     async def run(self) -> typing.NoReturn:
         """Lists and watches until it is cancelled."""

@@ -1,7 +1,7 @@
 """The watched NaiadProfiles of the cluster.
 
 Nothing is reconciled before they are listed, since pods would be made without their profile and then replaced. Where they cannot be read
-(no permission, or no such kind), services without a profile go on, and the others stay as they are and say so.
+(no permission, no such kind, or half a minute of errors), services without a profile go on, and the others stay as they are and say so.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import typing
 from naiad_operator.api import names, profiles
 from naiad_operator.api.service import Manifest, Profile
 from naiad_operator.cluster import client, errors
-from naiad_operator.cluster.reflector import Reflector, WatchTimeouts
+from naiad_operator.cluster.reflector import GRACE_S, Reflector, WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef
 
 REF = ResourceRef(names.API_VERSION, names.PROFILE_PLURAL)
@@ -107,6 +107,8 @@ class ProfileStore:
                 f"the operator {error}; allow it with a ClusterRole: apiGroups: [{names.GROUP}], resources: "
                 f"[{names.PROFILE_PLURAL}], verbs: [get, list, watch]"
             )
+        if not self._reflector.listed.is_set() and self._reflector.failing_for() >= GRACE_S:
+            return f"the operator {error}"
         return ""
 
     def on_update(self, ref: ResourceRef, item: client.Object) -> None:

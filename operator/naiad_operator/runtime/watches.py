@@ -13,14 +13,12 @@ import logging
 
 from naiad_operator.builders import kinds, names as labels
 from naiad_operator.cluster import child_store, client, errors
-from naiad_operator.cluster.reflector import Reflector, WatchTimeouts
+from naiad_operator.cluster.reflector import GRACE_S, Reflector, WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.runtime.tasks import Tasks
 
 _log = logging.getLogger(__name__)
 
-GRACE_S = 30.0
-"""How long an optional kind that was never listed may fail with errors that usually pass (5xx, 429) until the start goes on without it."""
 POD = kinds.Kind("v1", "Pod", "pods", optional=False)
 _NEWEST = str(2**63)
 """A resourceVersion that is newer than any other."""
@@ -70,7 +68,7 @@ def problem_of(
         )
         return WatchProblem(kind, ref.namespace, f"the operator {error}; {rule}")
     if isinstance(error, errors.NotFound):
-        return WatchProblem(kind, ref.namespace, f"the API server no longer serves {ref}: {error}")
+        return WatchProblem(kind, ref.namespace, f"the API server does not serve {ref}: {error}")
     if was_listed or failing_for < GRACE_S:
         return None
     return WatchProblem(kind, ref.namespace, f"the operator {error}")
@@ -189,16 +187,14 @@ class Watches:
 
     def _review(self) -> None:
         """Updates the problems after the state of a reflector has changed."""
-        now = asyncio.get_running_loop().time()
         before, self._problems = self._problems, {}
         for key, reflector in self._reflectors.items():
-            since = reflector.failing_since
             problem = problem_of(
                 key[0],
                 reflector.ref,
                 reflector.last_error,
                 was_listed=reflector.listed.is_set(),
-                failing_for=0.0 if since is None else now - since,
+                failing_for=reflector.failing_for(),
             )
             if problem is not None:
                 self._problems[key] = problem

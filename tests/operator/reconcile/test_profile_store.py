@@ -148,3 +148,15 @@ async def test_only_a_change_of_a_spec_reconciles_all_services() -> None:
     assert watched.changes == before + 5
     with pytest.raises(ProfileNotFound, match="there is none"):
         store.of(NAMED)
+
+
+async def test_a_list_that_fails_for_ever_delays_the_start_and_does_not_stop_it() -> None:
+    watched = Watched(Api(errors.ServerTrouble("list", code=500, message="webhook down")))
+    watched.store.follow(SERVED)
+    async with asyncio.timeout(120):
+        await watched.store.wait()
+    assert "webhook down" in watched.store.unreadable
+    assert watched.store.of(specs.spec()) == watched.fallback
+    with pytest.raises(ProfileNotFound):
+        watched.store.of(NAMED)
+    watched.task.cancel()

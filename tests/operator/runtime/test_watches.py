@@ -11,10 +11,10 @@ from naiad_operator.builders import kinds, names
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import ChildStore, Labels
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.reflector import WatchTimeouts
+from naiad_operator.cluster.reflector import GRACE_S, WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.runtime.tasks import Tasks
-from naiad_operator.runtime.watches import GRACE_S, Watches, problem_of
+from naiad_operator.runtime.watches import Watches, problem_of
 
 pytestmark = pytest.mark.looptime
 
