@@ -66,13 +66,14 @@ def cells(connections: "tuple[int, ...]" = (1, 8, 64)) -> list[Cell]:
         (BINARY, CHANGING),
         (JSON, NEW_CONNECTIONS),
     ]
-    return [
+    all_cells = [
         *first,
         Cell(JSON, "tiny", NEW_CONNECTIONS, min(connections)),
         *plain,
         *(Cell(wire, "tiny", change, middle) for wire, change in changing),
         Cell(BINARY, STRINGS, CHANGING, middle),
     ]
+    return list(dict.fromkeys(all_cells))  # with one number of connections the least is the middle one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

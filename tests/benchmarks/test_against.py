@@ -116,6 +116,11 @@ def test_the_first_cells_send_what_clients_send() -> None:
     assert cells[9].requests == traffic.NEW_CONNECTIONS
 
 
+def test_no_cell_is_measured_twice_with_one_number_of_connections() -> None:
+    cells = traffic.cells((8,))
+    assert len(cells) == len(set(cells))
+
+
 def test_the_time_of_a_process_holds_that_of_its_children_also_of_those_that_have_ended() -> None:
     burn = "import time\nwhile time.process_time() < 0.1: pass\n"
     code = (

@@ -22,8 +22,7 @@ from naiad.protocol.http.transport.head import RequestHead
 _CUT = b"\0"
 """Stands for a value that was cut out; no block that is parsed without an error holds this byte."""
 
-_VALUE = rb"[\x21-\x7e\x80-\xff]+(?:[\t ]+[\x21-\x7e\x80-\xff]+)*"
-"""Visible characters with spaces and tabs between them. Most values have none of these: such a one is read without going back."""
+_VALUE = rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?"
 _LENGTH = rb"[0-9]{1,18}"
 _JSON_LENGTH = rb"[1-9][0-9]{0,8}"
 """A length of 0 asks for another kind of body, with another limit (row 3.4)."""
