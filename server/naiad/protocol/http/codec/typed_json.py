@@ -4,10 +4,12 @@ Takes only what it reads exactly as `infer_json` does: short JSON in plain ASCII
 are whole, all of them as JSON or all as bytes behind it. Everything else, and everything that is wrong, is left to the reader there, which knows Triton's
 rules and says what is wrong. A test holds the two to each other.
 
-Many requests list the same binary inputs and the same outputs, so what was read of such lists last is remembered (bounded).
+The JSON in front of binary tensors says the same in many requests, so what was read of it last is remembered (bounded), unless it has an id. So are
+lists of binary inputs and of outputs, in any request.
 """
 
 import array
+import collections.abc
 import functools
 import typing
 
@@ -75,6 +77,8 @@ class _Head(_Envelope, kw_only=True):
     inputs: msgspec.Raw
 
 
+_E = typing.TypeVar("_E", bound=_Envelope)
+
 _decode_request = msgspec.json.Decoder(_Request).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
 _decode_inputs = msgspec.json.Decoder(list[_Input]).decode
@@ -93,39 +97,46 @@ def decode(body: bytes, header_length: int, target: Target) -> Decoded:
 
 def read(body: bytes, header_length: int, target: Target) -> Decoded | None:
     """Read a request whose JSON is short; None if it has to be looked at closely. Arguments are those of `infer_json.decode`."""
-    document = body if header_length == len(body) else body[:header_length]
-    # Nested data is common: a search costs a hundredth of a parse without success.
-    if b"[[" in document or b"\\" in document or not document.isascii():
-        return None
-    try:
-        root = _decode_request(document) if document is body else _decode_head(document)
-    except _INVALID:
-        return None
     inputs: list[Tensor] = []
-    parameters = root.parameters
-    if isinstance(root, _Request):
+    if header_length == len(body):
+        root = _parsed(_decode_request, body)
+        if root is None:
+            return None
         for entry in root.inputs:
             tensor = _tensor(entry)
             if tensor is None:
                 return None
             inputs.append(tensor)
-    else:
-        layout = _layout(bytes(root.inputs))
-        if layout is None or layout.size != len(body) - header_length:
-            return None
-        at, model = header_length, target.model
-        for spec, size in layout.places:
-            inputs.append(raw_tensors.read(body, at, size, spec, model=model))
-            at += size
-    if parameters or root.outputs is not _ALL_OUTPUTS:
-        return _with_settings(root, inputs, target)
-    request = InferRequest(target.model, target.version, root.id, inputs, [], parameters)
-    return Decoded(request, ALL_JSON)
+        return _decoded(root, root.parameters, inputs, target)
+    document = body[:header_length]
+    # An id makes JSON that does not come again: it would only push others out of the memory.
+    known = _read_head(document) if b'"id"' in document else _known_head(document)
+    if known is None:
+        return None
+    head, layout = known
+    if layout.size != len(body) - header_length:
+        return None
+    at, model = header_length, target.model
+    for spec, size in layout.places:
+        inputs.append(raw_tensors.read(body, at, size, spec, model=model))
+        at += size
+    return _decoded(head, head.parameters.copy(), inputs, target)
 
 
-def _with_settings(root: _Envelope, inputs: list[Tensor], target: Target) -> Decoded | None:
-    """A request with parameters or a list of outputs; None if one of them has to be looked at closely."""
-    parameters: Parameters = root.parameters
+def _parsed(decode: collections.abc.Callable[[bytes], _E], document: bytes) -> _E | None:
+    # Nested data is common: a search costs a hundredth of a parse without success.
+    if b"[[" in document or b"\\" in document or not document.isascii():
+        return None
+    try:
+        return decode(document)
+    except _INVALID:
+        return None
+
+
+def _decoded(
+    root: _Envelope, parameters: Parameters, inputs: list[Tensor], target: Target
+) -> Decoded | None:
+    """A request with these inputs, and parameters of its own; None if a parameter or an output has to be looked at closely."""
     outputs: list[RequestedOutput] = []
     form = ALL_JSON
     if root.outputs is not _ALL_OUTPUTS:
@@ -165,6 +176,16 @@ class _Layout(Record, frozen=True):
 
     places: list[tuple[InputSpec, int]]
     size: int
+
+
+def _read_head(document: bytes) -> tuple[_Head, _Layout] | None:
+    """What stands in front of binary tensors; None if it has to be looked at closely."""
+    head = _parsed(_decode_head, document)
+    layout = None if head is None else _layout(bytes(head.inputs))
+    return None if head is None or layout is None else (head, layout)
+
+
+_known_head = functools.lru_cache(maxsize=128)(_read_head)
 
 
 @functools.lru_cache(maxsize=128)
