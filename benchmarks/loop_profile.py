@@ -243,7 +243,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
     engine = ServingEngine(
         repository=repository, server_id="profile", version="0", strict_readiness=True
     )
-    settings = HttpSettings()
+    settings = HttpSettings(tick=3_600)  # or the check of all connections is counted now and then
     routes = Routes(engine, HttpOptions())
     service = HttpService(
         routes=routes,

@@ -73,7 +73,8 @@ def cells(connections: "tuple[int, ...]" = (1, 8, 64)) -> list[Cell]:
         *(Cell(wire, "tiny", change, middle) for wire, change in changing),
         Cell(BINARY, STRINGS, CHANGING, middle),
     ]
-    return list(dict.fromkeys(all_cells))  # with one number of connections the least is the middle one
+    # With one number of connections the least is the middle one.
+    return list(dict.fromkeys(all_cells))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
