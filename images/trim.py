@@ -23,6 +23,7 @@ def unused(site: pathlib.Path) -> "list[pathlib.Path]":
     paths = [
         path for name in _PACKAGES for path in (site / name, *site.glob(f"{name}-*.dist-info"))
     ]
+    paths += site.glob("distutils-precedence.pth")  # of setuptools: Python runs it at each start
     paths += [path for path in site.rglob("tests") if path.is_dir()]
     paths += site.glob("onnxruntime/capi/libonnxruntime.so*")
     paths += [path for path in site.glob("botocore/data/*/") if path.name not in _AWS_SERVICES]

@@ -57,6 +57,7 @@ def test_trimming_removes_what_nothing_imports_and_compiles_the_rest(
     removed = (
         "pip/__init__.py",
         "pip-23.0.dist-info/METADATA",
+        "distutils-precedence.pth",
         "botocore/data/ec2/service.json",
         "numpy/tests/test_core.py",
         "onnxruntime/capi/libonnxruntime.so.1.31.1",

@@ -7,7 +7,6 @@ notices that its socket is gone, and registers again.
 
 import argparse
 import concurrent.futures
-import contextlib
 import pathlib
 import socket
 import sys
@@ -45,8 +44,10 @@ class Plugin:
     def run(self) -> typing.NoReturn:
         """Serves and registers, again whenever the kubelet has forgotten it."""
         while True:
-            with contextlib.suppress(OSError, grpc.RpcError, RuntimeError):
+            try:
                 self._serve()
+            except (OSError, grpc.RpcError, RuntimeError) as error:
+                print(f"{self._resource}: {error!r}; trying again", flush=True)
             time.sleep(_STEP_S)
 
     def _serve(self) -> None:
@@ -133,6 +134,8 @@ def main() -> None:
         threads.append(threading.Thread(target=plugin.run))
     for thread in threads:
         thread.start()
+    for thread in threads:
+        thread.join()  # or the interpreter would begin to end
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ class TritonPythonModel:
 
     def initialize(self, args):
         """Read the names of the kinds, and begin to count files by kind."""
-        repository = pathlib.Path(pb_utils.get_model_dir()).parents[1]
-        self.kinds = (repository / "magika" / "labels.txt").read_text().split()
+        # A model reads only files of its own: from an object store each model is downloaded by itself.
+        folder = pathlib.Path(pb_utils.get_model_dir()).parent
+        self.kinds = (folder / "labels.txt").read_text().split()
         # The family is kept as well: its metrics leave the page with it.
         self.family = pb_utils.MetricFamily(
             name="described_files", description="Files by kind", kind=pb_utils.MetricFamily.COUNTER
