@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from naiad_operator.status import pods
 from tests.apiserver import kubelet as kubelets
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.kubelet import Kubelet
@@ -95,7 +94,7 @@ def test_an_evicted_pod_that_was_replaced_does_not_fail_the_next_rollout(
 
     until("the rollout", is_rolled_out)
     deployment = kubectl.get("Deployment", "evicted", namespace)
-    ready_pods = [pod for pod in kubelet.pods(namespace, labels=labels) if pods.is_ready(pod)]
+    ready_pods = [pod for pod in kubelet.pods(namespace, labels=labels) if _is_ready(pod)]
     assert len(ready_pods) == 2
     template = ready_pods[0]["metadata"]["labels"]["pod-template-hash"]
     said = condition(deployment, "Progressing")["message"]
@@ -135,3 +134,8 @@ def test_a_crash_loop_is_one_condition_and_one_event(
     assert len(set(seen)) == 1
     assert [reason for _, reason in events(kubectl, "loop", namespace)] == ["CrashLoopBackOff"]
     kubectl.delete("InferenceService", "loop", namespace)
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
