@@ -25,6 +25,7 @@ from naiad_operator.api.pod import (
     RawObjects,
     Resources,
     SecretReference,
+    ServerVersion,
     Toleration,
 )
 from naiad_operator.api.scaling import PrometheusAuth
@@ -66,6 +67,7 @@ class ProfileSpec(Part, frozen=True):
     Attributes:
         default: whether services that name no profile use this one; of several, the oldest is used.
         image: the server's image.
+        server_version: the version of the server in that image, for an image whose tag does not say it.
         image_pull_secrets: Secrets for pulling the image; those of the service are added, by name.
         args: further options of the server; those of the service come after them and take precedence.
         env: environment variables of the server; those of the service take precedence, by name.
@@ -90,6 +92,7 @@ class ProfileSpec(Part, frozen=True):
 
     default: bool = False
     image: Image = ""
+    server_version: ServerVersion | None = None
     image_pull_secrets: (
         typing.Annotated[tuple[SecretReference, ...], msgspec.Meta(max_length=8)] | None
     ) = None
@@ -117,7 +120,7 @@ class ProfileSpec(Part, frozen=True):
 
 _STORES = {"s3": "s3", "gs": "gs", "as": "azure"}
 _REPLACED = (
-    "image", "affinity", "serviceAccountName", "automountServiceAccountToken", "priorityClassName", "runtimeClassName",
+    "serverVersion", "image", "affinity", "serviceAccountName", "automountServiceAccountToken", "priorityClassName", "runtimeClassName",
 )  # fmt: skip
 _JOINED = ("args", "envFrom")
 _BY_NAME = ("imagePullSecrets", "env")
@@ -145,8 +148,9 @@ def merged(profile: Value, spec: Value) -> Object:
 
 def _predictor(profile: Value, predictor: Value) -> Object:
     made = dict(predictor)
+    of_image = {"serverVersion"} if made.get("image") else set()  # the version is the image's
     for field in _REPLACED:
-        if field in profile and made.get(field, "") == "":
+        if field in profile.keys() - of_image and made.get(field, "") == "":
             made[field] = profile[field]
     _add_lists(profile, made)
     for field, join in (("nodeSelector", _by_key), ("resources", _resources)):

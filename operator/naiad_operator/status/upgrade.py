@@ -52,7 +52,9 @@ def upgraded(upgrade: Upgrade, blocked: str) -> Condition:
     """
     new = f"operator {upgrade.operator} has another pod template than operator {upgrade.template}"
     if upgrade.operator == upgrade.template:
-        new = "with the operator's present defaults the pod template is another one"
+        new = (
+            "with the present profile and defaults of the operator the pod template is another one"
+        )
     match upgrade.state:
         case UpgradeState.CURRENT:
             return Condition(UPGRADED, "True", "Current", "")

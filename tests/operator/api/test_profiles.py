@@ -104,6 +104,15 @@ def test_a_field_of_the_service_takes_precedence(field: str) -> None:
     )
 
 
+def test_the_servers_version_belongs_to_the_image_of_the_profile() -> None:
+    fields = {"image": "mirror:7", "serverVersion": "0.2.0"}
+    assert merged(fields, manifests.resource()).spec.predictor.server_version == "0.2.0"
+    own = manifests.resource(image="own:1")
+    assert merged(fields, own).spec.predictor.server_version is None
+    own = manifests.resource(serverVersion="0.1.0")
+    assert merged(fields, own).spec.predictor.server_version == "0.1.0"
+
+
 def test_a_service_may_keep_the_token_out_that_its_profile_lets_in() -> None:
     fields = {"automountServiceAccountToken": True}
     assert pod(fields, manifests.resource())["automountServiceAccountToken"]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
-from tests.apiserver.objects import condition, inference_service, make_namespace
+from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import condition, inference_service, make_namespace, ready
 from tests.apiserver.operator import OperatorProcess
 
 Start = Callable[..., OperatorProcess]
@@ -42,13 +43,21 @@ def requests(kubectl: Kubectl, name: str, namespace: str) -> Object | None:
     return dict(container.get("resources", {}).get("requests", {}))
 
 
-def requested(kubectl: Kubectl, name: str, namespace: str, wanted: Object) -> None:
-    until(f"{name} to request {wanted}", lambda: requests(kubectl, name, namespace) == wanted)
+def requested(
+    kubectl: Kubectl, kubelet: Kubelet, name: str, namespace: str, wanted: Object
+) -> None:
+    """Plays the node until the container requests this: a change of a profile waits until pods that start are ready."""
+
+    def look() -> bool:
+        kubelet.step(namespace)
+        return requests(kubectl, name, namespace) == wanted
+
+    until(f"{name} to request {wanted}", look)
 
 
 @pytest.mark.usefixtures("operator")
 def test_a_default_profile_counts_until_a_service_names_another(
-    kubectl: Kubectl, namespace: str, profiles: Callable[..., None]
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str, profiles: Callable[..., None]
 ) -> None:
     profiles(
         "platform",
@@ -59,8 +68,8 @@ def test_a_default_profile_counts_until_a_service_names_another(
     profiles("small", resources={"requests": {"cpu": "100m"}})
     kubectl.create(inference_service("plain", namespace, resources={"requests": {"memory": "8Gi"}}))
     kubectl.create(inference_service("named", namespace, spec_={"profile": "small"}))
-    requested(kubectl, "plain", namespace, {"cpu": "1", "memory": "8Gi"})
-    requested(kubectl, "named", namespace, {"cpu": "100m"})
+    requested(kubectl, kubelet, "plain", namespace, {"cpu": "1", "memory": "8Gi"})
+    requested(kubectl, kubelet, "named", namespace, {"cpu": "100m"})
     assert kubectl.get("Deployment", "plain", namespace)["metadata"]["labels"]["team"] == "ml"
     for name, profile in (("plain", "platform"), ("named", "small")):
         until(
@@ -73,19 +82,41 @@ def test_a_default_profile_counts_until_a_service_names_another(
             ),
         )
     profiles("platform", default=True, resources={"requests": {"cpu": "2"}})
-    requested(kubectl, "plain", namespace, {"cpu": "2", "memory": "8Gi"})
+    requested(kubectl, kubelet, "plain", namespace, {"cpu": "2", "memory": "8Gi"})
     assert requests(kubectl, "named", namespace) == {"cpu": "100m"}
     kubectl.patch("InferenceService", "named", namespace, body={"spec": {"profile": None}})
-    requested(kubectl, "named", namespace, {"cpu": "2"})
+    requested(kubectl, kubelet, "named", namespace, {"cpu": "2"})
     profiles("platform", default=False, resources={"requests": {"cpu": "2"}})
-    requested(kubectl, "named", namespace, {})
+    requested(kubectl, kubelet, "named", namespace, {})
     for name in ("plain", "named"):
         kubectl.delete("InferenceService", name, namespace)
 
 
 @pytest.mark.usefixtures("operator")
+def test_a_change_of_a_profile_replaces_the_pods_of_one_service_at_a_time(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str, profiles: Callable[..., None]
+) -> None:
+    profiles("platform", default=True, resources={"requests": {"cpu": "1"}})
+    names = ("first", "second")
+    for name in names:
+        kubectl.create(inference_service(name, namespace))
+        ready(kubectl, kubelet, name, namespace)
+    profiles("platform", default=True, resources={"requests": {"cpu": "2"}})
+
+    def reasons() -> list[str]:
+        services = (kubectl.get("InferenceService", name, namespace) for name in names)
+        return [condition(service, "Upgraded").get("reason", "") for service in services]
+
+    until("one to wait for the other", lambda: reasons() == ["Upgrading", "UpgradePending"])
+    assert [requests(kubectl, name, namespace) for name in names] == [{"cpu": "2"}, {"cpu": "1"}]
+    for name in names:
+        requested(kubectl, kubelet, name, namespace, {"cpu": "2"})
+        kubectl.delete("InferenceService", name, namespace)
+
+
+@pytest.mark.usefixtures("operator")
 def test_a_profile_that_goes_takes_nothing_down_and_one_that_comes_is_used(
-    kubectl: Kubectl, namespace: str, profiles: Callable[..., None]
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str, profiles: Callable[..., None]
 ) -> None:
     kubectl.create(inference_service("early", namespace, spec_={"profile": "later"}))
 
@@ -98,7 +129,7 @@ def test_a_profile_that_goes_takes_nothing_down_and_one_that_comes_is_used(
     )
     assert kubectl.find("Deployment", "early", namespace) is None
     profiles("later", resources={"requests": {"cpu": "1"}})
-    requested(kubectl, "early", namespace, {"cpu": "1"})
+    requested(kubectl, kubelet, "early", namespace, {"cpu": "1"})
     until("a valid spec", lambda: valid("True"))
     before = kubectl.get("Deployment", "early", namespace)["metadata"]["generation"]
     kubectl.delete("NaiadProfile", "later")
@@ -114,6 +145,7 @@ def test_a_profile_that_goes_takes_nothing_down_and_one_that_comes_is_used(
 
 def test_an_operator_that_may_not_read_profiles_uses_its_own_and_says_so(
     kubectl: Kubectl,
+    kubelet: Kubelet,
     start: Start,
     profiles: Callable[..., None],
     tmp_path: pathlib.Path,
@@ -127,7 +159,7 @@ def test_an_operator_that_may_not_read_profiles_uses_its_own_and_says_so(
     ).wait_ready()
     kubectl.create(inference_service("own", namespace))
     kubectl.create(inference_service("asks", namespace, spec_={"profile": "platform"}))
-    requested(kubectl, "own", namespace, {"cpu": "300m"})
+    requested(kubectl, kubelet, "own", namespace, {"cpu": "300m"})
 
     def said() -> bool:
         shown = condition(kubectl.get("InferenceService", "asks", namespace), "SpecValid")

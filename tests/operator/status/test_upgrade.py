@@ -23,7 +23,7 @@ def upgrade(state: UpgradeState, **fields: typing.Any) -> Upgrade:
         (upgrade(UpgradeState.CURRENT), "", "True", "Current", ""),
         (upgrade(UpgradeState.CURRENT), "CrashLoopBackOff", "True", "Current", ""),
         (upgrade(UpgradeState.WAITING), "", "False", "UpgradePending", "than operator 0.1.0; .* 3 services at a time"),
-        (upgrade(UpgradeState.WAITING, template="0.2.0"), "", "False", "UpgradePending", "present defaults"),
+        (upgrade(UpgradeState.WAITING, template="0.2.0"), "", "False", "UpgradePending", "present profile and defaults"),
         (upgrade(UpgradeState.PAUSED, paused_by="models/a"), "", "False", "UpgradePaused", "because models/a "),
         (upgrade(UpgradeState.UPGRADING), "", "False", "Upgrading", f"since {NOW}"),
         (upgrade(UpgradeState.UPGRADING), "ImagePullBackOff: no", "False", "UpgradeFailed", "ImagePullBackOff: no"),
