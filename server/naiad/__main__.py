@@ -86,7 +86,7 @@ def _read_options(arguments: list[str], command: str) -> "Options | int":
         return 0
     except UsageError as error:
         sys.stderr.write(
-            f"{command}: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists the options\n"
+            f"{command}: error: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists the options\n"
         )
         return 1
 

@@ -27,7 +27,7 @@ def serve(options: Options, *, command: str) -> int:
     """Serve until a signal stops the server: 0 after an orderly stop, 1 after an error (rows 7.32, 17.14)."""
     if interpreter.is_free_threaded():
         sys.stderr.write(
-            f"{command}: {sys.executable} is a free-threaded build of Python, which is not supported: use a Python with the interpreter lock\n"
+            f"{command}: error: {sys.executable} is a free-threaded build of Python, which is not supported: use a Python with the interpreter lock\n"
         )
         return 1
     if not _configure_logs(options, command):
@@ -103,6 +103,6 @@ def _configure_logs(options: Options, command: str) -> bool:
             file=options.log_file,
         )
     except OSError as error:
-        sys.stderr.write(f"{command}: --log-file={options.log_file}: {error.strerror}\n")
+        sys.stderr.write(f"{command}: error: --log-file={options.log_file}: {error.strerror}\n")
         return False
     return True
