@@ -88,6 +88,7 @@ FIRES: dict[str, tuple[str, list[dict[str, str]]]] = {
         "20m",
         [series("naiad_operator_conditions", "1x60", CONDITION.format("False", "ModelFailed"))],
     ),
+    "NaiadUpgradePaused": ("10m", [series("naiad_operator_upgrades", "1x30", 'namespace="naiad-system",state="failed"')]),
     "NaiadOperatorErrors": (
         "30m",
         [series("naiad_operator_reconcile_errors_total", "0+30x60", 'namespace="naiad-system",error="Forbidden"')],
