@@ -100,6 +100,12 @@ def proxy(running: tuple[OperatorProcess, Proxy]) -> Proxy:
     return running[1]
 
 
+def not_named(operator: OperatorProcess, resource: str) -> bool:
+    """Whether the operator is ready and names no problem with a kind."""
+    answer = operator.get("/readyz")
+    return answer.status_code == 200 and resource not in answer.text
+
+
 def said(admin: Kubectl, name: str, namespace: str, *, type_: str, reason: str) -> Object:
     """A condition, once it has a reason."""
 
@@ -136,7 +142,7 @@ def test_once_the_right_is_there_the_services_are_reconciled(
 ) -> None:
     grant(admin)
     admin.wait_for("ScaledObject", "scaled", here)
-    until("no problem", lambda: operator.get("/readyz").text == "ok\n")
+    until("no problem", lambda: not_named(operator, "scaledobjects"))
     assert operator.metric(METRIC) == 0
 
     def recovered() -> bool:
@@ -170,7 +176,7 @@ def test_a_right_that_is_taken_away_while_it_runs_loses_no_object(
     until("the edit", edited)
     assert admin.get("ScaledObject", "scaled", here)["metadata"]["uid"] == uid
     grant(admin)
-    until("no problem", lambda: operator.get("/readyz").text == "ok\n")
+    until("no problem", lambda: not_named(operator, "scaledobjects"))
 
 
 def test_a_definition_that_is_removed_while_it_runs_stops_nothing(
@@ -185,7 +191,7 @@ def test_a_definition_that_is_removed_while_it_runs_stops_nothing(
         admin.create(inference_service("later", here))
         admin.wait_for("Deployment", "later", here)
         assert operator.get("/healthz").status_code == 200
-        until("nothing left of the kind", lambda: operator.get("/readyz").text == "ok\n")
+        until("nothing left of the kind", lambda: not_named(operator, "podmonitors"))
     finally:
         admin.apply(definition, force=True)
         served(admin, definition)
