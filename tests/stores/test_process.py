@@ -46,6 +46,29 @@ def child() -> psutil.Process:
     return one
 
 
+def test_a_listing_that_was_begun_is_the_first_one_and_the_next_is_new(
+    model: Bucket, stores: StoreProcess
+) -> None:
+    stores.begin([model.address])
+    _, listing = stores._early[model.address]
+    listing.result(60)
+    model.put("later/config.pbtxt", b"")
+    store = stores.open(model.address)
+    assert store.names() == ["m"]
+    assert store.names() == ["later", "m"]
+
+
+def test_a_listing_that_was_begun_fails_where_it_is_used(stores: StoreProcess) -> None:
+    wrong = "s3://http://127.0.0.1:1/bucket"
+    stores.begin([wrong])
+    with pytest.raises(InferenceError, match="127.0.0.1:1"):
+        stores.open(wrong).names()
+    stores.begin([wrong])
+    stores.close()
+    with pytest.raises(InferenceError, match="has ended|signal|exited"):
+        stores.open(wrong).names()
+
+
 def test_a_store_in_the_process_is_like_one_here(model: Bucket, stores: StoreProcess) -> None:
     store = stores.open(model.address)
     assert isinstance(store, BatchStore)

@@ -13,9 +13,9 @@ import uvloop
 from naiad import __version__, logs
 from naiad.backends.catalog import OWN, Catalog
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY, Options
+from naiad.repository.store import local_root
+from naiad.repository.stores.process import StoreProcess
 from naiad.serve import interpreter
-from naiad.serve.console import open_console
-from naiad.serve.server import Server
 
 log = logging.getLogger("naiad.serve")
 
@@ -45,7 +45,17 @@ def serve(options: Options, *, command: str) -> int:
         logging.shutdown()
         return 1
     _log_versions(options)
-    status = uvloop.run(Server(options, console=open_console()).run())
+    stores = StoreProcess(
+        directory=options.repository_cache_directory,
+        limit=options.repository_cache_bytes,
+        environ=os.environ,
+    )
+    stores.begin(place for place in options.model_repository if local_root(place) is None)
+    # Only now: meanwhile the process of the stores imports their packages.
+    from naiad.serve.console import open_console  # noqa: PLC0415
+    from naiad.serve.server import Server  # noqa: PLC0415
+
+    status = uvloop.run(Server(options, console=open_console(), stores=stores).run())
     if not status:
         log.info("stopped")
     logging.shutdown()

@@ -60,9 +60,16 @@ _MS_PER_SECOND = 1e3
 
 
 class Server:
-    """One server process."""
+    """One server process.
 
-    def __init__(self, options: Options, *, console: "Console | None") -> None:
+    Args:
+        console: the terminal, if there is one.
+        stores: reads the repositories that are not local folders.
+    """
+
+    def __init__(
+        self, options: Options, *, console: "Console | None", stores: StoreProcess
+    ) -> None:
         self._options = options
         self._console = console
         # A poll tries failed models again and again.
@@ -71,11 +78,7 @@ class Server:
         self._lag = LoopLag(clock=self._clock)
         self._watchdog = StallWatchdog(lag=self._lag, clock=self._clock)
         self._stopping = asyncio.Event()
-        self._stores = StoreProcess(
-            directory=options.repository_cache_directory,
-            limit=options.repository_cache_bytes,
-            environ=os.environ,
-        )
+        self._stores = stores
 
     async def run(self) -> int:
         """Serve until a signal stops the server.

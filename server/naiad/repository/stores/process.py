@@ -79,7 +79,14 @@ class StoreProcess:
         self._link: _Link | None = None
         self._leases: dict[str, tuple[Lease, Settings]] = {}
         self._temporary: TemporaryFolder | None = None
+        self._early: dict[str, tuple[_Link, concurrent.futures.Future[Result]]] = {}
         self._closed = False
+
+    def begin(self, locations: collections.abc.Iterable[str]) -> None:
+        """Begin to list repositories, for their first `names`: the process imports the packages of the stores while the server imports its own."""
+        for location in locations:
+            with contextlib.suppress(InferenceError):  # `names` raises it again
+                self._early[location] = self._request("names", location)
 
     def open(self, location: str) -> Store:
         """The store of an address; it is read with the first call.
@@ -101,6 +108,25 @@ class StoreProcess:
         Raises:
             InferenceError: as the method raises it; UNAVAILABLE: the process ended, or the server is stopping.
         """
+        early = self._early.pop(location, None) if method == "names" else None
+        link, reply = early or self._request(method, location, names, on_bytes)
+        while True:
+            with contextlib.suppress(concurrent.futures.TimeoutError):
+                result = reply.result(_LOOK_S)
+                break
+            link.check()
+        if isinstance(result, Failed):
+            raise _error(result)
+        return result
+
+    def _request(
+        self,
+        method: Method,
+        location: str,
+        names: collections.abc.Sequence[str] = (),
+        on_bytes: OnBytes = no_bytes,
+    ) -> "tuple[_Link, concurrent.futures.Future[Result]]":
+        """Send a request; the result comes later."""
         with self._lock:
             if self._closed:
                 raise unavailable(
@@ -113,14 +139,7 @@ class StoreProcess:
             request = Request(next(self._numbers), method, location, tuple(names), settings)
             reply = link.expect(request.number, on_bytes)
         link.send(request)
-        while True:
-            with contextlib.suppress(concurrent.futures.TimeoutError):
-                result = reply.result(_LOOK_S)
-                break
-            link.check()
-        if isinstance(result, Failed):
-            raise _error(result)
-        return result
+        return link, reply
 
     def close(self) -> None:
         """End the process, fail the calls in progress, and remove the checkouts. Idempotent."""
