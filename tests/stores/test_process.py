@@ -61,11 +61,11 @@ def test_a_listing_that_was_begun_is_the_first_one_and_the_next_is_new(
 def test_a_listing_that_was_begun_fails_where_it_is_used(stores: StoreProcess) -> None:
     wrong = "s3://http://127.0.0.1:1/bucket"
     stores.begin([wrong])
-    with pytest.raises(InferenceError, match="127.0.0.1:1"):
+    with pytest.raises(InferenceError, match=r"127\.0\.0\.1:1"):
         stores.open(wrong).names()
     stores.begin([wrong])
     stores.close()
-    with pytest.raises(InferenceError, match="has ended|signal|exited"):
+    with pytest.raises(InferenceError, match=r"has ended|signal|exited"):
         stores.open(wrong).names()
 
 
