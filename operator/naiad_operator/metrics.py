@@ -1,11 +1,23 @@
 """The operator's metrics in the Prometheus text format.
 
-Written without prometheus-client: a few metric families in one thread do not need a library of 3 MB.
+The page is made from the state that the operator keeps anyway, by a collector of prometheus-client: its own counters would hold
+the same numbers a second time, and would add a `_created` series to each.
 """
 
 import collections
 import collections.abc
 import dataclasses
+import itertools
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+from typing_extensions import override
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -64,55 +76,89 @@ class Gauges:
 
 def page(metrics: Metrics, gauges: Gauges) -> str:
     """The metrics page."""
-    lines: list[str] = []
-    _family(lines, "reconciles_total", "counter", "Reconciles, by result.")
-    _series(lines, "reconciles_total", "result", metrics.reconciles)
-    _family(lines, "reconcile_errors_total", "counter", "Reconciles that failed, by error.")
-    _series(lines, "reconcile_errors_total", "error", metrics.errors)
-    _family(lines, "reconcile_seconds", "histogram", "How long a reconcile took.")
-    total = 0
-    for limit, count in zip((*_BUCKETS, None), metrics.seconds, strict=True):
-        total += count
-        bound = "+Inf" if limit is None else f"{limit:g}"
-        lines.append(f'naiad_operator_reconcile_seconds_bucket{{le="{bound}"}} {total}')
-    lines.append(f"naiad_operator_reconcile_seconds_sum {metrics.seconds_sum:.6f}")
-    lines.append(f"naiad_operator_reconcile_seconds_count {total}")
-    for name, text, value in (
-        ("queue_depth", "Services that are due and wait for a worker.", gauges.queue_depth),
-        ("queue_oldest_seconds", "How long the first of them has waited.", gauges.queue_oldest),
-        ("queue_failing", "Services whose last reconcile failed.", gauges.queue_failing),
-        ("objects", "Children and pods that are kept in memory.", gauges.children),
-        ("leader", "Whether this process is the one that writes.", int(gauges.leader)),
-    ):
-        _family(lines, name, "gauge", text)
-        lines.append(f"naiad_operator_{name} {value:g}")
-    _family(lines, "services", "gauge", "Services, by the reason of their Ready condition.")
-    states = {reason: n for (type_, _, reason), n in gauges.conditions.items() if type_ == "Ready"}
-    _series(lines, "services", "state", states)
-    _family(lines, "conditions", "gauge", "Services, by each of their conditions.")
-    for (type_, status, reason), count in sorted(gauges.conditions.items()):
-        labels = f'condition="{type_}",status="{status}",reason="{reason}"'
-        lines.append(f"naiad_operator_conditions{{{labels}}} {count}")
-    _family(
-        lines, "upgrades", "gauge", "Services that an upgrade of the operator concerns, by state."
-    )
-    _series(lines, "upgrades", "state", gauges.upgrades)
-    _family(lines, "watch_restarts_total", "counter", "Watches that broke, by resource.")
-    _series(lines, "watch_restarts_total", "resource", gauges.watch_restarts)
-    _family(lines, "model_polls_total", "counter", "Requests to pods for their models, by result.")
-    _series(lines, "model_polls_total", "result", gauges.model_polls)
-    _family(lines, "unwatched", "gauge", "Kinds that cannot be listed or watched, by resource.")
-    _series(lines, "unwatched", "resource", gauges.unwatched)
-    return "\n".join(lines) + "\n"
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(metrics, gauges))
+    return generate_latest(registry).decode()
 
 
-def _family(lines: list[str], name: str, kind: str, text: str) -> None:
-    lines += [f"# HELP naiad_operator_{name} {text}", f"# TYPE naiad_operator_{name} {kind}"]
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Families(Collector):
+    metrics: Metrics
+    gauges: Gauges
+
+    @override
+    def collect(self) -> collections.abc.Iterator[Metric]:
+        """The metric families, in the order of the page."""
+        metrics, gauges = self.metrics, self.gauges
+        yield _counter("reconciles", "Reconciles, by result.", "result", metrics.reconciles)
+        yield _counter(
+            "reconcile_errors", "Reconciles that failed, by error.", "error", metrics.errors
+        )
+        bounds = [*(f"{bound:g}" for bound in _BUCKETS), "+Inf"]
+        yield HistogramMetricFamily(
+            "naiad_operator_reconcile_seconds",
+            "How long a reconcile took.",
+            buckets=list(zip(bounds, itertools.accumulate(metrics.seconds), strict=True)),
+            sum_value=metrics.seconds_sum,
+        )
+        for name, text, value in (
+            ("queue_depth", "Services that are due and wait for a worker.", gauges.queue_depth),
+            ("queue_oldest_seconds", "How long the first of them has waited.", gauges.queue_oldest),
+            ("queue_failing", "Services whose last reconcile failed.", gauges.queue_failing),
+            ("objects", "Children and pods that are kept in memory.", gauges.children),
+            ("leader", "Whether this process is the one that writes.", int(gauges.leader)),
+        ):
+            yield GaugeMetricFamily(f"naiad_operator_{name}", text, value=value)
+        states = {
+            reason: n for (type_, _, reason), n in gauges.conditions.items() if type_ == "Ready"
+        }
+        yield _gauge(
+            "services", "Services, by the reason of their Ready condition.", "state", states
+        )
+        conditions = GaugeMetricFamily(
+            "naiad_operator_conditions",
+            "Services, by each of their conditions.",
+            labels=("condition", "status", "reason"),
+        )
+        for labels, count in sorted(gauges.conditions.items()):
+            conditions.add_metric(labels, count)
+        yield conditions
+        yield _gauge(
+            "upgrades",
+            "Services that an upgrade of the operator concerns, by state.",
+            "state",
+            gauges.upgrades,
+        )
+        yield _counter(
+            "watch_restarts", "Watches that broke, by resource.", "resource", gauges.watch_restarts
+        )
+        yield _counter(
+            "model_polls",
+            "Requests to pods for their models, by result.",
+            "result",
+            gauges.model_polls,
+        )
+        yield _gauge(
+            "unwatched",
+            "Kinds that cannot be listed or watched, by resource.",
+            "resource",
+            gauges.unwatched,
+        )
 
 
-def _series(
-    lines: list[str], name: str, label: str, values: collections.abc.Mapping[str, int]
-) -> None:
+_Counts = collections.abc.Mapping[str, int]
+
+
+def _counter(name: str, text: str, label: str, values: _Counts) -> Metric:
+    """A counter by one label; the page's name of it ends in `_total`."""
+    family = CounterMetricFamily(f"naiad_operator_{name}", text, labels=(label,))
     for value, count in sorted(values.items()):
-        # Reasons and resource names hold no quote, backslash or line break.
-        lines.append(f'naiad_operator_{name}{{{label}="{value}"}} {count}')
+        family.add_metric((value,), count)
+    return family
+
+
+def _gauge(name: str, text: str, label: str, values: _Counts) -> Metric:
+    family = GaugeMetricFamily(f"naiad_operator_{name}", text, labels=(label,))
+    for value, count in sorted(values.items()):
+        family.add_metric((value,), count)
+    return family

@@ -41,7 +41,7 @@ def test_gauges_have_the_current_values() -> None:
     assert by_series["naiad_operator_unwatched{resource=scaledobjects}"] == 2
     assert by_series["naiad_operator_leader"] == 1
     assert by_series["naiad_operator_model_polls_total{result=unreachable}"] == 2
-    failed = "condition=ModelsLoaded,status=False,reason=ModelFailed"
+    failed = "condition=ModelsLoaded,reason=ModelFailed,status=False"
     assert by_series[f"naiad_operator_conditions{{{failed}}}"] == 1
 
 
