@@ -1,5 +1,7 @@
 {{- define "naiad.name" -}}
-{{- if contains "naiad" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-naiad" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- $suffix := .Values.nameOverride | default "naiad" }}
+{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name $suffix) (contains $suffix .Release.Name) }}
+{{- .Values.fullnameOverride | default $name | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "naiad.selector" -}}
@@ -26,6 +28,35 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{/* Whether the operator reads NaiadProfiles, which are not in namespaces. */}}
 {{- define "naiad.readsProfiles" -}}
 {{- or (eq .Values.profiles "always") (and (eq .Values.profiles "auto") (not .Values.watchNamespaces)) }}
+{{- end }}
+
+{{/* Whether the operator reads nodes, which are not in namespaces either. */}}
+{{- define "naiad.readsNodes" -}}
+{{- or (eq (toString .Values.nodeInspection) "always") (and (eq (toString .Values.nodeInspection) "true") (not .Values.watchNamespaces)) }}
+{{- end }}
+
+{{/* The spec of the profile of services without a NaiadProfile, as YAML; empty when there is none. */}}
+{{- define "naiad.defaultProfile" -}}
+{{- $profile := .Values.defaultProfile }}
+{{- if and .Values.openshift (not (hasKey $profile "podSecurityContext")) }}
+{{- $profile = merge (dict "podSecurityContext" (dict "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault"))) $profile }}
+{{- end }}
+{{- with $profile }}{{ toYaml . }}{{ end }}
+{{- end }}
+
+{{- define "naiad.podSecurityContext" -}}
+{{- ternary (omit .Values.podSecurityContext "runAsUser" "runAsGroup" "fsGroup") .Values.podSecurityContext .Values.openshift | toYaml }}
+{{- end }}
+
+{{/* Replicas prefer different nodes. */}}
+{{- define "naiad.affinity" -}}
+{{- $affinity := .Values.affinity }}
+{{- if and (gt (int .Values.replicas) 1) (not (hasKey $affinity "podAntiAffinity")) }}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "naiad.selector" . | fromYaml)) }}
+{{- $preferred := list (dict "weight" 100 "podAffinityTerm" $term) }}
+{{- $affinity = merge (dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $preferred)) $affinity }}
+{{- end }}
+{{- with $affinity }}{{ toYaml . }}{{ end }}
 {{- end }}
 
 {{/* The permissions for services and their objects: the rules of the ClusterRole, or of a Role in each watched namespace. */}}
