@@ -168,16 +168,18 @@ class Client:
                 return
 
     async def kinds(self) -> frozenset[str]:
-        """Every kind that the API server serves now, as "group/version/Kind" ("v1/Service" for the core group)."""
+        """Every kind outside the core group that the API server serves now, as "group/version/Kind". Those of the core group are always served."""
         served: set[str] = set()
-        for path in ("/api", "/apis"):
-            text = await self.get_text(path, accept=_DISCOVERY)
-            for group in msgspec.json.decode(text).get("items") or []:
-                name = (group.get("metadata") or {}).get("name") or ""
-                for version in group.get("versions") or []:
-                    prefix = f"{name}/{version['version']}" if name else version["version"]
-                    kinds = [r.get("responseKind") or {} for r in version.get("resources") or []]
-                    served.update(f"{prefix}/{kind['kind']}" for kind in kinds if kind.get("kind"))
+        text = await self.get_text("/apis", accept=_DISCOVERY)
+        for group in msgspec.json.decode(text).get("items") or []:
+            name = group["metadata"]["name"]
+            for version in group.get("versions") or []:
+                kinds = [r.get("responseKind") or {} for r in version.get("resources") or []]
+                served.update(
+                    f"{name}/{version['version']}/{kind['kind']}"
+                    for kind in kinds
+                    if kind.get("kind")
+                )
         return frozenset(served)
 
     @contextlib.asynccontextmanager

@@ -1,7 +1,7 @@
 """Discovers which kinds the API server serves.
 
 It is refreshed periodically, because this changes while the operator runs: KEDA is installed, or a CRD is removed. Only the kinds that
-the operator uses are kept, so that another project's CRD causes no work.
+the operator uses and that an API server may lack are kept, so that another project's CRD causes no work.
 """
 
 import asyncio
@@ -20,7 +20,10 @@ _MIN_INTERVAL_S = 2.0
 """Between two discoveries, also when a watch reports a kind that is missing."""
 _OWN = (names.KIND, names.PROFILE_KIND)
 _USED = frozenset(
-    (*(f"{names.API_VERSION}/{kind}" for kind in _OWN), *(kind.key for kind in kinds.KINDS))
+    (
+        *(f"{names.API_VERSION}/{kind}" for kind in _OWN),
+        *(kind.key for kind in kinds.KINDS if kind.optional),
+    )
 )
 
 
@@ -31,7 +34,7 @@ class ClusterInfo:
         api: the client of the API server.
 
     Attributes:
-        kinds: the kinds of the last discovery that the operator uses, as "group/version/Kind".
+        kinds: the optional kinds that the operator uses, and its own, which the last discovery returned, as "group/version/Kind".
     """
 
     def __init__(self, api: Client) -> None:
