@@ -6,14 +6,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
+import yaml
+
 from e2e.cluster import images, namespaces
 from e2e.cluster.cluster import Cluster
 from tests.toolchain import build, debian, programs
 
 _EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+_CHART = _EXAMPLES.parent / "charts" / "naiad"
 _MANIFESTS = pathlib.Path(__file__).parent / "manifests"
 _GATEWAY_API = ("sigs.k8s.io/gateway-api", "v1.4.0")
-PROGRAMS = ("coredns", "traefik", "versitygw", "helm")
 
 S3_ADDRESS = "http://s3.store.svc.cluster.local:9000"
 S3_KEYS = ("demo", "demo-secret")
@@ -32,23 +34,46 @@ def everything(cluster: Cluster, say: Callable[[str], None]) -> None:
 
 
 def import_images(cluster: Cluster) -> None:
-    """Writes the archives of the add-ons' images, and imports them on every node."""
-    found = programs.find(PROGRAMS)
-    folder = cluster.folders.root / "images"
-    busybox = debian.unpacked("busybox-static")
+    """Makes the images of the add-ons known to every node."""
+    for name in ("coredns", "traefik", "versitygw"):
+        _import_program(cluster, name)
+    archive = cluster.folders.root / "images" / "busybox.tar"
     links = {f"bin/{name}": "busybox" for name in ("sh", "mkdir", "sleep", "cat", "ls", "tar")}
-    contents = {
-        "coredns": {"coredns": pathlib.Path(found["coredns"])},
-        "traefik": {"traefik": pathlib.Path(found["traefik"])},
-        "versitygw": {"versitygw": pathlib.Path(found["versitygw"])},
-        "busybox": {"bin/busybox": busybox},
+    files = {"bin/busybox": debian.unpacked("busybox-static")}
+    images.write(archive, "cluster.local/busybox:1", files, [], links=links)
+    cluster.import_archive(archive)
+
+
+def monitoring(cluster: Cluster) -> None:
+    """Prometheus, and prometheus-adapter with the rules of this project's chart; nothing if they run."""
+    if "prometheus" in cluster.kubectl("get", "deployments", "-A", "-o", "name"):
+        return
+    for name in ("prometheus", "prometheus-adapter"):
+        _import_program(cluster, name)
+    apply(cluster, "prometheus")
+    cluster.kubectl("apply", "-f", "-", text=json.dumps(_adapter_rules()))
+    apply(cluster, "adapter")
+    wait_for_deployments(cluster, "monitoring/prometheus", "monitoring/adapter")
+
+
+def _adapter_rules() -> "dict[str, object]":
+    """The ConfigMap of prometheus-adapter, from the values that the chart gives its users."""
+    values = yaml.safe_load((_CHART / "files" / "prometheus-adapter-values.yaml").read_text())
+    config = {"rules": values["rules"]["custom"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "adapter-rules", "namespace": "monitoring"},
+        "data": {"config.yaml": yaml.safe_dump(config)},
     }
-    for name, files in contents.items():
-        archive = folder / f"{name}.tar"
-        entrypoint = [] if name == "busybox" else [f"/{name}"]
-        linked = links if name == "busybox" else None
-        images.write(archive, f"cluster.local/{name}:1", files, entrypoint, links=linked)
-        cluster.import_archive(archive)
+
+
+def _import_program(cluster: Cluster, name: str) -> None:
+    """An image of one program, which has the program's name."""
+    archive = cluster.folders.root / "images" / f"{name}.tar"
+    files = {name: programs.find([name]).paths[name]}
+    images.write(archive, f"cluster.local/{name}:1", files, [f"/{name}"])
+    cluster.import_archive(archive)
 
 
 def apply(cluster: Cluster, *names: str) -> None:

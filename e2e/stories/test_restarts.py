@@ -3,16 +3,20 @@
 import collections.abc
 import contextlib
 import functools
+import os
+import pathlib
+import signal
 import time
 
 import pytest
 
 from e2e import load, services
 from e2e.cluster.cluster import Cluster
-from e2e.kubernetes import Kubernetes
+from e2e.kubernetes import Kubernetes, Object
 
 HOST = "demo.example.com"
 _RATE = 200
+_SENDERS = 16
 _BEFORE_S = 2.0
 _AFTER_S = 3.0
 
@@ -29,8 +33,8 @@ def demo(kubernetes: Kubernetes) -> Kubernetes:
 
 
 @contextlib.contextmanager
-def no_request_fails() -> collections.abc.Iterator[None]:
-    """Load over HTTP, gRPC and streams of gRPC around what happens in the context."""
+def no_request_fails(*, allowed: int = 0) -> collections.abc.Iterator[None]:
+    """Load over HTTP, gRPC and streams of gRPC around what happens in the context; at most `allowed` requests may fail."""
     grpc = f"grpc.{HOST}:80"
     senders = [
         *[lambda: load.http(f"{HOST}:80")] * 8,
@@ -42,7 +46,8 @@ def no_request_fails() -> collections.abc.Iterator[None]:
         assert not result.failures, f"before anything happened: {result.failures[:5]}"
         yield
         time.sleep(_AFTER_S)
-    assert not result.failures, f"{len(result.failures)} of {result.sent}: {result.failures[:10]}"
+    failures = result.failures
+    assert len(failures) <= allowed, f"{len(failures)} of {result.sent}: {failures[:10]}"
     assert result.sent > _RATE * _BEFORE_S
 
 
@@ -68,3 +73,29 @@ def test_a_drained_node(demo: Kubernetes, cluster: Cluster) -> None:
             demo.wait_ready("demo")
         finally:
             demo.run("uncordon", node)
+
+
+def test_a_crashed_server(demo: Kubernetes, cluster: Cluster) -> None:
+    """Only requests that it was working on may fail, at most one per connection."""
+    with no_request_fails(allowed=_SENDERS):
+        _crash(demo.list("pods")[0])
+        demo.wait_ready("demo")
+
+
+def test_a_pod_that_was_preempted_and_left_failed(demo: Kubernetes, cluster: Cluster) -> None:
+    with no_request_fails():
+        name = demo.list("pods")[0]["metadata"]["name"]
+        failed = {"phase": "Failed", "reason": "Preempting", "message": "made room for another pod"}
+        demo.patch("pod", name, {"status": failed}, subresource="status")
+        demo.wait_ready("demo")
+
+
+def _crash(pod: Object) -> None:
+    """Ends the server's first process as a crash does: by a signal from outside, which it cannot handle."""
+    uid = pod["metadata"]["uid"]
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if uid in (process / "cgroup").read_text() and b"serve" in (process / "cmdline").read_bytes():  # fmt: skip
+                os.kill(int(process.name), signal.SIGKILL)
+                return
+    raise AssertionError(f"no server of pod {uid} is a process of this machine")
