@@ -37,6 +37,11 @@ def install_naiad(cluster: Cluster, folder: pathlib.Path) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     for image in Images(ROOT, folder, version).build():
         cluster.import_archive(image.archive)
+    install_chart(cluster)
+
+
+def install_chart(cluster: Cluster) -> None:
+    """Installs or upgrades this tree's chart, and waits until the operator is ready."""
     chart = str(ROOT / "charts" / "naiad")
     install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", "ingressNamespace=ingress")  # fmt: skip
 

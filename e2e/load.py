@@ -53,7 +53,9 @@ def running(senders: "Sequence[Callable[[], contextlib.AbstractContextManager[Se
                     send()
                 except Exception as error:  # noqa: BLE001 - whatever a client raises, the request failed
                     with lock:
-                        result.failures.append((time.monotonic() - started, repr(error)))
+                        result.failures.append(
+                            (time.monotonic() - started, f"{type(error).__name__}: {error}"[:200])
+                        )
                 finally:
                     with lock:
                         result.sent += 1
