@@ -23,7 +23,7 @@ def test_services_go_on_without_the_operator(kubernetes: Kubernetes, cluster: Cl
         system.run("delete", "pods", "--all", "--grace-period=0", "--force")
         install.wait_for_deployments(cluster, "naiad-system/naiad")
         install.helm(cluster, "uninstall", "naiad", "-n", "naiad-system", "--wait")
-        # An edit that nobody sees yet.
+        # An edit while there is no operator.
         kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 2}}})
         install_chart(cluster)
         kubernetes.wait_ready("demo")
