@@ -12,6 +12,7 @@ import pathlib
 import sys
 import typing
 
+from naiad_operator import convert
 from naiad_operator.api import (
     document,
     names,
@@ -190,6 +191,11 @@ def _meant(
     elif str(candidate.value.get("kind")) in {"List", f"{names.KIND}List"}:
         for item in candidate.items("items"):
             yield from _meant(item, shown)
+    elif convert.is_kserve(candidate.value):
+        message = (
+            f"is an InferenceService of KServe: naiad-operator convert -f {shown} writes Naiad's"
+        )
+        yield f"{shown}:{candidate.line('apiVersion')}: {message}"
     elif service.is_meant(candidate.value) or _is_profile(candidate):
         yield candidate
 

@@ -1,4 +1,4 @@
-"""The command line: `naiad-operator run`, `naiad-operator check -f FILE` and `naiad-operator plan`."""
+"""The command line: `naiad-operator run`, `check -f FILE`, `convert -f FILE` and `plan`."""
 
 import argparse
 import asyncio
@@ -7,7 +7,7 @@ import os
 import sys
 import typing
 
-from naiad_operator import __version__, check, options
+from naiad_operator import __version__, check, convert, options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,6 +32,13 @@ def parser() -> argparse.ArgumentParser:
     )
     check.add_options(checking)
     checking.set_defaults(run=check.run)
+    converting = commands.add_parser(
+        "convert",
+        help="turn InferenceServices of KServe into Naiad's",
+        description="Prints Naiad's InferenceServices for those of KServe, and on standard error each field that did not fit.",
+    )
+    convert.add_options(converting)
+    converting.set_defaults(run=convert.run)
     planning = commands.add_parser(
         "plan",
         help="print what this release would change in a cluster, and which pods it would restart",
