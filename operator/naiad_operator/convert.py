@@ -32,7 +32,7 @@ _SAME = (
 """Fields of KServe's predictor that have the same name and meaning here."""
 
 _ADVICE = {
-    "annotations": "write those that pods need in spec.annotations; those of KServe and Knative mean nothing here",
+    "annotations": "write those that pods need in spec.annotations; those of KServe and Knative have no effect here",
     "canaryTrafficPercent": "with a Gateway, write the other models or image and the weight in spec.canary",
     "containerConcurrency": "the server queues requests: set max_queue_delay or queue limits in config.pbtxt",
     "batcher": "the server batches itself: write dynamic_batching in config.pbtxt",
