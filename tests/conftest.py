@@ -20,6 +20,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell without job control starts background jobs with SIGINT ignored, and the servers that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# So does nohup with SIGHUP, at which a server would not stop then.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No deadline for one example, nor for making some: a busy machine is not a fault of the code.
 _PATIENT = hypothesis.settings(

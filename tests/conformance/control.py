@@ -47,13 +47,18 @@ def load(target: Target, name: str) -> int:
 
 
 def unload(target: Target, name: str) -> int:
-    """Unloads a model and waits until nothing of it is left: the reference releases it after its reply."""
+    """Unloads a model and waits until nothing of it is left."""
     status = change(target, "unload", name).status
+    wait_until_released(target, name)
+    return status
+
+
+def wait_until_released(target: Target, name: str) -> None:
+    """Waits until no version of a model is being unloaded: the reference releases them after its reply."""
     wait_until(
         lambda: not any(entry.get("state") == "UNLOADING" for entry in entries(target, name)),
         what=f"{name} is still unloading",
     )
-    return status
 
 
 def execution(target: Target, model: str) -> int | None:

@@ -22,6 +22,7 @@ from tests.conformance.control import (
     load,
     repository_of,
     unload,
+    wait_until_released,
 )
 from tests.conformance.scenario import Scenario
 from tests.conformance.wire import Answer, Target
@@ -147,6 +148,7 @@ def _higher(target: Target) -> Answer:
 
 
 def _by_version(target: Target, model: str) -> Answer:
+    wait_until_released(target, model)
     return {
         entry.get("version", ""): [entry.get("state"), entry.get("reason")]
         for entry in entries(target, model)

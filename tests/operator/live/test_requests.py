@@ -129,7 +129,7 @@ def test_the_access_modes_of_a_claim_decide_how_pods_are_replaced(
 def test_an_operator_that_waits_for_the_lease_discovers_nothing(
     plane: ControlPlane, start: Callable[..., OperatorProcess], kubectl: Kubectl
 ) -> None:
-    namespace = make_namespace(kubectl, "standby")
+    namespace = make_namespace(kubectl, "standby-idle")
     options = (*in_turns(namespace), "--discovery-seconds=1")
     first = start(*options).wait_ready()
     until("a leader", lambda: first.metric("naiad_operator_leader") or None)
