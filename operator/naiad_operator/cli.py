@@ -14,7 +14,7 @@ def parser() -> argparse.ArgumentParser:
     """The argument parser with every command and option."""
     top = argparse.ArgumentParser(
         prog="naiad-operator",
-        description="UpgradeScheduler InferenceService resources into serving pods.",
+        description="Reconciles InferenceService resources into serving pods.",
     )
     top.add_argument("--version", action="version", version=f"naiad-operator {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
