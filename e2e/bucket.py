@@ -1,13 +1,18 @@
-"""The object store of the stories, from a test's view: boto3 on its Service."""
+"""The object store of the cluster, from within its network: boto3 on its Service.
+
+python -m e2e.bucket FOLDER BUCKET PREFIX     copies a folder into a bucket
+"""
 
 import pathlib
+import sys
 import typing
 
 import boto3
 import botocore.config
 
-from e2e.addons.install import S3_ADDRESS, S3_KEYS
-
+ADDRESS = "http://s3.store.svc.cluster.local:9000"
+KEYS = ("demo", "demo-secret")
+REGION = "us-east-1"
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples" / "model_repository"
 
 
@@ -20,13 +25,13 @@ class Bucket:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        key, secret = S3_KEYS
+        key, secret = KEYS
         self._client: typing.Any = boto3.client(
             "s3",
-            endpoint_url=S3_ADDRESS,
+            endpoint_url=ADDRESS,
             aws_access_key_id=key,
             aws_secret_access_key=secret,
-            region_name="us-east-1",
+            region_name=REGION,
             config=botocore.config.Config(s3={"addressing_style": "path"}),
         )
         if name not in {one["Name"] for one in self._client.list_buckets()["Buckets"]}:
@@ -44,3 +49,8 @@ class Bucket:
     def uri(self, prefix: str) -> str:
         """What `storageUri` says."""
         return f"s3://{self.name}/{prefix}"
+
+
+if __name__ == "__main__":
+    source, bucket, prefix = sys.argv[1:]
+    Bucket(bucket).upload(pathlib.Path(source), prefix)

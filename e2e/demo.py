@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable
 
 from e2e.addons import install
+from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.namespaces import ComponentError
 from e2e.imagebuild.build import Images
@@ -19,11 +20,7 @@ _READY_S = 120
 
 def main() -> int:
     """The exit status."""
-    started = time.monotonic()
-
-    def step(message: str) -> None:
-        print(f"{time.monotonic() - started:6.1f} s  {message}", flush=True)
-
+    step = steps.printer()
     try:
         _demo(step)
     except (ComponentError, BuildahError, RuntimeError) as error:

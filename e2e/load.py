@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import queue
 import threading
 import time
@@ -12,8 +13,13 @@ import numpy as np
 import tritonclient.grpc
 import tritonclient.http
 
+from e2e.kubernetes import Kubernetes
+
 Send = Callable[[], None]
 """Sends one request and waits for its response; raises when there is none or a wrong one."""
+
+Sender = Callable[[], contextlib.AbstractContextManager[Send]]
+"""Opens a connection for requests; the connection is closed at the end of the context."""
 
 _TEXT = b"to be or not to be"
 _EXPECTED = 6
@@ -34,7 +40,7 @@ class Result:
 
 
 @contextlib.contextmanager
-def running(senders: "Sequence[Callable[[], contextlib.AbstractContextManager[Send]]]", *, rate: float) -> Iterator[Result]:  # fmt: skip
+def running(senders: Sequence[Sender], *, rate: float) -> Iterator[Result]:  # fmt: skip
     """Sends requests for the length of a context: one thread per sender, `rate` requests per second together."""
     result = Result()
     ended = threading.Event()
@@ -42,9 +48,7 @@ def running(senders: "Sequence[Callable[[], contextlib.AbstractContextManager[Se
     started = time.monotonic()
     period = len(senders) / rate
 
-    def work(
-        sender: "Callable[[], contextlib.AbstractContextManager[Send]]", offset: float
-    ) -> None:
+    def work(sender: Sender, offset: float) -> None:
         due = time.monotonic() + offset
         with sender() as send:
             while not ended.wait(max(0.0, due - time.monotonic())):
@@ -74,7 +78,7 @@ def running(senders: "Sequence[Callable[[], contextlib.AbstractContextManager[Se
             thread.join(_TIMEOUT_S + 5)
 
 
-def responds(sender: "Callable[[], contextlib.AbstractContextManager[Send]]") -> bool:
+def responds(sender: Sender) -> bool:
     """Whether one request succeeds, e.g. to wait for a route that the controller has not noticed yet."""
     try:
         with sender() as send:
@@ -82,6 +86,12 @@ def responds(sender: "Callable[[], contextlib.AbstractContextManager[Send]]") ->
     except Exception:  # noqa: BLE001 - as above
         return False
     return True
+
+
+def wait_for_routes(kubernetes: Kubernetes, *senders: Sender) -> None:
+    """Waits until each sender's request succeeds: an ingress controller notices a route a moment after the service is Ready."""
+    for sender in senders:
+        kubernetes.wait("the route", functools.partial(responds, sender), timeout=20)
 
 
 @contextlib.contextmanager

@@ -1,17 +1,18 @@
 """Runs the stories: `python -m e2e.run [ARGUMENTS OF PYTEST]`.
 
-Without KUBECONFIG: on this project's own cluster, which is started, gets the add-ons and this tree's images and chart, and is ended
-afterwards (`--keep` leaves it). With KUBECONFIG: on that cluster, which must have Naiad and the add-ons; see docs/cluster.md.
+Without KUBECONFIG: on a cluster in `$NAIAD_CLUSTER` or `/var/tmp/naiad-e2e`, beside that of `make cluster-demo`. It is started, gets the
+add-ons and this tree's images and chart, and is ended afterwards (`--keep` leaves it). With KUBECONFIG: on that cluster, which must have Naiad and the add-ons; see docs/cluster.md.
 """
 
 import os
 import pathlib
 import subprocess
 import sys
-import time
 
 from e2e.addons import install
+from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
+from e2e.cluster.layout import FOLDER_VARIABLE
 from e2e.cluster.namespaces import ComponentError
 from e2e.demo import install_naiad
 from e2e.imagebuild.buildah import BuildahError
@@ -26,11 +27,8 @@ def main(arguments: "list[str]") -> int:
     if os.environ.get("KUBECONFIG"):
         environment = {**os.environ, "NAIAD_E2E_FOREIGN": "1"}
         return subprocess.run(pytest, cwd=_ROOT, env=environment, check=False).returncode
-    started = time.monotonic()
-
-    def step(message: str) -> None:
-        print(f"{time.monotonic() - started:6.1f} s  {message}", flush=True)
-
+    os.environ.setdefault(FOLDER_VARIABLE, "/var/tmp/naiad-e2e")  # noqa: S108 - made by root
+    step = steps.printer()
     cluster = Cluster(step=step)
     try:
         cluster.up()

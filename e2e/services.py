@@ -2,11 +2,12 @@
 
 import typing
 
+from e2e import bucket
+
 Object = dict[str, typing.Any]
 
-S3_ENDPOINT = "http://s3.store.svc:9000"
 SECRET = "models"  # noqa: S105 - its name
-_KEYS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo-secret"}
+_KEYS = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), bucket.KEYS, strict=True))
 
 
 def secret(**keys: str) -> Object:
@@ -36,7 +37,7 @@ def service(
         predictor: further fields of `spec.predictor`, which replace those here.
         spec: further fields of `spec`.
     """
-    storage = {"secretName": SECRET, "endpoint": S3_ENDPOINT, "region": "us-east-1"}
+    storage = {"secretName": SECRET, "endpoint": bucket.ADDRESS, "region": bucket.REGION}
     made: Object = {
         "model": {"storageUri": uri, "storage": storage},
         "accelerator": {"type": "none"},

@@ -17,9 +17,6 @@ _CHART = _EXAMPLES.parent / "charts" / "naiad"
 _MANIFESTS = pathlib.Path(__file__).parent / "manifests"
 _GATEWAY_API = ("sigs.k8s.io/gateway-api", "v1.4.0")
 
-S3_ADDRESS = "http://s3.store.svc.cluster.local:9000"
-S3_KEYS = ("demo", "demo-secret")
-
 
 def everything(cluster: Cluster, say: Callable[[str], None]) -> None:
     """All add-ons of the stories, and the example models in the bucket `models`."""
@@ -116,9 +113,7 @@ def wait_for_deployments(cluster: Cluster, *names: str, timeout: float = 120) ->
 
 def upload(cluster: Cluster, folder: pathlib.Path, bucket: str, prefix: str) -> None:
     """Copies a folder into the object store; the bucket is made if it does not exist."""
-    script = pathlib.Path(__file__).with_name("upload.py")
-    arguments = [str(script), S3_ADDRESS, *S3_KEYS, str(folder), bucket, prefix]
-    run(cluster, [sys.executable, *arguments])
+    run(cluster, [sys.executable, "-m", "e2e.bucket", str(folder), bucket, prefix])
 
 
 def helm(cluster: Cluster, *arguments: str) -> str:

@@ -2,8 +2,8 @@
 
 import os
 import sys
-import time
 
+from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.namespaces import ComponentError
 
@@ -12,11 +12,7 @@ _USAGE = "usage: python -m e2e.cluster up | down | kubectl ARGUMENT … | run CO
 
 def main(arguments: "list[str]") -> int:
     """Run one command; the exit status."""
-    started = time.monotonic()
-
-    def step(message: str) -> None:
-        print(f"{time.monotonic() - started:6.1f} s  {message}", flush=True)
-
+    step = steps.printer()
     if not arguments:
         print(_USAGE, file=sys.stderr)
         return 2

@@ -7,14 +7,14 @@ import contextlib
 import pathlib
 import time
 
-from e2e.cluster.layout import CGROUP, Node
+from e2e.cluster.layout import Folders, Node
 from e2e.cluster.namespaces import ComponentError
 
 _ROOT = pathlib.Path("/sys/fs/cgroup")
 _NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
 
 
-def create(nodes: tuple[Node, ...]) -> None:
+def create(folders: Folders, nodes: tuple[Node, ...]) -> None:
     """Makes the folders of all nodes.
 
     Raises:
@@ -27,35 +27,36 @@ def create(nodes: tuple[Node, ...]) -> None:
             "version 2, boot with systemd.unified_cgroup_hierarchy=0, or set KUBECONFIG to a cluster of kind or minikube)"
         )
     for hierarchy in _hierarchies():
-        for folder in (hierarchy / CGROUP, *(hierarchy / CGROUP / node.name for node in nodes)):
+        whole = hierarchy / folders.cgroup
+        for folder in (whole, *(whole / node.name for node in nodes)):
             folder.mkdir(exist_ok=True)
             if hierarchy.name == "cpuset":  # a new cpuset is empty, and nothing may run in it
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (folder / setting).write_text((hierarchy / setting).read_text())
     for node in nodes:
         limit = node.memory_mib << 20
-        (_ROOT / "memory" / CGROUP / node.name / "memory.limit_in_bytes").write_text(str(limit))
+        (_ROOT / "memory" / name(folders, node) / "memory.limit_in_bytes").write_text(str(limit))
 
 
-def name(node: Node) -> str:
+def name(folders: Folders, node: Node) -> str:
     """The cgroup of a node, below the root of every hierarchy."""
-    return f"{CGROUP}/{node.name}"
+    return f"{folders.cgroup}/{node.name}"
 
 
-def remove_pods(node: Node) -> None:
+def remove_pods(folders: Folders, node: Node) -> None:
     """Removes what a dead node's pods have left: each folder would cost its next kubelet three seconds."""
     for hierarchy in _hierarchies():
-        _remove(hierarchy / CGROUP / node.name / "kubepods")
+        _remove(hierarchy / name(folders, node) / "kubepods")
 
 
-def remove(*, timeout: float = 5) -> list[pathlib.Path]:
+def remove(folders: Folders, *, timeout: float = 5) -> list[pathlib.Path]:
     """Removes all folders of the cluster, and gives those that stay because a process is still in them."""
     deadline = time.monotonic() + timeout
     while True:
-        folders = [hierarchy / CGROUP for hierarchy in _hierarchies()]
-        for folder in folders:
+        owned = [hierarchy / folders.cgroup for hierarchy in _hierarchies()]
+        for folder in owned:
             _remove(folder)
-        left = [folder for folder in folders if folder.exists()]
+        left = [folder for folder in owned if folder.exists()]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.05)

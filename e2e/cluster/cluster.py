@@ -72,7 +72,7 @@ class Cluster:
         api_server = control_plane.start_api_server(plane, self.programs, self.folders)
         self._step("certificates, etcd and API server started")
 
-        cgroups.create(self.nodes)
+        cgroups.create(self.folders, self.nodes)
         for each in self.nodes:
             self.places[each.name] = node.create(each, self.nodes, plane, self.folders)
         self._write_state()
@@ -110,7 +110,7 @@ class Cluster:
             deadline = time.monotonic() + 10
             while _exists(plane.pid) and time.monotonic() < deadline:
                 time.sleep(0.02)
-        left = cgroups.remove()
+        left = cgroups.remove(self.folders)
         if left:
             raise ComponentError(f"processes are still in {', '.join(str(path) for path in left)}")
         self.places = {}
@@ -156,7 +156,7 @@ class Cluster:
 
     def revive_node(self, which: Node) -> None:
         """Starts a node again that was killed."""
-        cgroups.remove_pods(which)
+        cgroups.remove_pods(self.folders, which)
         plane = self.places[CONTROL_PLANE]
         place = node.create(which, self.nodes, plane, self.folders)
         self.places[which.name] = place

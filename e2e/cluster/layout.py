@@ -24,8 +24,8 @@ HOSTS = (
 """Names that resolve to the ingress controller for commands in the cluster's network."""
 
 POD_CIDR = "10.244.0.0/16"
-CGROUP = "naiad-cluster"
-"""The folder of the cluster in each cgroup hierarchy of the machine."""
+FOLDER_VARIABLE = "NAIAD_CLUSTER"
+"""The environment variable with the folder of the cluster."""
 
 PAUSE_IMAGE = "cluster.local/pause:1"
 
@@ -65,6 +65,11 @@ class Folders:
     root: pathlib.Path
 
     @property
+    def cgroup(self) -> str:
+        """The folder of the cluster in each cgroup hierarchy of the machine: clusters in different folders run beside each other."""
+        return self.root.name
+
+    @property
     def logs(self) -> pathlib.Path:
         """One file per component."""
         return self.root / "logs"
@@ -96,4 +101,4 @@ class Folders:
 
 def default_folders() -> Folders:
     """`$NAIAD_CLUSTER` or `/var/tmp/naiad-cluster`."""
-    return Folders(pathlib.Path(os.environ.get("NAIAD_CLUSTER") or "/var/tmp/naiad-cluster"))  # noqa: S108 - its own folder, made by root
+    return Folders(pathlib.Path(os.environ.get(FOLDER_VARIABLE) or "/var/tmp/naiad-cluster"))  # noqa: S108 - its own folder, made by root

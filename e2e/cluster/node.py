@@ -31,7 +31,7 @@ def create(
         ready,
         folders.logs,
         inside=control_plane,
-        cgroup=cgroups.name(node),
+        cgroup=cgroups.name(folders, node),
     )
     network.connect(control_plane, place, node, nodes)
     network.write_pod_network(folder, node)

@@ -41,7 +41,7 @@ def test_load_that_queues_scales_out_and_its_end_scales_in(
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
     sender = functools.partial(load.http, f"{HOST}:80")
-    kubernetes.wait("the route", functools.partial(load.responds, sender), timeout=20)
+    load.wait_for_routes(kubernetes, sender)
 
     def replicas() -> int:
         deployment = kubernetes.get("deployment", "demo") or {}

@@ -1,6 +1,5 @@
 """Story a: apply, Ready, the first answer through the ingress; delete, and everything is gone."""
 
-import functools
 import queue
 import typing
 
@@ -27,7 +26,9 @@ def demo(request: pytest.FixtureRequest, kubernetes: Kubernetes) -> Kubernetes:
 
 
 def test_it_answers_over_http_and_grpc_and_is_gone_after_delete(demo: Kubernetes) -> None:
-    _wait_for_route(demo)
+    load.wait_for_routes(
+        demo, lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")
+    )
     for sender in (load.http(f"{HOST}:80"), load.grpc(f"grpc.{HOST}:80"), load.grpc_stream(f"grpc.{HOST}:80")):  # fmt: skip
         with sender as send:
             send()
@@ -35,12 +36,6 @@ def test_it_answers_over_http_and_grpc_and_is_gone_after_delete(demo: Kubernetes
     _tensor_of_20_mb()
     demo.delete("inferenceservice", "demo")
     demo.wait("nothing left", lambda: not _left(demo), seen=lambda: _left(demo))
-
-
-def _wait_for_route(kubernetes: Kubernetes) -> None:
-    """The controller notices a new route a moment after the service is Ready."""
-    for sender in (lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")):
-        kubernetes.wait("the route", functools.partial(load.responds, sender), timeout=20)
 
 
 def _stream_of_words() -> None:

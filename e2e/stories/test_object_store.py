@@ -21,7 +21,7 @@ def test_a_new_version_is_served_without_a_failed_request(kubernetes: Kubernetes
         services.service("demo", predictor=polled, ingress=services.ingress(HOST)),
     )
     kubernetes.wait_ready("demo")
-    kubernetes.wait("the route", lambda: load.responds(lambda: load.http(f"{HOST}:80")), timeout=20)
+    load.wait_for_routes(kubernetes, lambda: load.http(f"{HOST}:80"))
     with load.running([lambda: load.http(f"{HOST}:80")] * 4, rate=100) as result:
         bucket.put(f"{prefix}/word_count/2/model.py", (EXAMPLES / "word_count/1/model.py").read_bytes())  # fmt: skip
         client = tritonclient.http.InferenceServerClient(f"{HOST}:80")

@@ -16,7 +16,7 @@ def test_services_go_on_without_the_operator(kubernetes: Kubernetes, cluster: Cl
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
     sender = functools.partial(load.http, f"{HOST}:80")
-    kubernetes.wait("the route", functools.partial(load.responds, sender), timeout=20)
+    load.wait_for_routes(kubernetes, sender)
     before = [pod["metadata"]["name"] for pod in kubernetes.list("pods")]
     system = Kubernetes("naiad-system")
     with load.running([sender] * 4, rate=100) as result:

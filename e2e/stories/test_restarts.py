@@ -2,7 +2,6 @@
 
 import collections.abc
 import contextlib
-import functools
 import os
 import pathlib
 import signal
@@ -27,8 +26,9 @@ def demo(kubernetes: Kubernetes) -> Kubernetes:
     made = services.service("demo", replicas=2, ingress=services.ingress(HOST))
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
-    for sender in (lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")):
-        kubernetes.wait("the route", functools.partial(load.responds, sender), timeout=20)
+    load.wait_for_routes(
+        kubernetes, lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")
+    )
     return kubernetes
 
 

@@ -29,8 +29,9 @@ def _service(**fields: typing.Any) -> dict[str, typing.Any]:
 def _with_route(kubernetes: Kubernetes, *manifests: dict[str, typing.Any]) -> None:
     kubernetes.apply(services.secret(), *manifests)
     kubernetes.wait_ready("demo")
-    for sender in (lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")):
-        kubernetes.wait("the route", functools.partial(load.responds, sender), timeout=20)
+    load.wait_for_routes(
+        kubernetes, lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")
+    )
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_clients_call_below_a_prefix(kubernetes: Kubernetes, way: str) -> None:
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
     prefixed = functools.partial(load.http, f"{HOST}:80{PREFIX}")
-    kubernetes.wait("the route", lambda: load.responds(prefixed), timeout=20)
+    load.wait_for_routes(kubernetes, prefixed)
     assert not load.responds(lambda: load.http(f"{HOST}:80")), "the host has nothing beside it"
     without = functools.partial(load.grpc, f"grpc.{HOST}:80")
     kubernetes.wait("gRPC, which has no prefix", lambda: load.responds(without), timeout=20)

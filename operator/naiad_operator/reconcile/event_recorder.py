@@ -5,11 +5,10 @@ import logging
 import secrets
 import typing
 
-from naiad_operator.api import names
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile.events import Event
+from naiad_operator.reconcile import events
 
 _log = logging.getLogger(__name__)
 
@@ -27,35 +26,13 @@ class EventRecorder:
         self._now = now
 
     async def record(
-        self, manifest: collections.abc.Mapping[str, typing.Any], event: Event
+        self, manifest: collections.abc.Mapping[str, typing.Any], event: events.Event
     ) -> None:
         """Writes an Event about a service; a failure is only logged, so that it does not affect the reconcile."""
-        now = self._now()
         metadata = manifest["metadata"]
-        name, namespace = metadata["name"], metadata["namespace"]
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{name}.{secrets.token_hex(8)}", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "name": name,
-                "namespace": namespace,
-                "uid": metadata["uid"],
-                "resourceVersion": metadata["resourceVersion"],
-            },
-            "type": event.type,
-            "reason": event.reason,
-            "message": event.message,
-            "count": 1,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "source": {"component": names.FIELD_MANAGER},
-            "reportingComponent": names.FIELD_MANAGER,
-            "reportingInstance": names.FIELD_MANAGER,
-        }
+        name = f"{metadata['name']}.{secrets.token_hex(8)}"
+        body = events.manifest(event, manifest, name=name, now=self._now())
         try:
-            await self._api.create(ResourceRef("v1", "events", namespace), body)
+            await self._api.create(ResourceRef("v1", "events", metadata["namespace"]), body)
         except errors.ApiError as error:
             _log.warning("%s; the Event was: %s", error, event.message)
