@@ -1,5 +1,6 @@
 """The Dockerfiles copy what there is, install an extra that there is, and start a command that there is; what is trimmed."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -70,3 +71,36 @@ def test_trimming_removes_what_nothing_imports_and_compiles_the_rest(
     assert all((site / name).exists() for name in kept)
     assert not any((site / name).exists() for name in removed)
     assert list(site.glob("numpy/__pycache__/core.*.pyc"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "wanted", "unwanted"),
+    [
+        ("server", "onnxruntime", "onnxruntime-gpu"),
+        ("server-gpu", "onnxruntime-gpu", "onnxruntime"),
+    ],
+)
+def test_each_variant_of_the_server_resolves_to_one_onnxruntime(
+    extra: str, wanted: str, unwanted: str
+) -> None:
+    """The two wheels overwrite each other. The GPU variant is too large to be built here; that its versions go together is seen."""
+    extras = [word for name in (extra, "s3", "gcs", "azure") for word in ("--extra", name)]
+    uv = pathlib.Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        pytest.skip(
+            "the environment was made by pip alone, whose resolution takes minutes of downloads"
+        )
+    options = ["--python", sys.executable, "--no-header", "--no-annotate", "-c", "constraints.txt"]
+    environment = {**os.environ, "UV_SYSTEM_CERTS": "true", "UV_NATIVE_TLS": "true"}
+    finished = subprocess.run(
+        [str(uv), "pip", "compile", "--quiet", *options, *extras, "pyproject.toml"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    packages = {line.partition("==")[0] for line in finished.stdout.splitlines()}
+    assert {wanted, "boto3", "google-cloud-storage"} <= packages
+    assert unwanted not in packages

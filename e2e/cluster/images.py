@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import pathlib
+import platform
 import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from e2e.cluster.namespaces import Namespaces
 from tests.toolchain.programs import Programs
 
 SOCKET = "/run/containerd/containerd.sock"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = ("bin", "tmp", "etc", "dev", "proc", "sys")
 
 
@@ -53,7 +55,7 @@ def write(
     digest = hashlib.sha256(layer.getvalue()).hexdigest()
     config = json.dumps(
         {
-            "architecture": "amd64",
+            "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
             "os": "linux",
             "config": {"Entrypoint": list(entrypoint), "Env": ["PATH=/bin"]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
