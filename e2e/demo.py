@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable
 
 from e2e.addons import install
+from e2e.addons.target import Target
 from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.namespaces import ComponentError
@@ -15,6 +16,7 @@ from e2e.imagebuild.build import Images
 from e2e.imagebuild.buildah import BuildahError
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "build" / "images"
 _READY_S = 120
 
 
@@ -29,25 +31,30 @@ def main() -> int:
     return 0
 
 
+def version() -> str:
+    """This tree's version, which is the tag of its images."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+
+
 def install_naiad(cluster: Cluster, folder: pathlib.Path) -> None:
     """Builds the images of this tree, imports them, and installs the chart by helm."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    for image in Images(ROOT, folder, version).build():
+    for image in Images(ROOT, folder, version()).build():
         cluster.import_archive(image.archive)
     install_chart(cluster)
 
 
-def install_chart(cluster: Cluster) -> None:
-    """Installs or upgrades this tree's chart, and waits until the operator is ready."""
+def install_chart(cluster: Target, *values: str) -> None:
+    """Installs or upgrades this tree's chart with values like `serverImage=…`, and waits until the operator is ready."""
     chart = str(ROOT / "charts" / "naiad")
-    install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", "ingressNamespace=ingress")  # fmt: skip
+    given = ",".join(("ingressNamespace=ingress", *values))
+    install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", given)  # fmt: skip
 
 
 def _demo(say: Callable[[str], None]) -> None:
     cluster = Cluster(step=say)
     cluster.up()
     install.everything(cluster, say)
-    install_naiad(cluster, ROOT / "build" / "images")
+    install_naiad(cluster, IMAGES)
     say("images built and imported, chart installed")
     applied = time.monotonic()
     cluster.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))

@@ -1,44 +1,55 @@
 """Runs the stories: `python -m e2e.run [ARGUMENTS OF PYTEST]`.
 
 Without KUBECONFIG: on a cluster in `$NAIAD_CLUSTER` or `/var/tmp/naiad-e2e`, beside that of `make cluster-demo`. It is started, gets the
-add-ons and this tree's images and chart, and is ended afterwards (`--keep` leaves it). With KUBECONFIG: on that cluster, which must have Naiad and the add-ons; see docs/cluster.md.
+add-ons and this tree's images and chart, and is ended afterwards (`--keep` leaves it). With KUBECONFIG: on that cluster, by way of the
+registry `$NAIAD_REGISTRY`; everything is removed from it afterwards.
 """
 
 import os
-import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 
 from e2e.addons import install
 from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.layout import FOLDER_VARIABLE
 from e2e.cluster.namespaces import ComponentError
-from e2e.demo import install_naiad
+from e2e.demo import IMAGES, ROOT, install_naiad
 from e2e.imagebuild.buildah import BuildahError
-
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
+from e2e.user_cluster import UserCluster, registry
 
 
 def main(arguments: "list[str]") -> int:
     """The exit status of pytest, or 1 when the cluster did not come up."""
     keep = "--keep" in arguments
-    pytest = [sys.executable, "-m", "pytest", "e2e/stories", "-p", "no:xdist", *(word for word in arguments if word != "--keep")]  # fmt: skip
-    if os.environ.get("KUBECONFIG"):
-        environment = {**os.environ, "NAIAD_E2E_FOREIGN": "1"}
-        return subprocess.run(pytest, cwd=_ROOT, env=environment, check=False).returncode
-    os.environ.setdefault(FOLDER_VARIABLE, "/var/tmp/naiad-e2e")  # noqa: S108 - made by root
+    pytest = ["e2e/stories", "-p", "no:xdist", "-p", "no:cacheprovider", *(word for word in arguments if word != "--keep")]  # fmt: skip
     step = steps.printer()
+    try:
+        if os.environ.get("KUBECONFIG"):
+            return _on_users_cluster(pytest, step)
+        return _on_own_cluster(pytest, step, keep=keep)
+    except (ComponentError, BuildahError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _on_users_cluster(pytest: "list[str]", step: Callable[[str], None]) -> int:
+    cluster = UserCluster(registry(), IMAGES, step)
+    with cluster.prepared():
+        return cluster.run_stories(pytest)
+
+
+def _on_own_cluster(pytest: "list[str]", step: Callable[[str], None], *, keep: bool) -> int:
+    os.environ.setdefault(FOLDER_VARIABLE, "/var/tmp/naiad-e2e")  # noqa: S108 - made by root
     cluster = Cluster(step=step)
     try:
         cluster.up()
         install.everything(cluster, step)
-        install_naiad(cluster, _ROOT / "build" / "images")
+        install_naiad(cluster, IMAGES)
         step("images built and imported, chart installed")
-        return subprocess.run(cluster.run(*pytest), cwd=_ROOT, check=False).returncode
-    except (ComponentError, BuildahError, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        command = cluster.run(sys.executable, "-m", "pytest", *pytest)
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
     finally:
         if not keep:
             cluster.down()

@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 
 import yaml
 
+from e2e.addons.target import Target
 from e2e.cluster import images, namespaces
-from e2e.cluster.cluster import Cluster
 from tests.toolchain import build, debian, programs
 
 _EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 _CHART = _EXAMPLES.parent / "charts" / "naiad"
-_MANIFESTS = pathlib.Path(__file__).parent / "manifests"
+MANIFESTS = pathlib.Path(__file__).parent / "manifests"
 _GATEWAY_API = ("sigs.k8s.io/gateway-api", "v1.4.0")
 
 
-def everything(cluster: Cluster, say: Callable[[str], None]) -> None:
+def everything(cluster: Target, say: Callable[[str], None]) -> None:
     """All add-ons of the stories, and the example models in the bucket `models`."""
-    import_images(cluster)
+    import_images(cluster, "coredns", "traefik", "versitygw")
     apply(cluster, "coredns")
     apply_gateway_api(cluster)
     apply(cluster, "traefik", "s3")
@@ -30,18 +30,18 @@ def everything(cluster: Cluster, say: Callable[[str], None]) -> None:
     say("the example models in the bucket s3://models/production")
 
 
-def import_images(cluster: Cluster) -> None:
-    """Makes the images of the add-ons known to every node."""
-    for name in ("coredns", "traefik", "versitygw"):
+def import_images(cluster: Target, *names: str) -> None:
+    """Makes the images of programs known to every node, and one of busybox."""
+    for name in names:
         _import_program(cluster, name)
-    archive = cluster.folders.root / "images" / "busybox.tar"
+    archive = cluster.archives / "busybox.tar"
     links = {f"bin/{name}": "busybox" for name in ("sh", "mkdir", "sleep", "cat", "ls", "tar")}
     files = {"bin/busybox": debian.unpacked("busybox-static")}
     images.write(archive, "cluster.local/busybox:1", files, [], links=links)
     cluster.import_archive(archive)
 
 
-def monitoring(cluster: Cluster) -> None:
+def monitoring(cluster: Target) -> None:
     """Prometheus, and prometheus-adapter with the rules of this project's chart; nothing if they run."""
     if "prometheus" in cluster.kubectl("get", "deployments", "-A", "-o", "name"):
         return
@@ -65,21 +65,22 @@ def _adapter_rules() -> "dict[str, object]":
     }
 
 
-def _import_program(cluster: Cluster, name: str) -> None:
+def _import_program(cluster: Target, name: str) -> None:
     """An image of one program, which has the program's name."""
-    archive = cluster.folders.root / "images" / f"{name}.tar"
+    archive = cluster.archives / f"{name}.tar"
     files = {name: programs.find([name]).paths[name]}
     images.write(archive, f"cluster.local/{name}:1", files, [f"/{name}"])
     cluster.import_archive(archive)
 
 
-def apply(cluster: Cluster, *names: str) -> None:
+def apply(cluster: Target, *names: str) -> None:
     """Applies manifests of this package by name, e.g. `coredns`."""
     for name in names:
-        cluster.kubectl("apply", "--server-side", "-f", str(_MANIFESTS / f"{name}.yaml"))
+        manifest = cluster.adapted((MANIFESTS / f"{name}.yaml").read_text())
+        cluster.kubectl("apply", "--server-side", "-f", "-", text=manifest)
 
 
-def apply_gateway_api(cluster: Cluster) -> None:
+def apply_gateway_api(cluster: Target) -> None:
     """Installs the kinds of the Gateway API."""
     module, version = _GATEWAY_API
     home = programs.cache_folder() / f"gateway-api-{version}"
@@ -88,7 +89,7 @@ def apply_gateway_api(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", *files)
 
 
-def wait_for_deployments(cluster: Cluster, *names: str, timeout: float = 120) -> None:
+def wait_for_deployments(cluster: Target, *names: str, timeout: float = 120) -> None:
     """Waits until deployments, each `namespace/name`, are available.
 
     Raises:
@@ -111,17 +112,17 @@ def wait_for_deployments(cluster: Cluster, *names: str, timeout: float = 120) ->
             raise namespaces.ComponentError(f"{error}\n{pods}") from None
 
 
-def upload(cluster: Cluster, folder: pathlib.Path, bucket: str, prefix: str) -> None:
+def upload(cluster: Target, folder: pathlib.Path, bucket: str, prefix: str) -> None:
     """Copies a folder into the object store; the bucket is made if it does not exist."""
     run(cluster, [sys.executable, "-m", "e2e.bucket", str(folder), bucket, prefix])
 
 
-def helm(cluster: Cluster, *arguments: str) -> str:
+def helm(cluster: Target, *arguments: str) -> str:
     """Runs helm on the cluster; what it printed."""
     return run(cluster, [programs.find(["helm"])["helm"], *arguments])
 
 
-def run(cluster: Cluster, command: Sequence[str]) -> str:
+def run(cluster: Target, command: Sequence[str]) -> str:
     """Runs a command in the cluster's network; what it printed.
 
     Raises:

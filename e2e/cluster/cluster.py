@@ -133,6 +133,15 @@ class Cluster:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")
         return finished.stdout
 
+    @property
+    def archives(self) -> pathlib.Path:
+        """A folder for image archives."""
+        return self.folders.root / "images"
+
+    def adapted(self, manifest: str) -> str:
+        """A manifest of this project as it is: they are written for this cluster."""
+        return manifest
+
     def import_archive(self, archive: pathlib.Path) -> None:
         """Makes the images of an archive known to every node."""
         for each in self.nodes:
@@ -183,7 +192,7 @@ class Cluster:
         self._write_state()
 
     def _pause_archive(self) -> pathlib.Path:
-        archive = self.folders.root / "images" / "pause.tar"
+        archive = self.archives / "pause.tar"
         files = {"bin/busybox": debian.unpacked("busybox-static")}
         images.write(archive, PAUSE_IMAGE, files, ["/bin/busybox", "sleep", "2147483647"])
         return archive

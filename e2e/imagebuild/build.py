@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from e2e.imagebuild import base, sbom
 from e2e.imagebuild.buildah import Buildah, BuildahError
@@ -58,7 +58,8 @@ class Images:
             BuildahError: a program is missing or failed.
         """
         base.ensure(self._buildah)
-        self._download_wheels()
+        wanted = (f".[{','.join(_EXTRAS.values())}]", "hatchling", *_OLDER_PYTHON)
+        download_wheels(self._tree, self._tree / "wheels", wanted)
         for part, extras in _EXTRAS.items():
             name = f"naiad-{part}:{self._version}"
             arguments = {"VERSION": self._version}
@@ -74,14 +75,17 @@ class Images:
                 packages = sbom.write(environment, f"naiad-{part}", self._version, listed)
             yield Image(name, archive, size / 1e6, _LIMITS_MB[part], packages)
 
-    def _download_wheels(self) -> None:
-        """Wheels of everything that the images install, and of what builds the project, so that the builds need no network."""
-        folder = self._tree / "wheels"
-        folder.mkdir(exist_ok=True)
-        extras = ",".join(_EXTRAS.values())
-        command = [sys.executable, "-m", "pip", "wheel", "-q", "--wheel-dir", str(folder), "-c", "constraints.txt", f".[{extras}]", "hatchling", *_OLDER_PYTHON]  # fmt: skip
-        finished = subprocess.run(command, cwd=self._tree, capture_output=True, text=True, check=False)  # fmt: skip
-        if finished.returncode:
-            raise BuildahError(f"{' '.join(command)} failed: {finished.stderr[-2000:]}")
-        for own in folder.glob("naiad-*.whl"):
-            own.unlink()  # the project itself is built in the image, from the tree
+
+def download_wheels(tree: pathlib.Path, folder: pathlib.Path, packages: Iterable[str]) -> None:
+    """Wheels of packages, with all that they need, so that an image's build needs no network.
+
+    Raises:
+        BuildahError: pip failed.
+    """
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--wheel-dir", str(folder), "-c", "constraints.txt", *packages]  # fmt: skip
+    finished = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise BuildahError(f"{' '.join(command)} failed: {finished.stderr[-2000:]}")
+    for own in folder.glob("naiad-*.whl"):
+        own.unlink()  # the project itself is built in the image, from the tree

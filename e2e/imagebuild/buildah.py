@@ -94,6 +94,15 @@ class Buildah:
         policy = f"--signature-policy={self._policy}"
         self.run("push", "--quiet", policy, image, f"docker-archive:{archive}:{image}")
 
+    def load(self, archive: pathlib.Path) -> str:
+        """Takes the image of a docker archive into the storage; its id."""
+        return self.run("pull", "--quiet", f"--signature-policy={self._policy}", f"docker-archive:{archive}").strip()  # fmt: skip
+
+    def push(self, image: str, address: str, *, insecure: bool) -> None:
+        """Pushes an image of the storage to a registry; `insecure` ones have no TLS."""
+        tls = f"--tls-verify={'false' if insecure else 'true'}"
+        self.run("push", "--quiet", tls, f"--signature-policy={self._policy}", image, f"docker://{address}")  # fmt: skip
+
     @contextlib.contextmanager
     def mounted(self, image: str) -> Iterator[pathlib.Path]:
         """The root file system of an image, for a context."""
