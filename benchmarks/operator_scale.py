@@ -3,6 +3,8 @@
 One fresh control plane a size. What is measured, and where it is counted:
 
 * from the first of n creations (copies of `examples/inferenceservice.yaml`) until every child of every service exists (seen by watches of the benchmark's own);
+* until rest: Kubernetes' controllers have replaced or made the pods of every Deployment, and since then the operator has not written for five seconds. (Until
+  then it has news to write into a status. Its silence alone does not show rest: on a busy machine the controllers pause for longer than that);
 * the operator's writes in a minute in which nothing happens, from the API server's audit log;
 * one edit among n services, until it is in the Deployment (a watch again), one at a time, p50 and p99;
 * the operator's resident memory after all that;
@@ -13,6 +15,8 @@ One fresh control plane a size. What is measured, and where it is counted:
 
 etcd, the API server and its controllers share the machine's cores with the operator: they are part of what is measured, as they
 are in any cluster. The controllers run at Kubernetes' own default rates. The cluster has no nodes, so pods stay pending and no service becomes ready; that is the same for every size.
+
+The table goes into `docs/operator-inside.md`, with what each value should be, and the results into `benchmarks/results`; with `--out` neither is touched.
 """
 
 import argparse
@@ -86,6 +90,8 @@ class Watcher:
 
     def __init__(self, kubectl: Kubectl, kind: str, namespace: str) -> None:
         self.names: set[str] = set()
+        self.rolling: set[str] = set()
+        """Those that Kubernetes' controllers still work on; of other kinds than Deployments none."""
         self._heard: dict[str, tuple[str, threading.Event]] = {}
         self._kubectl, self._path = kubectl, path_of(kind, namespace)
         self._stopped = threading.Event()
@@ -118,11 +124,26 @@ class Watcher:
         name = metadata.get("name") or ""
         if name:
             self.names.add(name)
+            (self.rolling.add if is_rolling(event["object"]) else self.rolling.discard)(name)
         text, heard = self._heard.get(name, ("", None))
         if heard is not None and text in line:
             heard.set()
         version: str = metadata.get("resourceVersion") or ""
         return version
+
+
+def is_rolling(resource: Object) -> bool:
+    """Whether it is a Deployment whose controllers have not done all that they can do without nodes.
+
+    They replace pods one by one, and wait for the first new one to become ready, which it does not.
+    """
+    if resource["kind"] != "Deployment":
+        return False
+    spec, status = resource["spec"], resource.get("status") or {}
+    seen = (status.get("observedGeneration") or 0) >= resource["metadata"]["generation"]
+    return not (
+        seen and status.get("replicas") == spec["replicas"] and status.get("updatedReplicas")
+    )
 
 
 def measure(load: Load, binaries: Programs, *, quiet: float) -> Result:
@@ -147,6 +168,7 @@ def _measured(
     make_namespace(admin, _NAMESPACE)
     services = load.services
     watchers = {kind: Watcher(plane.admin(), kind, _NAMESPACE) for kind in load.kinds}
+    deployments = watchers["Deployment"]
     config = plane.kubeconfig(control_plane.OPERATOR_TOKEN)
     with OperatorProcess(config, log=folder / "operator.log") as operator:
         operator.wait_ready()
@@ -155,15 +177,15 @@ def _measured(
         _create(plane, names, load)
         _until(lambda: all(len(w.names & set(names)) == services for w in watchers.values()))
         all_children = time.monotonic() - began
-        _settle(plane)
+        settle(plane, deployments)
         all_settled = time.monotonic() - began - _SETTLED_S
         wrote = plane.write_count()
         used = control_plane.cpu_seconds(operator.process.pid)
         kubernetes = sum(plane.cpu_seconds().values())
         time.sleep(quiet)
         in_quiet = plane.write_count() - wrote
-        edits = _edit(admin, names, watchers["Deployment"])
-        _settle(plane)
+        edits = _edit(admin, names, deployments)
+        settle(plane, deployments)
         memory = operator.memory_mb()
         operator.stop()
     before = plane.write_count()
@@ -174,15 +196,15 @@ def _measured(
         restart_writes = plane.write_count() - before
         restart_memory = operator.memory_mb()
         new = _add(admin, load, watchers)
-        for watcher in watchers.values():
-            watcher.stop()
         operator.stop()
     known = services + _NEW
     with OperatorProcess(
         config, f"--resync-seconds={quiet:g}", log=folder / "at-rest.log"
     ) as operator:
         operator.wait_ready(seconds=120)
-        _settle(plane)
+        settle(plane, deployments)
+        for watcher in watchers.values():
+            watcher.stop()
         looked, requests = operator.looks(), plane.requests()
         time.sleep(quiet * _RESYNCED)
         looked, requests = operator.looks() - looked, plane.requests() - requests
@@ -228,17 +250,27 @@ _RESYNCED = 1.2
 """In so many resync periods each service is reconciled at least once: each period varies by up to a tenth."""
 
 
-def _settle(plane: control_plane.ControlPlane) -> None:
-    """Waits until the operator has not written for some seconds."""
+def settle(
+    plane: control_plane.ControlPlane,
+    deployments: Watcher,
+    *,
+    seconds: float = _SETTLED_S,
+    give_up: float = _GIVE_UP_S,
+) -> None:
+    """Waits until no Deployment is rolling out and the operator has not written since then for some seconds.
+
+    Raises:
+        TimeoutError: that did not come.
+    """
     count, since = plane.write_count(), time.monotonic()
     started = since
-    while time.monotonic() - since < _SETTLED_S:
-        time.sleep(0.25)
+    while time.monotonic() - since < seconds:
+        time.sleep(min(0.25, seconds))
         now = plane.write_count()
-        if now != count:
+        if now != count or deployments.rolling:
             count, since = now, time.monotonic()
-        if time.monotonic() - started > _GIVE_UP_S:
-            raise TimeoutError("the operator does not come to rest")
+        if time.monotonic() - started > give_up:
+            raise TimeoutError(f"no rest; still rolling out: {sorted(deployments.rolling)[:5]}")
 
 
 def _until(holds: collections.abc.Callable[[], bool]) -> None:
