@@ -1,6 +1,6 @@
 """The cgroups of the nodes: one folder per node in every hierarchy of the machine, with the node's limits; removed with the cluster.
 
-The machine must have cgroups of version 1, with one hierarchy per controller; version 2 is refused, with what to do instead.
+The machine must have cgroups of version 1, with one hierarchy per controller.
 """
 
 import contextlib
@@ -8,24 +8,18 @@ import pathlib
 import time
 
 from e2e.cluster.layout import Folders, Node
-from e2e.cluster.namespaces import ComponentError
 
-_ROOT = pathlib.Path("/sys/fs/cgroup")
+ROOT = pathlib.Path("/sys/fs/cgroup")
 _NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
 
 
-def create(folders: Folders, nodes: tuple[Node, ...]) -> None:
-    """Makes the folders of all nodes.
+def missing() -> list[str]:
+    """The hierarchies that a node needs and the machine does not have."""
+    return [name for name in _NEEDED if not (ROOT / name / "cgroup.procs").exists()]
 
-    Raises:
-        ComponentError: the machine has no cgroups of version 1.
-    """
-    missing = [name for name in _NEEDED if not (_ROOT / name / "cgroup.procs").exists()]
-    if missing:
-        raise ComponentError(
-            f"the cgroup hierarchies {', '.join(missing)} are not mounted in {_ROOT}: this cluster needs cgroups of version 1 (on a machine with "
-            "version 2, boot with systemd.unified_cgroup_hierarchy=0, or set KUBECONFIG to a cluster of kind or minikube)"
-        )
+
+def create(folders: Folders, nodes: tuple[Node, ...]) -> None:
+    """Makes the folders of all nodes."""
     for hierarchy in _hierarchies():
         whole = hierarchy / folders.cgroup
         for folder in (whole, *(whole / node.name for node in nodes)):
@@ -35,7 +29,7 @@ def create(folders: Folders, nodes: tuple[Node, ...]) -> None:
                     (folder / setting).write_text((hierarchy / setting).read_text())
     for node in nodes:
         limit = node.memory_mib << 20
-        (_ROOT / "memory" / name(folders, node) / "memory.limit_in_bytes").write_text(str(limit))
+        (ROOT / "memory" / name(folders, node) / "memory.limit_in_bytes").write_text(str(limit))
 
 
 def name(folders: Folders, node: Node) -> str:
@@ -64,7 +58,7 @@ def remove(folders: Folders, *, timeout: float = 5) -> list[pathlib.Path]:
 
 def _hierarchies() -> list[pathlib.Path]:
     names = [*_NEEDED, "systemd"]
-    return [_ROOT / name for name in names if (_ROOT / name / "cgroup.procs").exists()]
+    return [ROOT / name for name in names if (ROOT / name / "cgroup.procs").exists()]
 
 
 def _remove(folder: pathlib.Path) -> None:

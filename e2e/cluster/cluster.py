@@ -11,7 +11,16 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from e2e.cluster import certificates, cgroups, control_plane, images, namespaces, network, node
+from e2e.cluster import (
+    certificates,
+    cgroups,
+    control_plane,
+    images,
+    machine,
+    namespaces,
+    network,
+    node,
+)
 from e2e.cluster.layout import (
     CONTROL_PLANE,
     CONTROL_PLANE_ADDRESS,
@@ -38,12 +47,16 @@ class Cluster:
     Args:
         folders: where it keeps everything.
         step: called with each step that is done.
+
+    Raises:
+        ComponentError: this machine cannot run it; the message has everything that is missing.
     """
 
     def __init__(self, folders: Folders | None = None, step: Step = lambda _: None) -> None:
         self.folders = folders if folders is not None else default_folders()
         self.nodes = NODES
         self._step = step
+        machine.check()  # before programs are built for minutes
         self.programs = programs.find(PROGRAMS)
         self.places = self._read_state()
 

@@ -1,0 +1,45 @@
+"""What the cluster needs of the machine, checked before anything is started: all that is missing in one message."""
+
+import os
+import shutil
+
+from e2e.cluster import cgroups
+from e2e.cluster.namespaces import ComponentError
+
+_PACKAGES = {
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "openssl": "openssl",
+    "mount": "mount",
+    "sysctl": "procps",
+}
+"""Programs, and the Debian package of each."""
+
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Debian keeps these programs out of the PATH of other users than root."""
+
+
+def check() -> None:
+    """Nothing, if the cluster can be started here.
+
+    Raises:
+        ComponentError: it cannot; the message has everything that is missing, and what to do.
+    """
+    problems = []
+    if os.geteuid() != 0:
+        problems.append("it makes namespaces, mounts and interfaces: run it as root (sudo make …)")
+    path = os.pathsep.join((os.environ.get("PATH", ""), *_SBIN))
+    missing = [program for program in _PACKAGES if shutil.which(program, path=path) is None]
+    if missing:
+        packages = " ".join(dict.fromkeys(_PACKAGES[program] for program in missing))
+        problems.append(f"{', '.join(missing)} not found: apt-get install {packages}")
+    hierarchies = cgroups.missing()
+    if hierarchies:
+        problems.append(
+            f"the cgroup hierarchies {', '.join(hierarchies)} are not mounted in {cgroups.ROOT}: it needs cgroups of version 1 (on a machine with version 2, boot with "
+            "systemd.unified_cgroup_hierarchy=0, or set KUBECONFIG to a cluster of kind or minikube, see docs/cluster.md)"
+        )
+    if problems:
+        raise ComponentError("the cluster cannot be started here:\n" + "\n".join(f"  - {problem}" for problem in problems))  # fmt: skip

@@ -1,0 +1,1 @@
+"""Parts of the real cluster that need no cluster to be tested."""
