@@ -125,7 +125,8 @@ class Desired:
             )
             for pods in self.pods
         ]
-        return next((one for one in states if one.state is not UpgradeState.CURRENT), states[0])
+        state = next((one for one in states if one.state is not UpgradeState.CURRENT), states[0])
+        return dataclasses.replace(state, is_awaited=not scheduler.is_open)
 
     def scheduler_state(self, upgrade: Upgrade, *, is_blocked: bool) -> State | None:
         """The upgrade of the service for the scheduler; `is_blocked` when its new pods do not become ready."""

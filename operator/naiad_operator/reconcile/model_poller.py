@@ -23,7 +23,7 @@ from naiad_operator.builders import server
 from naiad_operator.queue import Key
 from naiad_operator.status import ModelReport, ModelState
 from naiad_operator.status.models import is_settled
-from naiad_operator.status.observed import NOT_REPORTED
+from naiad_operator.status.observed import AWAITED, NOT_REPORTED
 from naiad_operator.status.pods import Manifest, has_started
 
 MAIN, CANARY = "", "canary"
@@ -80,7 +80,7 @@ class _Target:
 
     addresses: tuple[PodAddress, ...]
     due: float
-    report: ModelReport = NOT_REPORTED
+    report: ModelReport = AWAITED
     failures: int = 0
     unchanged: int = 0
     in_flight: bool = False

@@ -1,6 +1,7 @@
 """Computes the whole status. Ready summarises the other conditions and takes its reason and message from the first that fails."""
 
 import collections.abc
+import dataclasses
 import datetime as dt
 import typing
 
@@ -20,8 +21,10 @@ from naiad_operator.status.conditions import (
     READY,
     SPEC_VALID,
     STOPPED,
+    UPGRADED,
     Condition,
     Manifest,
+    condition_of,
     dated,
     shortened,
 )
@@ -61,7 +64,8 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         blocked = _blocked(conditions, model_status)
         if observed.upgrade.is_canary:
             blocked = _blocked_canary(service, of_canary, at)
-        conditions.append(upgraded(observed.upgrade, blocked))
+        before = condition_of(service.status, UPGRADED)
+        conditions.append(upgraded(observed.upgrade, blocked, before))
     url, grpc_url = traffic.urls(service, observed)
     internal, internal_grpc = traffic.internal_urls(service)
     return {
@@ -82,7 +86,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
         "modelStatus": model_status,
         **_kept(service, observed),
-        **_models(observed),
+        **models.listed(observed, service.status),
         **canary_status,
     }
 
@@ -115,7 +119,7 @@ def _canary(
         "weight": weight,
         "image": observed.facts.image,
         **_numbers(pods),
-        **_models(observed),
+        **models.listed(observed, service.status.get("canary") or {}),
     }
     return made, {"canary": status}
 
@@ -135,6 +139,8 @@ def _conditions(
     if unseen:
         progressing = Condition(progressing.type, *unseen)
     loaded = models.loaded(service, observed, pods.newest)
+    if observed.models.is_awaited:
+        loaded = _loaded_before(service) or loaded
     parts = [
         Condition(SPEC_VALID, "True", "Valid", ""),
         available,
@@ -146,6 +152,13 @@ def _conditions(
         stopped,
     ]
     return pods, [_ready(service, pods, parts), *parts]
+
+
+def _loaded_before(service: InferenceService) -> Condition | None:
+    """ModelsLoaded as the status has it, of a canary if the service is one."""
+    type_ = CANARY_MODELS_LOADED if service.canary_of else MODELS_LOADED
+    before = condition_of(service.status, type_)
+    return before and dataclasses.replace(before, type=MODELS_LOADED)
 
 
 def _blocked(conditions: list[Condition], model_status: Status) -> str:
@@ -233,12 +246,6 @@ def _model_status(service: InferenceService, pods: workload.Workload, loaded: Co
 def _kept(service: InferenceService, observed: Observed) -> Status:
     kept = deployment.kept_replicas(service, observed.facts)
     return {} if kept is None else {"keptReplicas": kept}
-
-
-def _models(observed: Observed) -> Status:
-    if observed.models.models is None:
-        return {}
-    return {"models": models.entries(observed), "modelCount": models.count(observed)}
 
 
 def compute_invalid(

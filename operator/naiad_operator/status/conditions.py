@@ -23,6 +23,7 @@ CANARY_READY = "CanaryReady"
 CANARY_MODELS_LOADED = "CanaryModelsLoaded"
 
 _LONGEST = 1000
+_REASONS = frozenset(typing.get_args(Reason))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,3 +87,13 @@ def reason_of(status: Manifest, type_: str) -> str:
         if condition["type"] == type_:
             return str(condition.get("reason") or "")
     return ""
+
+
+def condition_of(status: Manifest, type_: str) -> Condition | None:
+    """A condition in a status; None if there is no such condition, or if another release wrote it with a reason that this one does not have."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == type_ and condition.get("reason") in _REASONS:
+            return Condition(
+                type_, condition["status"], condition["reason"], condition.get("message") or ""
+            )
+    return None

@@ -7,6 +7,7 @@ from naiad_operator.api.service import InferenceService
 from naiad_operator.status.conditions import MODELS_LOADED, Condition, shortened
 from naiad_operator.status.observed import ModelState, Observed
 
+_FIELDS = ("models", "modelCount")
 _MOST_LISTED = 64
 _MOST_NAMED = 3
 _EVICTED = "evicted"
@@ -93,10 +94,27 @@ def _listed(items: collections.abc.Sequence[str], separator: str) -> str:
     return separator.join(items[:_MOST_NAMED]) + more
 
 
-def entries(observed: Observed) -> list[dict[str, typing.Any]]:
-    """The models for the status: failed ones first and unloaded ones last, because the list is limited."""
+def listed(
+    observed: Observed, before: collections.abc.Mapping[str, typing.Any]
+) -> dict[str, typing.Any]:
+    """The fields of the status with the models and their number; none when no pod reports them.
+
+    Args:
+        observed: with the report of one pod.
+        before: the part of the present status in which they are.
+    """
+    report = observed.models
+    if report.is_awaited:
+        return {field: before[field] for field in _FIELDS if field in before}
+    if report.models is None:
+        return {}
+    return dict(zip(_FIELDS, (_entries(report.models), _count(report.models)), strict=True))
+
+
+def _entries(models: collections.abc.Iterable[ModelState]) -> list[dict[str, typing.Any]]:
+    """Failed ones first and unloaded ones last, because the list is limited."""
     ordered = sorted(
-        observed.models.models or (),
+        models,
         key=lambda model: (_rank(model), model.name, len(model.version), model.version),
     )
     return [
@@ -113,7 +131,7 @@ def _rank(model: ModelState) -> int:
     return 2 if model.state == "READY" else 3
 
 
-def count(observed: Observed) -> str:
+def _count(models: collections.abc.Iterable[ModelState]) -> str:
     """The number of ready models, and of those that should be ready, e.g. "2/3"."""
-    ranks = [_rank(model) for model in observed.models.models or ()]
+    ranks = [_rank(model) for model in models]
     return f"{ranks.count(2)}/{len(ranks) - ranks.count(3)}"

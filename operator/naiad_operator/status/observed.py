@@ -36,6 +36,7 @@ class ModelReport:
         models: None when no pod has responded, or has anything to report yet.
         is_starting: whether the pod responded, and its server has not listed its models yet.
         problem: why there are no models, in words; may be empty.
+        is_awaited: whether pods are being polled and none of them has responded, or failed to, since this operator runs. What the status says stays.
         server_version: the server's version; None when it does not report it, as 0.1.0.
     """
 
@@ -43,11 +44,14 @@ class ModelReport:
     models: tuple[ModelState, ...] | None = None
     is_starting: bool = False
     problem: str = ""
+    is_awaited: bool = False
     server_version: versions.Version | None = None
 
 
 NOT_REPORTED = ModelReport()
-"""No pod has responded."""
+"""There is no pod that could respond."""
+AWAITED = ModelReport(is_awaited=True)
+"""The first response is awaited, as after a restart of the operator."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Upgrade:
         paused_by: the service because of which no other is upgraded, as namespace/name.
         since: when the pods began to be replaced.
         is_canary: whether it is about the canary's pods alone.
+        is_awaited: whether services are still to be reconciled after the operator's start, so that a pause is not known yet.
     """
 
     state: UpgradeState
@@ -37,19 +38,31 @@ class Upgrade:
     paused_by: str = ""
     since: str = ""
     is_canary: bool = False
+    is_awaited: bool = False
 
 
 FAILED: typing.Final = "UpgradeFailed"
 """The reason of a service whose pods do not become ready with the new template."""
 
 
-def upgraded(upgrade: Upgrade, blocked: str) -> Condition:
+_WAITING: typing.Final = ("UpgradePending", "UpgradePaused")
+
+
+def upgraded(upgrade: Upgrade, blocked: str, before: Condition | None = None) -> Condition:
     """The condition.
 
     Args:
         upgrade: the upgrade of the service.
         blocked: why its pods do not become ready; "" while they may.
+        before: what the status says now; None if nothing.
     """
+    waits = upgrade.state in (UpgradeState.WAITING, UpgradeState.PAUSED)
+    if upgrade.is_awaited and waits and before is not None and before.reason in _WAITING:
+        return before
+    return _condition(upgrade, blocked)
+
+
+def _condition(upgrade: Upgrade, blocked: str) -> Condition:
     new = f"operator {upgrade.operator} has another pod template than operator {upgrade.template}"
     if upgrade.operator == upgrade.template:
         new = (

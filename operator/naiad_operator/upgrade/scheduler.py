@@ -78,13 +78,14 @@ class UpgradeScheduler:
 
     Attributes:
         limit: as in the arguments.
+        is_open: whether every service has been reconciled since the start. Before, none is admitted, and nothing is known of a pause.
     """
 
     def __init__(self, *, limit: int, wake: collections.abc.Callable[[Key], None]) -> None:
         self.limit = limit
         self._wake = wake
         self._states: dict[Key, State] = {}
-        self._open = False
+        self.is_open = False
         self._decision = Decision()
 
     @property
@@ -93,10 +94,13 @@ class UpgradeScheduler:
         return self._decision.paused_by
 
     def open(self) -> None:
-        """Begins to admit: every service has been reconciled since the start."""
-        if not self._open:
-            self._open = True
-            self._decide()
+        """Begins to admit, and wakes the services that wait: what their conditions say was kept until now."""
+        if self.is_open:
+            return
+        self.is_open = True
+        self._decision = decide(self._states, self.limit)
+        for key in sorted(key for key, state in self._states.items() if isinstance(state, Waiting)):
+            self._wake(key)
 
     def admit(self, key: Key, waiting: Waiting) -> bool:
         """Whether the service may replace its pods, which then counts as begun."""
@@ -134,7 +138,7 @@ class UpgradeScheduler:
         return {name: counts[name] for name in ("waiting", "paused", "upgrading", "failed")}
 
     def _decide(self) -> None:
-        if not self._open:
+        if not self.is_open:
             return
         before, self._decision = self._decision, decide(self._states, self.limit)
         wake = set(self._decision.starts - before.starts)

@@ -10,10 +10,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.apiserver import metrics_port
 from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import inference_service, make_namespace, ready
+from tests.apiserver.objects import condition, inference_service, make_namespace, ready
 from tests.apiserver.operator import OperatorProcess, at_rest, in_turns
 from tests.apiserver.proxy import Fault, Proxy
 from tests.support.waiting import within
@@ -66,22 +67,39 @@ def test_it_runs_as_a_user_without_a_name(
 def test_a_restart_with_nothing_to_do_writes_nothing(
     plane: ControlPlane, kubectl: Kubectl, kubelet: Kubelet, start: Start
 ) -> None:
+    """Neither objects nor statuses nor Events, while pods report models that serve and models that fail."""
     namespace = make_namespace(kubectl, "restart")
     first = start(f"--watch-namespaces={namespace}").wait_ready()
     host = {
         "ingress": {"enabled": True, "host": "a.example.com"},
         "networkPolicy": {"enabled": True},
     }
-    for number in range(_SERVICES):
-        name = f"demo-{number}"
-        kubectl.create(inference_service(name, namespace, replicas=2, spec_=host))
-        ready(kubectl, kubelet, name, namespace)
-    before = at_rest(plane, first)
-    assert first.stop() == 0
-    second = start(f"--watch-namespaces={namespace}").wait_ready()
-    assert second.metric('naiad_operator_reconciles_total{result="ok"}') >= _SERVICES
-    at_rest(plane, second)
-    assert plane.writes(before) == []
+    fails = {"name": "faces", "version": "1", "state": "UNAVAILABLE", "reason": "no such file"}
+    serves = {"name": "digits", "version": "3", "state": "READY"}
+    with metrics_port.serving([serves, fails]) as some, metrics_port.serving([fails]) as none:
+        ports = {"some": some, "none": none}
+        for name, port in ports.items():
+            service = inference_service(
+                name, namespace, replicas=2, ports={"metrics": port}, spec_=host
+            )
+            kubectl.create(service)
+
+        def reported() -> bool:
+            kubelet.step(namespace)
+            services = [kubectl.get("InferenceService", name, namespace) for name in ports]
+            return all(
+                condition(it, "ModelsLoaded").get("reason") == "ModelFailed" for it in services
+            )
+
+        until("what the pods report", reported)
+        before = at_rest(plane, first)
+        assert first.stop() == 0
+        second = start(f"--watch-namespaces={namespace}").wait_ready()
+        assert second.metric('naiad_operator_reconciles_total{result="ok"}') >= len(ports)
+        polls = 'naiad_operator_model_polls_total{result="ok"}'
+        until("a response of each", lambda: second.metric(polls) >= len(ports))
+        at_rest(plane, second)
+        assert plane.writes(before, namespace=namespace) == []
 
 
 def test_two_at_once_come_to_the_same_end_and_then_rest(

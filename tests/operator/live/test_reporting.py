@@ -1,13 +1,10 @@
 """What users see: the messages of failing pods, model states, the table of `kubectl get`."""
 
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from typing_extensions import override
 
-from tests.apiserver import kubelet as kubelets
+from tests.apiserver import kubelet as kubelets, metrics_port
 from tests.apiserver.client import Kubectl, Object, path_of, until
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import condition, event_of, inference_service, is_refused, ready
@@ -121,31 +118,25 @@ def test_a_quota_that_is_spent(kubectl: Kubectl, kubelet: Kubelet, namespace: st
     kubectl.delete("InferenceService", "quota", namespace)
 
 
-class Metrics(BaseHTTPRequestHandler):
-    """A pod's metrics port."""
-
-    body = (
-        b'{"models": [{"name": "digits", "version": "3", "state": "UNAVAILABLE", "reason": "no file model.onnx"},'
-        b' {"name": "faces", "version": null, "state": "UNAVAILABLE", "reason": "config.pbtxt:1: no such field"}]}'
-    )
-
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/status" else 404)
-        self.end_headers()
-        self.wfile.write(self.body)
-
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Says nothing."""
+NO_FILE = {
+    "name": "digits",
+    "version": "3",
+    "state": "UNAVAILABLE",
+    "reason": "no file model.onnx",
+}
+NO_FIELD = {
+    "name": "faces",
+    "version": None,
+    "state": "UNAVAILABLE",
+    "reason": "config.pbtxt:1: no such field",
+}
 
 
 def test_the_models_of_a_ready_pod_are_in_the_status(
     kubectl: Kubectl, kubelet: Kubelet, namespace: str
 ) -> None:
-    with HTTPServer(("127.0.0.1", 0), Metrics) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        ports = {"metrics": server.server_port}
-        kubectl.create(inference_service("models", namespace, ports=ports))
+    with metrics_port.serving([NO_FILE, NO_FIELD]) as port:
+        kubectl.create(inference_service("models", namespace, ports={"metrics": port}))
 
         def look() -> Object | None:
             kubelet.step(namespace)
@@ -153,23 +144,9 @@ def test_the_models_of_a_ready_pod_are_in_the_status(
             return service if (service.get("status") or {}).get("models") else None
 
         service = until("the models", look)
-        assert service["status"]["models"] == [
-            {
-                "name": "digits",
-                "version": "3",
-                "state": "UNAVAILABLE",
-                "reason": "no file model.onnx",
-            },
-            {
-                "name": "faces",
-                "version": "",
-                "state": "UNAVAILABLE",
-                "reason": "config.pbtxt:1: no such field",
-            },
-        ]
+        assert service["status"]["models"] == [NO_FILE, {**NO_FIELD, "version": ""}]
         assert condition(service, "ModelsLoaded")["reason"] == "ModelFailed"
         assert "no file model.onnx" in condition(service, "ModelsLoaded")["message"]
-        server.shutdown()
     kubectl.delete("InferenceService", "models", namespace)
 
 

@@ -124,6 +124,20 @@ def failing(service: str) -> Callable[[Object], Object]:
     return become
 
 
+def restarted(
+    plane: ControlPlane,
+    operator: OperatorProcess,
+    namespace: str,
+    again: Callable[[], OperatorProcess],
+) -> tuple[OperatorProcess, list[Object]]:
+    """The operator after a restart, and what that wrote."""
+    written = at_rest(plane, operator)
+    operator.kill()
+    started = again()
+    at_rest(plane, started)
+    return started, plane.writes(written, namespace=namespace)
+
+
 def test_services_are_upgraded_one_after_the_other_until_one_does_not_become_ready(
     plane: ControlPlane, kubectl: Kubectl, kubelet: Kubelet, release: Release
 ) -> None:
@@ -173,6 +187,9 @@ def test_services_are_upgraded_one_after_the_other_until_one_does_not_become_rea
     assert new.metric('naiad_operator_upgrades{state="failed"}') == 1
     assert new.metric('naiad_operator_upgrades{state="paused"}') == 1
     assert of_release(kubectl, namespace, "abc") == {"a": "x", "b": "x", "c": ""}
+    # A restart during the pause changes nothing either.
+    new, written = restarted(plane, new, namespace, lambda: release(namespace, THIS, template="x"))
+    assert written == []
     # The user's own edit ends it.
     kubectl.patch("InferenceService", "b", namespace, body=EDIT)
 

@@ -144,6 +144,17 @@ async def test_an_invalid_response_changes_nothing_until_it_is_repeated(
     await until(lambda: asking.states == (A_READY,))
 
 
+async def test_until_a_pod_has_responded_or_failed_its_report_is_awaited(asking: Asking) -> None:
+    assert not asking.models.report(KEY).is_awaited, "no pod is polled"
+    silent = PodAddress("p", "http://127.0.0.1:9/status", has_started=True)
+    asking.models.poll(KEY, (silent,))
+    assert asking.models.report(KEY).is_awaited
+    await until(lambda: asking.models.results["unreachable"] > 1)
+    assert asking.models.report(KEY).is_awaited, "one failure may be a busy node"
+    await until(lambda: asking.changed == [KEY])
+    assert not asking.models.report(KEY).is_awaited
+
+
 async def test_results_are_counted(asking: Asking) -> None:
     asking.models.poll(KEY, (asking.address,))
     await until(lambda: asking.models.results["ok"] > 0)

@@ -8,6 +8,7 @@ from naiad_operator.api import schema, validation
 from naiad_operator.api.status import Status
 from naiad_operator.builders.facts import CanaryFacts
 from naiad_operator.status import ApiError, Conflict, ModelState
+from naiad_operator.status.observed import AWAITED
 from tests.operator.api.specs import gateway
 from tests.support import manifests
 from tests.support.observations import READY_MODEL, condition, deployment, ended, of_canary, status
@@ -146,3 +147,11 @@ def test_a_suspended_service_has_a_suspended_canary() -> None:
     wanted["spec"]["suspend"] = True
     made = shown(deployment(0), wanted=wanted, facts=manifests.facts())
     assert condition(made, "CanaryReady")[:2] == ("False", "Suspended")
+
+
+def test_while_the_canarys_first_response_is_awaited_its_status_stays() -> None:
+    wanted = resource()
+    broken = ModelState(name="m", version="1", state="UNAVAILABLE", reason="no such file")
+    wanted["status"] = shown(deployment(1), wanted=wanted, canary_models=(READY_MODEL, broken))
+    assert condition(wanted["status"], "CanaryModelsLoaded")[1] == "ModelFailed"
+    assert shown(deployment(1), wanted=wanted, canary_models=AWAITED) == wanted["status"]

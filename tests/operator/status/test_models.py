@@ -5,6 +5,7 @@ import typing
 import pytest
 
 from naiad_operator.status import ModelReport, ModelState
+from naiad_operator.status.observed import AWAITED
 from tests.support import manifests
 from tests.support.observations import POD, READY_MODEL, condition, pod, status
 
@@ -110,3 +111,27 @@ def test_without_a_report_the_condition_is_unknown_and_says_why() -> None:
     starting = ModelReport(pod="a", is_starting=True, problem="pod a has not listed its models yet")
     assert condition(status(models=starting), "ModelsLoaded")[:2] == ("Unknown", "Pending")
     assert condition(status(models=None), "ModelsLoaded")[:2] == ("Unknown", "NoPodReachable")
+
+
+def test_while_the_first_response_is_awaited_the_status_stays() -> None:
+    """After a restart the operator has no report yet; that changes nothing."""
+    broken = state("m", reason="no such file")
+    resource = manifests.resource(replicas=2)
+    for models in ([READY_MODEL, broken], [broken], ModelReport(problem="pod a is silent")):
+        resource["status"] = status(resource, models=models)
+        assert status(resource, models=AWAITED) == resource["status"]
+
+
+def test_a_new_service_whose_first_response_is_awaited_has_no_report() -> None:
+    given = status(models=AWAITED)
+    assert condition(given, "ModelsLoaded")[:2] == ("Unknown", "NoPodReachable")
+    assert "models" not in given
+
+
+def test_a_reason_of_another_release_does_not_stay() -> None:
+    resource = manifests.resource(replicas=2)
+    resource["status"] = status(resource)
+    for one in resource["status"]["conditions"]:
+        one["reason"] = "OfAnotherRelease"
+    given = status(resource, models=AWAITED)
+    assert condition(given, "ModelsLoaded")[:2] == ("Unknown", "NoPodReachable")

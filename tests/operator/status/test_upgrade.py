@@ -7,7 +7,7 @@ import pytest
 
 from naiad_operator.status import ModelState
 from naiad_operator.status.upgrade import Upgrade, UpgradeState, upgraded
-from tests.support import observations
+from tests.support import manifests, observations
 
 NOW = "2026-01-31T12:00:00Z"
 
@@ -36,6 +36,26 @@ def test_what_the_condition_says(
     condition = upgraded(given, blocked)
     assert (condition.status, condition.reason) == (status, reason)
     assert re.search(words, condition.message)
+
+
+def test_until_a_pause_is_known_the_condition_stays() -> None:
+    """After a restart the operator does not know yet whether a service that is upgraded becomes ready."""
+    paused = upgraded(upgrade(UpgradeState.PAUSED, paused_by="models/a"), "")
+    started = upgrade(UpgradeState.WAITING, is_awaited=True)
+    assert upgraded(started, "", paused) == paused
+    assert upgraded(started, "", None).reason == "UpgradePending"
+    current = upgraded(upgrade(UpgradeState.CURRENT), "")
+    assert upgraded(started, "", current).reason == "UpgradePending"
+    known = upgrade(UpgradeState.WAITING)
+    assert upgraded(known, "", paused).reason == "UpgradePending"
+
+
+def test_the_condition_of_a_paused_service_survives_a_restart() -> None:
+    resource = manifests.resource(replicas=2)
+    paused = upgrade(UpgradeState.PAUSED, paused_by="models/a")
+    resource["status"] = observations.status(resource, upgrade=paused)
+    started = upgrade(UpgradeState.WAITING, is_awaited=True)
+    assert observations.status(resource, upgrade=started) == resource["status"]
 
 
 def reason_of(**observed: typing.Any) -> str:

@@ -62,9 +62,11 @@ def test_no_turn_is_given_before_every_service_was_looked_at() -> None:
     upgrades = UpgradeScheduler(limit=1, wake=woken)
     assert not upgrades.admit(key("a"), SERVES)
     upgrades.observe(key("z"), BEGUN)
-    upgrades.open()
     assert woken == []
+    upgrades.open()
+    assert woken == ["a"], "its condition may say something else than before the start"
     assert not upgrades.admit(key("a"), SERVES)
+    woken.clear()
     upgrades.observe(key("z"), None)
     assert woken == ["a"]
     assert upgrades.admit(key("a"), SERVES)
