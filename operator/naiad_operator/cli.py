@@ -1,4 +1,4 @@
-"""The command line: `naiad-operator run`, `check -f FILE`, `convert -f FILE` and `plan`."""
+"""The command line: `naiad-operator run`, `check -f FILE`, `convert -f FILE`, `plan` and `report`."""
 
 import argparse
 import asyncio
@@ -8,6 +8,7 @@ import sys
 import typing
 
 from naiad_operator import __version__, check, convert, options
+from naiad_operator.report import options as report_options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,6 +57,14 @@ def parser() -> argparse.ArgumentParser:
     planning.set_defaults(
         run=lambda arguments: _plan(options.read(planning, arguments), arguments.output)
     )
+    reporting = commands.add_parser(
+        "report",
+        help="collect what a bug report needs into one archive, without secrets",
+        description="Collects services, their objects, Events, logs and versions into one archive for a bug report; it only reads. Secrets "
+        "and ConfigMaps are not read, and credentials elsewhere are masked.",
+    )
+    report_options.add_to(reporting)
+    reporting.set_defaults(run=_report)
     return top
 
 
@@ -95,3 +104,9 @@ def _plan(configured: options.Options, output: str) -> int:
     except CredentialsError as error:
         print(f"naiad-operator: {error}", file=sys.stderr)  # noqa: T201 - an error message for the terminal
         return 1
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from naiad_operator.report import command  # noqa: PLC0415 - see `_run`
+
+    return command.run(arguments)

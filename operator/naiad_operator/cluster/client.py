@@ -1,5 +1,7 @@
 """The API server client: read, server-side apply, delete, patch, create, list and watch over one aiohttp session.
 
+It follows no redirect: a pod behind the API server's proxy could send it, with its credentials, to another host.
+
 It is thin on purpose. The package `kubernetes` costs 21 MB and, under asyncio, one thread per request; aiohttp is already
 installed, because kopf depends on it. JSON is parsed by msgspec, which is several times faster than the standard library. The
 client has no cache, no retry (the queue retries the whole key) and no knowledge of kinds. Every failure is raised as an
@@ -42,6 +44,19 @@ class Timeouts:
     request: float = 30.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """A response of any size.
+
+    Attributes:
+        code: the HTTP status.
+        chunks: its content.
+    """
+
+    code: int
+    chunks: collections.abc.AsyncIterator[bytes]
+
+
 class Client:
     """Sends requests to one API server over one connection pool.
 
@@ -77,6 +92,35 @@ class Client:
         """Reads any path of the API server as bytes."""
         headers = {"Accept": accept} if accept else {}
         return await self._request("GET", path, action=f"read {path}", headers=headers)
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, path: str, *, action: str, query: dict[str, str] | None = None
+    ) -> collections.abc.AsyncIterator[Page]:
+        """Opens any path of the API server whose response may be large: a log, or a page of a pod.
+
+        An HTTP status that a pod responded with is not an error.
+
+        Args:
+            path: on the API server.
+            action: the request in words.
+            query: the parameters.
+        """
+        with _translated(action):
+            async with self._session.get(
+                self._server + path,
+                params=query,
+                timeout=self._timeout(),
+                allow_redirects=False,
+            ) as response:
+                if response.status < _FIRST_ERROR:
+                    yield Page(response.status, response.content.iter_any())
+                    return
+                text = await _start_of(response)
+                status = _status(text)
+                if status.get("kind") == "Status":
+                    raise errors.from_response(action, code=response.status, status=status)
+                yield Page(response.status, _one(text))
 
     async def apply(
         self,
@@ -211,6 +255,7 @@ class Client:
                 self._server + ref.url(),
                 params=query,
                 timeout=timeout,
+                allow_redirects=False,
             ) as response:
                 await _raise_for(response, action)
                 yield _lines(response.content)
@@ -246,9 +291,6 @@ class Client:
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> bytes:
-        timeout = aiohttp.ClientTimeout(
-            total=self._timeouts.request, sock_connect=self._timeouts.connect
-        )
         all_headers = {"Content-Type": "application/json", **(headers or {})}
         with _translated(action):
             async with self._session.request(
@@ -257,10 +299,16 @@ class Client:
                 params=query,
                 data=body,
                 headers=all_headers,
-                timeout=timeout,
+                timeout=self._timeout(),
+                allow_redirects=False,
             ) as response:
                 await _raise_for(response, action)
                 return await response.read()
+
+    def _timeout(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(
+            total=self._timeouts.request, sock_connect=self._timeouts.connect
+        )
 
 
 def open_session(
@@ -310,19 +358,43 @@ def _translated(action: str) -> collections.abc.Iterator[None]:
 async def _raise_for(response: aiohttp.ClientResponse, action: str) -> None:
     if response.status < _FIRST_ERROR:
         return
-    text = await response.read()
-    try:
-        status = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        status = {"message": text[:500].decode(errors="replace")}
-    if not isinstance(status, dict):
-        status = {"message": str(status)}
+    text = await _start_of(response)
+    status = _status(text) or {"message": text[:500].decode(errors="replace")}
+    if response.status < _FIRST_REFUSAL:
+        status = {
+            "message": f"a redirect to {response.headers.get('Location')}, which is not followed"
+        }
     raise errors.from_response(
         action, code=response.status, status=status, retry_after=response.headers.get("Retry-After")
     )
 
 
-_FIRST_ERROR = 400
+def _status(text: bytes) -> Object:
+    """The Status object in a response; empty if it has none."""
+    try:
+        status = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return status if isinstance(status, dict) else {"message": str(status)}
+
+
+async def _start_of(response: aiohttp.ClientResponse) -> bytes:
+    """The first 64 KiB of a response, or a little more."""
+    text = b""
+    async for chunk in response.content.iter_any():
+        text += chunk
+        if len(text) >= _LONGEST_ERROR:
+            break
+    return text
+
+
+async def _one(chunk: bytes) -> collections.abc.AsyncIterator[bytes]:
+    yield chunk
+
+
+_FIRST_ERROR = 300
+_FIRST_REFUSAL = 400
+_LONGEST_ERROR = 1 << 16
 
 
 async def _lines(content: aiohttp.StreamReader) -> collections.abc.AsyncIterator[bytes]:

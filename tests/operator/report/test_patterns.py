@@ -1,0 +1,107 @@
+"""Credentials in text: each form of them is masked, and what a maintainer needs to read stays."""
+
+import time
+
+import pytest
+
+from naiad_operator.report import patterns
+
+S = "s3cr3t+V4lue/0123"
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\nZZZ9\n-----END RSA PRIVATE KEY-----"
+
+MASKED = {
+    f"password={S}": "password=***",
+    f"password: {S} next": "password: *** next",
+    f"AWS_SECRET_ACCESS_KEY={S}": "AWS_SECRET_ACCESS_KEY=***",
+    f"STRIPE_KEY={S}": "STRIPE_KEY=***",
+    f"pwd={S};": "pwd=***",
+    f'"api_key": "{S}", "x": 1': '"api_key": "***", "x": 1',
+    f'\\"client_secret\\": \\"{S}\\"': '\\"client_secret\\": \\"***\\"',
+    f"'token': 'two words {S}'": "'token': '***'",
+    f"--api-key {S} --model m": "--api-key *** --model m",
+    f"--api-key={S} --model m": "--api-key=*** --model m",
+    f"x-api-key: {S}": "x-api-key: ***",
+    f'proxy_set_header X-Api-Key "{S}";': 'proxy_set_header X-Api-Key "***";',
+    f"with password '{S}'": "with password '***'",
+    f"Authorization: Bearer {S}": "Authorization: ***",
+    f'"authorization": "Basic {S}"': '"authorization": "***"',
+    f'proxy_set_header Authorization "Bearer {S}"': 'proxy_set_header Authorization "***"',
+    f"sent Bearer {S} to": "sent Bearer *** to",
+    f"Cookie: a={S}; b=2": "Cookie: ***",
+    f"curl -u admin:{S} http://host/": "curl -u admin:*** http://host/",
+    f"http://user:{S}@host:8000/v2": "http://***@host:8000/v2",
+    "http://user:p@ss@host:8000/v2": "http://***@host:8000/v2",
+    "postgres://user:a/b@host/db": "postgres://***@host/db",
+    "git+https://ghtoken@host/x": "git+https://***@host/x",
+    f"https://b.s3.example.com/k?X-Amz-Signature={S}&X-Amz-Expires=60": "https://b.s3.example.com/k?X-Amz-Signature=***&X-Amz-Expires=60",
+    f"https://a.blob.core.windows.net/c?sv=2022&sig={S}&se=1": "https://a.blob.core.windows.net/c?sv=2022&sig=***&se=1",
+    f"?x=1\\u0026access_token={S}": "?x=1\\u0026access_token=***",
+    f"--http-restricted-api=model-repository:admin={S}": "--http-restricted-api=model-repository:admin=***",
+    f"DefaultEndpointsProtocol=https;AccountKey={S}": "DefaultEndpointsProtocol=https;AccountKey=***",
+    f"the session has {JWT} in it": "the session has *** in it",
+    "uses AKIAABCDEFGHIJKLMNOP now": "uses *** now",
+    "hf_abcdefghijklmnopqrstuvwxyz": "***",
+    f"before\n{KEY}\nafter": "before\n***\nafter",
+    "ZZZ9\nMIIEabc\n-----END PRIVATE KEY-----\nafter": "***\nafter",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MASKED)
+def test_credentials_are_masked_and_what_is_around_them_stays(text: str) -> None:
+    assert patterns.masked(text) == MASKED[text]
+
+
+KEPT = (
+    'secret "no-such-secret" not found',
+    "couldn't find key AWS_SECRET_ACCESS_KEY in Secret team-a/models",
+    "basic authentication is not supported",
+    "the bearer token has expired",
+    "--auth-token-file=/etc/naiad/tokens",
+    "secretName: models",
+    "oci://registry:5000/models@sha256:0123",
+    "https://host:9000/bucket/a@b",
+    "http://s3.store.svc:9000",
+    "TOKENIZERS_PARALLELISM=false",
+    'Back-off pulling image "registry.example.com/naiad-server:0.2.0"',
+    "topologyKey: kubernetes.io/hostname",
+    "0/2 nodes are available: 2 Insufficient nvidia.com/mig-1g.10gb.",
+    'nv_inference_request_success{model="m",version="1"} 5',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_what_is_not_a_credential_stays(text: str) -> None:
+    assert patterns.masked(text) == text
+
+
+@pytest.mark.parametrize("text", [*MASKED, *KEPT])
+def test_a_masked_text_stays_as_it_is(text: str) -> None:
+    once = patterns.masked(text)
+    assert patterns.masked(once) == once
+
+
+def test_names_of_variables_that_announce_a_credential() -> None:
+    announce = "API_KEY apikey DB_PASSWORD PGPASSWORD HF_TOKEN AWS_SECRET_ACCESS_KEY MySecret AUTH clientSecret X-Api-Key DB_PWD SENTRY_DSN"
+    others = "KEYBOARD TOKENIZERS_PARALLELISM MONKEYS AUTHOR HOME PASSAGE RELEASE COMPATIBLE"
+    assert [name for name in announce.split() if not patterns.announces_credential(name)] == []
+    assert [name for name in others.split() if patterns.announces_credential(name)] == []
+
+
+def test_fields_that_refer_to_a_credential_are_not_one() -> None:
+    fields = "secretName secretRef tokenExpirationSeconds passwordFromEnv topologyKey key keys"
+    assert [name for name in fields.split() if patterns.field_announces_credential(name)] == []
+
+
+LONG = 30_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * LONG, "a-" * LONG, "http://" * LONG, "token" * LONG, "=" * LONG, "-----BEGIN " * LONG, "x\n" * LONG + "-----END ", "eyJaaaaaaaaaa." * LONG, " -u a:" * LONG, "secret: " * LONG],
+    ids=lambda text: text[:12].strip(),
+)  # fmt: skip
+def test_no_text_takes_long(text: str) -> None:
+    started = time.monotonic()
+    patterns.masked(text + "PRIVATE KEY")
+    assert time.monotonic() - started < 5, "linear in the length of the text"
