@@ -5,6 +5,7 @@ import functools
 import pathlib
 import typing
 
+from naiad.options.options import FLAGS, Flag
 from naiad_operator import options
 from naiad_operator.api import crd, reference, resources, yaml_text
 from tests.support import helm, manifests
@@ -13,6 +14,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 INSTALL = ROOT / "manifests" / "install.yaml"
 INSIDE = ROOT / "docs" / "operator-inside.md"
 PROFILES = ROOT / "docs" / "profiles.md"
+SERVER_FLAGS = ROOT / "operator" / "naiad_operator" / "builders" / "server_flags.py"
 NAMESPACE = "naiad-system"
 
 _ORDER = (
@@ -34,6 +36,7 @@ def files() -> dict[pathlib.Path, collections.abc.Callable[[], str]]:
     found: dict[pathlib.Path, collections.abc.Callable[[], str]] = {
         ROOT / "docs" / "inferenceservice.md": reference.page,
         PROFILES: lambda: _with_part(PROFILES.read_text(), "fields", reference.profile_fields()),
+        SERVER_FLAGS: lambda: _with_part(SERVER_FLAGS.read_text(), "flags", _server_flags(), "# "),
         INSIDE: lambda: _with_part(INSIDE.read_text(), "options", options.table()),
     }
     for resource in (resources.SERVICE, resources.PROFILE):
@@ -54,11 +57,38 @@ def _example(path: pathlib.Path) -> str:
     return f"{manifests.reason(path)}\n{yaml_text.write(manifests.built(path))}"
 
 
-def _with_part(page: str, name: str, text: str) -> str:
+def _with_part(page: str, name: str, text: str, comment: str = "") -> str:
     """A page with this text between the marks of that name; the rest of it is written by hand."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    begin, end = f"{comment}<!-- {name} -->\n", f"{comment}<!-- /{name} -->\n"
     before, _, rest = page.partition(begin)
     return f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
+
+
+def _server_flags() -> str:
+    """The table of the server's options in the operator, which does not import the server. The list of 0.1.0 has only those with an effect."""
+    first = (manifests.DATA / "server-options-0.1.0.txt").read_text().split()
+    rows = "".join(f"    {name!r}: {_server_flag(flag, first)},\n" for name, flag in FLAGS.items())
+    return f"FLAGS: dict[str, Flag] = {{\n{rows}}}  # fmt: skip\n".replace("'", '"')
+
+
+_CHOICES = {"model-control-mode": ("none", "poll", "explicit")}
+"""The values of options with a syntax of their own, where these are words."""
+
+
+def _server_flag(flag: Flag, first: typing.Sequence[str]) -> str:
+    is_special = not (flag.field or flag.idle or flag.missing)
+    fields: dict[str, typing.Any] = {
+        "since": "" if f"--{flag.name}" in first or flag.idle or flag.missing else "0.2.0",
+        "minimum": flag.minimum,
+        "maximum": flag.maximum,
+        "choices": flag.choices or _CHOICES.get(flag.name, ()),
+        "idle": flag.idle,
+        "missing": flag.missing,
+        "harmless": flag.harmless,
+    }
+    kind = "string" if is_special and flag.name != "strict-model-config" else flag.kind.value
+    written = [f"{name}={value!r}" for name, value in fields.items() if value not in (None, "", ())]
+    return f"Flag({', '.join([repr(kind), *written])})"
 
 
 def _crd(resource: resources.CustomResource, annotations: dict[str, str] | None = None) -> str:

@@ -3,11 +3,12 @@
 import collections.abc
 import difflib
 import functools
+import re
 import typing
 
 import msgspec
 
-from naiad_operator.api import names, rules, schema, structs
+from naiad_operator.api import bounds, names, rules, schema, structs
 from naiad_operator.api.cel import matches
 from naiad_operator.api.resources import SERVICE, CustomResource
 from naiad_operator.api.rule import Rule
@@ -33,18 +34,51 @@ def check(manifest: Manifest, resource: CustomResource = SERVICE) -> list[Proble
 def examine(
     manifest: Manifest, resource: CustomResource = SERVICE
 ) -> tuple[typing.Any, list[Problem]]:
-    """The spec as the API server would store it, and all errors; the spec is None when the manifest has none."""
+    """The spec as the API server would store it, and all errors; the spec is None when the manifest has none of this API.
+
+    A rule over a field that is itself wrong, or that may be meant by a misspelled one, is left out: its error would be a consequence.
+    """
     problems = list(_envelope(manifest, resource))
-    if problems:
+    doubtful = {problem.path for problem in problems}
+    if "spec" not in manifest or not _is_ours(manifest):
         return None, problems
-    filled, problems = with_defaults(manifest["spec"], resource)
-    if not problems:
-        problems = [
-            Problem(".".join(filter(None, (path, rule.field))), rule.message)
-            for rule, value, path in applied(manifest, filled, resource)
-            if not rule.holds(value)
-        ]
+    filler = _Filler(_places(resource))
+    filled = filler.fill(_schema(resource), manifest["spec"], "spec")
+    problems += filler.problems
+    doubtful |= filler.doubtful
+    problems += [
+        Problem(".".join(filter(None, (path, rule.field))), rule.message)
+        for rule, value, path in applied(manifest, filled, resource)
+        if not (doubtful and _is_doubtful(rule, path, doubtful)) and not rule.holds(value)
+    ]
     return filled, problems
+
+
+def _is_ours(manifest: Manifest) -> bool:
+    """Whether the spec may be one of this API: an object of another group has another one."""
+    version = manifest.get("apiVersion")
+    return not isinstance(version, str) or version.startswith(f"{names.GROUP}/")
+
+
+def _is_doubtful(rule: Rule, path: str, doubtful: collections.abc.Set[str]) -> bool:
+    """Whether a rule over the object at a path reads a field that is wrong, is in a wrong object, or has a wrong field in it."""
+    read = [f"{path}{name}".removeprefix(".") for name in _fields_read(rule.cel)] or [path]
+    return any(
+        _is_within(field, wrong) or _is_within(wrong, field) for field in read for wrong in doubtful
+    )
+
+
+@functools.cache
+def _fields_read(cel: str) -> tuple[str, ...]:
+    """The fields of `self` that a rule reads, each as ".autoscaling.class"; the names of methods do not count."""
+    return tuple(dict.fromkeys(_FIELD_READ.findall(cel)))
+
+
+_FIELD_READ = re.compile(r"\bself((?:\.\w+\b(?!\())+)")
+
+
+def _is_within(path: str, parent: str) -> bool:
+    return path == parent or path.startswith((f"{parent}.", f"{parent}["))
 
 
 def with_defaults(
@@ -132,17 +166,22 @@ class _Filler:
 
     Args:
         places: the path of each field of the resource by name, for hints.
+
+    Attributes:
+        problems: the errors.
+        doubtful: the paths of the errors, and of the fields that may be meant by those that do not exist.
     """
 
     def __init__(self, places: collections.abc.Mapping[str, str]) -> None:
         self._places = places
         self.problems: list[Problem] = []
+        self.doubtful: set[str] = set()
 
     def fill(self, wanted: schema.Schema, value: typing.Any, path: str) -> typing.Any:
         """A copy of the value with its defaults."""
         message = _type_problem(wanted, value) or _bounds_problem(wanted, value)
         if message:
-            self.problems.append(Problem(path, message))
+            self._report(path, message)
             return value
         if "properties" in wanted:
             return self._fill_object(wanted, value, path)
@@ -159,25 +198,30 @@ class _Filler:
         self, wanted: schema.Schema, value: dict[str, typing.Any], path: str
     ) -> dict[str, typing.Any]:
         filled = {}
-        self.problems.extend(
-            Problem(f"{path}.{field}", self._unknown(field, wanted["properties"]))
-            for field in value
-            if field not in wanted["properties"]
-        )
+        for field in value:
+            if field not in wanted["properties"]:
+                self._report(f"{path}.{field}", self._unknown(field, wanted["properties"], path))
         for field, inner in wanted["properties"].items():
             if value.get(field) is not None:  # like the API server, which ignores a null
                 filled[field] = self.fill(inner, value[field], f"{path}.{field}")
             elif "default" in inner:
                 filled[field] = self.fill(inner, inner["default"], f"{path}.{field}")
             elif field in wanted.get("required", ()):
-                message = f"is missing: {inner['description']}"
-                self.problems.append(Problem(f"{path}.{field}", message))
+                self._report(f"{path}.{field}", f"is missing: {inner['description']}")
         return filled
 
-    def _unknown(self, field: str, known: collections.abc.Iterable[str]) -> str:
-        near = difflib.get_close_matches(field, list(known), n=1)
+    def _report(self, path: str, message: str) -> None:
+        self.problems.append(Problem(path, message))
+        self.doubtful.add(path)
+
+    def _unknown(self, field: str, known: collections.abc.Iterable[str], path: str) -> str:
+        known = list(known)
+        near = [name for name in known if name.lower() == field.lower()]
+        near = near or difflib.get_close_matches(field, known, n=1)
         elsewhere = self._places.get(field)
+        self.doubtful.update(f"{path}.{one}" for one in near)
         if elsewhere is not None:
+            self.doubtful.add(elsewhere)
             return f"there is no such field here: did you mean {elsewhere}?"
         if near:
             return f"there is no such field: did you mean {near[0]}?"
@@ -231,7 +275,10 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
         if not wanted.get("minLength", 0) <= len(value) <= wanted.get("maxLength", len(value)):
             return f"has {len(value)} characters: write {wanted.get('minLength', 0)} to {wanted['maxLength']}"
         if "pattern" in wanted and not matches(value, wanted["pattern"]):
-            return f"is {brief(value)}: write something that matches {wanted['pattern']}"
+            form = bounds.FORMS.get(
+                wanted["pattern"], f"something that matches {wanted['pattern']}"
+            )
+            return f"is {brief(value)}: write {form}"
         return ""
     if isinstance(value, list | tuple):
         few, many = wanted.get("minItems", 0), wanted.get("maxItems", len(value))
@@ -261,8 +308,10 @@ def applied(
 
 
 def _below(
-    part: type[structs.Part], value: dict[str, typing.Any], path: str
+    part: type[structs.Part], value: typing.Any, path: str
 ) -> collections.abc.Iterator[tuple[Rule, typing.Any, str]]:
+    if not isinstance(value, dict):
+        return  # an error of the schema
     for rule in rules.RULES.get(part, ()):
         yield rule, value, path
     for name, info in _fields(part):
@@ -300,7 +349,7 @@ def _below_type(
         case msgspec.inspect.UnionType():
             for member in info.types:
                 yield from _below_type(member, value, path)
-        case msgspec.inspect.VarTupleType():
+        case msgspec.inspect.VarTupleType() if isinstance(value, list | tuple):
             for index, item in enumerate(value):
                 yield from _below_type(info.item_type, item, f"{path}[{index}]")
         case _:

@@ -1,5 +1,7 @@
 """Builds all children of a service. Pure: the same spec and facts give the same manifests."""
 
+import collections.abc
+
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import (
     accelerator,
@@ -14,7 +16,7 @@ from naiad_operator.builders import (
     service as services,
 )
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.errors import InvalidSpec
+from naiad_operator.errors import InvalidSpec, Problem
 
 
 def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
@@ -37,15 +39,29 @@ def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest
 
 
 def _children(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
-    children = [
-        accelerator.claim_template(service, facts),
-        deployment.deployment(service, facts),
-        *services.services(service),
-        autoscaling.autoscaler(service, facts),
-        disruption.budget(service, facts),
-        *ingress.ingresses(service),
-        *ingress.routes(service, facts),
-        network_policy.policy(service, facts),
-        monitoring.monitor(service, facts),
-    ]
+    """The children of one Deployment.
+
+    Raises:
+        InvalidSpec: with the problems of every builder, each once.
+    """
+    builders: tuple[collections.abc.Callable[[], collections.abc.Iterable[names.Manifest | None]], ...] = (
+        lambda: [accelerator.claim_template(service, facts)],
+        lambda: [deployment.deployment(service, facts)],
+        lambda: services.services(service),
+        lambda: [autoscaling.autoscaler(service, facts)],
+        lambda: [disruption.budget(service, facts)],
+        lambda: ingress.ingresses(service),
+        lambda: ingress.routes(service, facts),
+        lambda: [network_policy.policy(service, facts)],
+        lambda: [monitoring.monitor(service, facts)],
+    )  # fmt: skip
+    children: list[names.Manifest | None] = []
+    problems: dict[Problem, None] = {}
+    for build_some in builders:
+        try:
+            children += build_some()
+        except InvalidSpec as invalid:
+            problems |= dict.fromkeys(invalid.problems)
+    if problems:
+        raise InvalidSpec(problems)
     return [child for child in children if child is not None]

@@ -73,7 +73,7 @@ def resolve(
     unchanged = recorded is not None and recorded.pods == pods_hash(service)
     kept = recorded.image if recorded is not None and unchanged else ""
     image = predictor.image or kept or defaults.image
-    said = versions.parse(predictor.server_version or "") or _of_tag(image, defaults)
+    said = stated_version(image, predictor.server_version or "", defaults)
     if said is not None:
         return Server(image, said)
     if recorded is not None and recorded.image == image:
@@ -81,6 +81,11 @@ def resolve(
             return Server(image, recorded.version)
         return Server(image, running or recorded.version or server.OLDEST_VERSION)
     return Server(image, server.OLDEST_VERSION if predictor.image else versions.OWN)
+
+
+def stated_version(image: str, server_version: str, defaults: Defaults) -> versions.Version | None:
+    """The version that predictor.serverVersion, else the image's tag says; None when neither does."""
+    return versions.parse(server_version) or _of_tag(image, defaults)
 
 
 def recorded_in_status(service: InferenceService) -> Recorded | None:

@@ -10,6 +10,7 @@ from hypothesis import strategies
 
 from naiad_operator.api import resources, rules, validation
 from naiad_operator.api.cel import matches
+from tests.support import manifests
 
 pytestmark = pytest.mark.slow
 
@@ -140,3 +141,26 @@ def test_cel_and_python_agree_on_whatever_the_types_allow() -> None:
     every = {rule.message for table in rules.RULES.values() for rule in table}
     assert len(SEEN[True]) == len(every), "every rule was kept by something"
     assert len(SEEN[False]) > 0.8 * len(every), "and most were broken by something"
+
+
+@EXAMPLES
+@hypothesis.given(spec(resources.SERVICE), strategies.data())
+def test_nothing_of_a_wrong_type_breaks_a_rule(
+    given: dict[str, typing.Any], data: strategies.DataObject
+) -> None:
+    """Types and rules are checked together: what has a wrong type is an error, and no rule fails over it."""
+    places = list(_places(given))
+    for container, key in data.draw(strategies.lists(strategies.sampled_from(places), max_size=3)):
+        container[key] = data.draw(strategies.sampled_from([7, "x", True, None, [1], {"x": 1}]))
+    manifest = {**manifests.resource(), "spec": given}
+    for problem in validation.check(manifest):
+        assert problem.message
+
+
+def _places(value: typing.Any) -> typing.Iterator[tuple[typing.Any, typing.Any]]:
+    """Every container in a value, with each of its keys."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in keys:
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from _places(value[key])

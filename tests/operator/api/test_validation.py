@@ -46,7 +46,7 @@ def errors_of(manifest: Manifest) -> list[str]:
             {"nodeSelector": {f"k{i}": "" for i in range(33)}},
             "spec.predictor.nodeSelector: has 33 entries: write at most 32",
         ),
-        ({"model": {"storageUri": "s3://a/b", "cache": {"size": "big"}}}, "spec.predictor.model.cache.size: is 'big': write something"),
+        ({"model": {"storageUri": "s3://a/b", "cache": {"size": "big"}}}, "spec.predictor.model.cache.size: is 'big': write a quantity"),
     ],
 )  # fmt: skip
 def test_a_wrong_field_is_named_with_what_to_write(predictor: Manifest, sentence: str) -> None:
@@ -60,10 +60,50 @@ def test_all_errors_are_reported_at_once() -> None:
     assert len(errors_of(manifest)) == 3
 
 
-def test_rules_are_checked_only_for_well_formed_objects() -> None:
-    """A rule over a field of the wrong type would only repeat the problem in stranger words."""
-    manifest = manifests.resource(replicas="2", autoscaling={"class": "hpa"})
-    assert errors_of(manifest) == ["spec.predictor.replicas: is '2': write an integer"]
+def test_a_wrong_quantity_is_answered_with_an_example() -> None:
+    manifest = manifests.resource(resources={"requests": {"memory": "8GB"}}, sharedMemory="1 Gi")
+    assert [text.partition(": ")[2] for text in errors_of(manifest)] == [
+        "is '8GB': write a quantity, e.g. 500m, 2 or 8Gi",
+        "is '1 Gi': write a quantity, e.g. 500m, 2 or 8Gi",
+    ]
+
+
+def test_types_and_rules_are_reported_together() -> None:
+    manifest = manifests.resource(replicas="2", autoscaling={"class": "hpa"}, image="a b")
+    manifest["metadata"]["name"] = "A"
+    manifest["kynd"] = 1
+    assert [text.partition(":")[0] for text in errors_of(manifest)] == [
+        "kynd",
+        "spec.predictor.image",
+        "spec.predictor.replicas",
+        "metadata.name",
+        "spec.predictor.autoscaling.class",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("predictor", "message"),
+    [
+        ({"replicas": "2", "autoscaling": {"class": "external"}}, "spec.predictor.replicas: is '2': write an integer"),
+        ({"replics": 2, "autoscaling": {"class": "external"}}, "spec.predictor.replics: there is no such field: did you mean replicas?"),
+        ({"maxReplicas": 2, "autoscaling": {"class": "hpa", "minReplicas": 9, "queueTimeMs": 1}},
+         "spec.predictor.maxReplicas: there is no such field here: did you mean spec.predictor.autoscaling.maxReplicas?"),
+        ({"model": {"storageURI": "s3://a/b"}}, "spec.predictor.model.storageURI: there is no such field: did you mean storageUri?"),
+        ({"model": {"storageUri": 7}}, "spec.predictor.model.storageUri: is 7: write a text, in quotes"),
+        ({"model": {"repositories": [{"storageUri": 7}]}}, "spec.predictor.model.repositories[0].storageUri: is 7: write a text, in quotes"),
+        ({"model": {"repositories": "s3://a/b"}}, "spec.predictor.model.repositories: is 's3://a/b': write a list"),
+        ({"accelerator": "mig"}, "spec.predictor.accelerator: is 'mig': write a mapping"),
+    ],
+)  # fmt: skip
+def test_a_rule_over_a_wrong_field_is_left_out(predictor: Manifest, message: str) -> None:
+    """It would only repeat the error in stranger words, or ask for what a typing error hides."""
+    assert errors_of(manifests.resource(**predictor)) == [message]
+
+
+def test_the_spec_of_another_api_is_not_checked() -> None:
+    manifest = {**manifests.resource(replics=1), "apiVersion": "example.com/v1"}
+    [message] = errors_of(manifest)
+    assert message.startswith("apiVersion: is 'example.com/v1'")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +115,7 @@ def test_rules_are_checked_only_for_well_formed_objects() -> None:
         ({"spce": {}}, "spce: there is no such field beside spec"),
     ],
 )  # fmt: skip
-def test_the_envelope_is_checked_first(manifest: Manifest, sentence: str) -> None:
+def test_the_envelope_is_checked_too(manifest: Manifest, sentence: str) -> None:
     assert errors_of({**manifests.resource(), **manifest})[0].startswith(sentence)
 
 

@@ -1,0 +1,97 @@
+"""Checks `args`: options that the server does not know or refuses, and those that a field of the service is for.
+
+What is wrong is an error where the server's version is known. The server of another image may have other options, so of these it is a warning.
+"""
+
+import typing
+
+from naiad_operator.api import rules
+from naiad_operator.api.cel import matches
+from naiad_operator.builders import server, server_args
+from naiad_operator.builders.server_args import Argument
+from naiad_operator.check.finding import Finding, Findings, error, texts, warning
+from naiad_operator.versions import OWN, Version, parse
+
+_FIELDS = {
+    "model-repository": "model.storageUri, or model.repositories for several",
+    "model-store": "model.storageUri, or model.repositories for several",
+    "model-control-mode": "model.load.mode",
+    "load-model": "model.load.models, with mode: explicit",
+    "repository-poll-secs": "model.load.pollSeconds, with mode: poll",
+}
+"""Options that the operator also writes, and the field from which."""
+
+_OWN_FIELDS = {
+    "http-port": "predictor.ports.http",
+    "grpc-port": "predictor.ports.grpc",
+    "metrics-port": "predictor.ports.metrics",
+    "shutdown-delay-secs": "predictor.drainSeconds",
+    "exit-timeout-secs": "predictor.terminationGracePeriodSeconds",
+    "auth-token-file": "spec.auth",
+    "http-base-path": "spec.pathPrefix",
+}
+"""Options that `api.rules` refuses, and the field to write instead."""
+
+_EVERY_ADDRESS = ("", "0.0.0.0", "::", "[::]")  # noqa: S104 - compared, not bound
+
+
+def findings(arguments: typing.Any, path: str, version: Version | None) -> Findings:
+    """What is wrong with the arguments of a server.
+
+    Args:
+        arguments: the value of the field `args`.
+        path: the field.
+        version: the server's version; None when it is not known.
+    """
+    for argument in server_args.read(texts(arguments)):
+        here = f"{path}[{argument.position}]"
+        if matches(argument.words[0], rules.OWN_OPTIONS_PATTERN):
+            continue  # an error of the rule
+        if argument.near in _OWN_FIELDS:
+            message = f"the server has no option {argument.words[0].partition('=')[0]}: for --{argument.near}, write {_OWN_FIELDS[argument.near]} instead"
+            yield _of_version(here, message, version)
+        elif argument.unknown:
+            yield _of_version(here, argument.unknown, version)
+        elif argument.name in _OWN_FIELDS:
+            instead = _OWN_FIELDS[argument.name]
+            message = f"{argument.words[0]} is --{argument.name}, which the operator writes: write {instead} instead"
+            yield error(here, message)
+        else:
+            yield from _of_known(argument, here, version)
+
+
+def _of_known(argument: Argument, here: str, version: Version | None) -> Findings:
+    since = parse(argument.flag.since) or server.OLDEST_VERSION
+    if version is not None and version < since:
+        message = f"--{argument.name} needs a server of version {since} or newer, and this one is {version}: leave it out, or write a newer image"
+        yield error(here, message)
+    elif argument.wrong and (version is None or version >= OWN):
+        yield _of_version(here, argument.wrong, version)
+    elif argument.name == "allow-http" and argument.value.lower() in {"false", "off", "0"}:
+        yield error(
+            here, "the kubelet's probes use HTTP, so that no pod would become ready: leave it out"
+        )
+    elif (
+        argument.name in {"http-address", "metrics-address"}
+        and argument.value not in _EVERY_ADDRESS
+    ):
+        yield error(
+            here,
+            f"{argument.written}: probes and clients reach the pod by its own address: leave it out",
+        )
+    elif argument.name == "allow-metrics" and argument.value.lower() in {"false", "off", "0"}:
+        yield warning(
+            here,
+            "the operator reads the models' states from the metrics port: without it the condition ModelsLoaded stays Unknown",
+        )
+    elif argument.name in _FIELDS:
+        message = f"--{argument.name} is what the operator writes from predictor.{_FIELDS[argument.name]}: write it there"
+        yield warning(here, message)
+
+
+def _of_version(here: str, message: str, version: Version | None) -> Finding:
+    """A problem with an option, if it is one of this release's server."""
+    if version is not None and server.OLDEST_VERSION <= version <= OWN:
+        return error(here, message)
+    other = f"a server of version {version}" if version is not None else "the server in this image"
+    return warning(here, f"{message} (as of server {OWN}; {other} may have other options)")

@@ -1,0 +1,155 @@
+"""The command `naiad-operator check`: validates files and prints the objects that the operator would create. Without a cluster.
+
+It applies the same validation as the API server. It cannot check what only a cluster knows: whether Secrets exist, whether nodes
+offer a GPU, or whether other objects are in the way.
+"""
+
+import argparse
+import collections
+import collections.abc
+import operator
+import os
+import sys
+import typing
+
+from naiad_operator.api import document, names, profiles, resources, service, validation, yaml_text
+from naiad_operator.builders import KINDS
+from naiad_operator.check import files
+from naiad_operator.check.service import examine, examine_profile
+from naiad_operator.errors import InvalidSpec
+
+_IMAGE = "naiad-server"
+"""A placeholder for the image that the operator was installed with, which no file contains."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a file of InferenceServices and NaiadProfiles, a folder of such files, - for standard input; may be given several times",
+    )
+    parser.add_argument(
+        "--image",
+        default=_IMAGE,
+        help="the server image of services that name none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--default-profile",
+        type=_default_profile,
+        metavar="FILE",
+        help="the spec of a NaiadProfile for services that get no other, as the operator's option of this name",
+    )
+    parser.add_argument(
+        "--prometheus-address",
+        default="http://prometheus.monitoring:9090",
+        metavar="URL",
+        help="where KEDA asks for metrics when a service does not say (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=[kind.kind for kind in KINDS if kind.optional],
+        help="a kind that the cluster lacks; may be given several times",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="only say what is wrong")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Checks every file; errors go to standard error, the objects to standard output.
+
+    Returns:
+        The exit status: 0 when every file is valid, else 1.
+    """
+    made: list[dict[str, typing.Any]] = []
+    counts: collections.Counter[str] = collections.Counter()
+    read = {name: list(files.documents(name)) for name in files.files(options.file)}
+    known = list(_valid_profiles(one for documents in read.values() for one in documents))
+    for name, candidates in read.items():
+        for candidate in candidates:
+            if isinstance(candidate, files.Remark):
+                counts["warning" if candidate.is_warning else "problem"] += 1
+                _say(str(candidate))
+                continue
+            if files.is_profile(candidate):
+                findings = examine_profile(candidate.value, options)
+            else:
+                counts["service"] += 1
+                children, findings = examine(candidate.value, options, known)
+                made += children
+                _say_unknown_profile(candidate, known, files.shown(name))
+            located = [(candidate.line(finding.problem.path), finding) for finding in findings]
+            for line, finding in sorted(located, key=operator.itemgetter(0)):
+                counts["warning" if finding.is_warning else "problem"] += 1
+                _say(f"{files.shown(name)}:{line}: {finding}")
+    if not options.quiet and made:
+        _print(yaml_text.write(made))
+    return _conclude(counts, len(made), options.file)
+
+
+def _conclude(
+    counts: collections.Counter[str], objects: int, given: collections.abc.Sequence[str]
+) -> int:
+    """Says what the files are, and returns the exit status."""
+
+    def counted(noun: str) -> str:
+        return f"{counts[noun]} {noun}{'s' * (counts[noun] > 1)}"
+
+    warnings = f", {counted('warning')}" if counts["warning"] else ""
+    if counts["problem"]:
+        _say(f"{counted('problem')}{warnings}")
+        return 1
+    if not counts["service"]:
+        titles = ", ".join(files.shown(name) for name in given)
+        _say(f"nothing to check: no InferenceService in {titles}")
+        return 1
+    _say(f"{counted('service')}, {objects} objects{warnings}: valid")
+    return 0
+
+
+def _valid_profiles(
+    candidates: collections.abc.Iterable[document.Document | files.Remark],
+) -> collections.abc.Iterator[service.Manifest]:
+    for candidate in candidates:
+        if isinstance(candidate, files.Remark) or not files.is_profile(candidate):
+            continue
+        if not validation.check(candidate.value, resources.PROFILE):
+            yield candidate.value
+
+
+def _say_unknown_profile(
+    candidate: document.Document, known: collections.abc.Iterable[service.Manifest], shown: str
+) -> None:
+    """Says that a service was checked without its profile, which is not in the files."""
+    spec = candidate.value.get("spec")
+    named = spec.get("profile") if isinstance(spec, dict) else None
+    if isinstance(named, str) and named not in {one["metadata"]["name"] for one in known}:
+        line = candidate.line("spec.profile")
+        _say(
+            f"{shown}:{line}: spec.profile: the {names.PROFILE_KIND} {named} is not in these files: checked without its fields"
+        )
+
+
+def _default_profile(path: str) -> service.Profile:
+    try:
+        return profiles.from_file(path)
+    except InvalidSpec as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error}") from error
+
+
+def _print(text: str) -> None:
+    """Writes to standard output until it is closed: `| head` closes it early."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Otherwise Python flushes again at exit and prints an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

@@ -1,0 +1,125 @@
+"""Reads the InferenceServices and NaiadProfiles of the files that `check` is given."""
+
+import collections.abc
+import pathlib
+import sys
+import typing
+
+from typing_extensions import override
+
+from naiad_operator import convert
+from naiad_operator.api import document, names, service
+from naiad_operator.api.validation import brief
+
+
+class Remark(typing.NamedTuple):
+    """What is said about a file, or about a document in it that is not checked.
+
+    Attributes:
+        place: the file, with a line where there is one.
+        message: what is wrong and what to write instead.
+        is_warning: whether the file is valid all the same.
+    """
+
+    place: str
+    message: str
+    is_warning: bool = False
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.place}: {'warning: ' if self.is_warning else ''}{self.message}"
+
+
+Read = collections.abc.Iterator[document.Document | Remark]
+
+_SUFFIXES = frozenset((".yaml", ".yml", ".json"))
+
+
+def files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]:
+    """The files; for a folder, those in it that kubectl would read."""
+    for name in given:
+        path = pathlib.Path(name)
+        if name != "-" and path.is_dir():
+            yield from (str(file) for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+        else:
+            yield name
+
+
+def documents(name: str) -> Read:
+    """The InferenceServices and NaiadProfiles of a file, and its errors with their lines; documents of other kinds are ignored."""
+    title = shown(name)
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else pathlib.Path(name).read_bytes()
+        text = content.decode()
+    except OSError as error:
+        yield Remark(title, f"cannot be read: {error.strerror or error}")
+        return
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        yield Remark(f"{title}:{line}", "is not UTF-8 text: save it as UTF-8")
+        return
+    lines: dict[tuple[str, ...], int] = {}
+    try:
+        for entry in document.read(text):
+            if isinstance(entry, document.Unreadable):
+                yield Remark(f"{title}:{entry.line}", entry.message)
+                continue
+            for candidate in _meant(entry, title):
+                yield candidate
+                if isinstance(candidate, document.Document):
+                    yield from _again(candidate, title, lines)
+    except RecursionError:
+        yield Remark(title, "cannot be read: it is nested too deeply to be meant")
+
+
+def _meant(candidate: document.Document, title: str) -> Read:
+    """A document that is one of the two, or the items of a List, as kubectl accepts it."""
+    if not isinstance(candidate.value, dict):
+        message = (
+            f"is {brief(candidate.value)}: write a mapping with apiVersion, kind, metadata and spec"
+        )
+        yield Remark(f"{title}:{candidate.line()}", message)
+    elif str(candidate.value.get("kind")) in {"List", f"{names.KIND}List"}:
+        for item in candidate.items("items"):
+            yield from _meant(item, title)
+    elif convert.is_kserve(candidate.value):
+        message = (
+            f"is an InferenceService of KServe: naiad-operator convert -f {title} writes Naiad's"
+        )
+        yield Remark(f"{title}:{candidate.line('apiVersion')}", message)
+    elif service.is_meant(candidate.value) or is_profile(candidate):
+        yield candidate
+
+
+def _again(
+    candidate: document.Document, title: str, lines: dict[tuple[str, ...], int]
+) -> collections.abc.Iterator[Remark]:
+    """The error that a file contains an object twice: when it is applied, the later one silently replaces the first.
+
+    Args:
+        candidate: an InferenceService or a NaiadProfile.
+        title: its file.
+        lines: the lines of the file's objects; this one's is added.
+    """
+    metadata = candidate.value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str):
+        return
+    line = candidate.line("metadata.name")
+    kind = "profile" if is_profile(candidate) else "service"
+    key = (kind, str(metadata.get("namespace") or ""), name)
+    first = lines.get(key)
+    lines[key] = first or line
+    if first is not None:
+        message = f"the {kind} {name!r} is already in line {first}: rename this one, or remove one of them"
+        yield Remark(f"{title}:{line}", f"metadata.name: {message}")
+
+
+def is_profile(candidate: document.Document) -> bool:
+    """Whether a document is meant to be a NaiadProfile, so that a wrong one is reported."""
+    return str(candidate.value.get("kind")).lower() == names.PROFILE_KIND.lower()
+
+
+def shown(name: str) -> str:
+    """A file as error messages name it."""
+    return "<stdin>" if name == "-" else name

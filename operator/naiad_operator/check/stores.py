@@ -1,0 +1,83 @@
+"""Checks model repositories: addresses that the server cannot read, and stores that would be read without credentials."""
+
+import typing
+
+from naiad_operator.api import model_rules, store_address
+from naiad_operator.api.cel import matches
+from naiad_operator.check.finding import Findings, error, part, warning
+from naiad_operator.versions import Version
+
+_STORES_SINCE = Version(0, 2, 0)
+"""Servers before read folders only."""
+_VARIABLES = {"s3": "AWS_", "as": "AZURE_"}
+
+
+def findings(predictor: typing.Any, path: str, version: Version | None) -> Findings:
+    """What is wrong with the repositories of a predictor or a canary.
+
+    Args:
+        predictor: the part of the spec, with defaults.
+        path: its path.
+        version: the server's version; None when it is not known.
+    """
+    model = part(predictor, "model")
+    several = model.get("repositories")
+    sources = {f"{path}.model": model}
+    if isinstance(several, list | tuple):
+        sources |= {f"{path}.model.repositories[{index}]": one for index, one in enumerate(several)}
+    for where, source in sources.items():
+        uri = part(source).get("storageUri")
+        if isinstance(uri, str):
+            yield from _address(uri, source, where, version)
+            yield from _credentials(uri, source, part(predictor), where)
+
+
+def _address(
+    uri: str, source: dict[str, typing.Any], where: str, version: Version | None
+) -> Findings:
+    here = f"{where}.storageUri"
+    scheme = uri.partition("://")[0]
+    problem, doubt = store_address.problem(uri), store_address.doubt(uri)
+    store = store_address.converted(uri)
+    endpoint = part(source, "storage").get("endpoint")
+    if problem:
+        yield error(here, problem)
+    elif not matches(uri, model_rules.URI_PATTERN):
+        return  # an error of the rule
+    elif endpoint and store is not None and store.endpoint:
+        message = f"names an endpoint, and storage.endpoint names one as well: write {store.uri}"
+        yield error(here, message)
+    elif version is not None and version < _STORES_SINCE and scheme != "pvc":
+        message = f"a server of version {version} reads folders only: write a newer image ({_STORES_SINCE} reads {scheme}://), or pvc://claim/path"
+        yield error(here, message)
+    elif doubt:
+        yield warning(here, doubt)
+
+
+def _credentials(
+    uri: str, source: dict[str, typing.Any], predictor: dict[str, typing.Any], where: str
+) -> Findings:
+    """A store that no identity of a cloud opens: an endpoint of one's own, or Azure without a Secret or a ServiceAccount."""
+    scheme = uri.partition("://")[0]
+    storage = part(source, "storage")
+    prefix = _VARIABLES.get(scheme, "")
+    variables = predictor.get("env") or ()
+    given = any(
+        str(part(one).get("name", "")).startswith((prefix, "TRITON_CLOUD_CREDENTIAL_PATH"))
+        for one in variables
+    )
+    if (
+        not prefix
+        or (scheme == "s3" and not storage.get("endpoint"))
+        or any(storage.get(field) for field in ("secretName", "credentialFileKey"))
+        or any(predictor.get(field) for field in ("envFrom", "serviceAccountName", "podTemplate"))
+        or given
+    ):
+        return
+    keys = (
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        if scheme == "s3"
+        else "AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY"
+    )
+    message = f"requests will have no credentials: unless the store is public, write storage.secretName, a Secret with {keys}"
+    yield warning(f"{where}.storageUri", message)

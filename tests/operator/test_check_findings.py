@@ -1,0 +1,204 @@
+"""`naiad-operator check`: what the schema and the rules do not find, and that everything is said in one round."""
+
+import pathlib
+import typing
+
+import pytest
+
+from naiad_operator import cli
+from naiad_operator.api import yaml_text
+from tests.support import manifests
+
+RUN = typing.Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def check(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> RUN:
+    """Checks documents; returns the exit status and the lines without file and line."""
+
+    def run(*documents: typing.Any, options: typing.Sequence[str] = ()) -> tuple[int, list[str]]:
+        path = tmp_path / "service.yaml"
+        path.write_text(yaml_text.write(documents))
+        status = cli.main(["check", "-q", "-f", str(path), *options])
+        lines = capsys.readouterr().err.splitlines()
+        return status, [
+            line.removeprefix(f"{path}:").partition(": ")[2] if line.startswith(str(path)) else line
+            for line in lines
+        ]
+
+    return run
+
+
+def fields(lines: list[str]) -> list[str]:
+    return [line.removeprefix("warning: ").partition(":")[0] for line in lines[:-1]]
+
+
+def test_types_values_arguments_stores_and_amounts_are_one_round(check: RUN) -> None:
+    wrong = manifests.resource(
+        model={"storageUri": "ftp://host/models"},
+        replicas="two",
+        args=["--http-prot=9000"],
+        resources={"requests": {"memory": "9Gi"}, "limits": {"memory": "8Gi"}},
+        podTemplate={"containers": []},
+    )
+    wrong["metadata"]["name"] = "Demo"
+    status, lines = check(wrong)
+    assert status == 1
+    assert fields(lines) == [
+        "metadata.name",
+        "spec.predictor.model.storageUri",
+        "spec.predictor.replicas",
+        "spec.predictor.args[0]",
+        "spec.predictor.resources.requests[memory]",
+        "spec.predictor.podTemplate.containers",
+    ]
+    assert lines[-1] == "6 problems"
+
+
+def test_what_several_builders_refuse_is_said_at_once(check: RUN) -> None:
+    _, lines = check(
+        manifests.resource(podTemplate={"containers": []}, autoscaling={"class": "keda", "queueTimeMs": 1}),
+        options=["--prometheus-address", ""],
+    )  # fmt: skip
+    assert sorted(fields(lines)) == [
+        "spec.predictor.autoscaling.prometheusAddress",
+        "spec.predictor.podTemplate.containers",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--log-verbos=1"], ""),
+        (["--log-verbose", "1", "--log-info"], ""),
+        (["--http-prot=9000"], "the server has no option --http-prot: for --http-port, write predictor.ports.http instead"),
+        (["--log-verbosity=1"], "the server has no option --log-verbosity: did you mean --log-verbose?"),
+        (["--grpc-max=1"], "--grpc-max is ambiguous: it could be --grpc-max-response-pool-size, --grpc-max-connection-age, "),
+        (["--metrics-po=1"], "--metrics-po=1 is --metrics-port, which the operator writes: write predictor.ports.metrics instead"),
+        (["--log-verbose 1"], "'--log-verbose 1' is one word: write --log-verbose=1"),
+        (["log-verbose=1"], "'log-verbose=1': options begin with two dashes: write --log-verbose=1"),
+        (["tritonserver"], "'tritonserver' is the command, which the operator writes"),
+        (["--log-format=xml"], "--log-format=xml: expected one of default, ISO8601, json"),
+        (["--model-load-thread-count=0"], "--model-load-thread-count=0: expected at least 1"),
+        (["--model-load-thread-count=$(THREADS)"], ""),
+        (["--id"], "--id needs a value (string): write --id=VALUE"),
+        (["--allow-client-shm=true"], "the server does not support shared memory with clients yet: leave it out"),
+        (["--allow-client-shm=false", "--grpc-infer-thread-count=8"], ""),
+        (["--allow-http=false"], "the kubelet's probes use HTTP"),
+        (["--http-address=127.0.0.1"], "reach the pod by its own address"),
+        (["--http-address=0.0.0.0"], ""),
+        (["--model-control-mode=poll"], "warning: --model-control-mode is what the operator writes from predictor.model.load.mode: write it there"),
+        (["--allow-metrics=off"], "warning: the operator reads the models' states from the metrics port"),
+    ],
+)  # fmt: skip
+def test_arguments(check: RUN, args: list[str], message: str) -> None:
+    status, lines = check(manifests.resource(args=args))
+    assert status == (1 if message and not message.startswith("warning") else 0)
+    if message:
+        prefix = "warning: " if status == 0 else ""
+        assert lines[0].startswith(f"{prefix}spec.predictor.args[0]: ")
+        assert message.removeprefix("warning: ") in lines[0]
+    else:
+        assert lines == ["1 service, 2 objects: valid"]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_warning"),
+    [
+        ({"image": "example.com/ours:latest"}, True),
+        ({"image": "example.com/naiad-server:9.0.0"}, True),
+        ({"serverVersion": "9.0.0"}, True),
+        ({"image": "example.com/naiad-server:0.1.0"}, False),
+        ({"image": "example.com/ours:latest", "serverVersion": "0.2.0"}, False),
+    ],
+)
+def test_the_options_of_a_server_that_is_not_known_are_a_warning(
+    check: RUN, version: dict[str, str], *, is_warning: bool
+) -> None:
+    model = {"storageUri": "pvc://models"}
+    status, lines = check(manifests.resource(model=model, args=["--magic=1"], **version))
+    assert (status, lines[0].startswith("warning: ")) == (0 if is_warning else 1, is_warning)
+    assert ("may have other options" in lines[0]) == is_warning
+    if is_warning:
+        assert lines[-1] == "1 service, 2 objects, 1 warning: valid"
+
+
+def test_an_older_server_lacks_the_options_that_came_later(check: RUN) -> None:
+    older = {"model": {"storageUri": "pvc://models"}, "serverVersion": "0.1.0"}
+    status, lines = check(manifests.resource(args=["--readiness-policy=any"], **older))
+    assert status == 1
+    assert "--readiness-policy needs a server of version 0.2.0 or newer" in lines[0]
+    status, lines = check(manifests.resource(serverVersion="0.1.0"))
+    assert status == 1
+    assert "a server of version 0.1.0 reads folders only" in lines[0]
+
+
+def test_the_arguments_of_a_canary_and_of_a_profile_are_checked(check: RUN) -> None:
+    service = manifests.resource()
+    service["spec"]["gateway"] = {"parentRefs": [{"name": "a"}], "hostnames": ["a.example.com"]}
+    service["spec"]["canary"] = {"weight": 1, "args": ["--magic"], "model": {"storageUri": "/a"}}
+    profile = {
+        "apiVersion": "serving.naiad.dev/v1alpha1",
+        "kind": "NaiadProfile",
+        "metadata": {"name": "platform"},
+        "spec": {"args": ["--magic"]},
+    }
+    _, lines = check(service, profile)
+    assert fields(lines) == ["spec.canary.args[0]", "spec.canary.model.storageUri", "spec.args[0]"]
+
+
+@pytest.mark.parametrize(
+    ("predictor", "line"),
+    [
+        ({"resources": {"requests": {"cpu": 2, "memory": "1Gi"}, "limits": {"cpu": "2000m", "memory": "2Gi"}}}, ""),
+        ({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}}},
+         "spec.predictor.resources.requests[cpu]: is 2, and limits[cpu] is 1500m: Kubernetes takes no request above its limit"),
+        ({"resources": {"requests": {"amd.com/gpu": 1}}}, "spec.predictor.resources.requests[amd.com/gpu]: Kubernetes wants the limit"),
+        ({"model": {"storageUri": "s3://a/b", "cache": {"size": "9Gi"}}, "resources": {"limits": {"ephemeral-storage": "8Gi"}}},
+         "spec.predictor.model.cache.size: is 9Gi, which is also a request, and limits[ephemeral-storage] is 8Gi"),
+        ({"resources": {"limits": {"memory": "1Gi"}}}, "warning: spec.predictor.resources.limits[memory]: is 1Gi, and /dev/shm"),
+        ({"sharedMemory": "64Mi", "resources": {"limits": {"memory": "1Gi"}}}, ""),
+    ],
+)  # fmt: skip
+def test_amounts(check: RUN, predictor: dict[str, typing.Any], line: str) -> None:
+    status, lines = check(manifests.resource(**predictor))
+    assert status == (1 if line and not line.startswith("warning") else 0)
+    assert lines[0].startswith(line or "1 service")
+
+
+def test_a_share_of_a_request_needs_the_request(check: RUN) -> None:
+    target = {"type": "Utilization", "averageUtilization": 80}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    scaling = {"class": "hpa", "metrics": [metric]}
+    status, lines = check(manifests.resource(autoscaling=scaling))
+    assert status == 0
+    assert lines[0].startswith("warning: spec.predictor.autoscaling.metrics[0]: utilization is")
+    with_limit = {"limits": {"cpu": "1"}}
+    _, lines = check(manifests.resource(autoscaling=scaling, resources=with_limit))
+    assert lines == ["1 service, 4 objects: valid"]
+
+
+@pytest.mark.parametrize(
+    ("predictor", "line"),
+    [
+        ({"model": {"storageUri": "https://acme.blob.core.windows.net/models/a"}},
+         "spec.predictor.model.storageUri: is https://acme.blob.core.windows.net/models/a: write as://acme/models/a"),
+        ({"model": {"repositories": [{"storageUri": "s3://a/b"}, {"storageUri": "/models"}]}},
+         "spec.predictor.model.repositories[1].storageUri: is /models, a folder"),
+        ({"model": {"storageUri": "s3://http://a:9000/b", "storage": {"endpoint": "http://a:9000", "secretName": "a"}}},
+         "spec.predictor.model.storageUri: names an endpoint, and storage.endpoint names one as well: write s3://b"),
+        ({"model": {"storageUri": "s3://a/resnet/1"}}, "warning: spec.predictor.model.storageUri: ends with 1, which looks like"),
+        ({"model": {"storageUri": "s3://a", "storage": {"endpoint": "http://a:9000"}}},
+         "warning: spec.predictor.model.storageUri: requests will have no credentials"),
+        ({"model": {"storageUri": "as://a/b"}}, "warning: spec.predictor.model.storageUri: requests will have no credentials"),
+        ({"model": {"storageUri": "as://a/b"}, "serviceAccountName": "a"}, ""),
+        ({"model": {"storageUri": "as://a/b"}, "env": [{"name": "AZURE_STORAGE_KEY", "value": "a"}]}, ""),
+        ({"model": {"storageUri": "s3://a"}}, ""),
+        ({"model": {"storageUri": "pvc://a"}}, ""),
+    ],
+)  # fmt: skip
+def test_stores(check: RUN, predictor: dict[str, typing.Any], line: str) -> None:
+    status, lines = check(manifests.resource(**predictor))
+    assert status == (1 if line and not line.startswith("warning") else 0)
+    assert lines[0].startswith(line or "1 service")
+    assert len(lines) == (2 if line else 1), "said once"
