@@ -1,5 +1,6 @@
 """`make cluster-demo`: from nothing to the first answer on a real Kubernetes, each step with its seconds, and what to try next."""
 
+import concurrent.futures
 import json
 import pathlib
 import sys
@@ -12,7 +13,7 @@ from e2e.addons.target import Target
 from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.namespaces import ComponentError
-from e2e.imagebuild.build import Images
+from e2e.imagebuild.build import PARTS, Images
 from e2e.imagebuild.buildah import BuildahError
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -36,11 +37,23 @@ def version() -> str:
     return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
-def install_naiad(cluster: Cluster, folder: pathlib.Path) -> None:
-    """Builds the images of this tree, imports them, and installs the chart by helm."""
-    for image in Images(ROOT, folder, version()).build():
-        cluster.import_archive(image.archive)
+def install_all(cluster: Cluster, say: Callable[[str], None]) -> None:
+    """The add-ons, and meanwhile the images of this tree, and then the chart by helm."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        images = pool.submit(import_images, cluster, IMAGES, say)
+        install.everything(cluster, say)
+        images.result()
     install_chart(cluster)
+    say("chart installed")
+
+
+def import_images(cluster: Cluster, folder: pathlib.Path, say: Callable[[str], None]) -> None:
+    """Builds the images of this tree unless that was done before, both at the same time, and imports them."""
+    with Images(ROOT, folder, say) as images, concurrent.futures.ThreadPoolExecutor() as pool:
+        images.prepare()
+        for image in pool.map(images.build, PARTS):
+            cluster.import_archive(image.archive)
+            say(f"{image.name} {'built' if image.is_new else 'has not changed'}, imported")
 
 
 def install_chart(cluster: Target, *values: str) -> None:
@@ -53,9 +66,7 @@ def install_chart(cluster: Target, *values: str) -> None:
 def _demo(say: Callable[[str], None]) -> None:
     cluster = Cluster(step=say)
     cluster.up()
-    install.everything(cluster, say)
-    install_naiad(cluster, IMAGES)
-    say("images built and imported, chart installed")
+    install_all(cluster, say)
     applied = time.monotonic()
     cluster.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
     _wait_until_ready(cluster)

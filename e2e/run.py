@@ -10,12 +10,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from e2e.addons import install
 from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.layout import FOLDER_VARIABLE
 from e2e.cluster.namespaces import ComponentError
-from e2e.demo import IMAGES, ROOT, install_naiad
+from e2e.demo import IMAGES, ROOT, install_all
 from e2e.imagebuild.buildah import BuildahError
 from e2e.user_cluster import UserCluster, registry
 
@@ -45,9 +44,7 @@ def _on_own_cluster(pytest: "list[str]", step: Callable[[str], None], *, keep: b
     cluster = Cluster(step=step)
     try:
         cluster.up()
-        install.everything(cluster, step)
-        install_naiad(cluster, IMAGES)
-        step("images built and imported, chart installed")
+        install_all(cluster, step)
         command = cluster.run(sys.executable, "-m", "pytest", *pytest)
         return subprocess.run(command, cwd=ROOT, check=False).returncode
     finally:

@@ -17,8 +17,8 @@ import yaml
 from e2e.addons import install
 from e2e.cluster.layout import HOSTS
 from e2e.demo import ROOT, install_chart, version
-from e2e.imagebuild import base
-from e2e.imagebuild.build import Images, download_wheels
+from e2e.imagebuild import base, wheels
+from e2e.imagebuild.build import PARTS, Images
 from e2e.imagebuild.buildah import Buildah
 from tests.toolchain import programs
 
@@ -122,9 +122,11 @@ class UserCluster:
             raise UserClusterError(f"this cluster has Naiad already (the CRD {_CRD}): the stories install it and remove it, so use a cluster without it")  # fmt: skip
         gateway_api = self._has(_GATEWAY_CRD)
         try:
-            for image in Images(ROOT, self._folder, version()).build():
-                self.import_archive(image.archive)
-            self._build_stories()
+            with Images(ROOT, self._folder, self._step) as images:
+                images.prepare()
+                for part in PARTS:
+                    self.import_archive(images.build(part).archive)
+                self._build_stories()
             self._step("images built and pushed")
             install.import_images(self, "traefik", "versitygw")
             if not gateway_api:
@@ -158,7 +160,7 @@ class UserCluster:
         base.ensure(self._buildah)
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder = pathlib.Path(name)
-            download_wheels(ROOT, folder / "wheels", _PACKAGES)
+            wheels.download(ROOT, folder / "wheels", _PACKAGES)
             (folder / "tools").mkdir()
             for program in ("kubectl", "helm"):
                 shutil.copy2(programs.find([program]).paths[program], folder / "tools" / program)

@@ -36,8 +36,9 @@ def import_images(cluster: Target, *names: str) -> None:
         _import_program(cluster, name)
     archive = cluster.archives / "busybox.tar"
     links = {f"bin/{name}": "busybox" for name in ("sh", "mkdir", "sleep", "cat", "ls", "tar")}
-    files = {"bin/busybox": debian.unpacked("busybox-static")}
-    images.write(archive, "cluster.local/busybox:1", files, [], links=links)
+    if not archive.exists():
+        files = {"bin/busybox": debian.unpacked("busybox-static")}
+        images.write(archive, "cluster.local/busybox:1", files, [], links=links)
     cluster.import_archive(archive)
 
 
@@ -68,8 +69,9 @@ def _adapter_rules() -> "dict[str, object]":
 def _import_program(cluster: Target, name: str) -> None:
     """An image of one program, which has the program's name."""
     archive = cluster.archives / f"{name}.tar"
-    files = {name: programs.find([name]).paths[name]}
-    images.write(archive, f"cluster.local/{name}:1", files, [f"/{name}"])
+    program = programs.find([name]).paths[name]
+    if not archive.exists() or archive.stat().st_mtime < program.stat().st_mtime:
+        images.write(archive, f"cluster.local/{name}:1", {name: program}, [f"/{name}"])
     cluster.import_archive(archive)
 
 

@@ -1,9 +1,9 @@
 """Start and end of the cluster, in the order that its parts need each other; every wait ends with the component that did not come up."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import time
@@ -127,7 +127,8 @@ class Cluster:
         if left:
             raise ComponentError(f"processes are still in {', '.join(str(path) for path in left)}")
         self.places = {}
-        shutil.rmtree(self.folders.root, ignore_errors=True)
+        # Tens of thousands of files of unpacked images: `shutil.rmtree` takes twice as long.
+        subprocess.run(["/bin/rm", "-rf", "--", str(self.folders.root)], check=False)
 
     def kubectl(self, *arguments: str, text: str = "") -> str:
         """The output of a kubectl that may do everything.
@@ -156,9 +157,17 @@ class Cluster:
         return manifest
 
     def import_archive(self, archive: pathlib.Path) -> None:
-        """Makes the images of an archive known to every node."""
-        for each in self.nodes:
-            images.import_archive(self.places[each.name], self.programs, archive)
+        """Makes the images of an archive known to every node; nothing when this very file was imported before."""
+        note = self.folders.root / "images" / f"{archive.stem}.imported"
+        file = archive.stat()
+        stamp = f"{archive} {file.st_size} {file.st_mtime_ns}"
+        if note.exists() and note.read_text() == stamp:
+            return
+        places = [self.places[each.name] for each in self.nodes]
+        with concurrent.futures.ThreadPoolExecutor(len(places)) as pool:
+            for done in [pool.submit(images.import_archive, place, self.programs, archive) for place in places]:  # fmt: skip
+                done.result()
+        note.write_text(stamp)
 
     def run(self, *command: str) -> list[str]:
         """The command line that runs a command with the machine's files in the cluster's network: KUBECONFIG is set, names of Services and the hosts in `HOSTS` resolve."""

@@ -2,9 +2,9 @@
 
 import pathlib
 import sys
-import tomllib
 
-from e2e.imagebuild.build import Images
+from e2e.cluster import steps
+from e2e.imagebuild.build import PARTS, Images
 from e2e.imagebuild.buildah import BuildahError
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -13,14 +13,13 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 def main(arguments: "list[str]") -> int:
     """Build; the exit status."""
     folder = pathlib.Path(arguments[0] if arguments else _ROOT / "build" / "images").resolve()
-    version = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["version"]
-    images = Images(_ROOT, folder, version)
+    say = steps.printer()
     try:
-        for image in images.build():
-            print(
-                f"{image.name:30} {image.megabytes:4.0f} MB without the base ({image.limit} MB at most)"
-                f"  {image.packages} packages  {image.archive}"
-            )
+        with Images(_ROOT, folder, say) as images:
+            images.prepare()
+            for part in PARTS:
+                image = images.build(part)
+                say(f"{image.name}{'' if image.is_new else ', as it was:'} {image.megabytes:.0f} MB without the base ({image.limit} MB at most), {image.packages} packages, {image.archive}")  # fmt: skip
     except BuildahError as error:
         print(error, file=sys.stderr)
         return 1

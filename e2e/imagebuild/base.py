@@ -1,4 +1,7 @@
-"""The base image where no registry can be reached: a small Debian with Python, under the name that the Dockerfiles ask for."""
+"""The base image where no registry can be reached: a small Debian with Python, under the name that the Dockerfiles ask for.
+
+It is made once, and kept as an archive outside of the tree; remove `$XDG_CACHE_HOME/naiad/images/base.tar` for newer packages.
+"""
 
 import pathlib
 import shutil
@@ -6,7 +9,9 @@ import subprocess
 import tempfile
 import urllib.parse
 
+from e2e.imagebuild import wheels
 from e2e.imagebuild.buildah import Buildah, BuildahError
+from tests.toolchain.programs import lock
 
 NAME = "python:3.11-slim"
 _NAMES = (f"docker.io/library/{NAME}", f"localhost/{NAME}")
@@ -14,14 +19,30 @@ _PACKAGES = "ca-certificates,python3,python3-venv"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def ensure(buildah: Buildah) -> None:
-    """Makes the base image unless the storage has it: half a minute.
+def ensure(buildah: Buildah) -> bool:
+    """Gives the storage the base image unless it has it.
+
+    Returns:
+        Whether it had to be made by debootstrap: half a minute.
 
     Raises:
         BuildahError: debootstrap is missing or failed.
     """
     if all(buildah.has(name) for name in _NAMES):
-        return
+        return False
+    archive, made = wheels.images_folder() / "base.tar", False
+    with lock(archive):
+        if not archive.exists():
+            _debootstrap(buildah)
+            buildah.save(_NAMES[0], archive)
+            made = True
+        else:
+            buildah.load(archive)
+    buildah.run("tag", *_NAMES)
+    return made
+
+
+def _debootstrap(buildah: Buildah) -> None:
     if shutil.which("debootstrap") is None:
         raise BuildahError("the base image is made by debootstrap, which is not installed: apt-get install debootstrap")  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="naiad-base-", dir="/var/tmp") as name:
@@ -32,7 +53,7 @@ def ensure(buildah: Buildah) -> None:
             raise BuildahError(f"{' '.join(command)} failed: {finished.stdout[-2000:]}{finished.stderr[-500:]}")  # fmt: skip
         for unneeded in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale"):
             shutil.rmtree(root / unneeded, ignore_errors=True)
-        buildah.import_folder(root, _NAMES, _PATH)
+        buildah.import_folder(root, _NAMES[0], _PATH)
 
 
 def _mirror() -> list[str]:

@@ -1,19 +1,23 @@
-"""The images of this tree: wheels first, then each Dockerfile, then an archive and an SBOM."""
+"""The images of this tree: base and wheels first, then each Dockerfile, then an archive and an SBOM. What has not changed is not built again."""
 
 import dataclasses
+import hashlib
+import json
 import pathlib
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator
+import tomllib
+import typing
+from collections.abc import Callable, Iterator
 
-from e2e.imagebuild import base, sbom
-from e2e.imagebuild.buildah import Buildah, BuildahError
+from e2e.imagebuild import base, sbom, wheels
+from e2e.imagebuild.buildah import Buildah
 
 _EXTRAS = {"server": "server,s3,gcs,azure", "operator": "operator"}
-_OLDER_PYTHON = ("backports.tarfile",)
-"""What only the Python of the base image may need: Debian has 3.11.2."""
+PARTS = tuple(_EXTRAS)
+"""The images, by the folder of their sources."""
 
 _LIMITS_MB = {"server": 280, "operator": 180}
+SHARED_FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "images/trim.py")
+"""What both Dockerfiles copy beside their own sources."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,6 +30,7 @@ class Image:
         megabytes: unpacked, without the base.
         limit: what it may have.
         packages: how many Python packages it holds; the SBOM lists them.
+        is_new: whether it was built just now.
     """
 
     name: str
@@ -33,59 +38,93 @@ class Image:
     megabytes: float
     limit: int
     packages: int
+    is_new: bool
 
 
 class Images:
-    """Builds the images of a tree.
+    """Builds the images of a tree; a context, at whose end no mount is left.
 
     Args:
         tree: the project.
         folder: where archives and SBOMs are written.
-        version: the tag.
+        say: called with each step that took long.
     """
 
-    def __init__(self, tree: pathlib.Path, folder: pathlib.Path, version: str) -> None:
+    def __init__(
+        self, tree: pathlib.Path, folder: pathlib.Path, say: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._tree = tree
         self._folder = folder
-        self._version = version
+        self._say = say
+        project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+        self.version = str(project["version"])
         folder.mkdir(parents=True, exist_ok=True)
-        self._buildah = Buildah(folder / "storage")
+        self.buildah = Buildah(folder / "storage")
 
-    def build(self) -> Iterator[Image]:
-        """Builds and gives one image after the other.
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.buildah.unmount()
+
+    def prepare(self) -> None:
+        """Gets what both builds need: the base image and the wheels.
 
         Raises:
             BuildahError: a program is missing or failed.
         """
-        base.ensure(self._buildah)
-        wanted = (f".[{','.join(_EXTRAS.values())}]", "hatchling", *_OLDER_PYTHON)
-        download_wheels(self._tree, self._tree / "wheels", wanted)
-        for part, extras in _EXTRAS.items():
-            name = f"naiad-{part}:{self._version}"
-            arguments = {"VERSION": self._version}
-            if part == "server":
-                arguments["EXTRAS"] = extras
-            self._buildah.build(self._tree, f"Dockerfile.{part}", name, **arguments)
-            archive = self._folder / f"naiad-{part}.tar"
-            self._buildah.save(name, archive)
-            with self._buildah.mounted(name) as root:
-                environment = root / "opt" / "naiad"
-                size = sum(path.lstat().st_size for path in environment.rglob("*"))
-                listed = self._folder / f"naiad-{part}.cdx.json"
-                packages = sbom.write(environment, f"naiad-{part}", self._version, listed)
-            yield Image(name, archive, size / 1e6, _LIMITS_MB[part], packages)
+        if base.ensure(self.buildah):
+            self._say("base image made by debootstrap")
+        if wheels.ensure(self._tree, ",".join(_EXTRAS.values())):
+            self._say("wheels downloaded")
+
+    def build(self, part: str) -> Image:
+        """Builds an image unless its archive is one of the same inputs. Both may be built at the same time.
+
+        Args:
+            part: one of `PARTS`.
+
+        Raises:
+            BuildahError: a program is missing or failed.
+        """
+        name = f"naiad-{part}:{self.version}"
+        archive, note = self._folder / f"naiad-{part}.tar", self._folder / f"naiad-{part}.json"
+        inputs = digest(self._tree, part)
+        known = json.loads(note.read_text()) if note.exists() and archive.exists() else {}
+        is_new = known.get("inputs") != inputs
+        if is_new:
+            note.unlink(missing_ok=True)
+            arguments = {"EXTRAS": _EXTRAS[part]} if part == "server" else {}
+            self.buildah.build(self._tree, f"Dockerfile.{part}", name, VERSION=self.version, **arguments)  # fmt: skip
+            self.buildah.save(name, archive)
+            known = {"inputs": inputs, **self._measure(part, name)}
+            note.write_text(json.dumps(known))
+        return Image(name, archive, known["megabytes"], _LIMITS_MB[part], known["packages"], is_new)
+
+    def _measure(self, part: str, name: str) -> dict[str, typing.Any]:
+        """Writes the SBOM; the unpacked size without the base, and the number of packages."""
+        with self.buildah.mounted(name) as root:
+            environment = root / "opt" / "naiad"
+            size = sum(path.lstat().st_size for path in environment.rglob("*"))
+            listed = self._folder / f"naiad-{part}.cdx.json"
+            packages = sbom.write(environment, f"naiad-{part}", self.version, listed)
+        return {"megabytes": size / 1e6, "packages": packages}
 
 
-def download_wheels(tree: pathlib.Path, folder: pathlib.Path, packages: Iterable[str]) -> None:
-    """Wheels of packages, with all that they need, so that an image's build needs no network.
+def digest(tree: pathlib.Path, part: str) -> str:
+    """A digest of everything that an image is made of: the files that its Dockerfile copies, and the wheels by their names."""
+    whole = hashlib.sha256(_EXTRAS[part].encode())
+    for file in _files(tree, part):
+        whole.update(f"{file.relative_to(tree)} {file.stat().st_size}\n".encode())
+        whole.update(b"" if file.suffix == ".whl" else file.read_bytes())
+    return whole.hexdigest()
 
-    Raises:
-        BuildahError: pip failed.
-    """
-    folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--wheel-dir", str(folder), "-c", "constraints.txt", *packages]  # fmt: skip
-    finished = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-    if finished.returncode:
-        raise BuildahError(f"{' '.join(command)} failed: {finished.stderr[-2000:]}")
-    for own in folder.glob("naiad-*.whl"):
-        own.unlink()  # the project itself is built in the image, from the tree
+
+def _files(tree: pathlib.Path, part: str) -> Iterator[pathlib.Path]:
+    yield tree / f"Dockerfile.{part}"
+    for name in SHARED_FILES:
+        yield tree / name
+    for folder in (tree / part, tree / "wheels"):
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                yield file

@@ -5,7 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 
 class BuildahError(RuntimeError):
@@ -64,23 +64,21 @@ class Buildah:
             return False
         return True
 
-    def import_folder(self, folder: pathlib.Path, images: Sequence[str], path: str) -> None:
-        """Makes a root file system an image, under several names.
+    def import_folder(self, folder: pathlib.Path, image: str, path: str) -> None:
+        """Makes a root file system an image.
 
         Args:
             folder: the root file system.
-            images: the names.
+            image: its name.
             path: the `PATH` of its containers.
         """
         container = self.run("from", "scratch").strip()
         try:
             self.run("add", "--quiet", container, f"{folder}/", "/")
             self.run("config", "--env", f"PATH={path}", "--cmd", "python3", container)
-            self.run("commit", "--quiet", container, images[0])
+            self.run("commit", "--quiet", container, image)
         finally:
             self.run("rm", container)
-        for image in images[1:]:
-            self.run("tag", images[0], image)
 
     def build(self, folder: pathlib.Path, dockerfile: str, image: str, **arguments: str) -> None:
         """Builds a Dockerfile of `folder`; `arguments` are its `ARG`s."""
@@ -102,6 +100,13 @@ class Buildah:
         """Pushes an image of the storage to a registry; `insecure` ones have no TLS."""
         tls = f"--tls-verify={'false' if insecure else 'true'}"
         self.run("push", "--quiet", tls, f"--signature-policy={self._policy}", image, f"docker://{address}")  # fmt: skip
+
+    def unmount(self) -> None:
+        """Unmounts what builds have left mounted, as one that was interrupted does, so that the storage can be removed."""
+        mounted = pathlib.Path("/proc/self/mounts").read_text().splitlines()
+        for place in reversed([line.split()[1] for line in mounted]):
+            if pathlib.Path(place).is_relative_to(self._storage.resolve()):
+                subprocess.run(["/bin/umount", "-l", place], check=False)
 
     @contextlib.contextmanager
     def mounted(self, image: str) -> Iterator[pathlib.Path]:

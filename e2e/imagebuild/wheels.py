@@ -1,0 +1,77 @@
+"""The wheels that the image builds install, so that they need no network: made once per set of requirements, kept outside of the tree.
+
+They lie in `$XDG_CACHE_HOME/naiad/images/wheels-<digest>/` and are copied to the tree's `wheels/`, from where the Dockerfiles take them.
+"""
+
+import hashlib
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+
+from e2e.imagebuild.buildah import BuildahError
+from tests.toolchain.programs import cache_folder, lock
+
+_BUILDERS = ("hatchling", "backports.tarfile")
+"""What builds the project, and what only the Python of the base image needs: Debian has 3.11.2."""
+_KEPT = 3
+
+
+def images_folder() -> pathlib.Path:
+    """Where the base image and the wheels are kept."""
+    return cache_folder().parent / "images"
+
+
+def ensure(tree: pathlib.Path, extras: str) -> bool:
+    """Puts the wheels of everything that the images install into the tree.
+
+    Args:
+        tree: the project.
+        extras: its extras, by commas.
+
+    Returns:
+        Whether they had to be downloaded or built.
+
+    Raises:
+        BuildahError: pip failed.
+    """
+    read = [(tree / name).read_bytes() for name in ("pyproject.toml", "constraints.txt")]
+    wanted = f"{extras} {' '.join(_BUILDERS)} {sys.version}".encode()
+    home = images_folder() / f"wheels-{hashlib.sha256(b''.join([*read, wanted])).hexdigest()[:16]}"
+    made = False
+    with lock(home):
+        if not home.is_dir():
+            _make(tree, extras, home)
+            made = True
+        (tree / "wheels").mkdir(exist_ok=True)
+        for wheel in home.iterdir():
+            if not (tree / "wheels" / wheel.name).exists():
+                shutil.copy2(wheel, tree / "wheels")
+    return made
+
+
+def download(tree: pathlib.Path, folder: pathlib.Path, packages: Iterable[str]) -> None:
+    """Wheels of packages, with all that they need, so that an image's build needs no network.
+
+    Raises:
+        BuildahError: pip failed.
+    """
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--wheel-dir", str(folder), "-c", "constraints.txt", *packages]  # fmt: skip
+    finished = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise BuildahError(f"{' '.join(command)} failed: {finished.stderr[-2000:]}")
+    for own in folder.glob("naiad-*.whl"):
+        own.unlink()  # the project itself is built in the image, from the tree
+
+
+def _make(tree: pathlib.Path, extras: str, home: pathlib.Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".wheels.", dir=home.parent) as name:
+        scratch = pathlib.Path(name) / "wheels"
+        download(tree, scratch, [f".[{extras}]", *_BUILDERS])
+        scratch.rename(home)
+    older = sorted(home.parent.glob("wheels-*/"), key=lambda folder: folder.stat().st_mtime)
+    for folder in older[:-_KEPT]:
+        shutil.rmtree(folder, ignore_errors=True)
