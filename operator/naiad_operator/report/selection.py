@@ -244,9 +244,7 @@ def logs(folder: str, pod: Object) -> collections.abc.Iterator[Log]:
 
 
 def pages(folder: str, pod: Object) -> collections.abc.Iterator[Page]:
-    """The pages of a pod that runs: health and metrics of an operator, model states and metrics of a server."""
-    if (pod.get("status") or {}).get("phase") != "Running":
-        return
+    """The pages of a container that runs: health and metrics of an operator, model states and metrics of a server."""
     metadata = pod["metadata"]
     container, port_name, wanted = (
         ("operator", "http", _OPERATOR_PAGES)
@@ -254,9 +252,16 @@ def pages(folder: str, pod: Object) -> collections.abc.Iterator[Page]:
         else (server.CONTAINER, "metrics", _SERVER_PAGES)
     )
     port = _port(pod, container, port_name)
-    if port:
+    if port and _runs(pod, container):
         for name in wanted:
             yield Page(folder, metadata["namespace"], metadata["name"], port, name)
+
+
+def _runs(pod: Object, container: str) -> bool:
+    return any(
+        one["name"] == container and "running" in (one.get("state") or {})
+        for one in (pod.get("status") or {}).get("containerStatuses") or ()
+    )
 
 
 def _port(pod: Object, container: str, name: str) -> int:
