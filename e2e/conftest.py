@@ -3,15 +3,21 @@
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterator
 
 import pytest
 
+from e2e import failure
 from e2e.cluster.cluster import Cluster
 from e2e.kubernetes import Kubernetes
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _NUMBERS = itertools.count(1)
+_NO_FILE = re.compile(r"[^\w.-]+")
+
+_namespaces: list[str] = []
+"""Those of the story that runs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,12 +35,30 @@ def cluster() -> Cluster:
     return Cluster()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A story that failed shows the state of its namespaces, which still exist; the hook of a fixture's teardown comes too late."""
+    report = yield
+    if report.failed and report.when != "teardown":
+        archive = ROOT / "build" / "e2e" / f"{_NO_FILE.sub('-', item.name)}.tar.gz"
+        report.sections.append(("The cluster", failure.describe(_namespaces, archive)))
+    return report
+
+
 @pytest.fixture
-def kubernetes(request: pytest.FixtureRequest) -> Iterator[Kubernetes]:
-    """A namespace of its own for a test; deleted afterwards unless the test failed."""
+def kubernetes() -> Iterator[Kubernetes]:
+    """A namespace of its own for a test; deleted afterwards."""
+    yield from _namespace()
+
+
+def _namespace() -> Iterator[Kubernetes]:
     name = f"story-{next(_NUMBERS)}-{os.getpid()}"
     admin = Kubernetes("default")
     admin.run("create", "namespace", name)
     admin.run("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    _namespaces.append(name)
     yield Kubernetes(name)
+    _namespaces.remove(name)
     admin.run("delete", "namespace", name, "--wait=false")

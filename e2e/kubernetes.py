@@ -1,4 +1,4 @@
-"""A user's view of the cluster of `$KUBECONFIG`: kubectl, waiting with a reason, and what a person needs when something failed."""
+"""A user's view of the cluster of `$KUBECONFIG`: kubectl, and waiting with a reason."""
 
 import json
 import subprocess
@@ -10,15 +10,13 @@ from tests.toolchain import programs
 
 Object = dict[str, typing.Any]
 
-_SHOWN_LINES = 40
-
 
 class KubectlError(RuntimeError):
     """kubectl failed; the message has what it printed."""
 
 
 class NotInTimeError(AssertionError):
-    """A condition did not hold in time; the message says what was seen last, with the namespace's pods, events and logs."""
+    """A condition did not hold in time; the message says what was seen last."""
 
 
 class Kubernetes:
@@ -126,31 +124,8 @@ class Kubernetes:
             except KubectlError:
                 pass
             if time.monotonic() > deadline:
-                raise NotInTimeError(
-                    f"{subject}: not in {timeout:g} s; last seen: {seen()}\n{self.report()}"
-                )
+                raise NotInTimeError(f"{subject}: not in {timeout:g} s; last seen: {seen()}")
             time.sleep(0.1)
-
-    def report(self) -> str:
-        """The namespace's services, pods, events and the ends of its logs, shortened."""
-        wanted = (
-            ("get", "inferenceservices,deployments,pods,services,hpa", "-o", "wide"),
-            ("get", "events", "--sort-by=.lastTimestamp"),
-            ("get", "inferenceservices", "-o", "yaml"),
-        )
-        parts = [f"--- kubectl {' '.join(line)}\n{self._tail(*line)}" for line in wanted]
-        for pod in self.list("pods"):
-            name = pod["metadata"]["name"]
-            logs = self._tail("logs", name, "--all-containers", "--tail=30")
-            parts.append(f"--- logs of {name}\n{logs}")
-        return "\n".join(parts)
-
-    def _tail(self, *arguments: str) -> str:
-        try:
-            lines = self.run(*arguments).splitlines()
-        except KubectlError as error:
-            return str(error)
-        return "\n".join(lines[-_SHOWN_LINES:])
 
 
 def _listed(manifests: Sequence[Object]) -> Object:

@@ -27,8 +27,17 @@ _NAMESPACE = "naiad-stories"
 _POD = "stories"
 _CRD = "inferenceservices.serving.naiad.dev"
 _GATEWAY_CRD = "gateways.gateway.networking.k8s.io"
-_TREE = ("pyproject.toml", "e2e", "examples", "tests/__init__.py", "tests/toolchain")
+_TREE = (
+    "pyproject.toml",
+    "e2e",
+    "examples",
+    "tests/__init__.py",
+    "tests/toolchain",
+    "operator/naiad_operator",
+)
 _PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "pyyaml", "cryptography", "tritonclient[grpc,http]")  # fmt: skip
+_REPORT_PACKAGES = ("aiohttp", "msgspec", "typing-extensions")
+"""For what is printed of a story that failed."""
 _START_S = 300
 _DOCKERFILE = f"""\
 FROM {base.NAME}
@@ -160,7 +169,7 @@ class UserCluster:
         base.ensure(self._buildah)
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder = pathlib.Path(name)
-            wheels.download(ROOT, folder / "wheels", _PACKAGES)
+            wheels.download(ROOT, folder / "wheels", (*_PACKAGES, *_REPORT_PACKAGES))
             (folder / "tools").mkdir()
             for program in ("kubectl", "helm"):
                 shutil.copy2(programs.find([program]).paths[program], folder / "tools" / program)

@@ -46,9 +46,13 @@ def is_location(name: str, value: str) -> bool:
     return bool(_LOCATION.search(name)) and value.startswith(("/", "./", "file:"))
 
 
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_NOT_A_POD = rf"(?![\w.-]{{0,60}}-[{_LETTERS}]{{5,10}}-[{_LETTERS}]{{5}}\b)"
+"""Not the end of a pod's name, as in `pod token-service-84c4699db4-6r8zj: image not found`."""
+
 _VALUE = r"""(?:\\{0,2}"(?P<double>[^"\n]*?)\\{0,2}"|\\{0,2}'(?P<single>[^'\n]*?)\\{0,2}'|(?P<bare>[^\s"'&\\]+))"""
 _ASSIGNMENT = re.compile(
-    rf"""(?P<head>(?P<name>(?:{_STEMS}|\bpwd|\bpass|(?<=[_-])(?:keys?|pwd|pass|pw|auth|sas|pat|dsn|jwt|psk))[\w.-]{{0,40}}+)"""
+    rf"""(?P<head>(?P<name>(?:{_STEMS}|\bpwd|\bpass|(?<=[_-])(?:keys?|pwd|pass|pw|auth|sas|pat|dsn|jwt|psk)){_NOT_A_POD}[\w.-]{{0,40}}+)"""
     rf"""(?:\\{{0,2}}["'])?(?:\s{{0,3}}(?::=|=>|[:=])\s{{0,3}}))"""
     rf"""{_VALUE}""",
     re.IGNORECASE,

@@ -64,6 +64,7 @@ KEPT = (
     "http://s3.store.svc:9000",
     "TOKENIZERS_PARALLELISM=false",
     'Back-off pulling image "registry.example.com/naiad-server:0.2.0"',
+    'pod nosecret-84c4699db4-6r8zj: secret "models" not found',
     "topologyKey: kubernetes.io/hostname",
     "0/2 nodes are available: 2 Insufficient nvidia.com/mig-1g.10gb.",
     'nv_inference_request_success{model="m",version="1"} 5',
