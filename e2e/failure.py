@@ -84,7 +84,7 @@ def _logs(found: Collected, namespace: str) -> Iterator[str]:
             if file.startswith(prefix):
                 name = file.removeprefix(f"{folder}/logs/")
                 lines = text.splitlines()[-_LINES[state] :]
-                yield "\n".join([f"--- log {name}, {state}", *map(_readable, lines)])
+                yield "\n".join([f"--- log {name}, {state}", *map(readable, lines)])
 
 
 def _operator_log(found: Collected, pod: str, namespace: str) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _operator_log(found: Collected, pod: str, namespace: str) -> Iterator[str]:
                 if namespace in line or '"warning"' in line or '"error"' in line
             ]
             title = f"--- log of the operator {pod}: errors, and what is about {namespace}"
-            lines = map(_readable, about[-_LINES["operator"] :])
+            lines = map(readable, about[-_LINES["operator"] :])
             yield "\n".join([title, *lines] if about else [f"{title}: nothing"])
 
 
@@ -119,19 +119,20 @@ def _components(names: Iterable[str]) -> Iterator[str]:
 def _elsewhere(namespaces: Sequence[str]) -> Iterator[str]:
     """The pods of add-ons that are not ready."""
     table = Kubernetes("default").run("get", "pods", "-A", "--no-headers")
-    lines = [line for line in table.splitlines() if _is_unready(line.split(), namespaces)]
+    lines = [line for line in table.splitlines() if is_unready(line.split(), namespaces)]
     if lines:
         yield "\n".join(["--- other pods that are not ready", *lines])
 
 
-def _is_unready(fields: "list[str]", namespaces: Sequence[str]) -> bool:
+def is_unready(fields: "list[str]", namespaces: Sequence[str]) -> bool:
+    """Whether a line of `kubectl get pods -A` is about a pod outside of these namespaces that does not serve."""
     namespace, _, ready, status, *_ = fields
     serving, _, wanted = ready.partition("/")
     return namespace not in namespaces and status != "Completed" and serving != wanted
 
 
-def _readable(line: str) -> str:
-    """A line of a log: of JSON its level, subject and message."""
+def readable(line: str) -> str:
+    """A line of a log that begins with the time: of JSON its level, subject and message."""
     at, _, rest = line.partition(" ")
     try:
         fields = json.loads(rest)
