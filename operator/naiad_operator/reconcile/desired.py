@@ -68,13 +68,17 @@ class Desired:
         pods = self.pods[0]
         return pods.record is not None and pods.record.operator > pods.rendered.operator
 
-    @property
-    def waiting(self) -> Waiting:
-        """The service as one that waits for its new template."""
+    def waiting(self, *, is_starting: bool) -> Waiting:
+        """The service as one that waits for its new template.
+
+        Args:
+            is_starting: whether its pods may still become ready with the present template. While none serves, nothing else is lost by replacing them.
+        """
         staged = [pods.rollout for pods in self.pods if pods.change is Change.STAGED]
+        is_lost = not is_starting and not any(rollout.available for rollout in staged)
         return Waiting(
             serves=any(rollout.serves for rollout in staged),
-            stuck=any(rollout.late for rollout in staged),
+            stuck=is_lost or any(rollout.late for rollout in staged),
         )
 
     def choose(self, *, admitted: bool, now: str) -> dict[str, Record]:
@@ -128,11 +132,19 @@ class Desired:
         state = next((one for one in states if one.state is not UpgradeState.CURRENT), states[0])
         return dataclasses.replace(state, is_awaited=not scheduler.is_open)
 
-    def scheduler_state(self, upgrade: Upgrade, *, is_blocked: bool) -> State | None:
-        """The upgrade of the service for the scheduler; `is_blocked` when its new pods do not become ready."""
+    def scheduler_state(
+        self, upgrade: Upgrade, *, is_blocked: bool, is_starting: bool
+    ) -> State | None:
+        """The upgrade of the service for the scheduler.
+
+        Args:
+            upgrade: from `upgrade`.
+            is_blocked: whether its new pods do not become ready.
+            is_starting: as in `waiting`.
+        """
         match upgrade.state:
             case UpgradeState.WAITING | UpgradeState.PAUSED:
-                return self.waiting
+                return self.waiting(is_starting=is_starting)
             case UpgradeState.UPGRADING:
                 return Upgrading(is_blocked=is_blocked)
             case _:

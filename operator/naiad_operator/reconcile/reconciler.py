@@ -177,7 +177,8 @@ class Reconciler:
         defers = desired.has_newer_operator and not dependencies.allow_downgrade
         if defers and (delay := self._newer.edit_delay(key, service, self._seconds())):
             return Result(requeue_after=delay)
-        admitted = desired.is_staged and upgrades.admit(key, desired.waiting)
+        waiting = desired.waiting(is_starting=_are_starting(pods, service.status))
+        admitted = desired.is_staged and upgrades.admit(key, waiting)
         records = desired.choose(admitted=admitted, now=self._now())
         unwatched = dependencies.watch_problems(key.namespace)
         wanted = desired.manifests_with(records)
@@ -227,7 +228,10 @@ class Reconciler:
         )
         status = compute(service, observed, self._now())
         is_blocked = reason_of(status, UPGRADED) == FAILED
-        upgrades.observe(key, desired.scheduler_state(upgrade, is_blocked=is_blocked))
+        state = desired.scheduler_state(
+            upgrade, is_blocked=is_blocked, is_starting=_are_starting(pods, status)
+        )
+        upgrades.observe(key, state)
         if defers and (delay := self._newer.status_delay(key, service, status, self._seconds())):
             return Result(requeue_after=delay)
         await self._write_status(key, service.raw, status)
@@ -362,6 +366,14 @@ class Reconciler:
 
 def _ref(key: Key) -> ResourceRef:
     return ResourceRef(names.API_VERSION, names.PLURAL, key.namespace, key.name)
+
+
+def _are_starting(
+    pods: collections.abc.Iterable[services.Manifest], status: services.Manifest
+) -> bool:
+    """Whether pods may become ready: a container runs for the first time, and its models have not failed."""
+    transition = (status.get("modelStatus") or {}).get("transitionStatus")
+    return transition != "BlockedByFailedLoad" and service_pods.are_starting(pods)
 
 
 def _was_complete(service: services.InferenceService) -> bool:

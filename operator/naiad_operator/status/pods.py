@@ -154,6 +154,17 @@ def has_started(pod: Manifest) -> bool:
     )
 
 
+def are_starting(pods: collections.abc.Iterable[Manifest]) -> bool:
+    """Whether a container runs for the first time: it may be fetching or loading models, which is lost when its pod is replaced."""
+    return any(
+        "running" in (container.get("state") or {}) and not container.get("restartCount")
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for container in (pod.get("status") or {}).get(kind) or ()
+    )
+
+
 def reporting(
     pods: collections.abc.Iterable[Manifest],
     deployment: Manifest,

@@ -17,7 +17,8 @@ class Waiting:
 
     Attributes:
         serves: whether a pod is available. Such a service takes one of the places until its pods are ready again.
-        stuck: whether its pods did not become ready in their time. Such a service is admitted, and is not waited for.
+        stuck: whether its pods did not become ready in their time, or none serves and none may become ready. Such a service is admitted, and
+            is not waited for.
     """
 
     serves: bool

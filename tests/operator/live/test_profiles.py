@@ -5,12 +5,23 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.apiserver import kubelet as kubelets
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import condition, inference_service, make_namespace, ready
 from tests.apiserver.operator import OperatorProcess
 
 Start = Callable[..., OperatorProcess]
+
+
+def no_image(pod: Object) -> Object:
+    """The image of the pod cannot be pulled."""
+    return kubelets.waiting(pod, reason="ImagePullBackOff", message="no such image")
+
+
+def no_node(pod: Object) -> Object:
+    """No node takes the pod, for too short a time to count as a failure."""
+    return kubelets.unschedulable(pod, message="no node matches the selector")
 
 
 @pytest.fixture
@@ -112,6 +123,30 @@ def test_a_change_of_a_profile_replaces_the_pods_of_one_service_at_a_time(
     for name in names:
         requested(kubectl, kubelet, name, namespace, {"cpu": "2"})
         kubectl.delete("InferenceService", name, namespace)
+
+
+@pytest.mark.usefixtures("operator")
+@pytest.mark.parametrize("become", [no_image, no_node], ids=["no image", "no node"])
+def test_pods_that_never_became_ready_get_a_corrected_profile_at_once(
+    kubectl: Kubectl,
+    kubelet: Kubelet,
+    namespace: str,
+    profiles: Callable[..., None],
+    become: Callable[[Object], Object],
+) -> None:
+    profiles("platform", default=True, nodeSelector={"pool": "wrong"})
+    kubectl.create(inference_service("never", namespace))
+
+    def selectors(want: str) -> bool:
+        kubelet.step(namespace, become=become)
+        pods = kubelet.pods(namespace, labels="app.kubernetes.io/instance=never")
+        return {"pool": want} in [pod["spec"].get("nodeSelector") for pod in pods]
+
+    until("a pod that does not become ready", lambda: selectors("wrong"))
+    kubelet.step(namespace, become=become)
+    profiles("platform", default=True, nodeSelector={"pool": "right"})
+    until("a pod of the right profile", lambda: selectors("right"))
+    kubectl.delete("InferenceService", "never", namespace)
 
 
 @pytest.mark.usefixtures("operator")

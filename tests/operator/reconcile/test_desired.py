@@ -99,7 +99,7 @@ def test_pods_and_those_of_the_canary_wait_together_and_are_replaced_together(
     given = resource(canary=canary)
     made = render(given, *deployments(given))
     assert made.is_staged
-    assert made.waiting == Waiting(serves=True, stuck=False)
+    assert made.waiting(is_starting=False) == Waiting(serves=True, stuck=False)
     for admitted in (False, True):
         chosen = made.choose(admitted=admitted, now=NOW)
         found = [m for m in made.manifests_with(chosen) if m["kind"] == "Deployment"]
@@ -108,6 +108,18 @@ def test_pods_and_those_of_the_canary_wait_together_and_are_replaced_together(
         assert [r.mark is not None for r in chosen.values()] == [admitted] * len(found)
         state = made.upgrade(chosen, UpgradeScheduler(limit=1, wake=lambda _: None)).state
         assert state is (UpgradeState.UPGRADING if admitted else UpgradeState.WAITING)
+
+
+def test_pods_of_which_none_serves_or_may_serve_do_not_wait() -> None:
+    given = resource()
+    [deployment] = deployments(given)
+    made = render(given, deployment)
+    assert made.waiting(is_starting=False) == Waiting(serves=True, stuck=False)
+    body = msgspec.json.decode(deployment.body)
+    del body["status"]["availableReplicas"]
+    made = render(given, dataclasses.replace(deployment, body=msgspec.json.encode(body)))
+    assert made.waiting(is_starting=True) == Waiting(serves=False, stuck=False)
+    assert made.waiting(is_starting=False) == Waiting(serves=False, stuck=True)
 
 
 def test_an_edit_of_the_canary_replaces_its_pods_alone() -> None:

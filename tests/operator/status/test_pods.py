@@ -15,6 +15,7 @@ from tests.support.observations import (
     NOW,
     ago,
     condition,
+    container,
     deployment,
     ended,
     lost,
@@ -231,3 +232,27 @@ def test_a_pod_that_cannot_report_is_not_polled() -> None:
     )
     assert reporting(leaving, without_address, pod("demo-new-c", phase="Pending"), down) == []
     assert reporting(running("demo-new-e"), looping=("demo-new-e",)) == []
+
+
+RUNS: dict[str, typing.Any] = {"running": {}}
+
+
+@pytest.mark.parametrize(
+    ("given", "starting"),
+    [
+        (container(state=RUNS), True),
+        (pod(phase="Pending", initContainerStatuses=[{"name": "fetch", "state": RUNS}]), True),
+        (container(state=RUNS, restartCount=1), False),
+        (waiting("ImagePullBackOff"), False),
+        (waiting("ContainerCreating"), False),
+        (unscheduled("0/3 nodes are available"), False),
+        (pod(), False),
+    ],
+)
+def test_a_pod_starts_while_a_container_runs_for_the_first_time(
+    given: dict[str, typing.Any],
+    starting: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    assert pods.are_starting([pod(), given]) is starting
+    given["metadata"]["deletionTimestamp"] = NOW
+    assert not pods.are_starting([given])
