@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import time
 import typing
+from asyncio import sslproto
 
 import aiohttp
 import msgspec
@@ -24,8 +25,8 @@ from naiad_operator.cluster.resource_ref import ResourceRef
 Object = dict[str, typing.Any]
 Manifest = collections.abc.Mapping[str, typing.Any]
 
-_PAGE = 250
-"""Objects per list request: a page of Deployments is about 2 MB, which is the peak memory of a list."""
+PAGE = 100
+"""Objects per list request: a page of Deployments is about a megabyte, ten as Python objects, which is the peak memory of a list."""
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML, and parses faster
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -201,7 +202,7 @@ class Client:
         """Lists a collection: yields the objects of each page, and the resourceVersion from which to watch."""
         continue_token = ""
         while True:
-            query = {"limit": str(_PAGE)}
+            query = {"limit": str(PAGE)}
             query |= {"labelSelector": labels} if labels else {}
             query |= {"continue": continue_token} if continue_token else {}
             page = await self._json("GET", ref.url(), action=f"list {ref}", query=query)
@@ -328,6 +329,8 @@ def open_session(
             tokens.forget()
         return response
 
+    # asyncio reserves this for each connection, 256 KiB by default: with a watch per kind and a request per worker, seven megabytes.
+    sslproto.SSLProtocol.max_size = _TLS_BUFFER
     secure = endpoint.server.startswith("https:")
     # No connection limit: each watch holds one connection, and the number of workers bounds the rest.
     connector = aiohttp.TCPConnector(limit=0, ssl=endpoint.ssl() if secure else False)
@@ -340,6 +343,8 @@ def open_session(
 
 
 _UNAUTHORIZED = 401
+_TLS_BUFFER = 1 << 16
+"""In bytes; a record of TLS has at most 16 KiB."""
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from naiad_operator.api import names
 from naiad_operator.cluster import client
 from naiad_operator.runtime import Runtime
 
-_CHUNK = 250
+_IDLE_S = 0.5
+"""How long kopf keeps the task and the last event of a service, as Python objects, when no other event comes; by default ten times as long."""
 
 
 class _NoDiffStorage(kopf.DiffBaseStorage):
@@ -57,13 +58,14 @@ def settings() -> kopf.OperatorSettings:
     configured.posting.enabled = False
     configured.scanning.disabled = True
     configured.persistence.diffbase_storage = _NoDiffStorage()
+    configured.queueing.idle_timeout = _IDLE_S
     configured.networking.connect_timeout = 5
     configured.networking.request_timeout = 30
     configured.networking.error_backoffs = _Backoffs()
     configured.watching.connect_timeout = 5
     configured.watching.server_timeout = 300
     configured.watching.client_timeout = 330
-    configured.watching.chunk_size = _CHUNK
+    configured.watching.chunk_size = client.PAGE
     return configured
 
 

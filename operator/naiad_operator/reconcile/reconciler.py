@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import logging
+import sys
 import typing
 
 from naiad_operator.api import names, service as services
@@ -340,7 +341,12 @@ class Reconciler:
             new_events = events.of_transition(before, status)
         self._dependencies.services.mark_seen(key, version)
         self.conditions[key] = tuple(
-            (condition["type"], condition["status"], condition["reason"])
+            # A few dozen words, for thousands of services.
+            (
+                sys.intern(condition["type"]),
+                sys.intern(condition["status"]),
+                sys.intern(condition["reason"]),
+            )
             for condition in status["conditions"]
         )
         for event in new_events:

@@ -12,8 +12,7 @@ import collections.abc
 import dataclasses
 import typing
 
-import msgspec
-
+from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import is_newer
 from naiad_operator.queue import Key
 
@@ -34,7 +33,7 @@ class _Entry:
 class ServiceStore:
     """Keeps the newest version of each service.
 
-    Objects are kept as JSON without `managedFields`, a fifth of their size as Python objects.
+    Objects are kept as compressed JSON (`cluster.packed`) without `managedFields`.
 
     Args:
         clock: monotonic, in seconds.
@@ -70,7 +69,7 @@ class ServiceStore:
         """Stores the response to a read, or to the operator's own write."""
         metadata = manifest["metadata"]
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        body = msgspec.json.encode({**manifest, "metadata": kept})
+        body = packed.pack({**manifest, "metadata": kept})
         self._entries[key] = _Entry(_version(manifest), self._clock(), body)
 
     def get(self, key: Key) -> dict[str, typing.Any] | None:
@@ -78,8 +77,7 @@ class ServiceStore:
         entry = self._entries.get(key)
         if entry is None or self._clock() - entry.confirmed_at > MAX_AGE_S:
             return None
-        manifest: dict[str, typing.Any] = msgspec.json.decode(entry.body)
-        return manifest
+        return packed.unpack(entry.body)
 
     def mark_seen(self, key: Key, version: str) -> None:
         """Records that this version was reconciled or was written by the operator."""

@@ -1,10 +1,12 @@
 """The store of children: always the newest version, found by service, and small."""
 
+import json
 from typing import Any
 
 import pytest
 
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, ChildStore, Labels, trim_pod
+from tests.support import manifests
 
 INSTANCE = "app.kubernetes.io/instance"
 
@@ -129,3 +131,14 @@ def test_a_pod_is_kept_without_its_spec(store: ChildStore) -> None:
     pod = item(1, containers=[{"name": "server"}], nodeName="n1") | {"status": {"phase": "Running"}}
     kept = store.put("Pod", pod).manifest()
     assert (kept["spec"], kept["status"]) == ({"nodeName": "n1"}, {"phase": "Running"})
+
+
+def test_a_manifest_takes_less_than_half_of_its_json(store: ChildStore) -> None:
+    """A thousand services have five objects each, or more."""
+    [path] = [path for path in manifests.INPUTS if path.stem == "minimal"]
+    [deployment] = [one for one in manifests.built(path) if one["kind"] == "Deployment"]
+    plain = json.dumps(deployment)
+    metadata = {**deployment["metadata"], "uid": "u1", "resourceVersion": "1"}
+    child = store.put("Deployment", {**deployment, "metadata": metadata})
+    assert child.manifest()["spec"] == deployment["spec"]
+    assert len(child.body) < len(plain) / 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from naiad_operator.cluster import errors
+from naiad_operator.cluster import errors, packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child, ChildStore, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
@@ -213,7 +213,7 @@ def live(kind: str) -> Child:
         deleting=False,
         applied="",
         fields=b"",
-        body=json.dumps({"apiVersion": "v1"}).encode(),
+        body=packed.pack({"apiVersion": "v1"}),
     )
 
 

@@ -3,11 +3,11 @@
 import dataclasses
 import typing
 
-import msgspec
 import pytest
 
 from naiad_operator import versions
 from naiad_operator.api import service
+from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import Child
 from naiad_operator.reconcile import desired, plan
 from naiad_operator.status.upgrade import UpgradeState
@@ -64,8 +64,8 @@ def live(
         controller_name="InferenceService.serving.naiad.dev demo",
         deleting=False,
         applied="",
-        fields=msgspec.json.encode(owned({"metadata": metadata, "spec": spec})),
-        body=msgspec.json.encode(body),
+        fields=packed.pack(owned({"metadata": metadata, "spec": spec})),
+        body=packed.pack(body),
     )
 
 
@@ -115,9 +115,9 @@ def test_pods_of_which_none_serves_or_may_serve_do_not_wait() -> None:
     [deployment] = deployments(given)
     made = render(given, deployment)
     assert made.waiting(is_starting=False) == Waiting(serves=True, stuck=False)
-    body = msgspec.json.decode(deployment.body)
+    body = deployment.manifest()
     del body["status"]["availableReplicas"]
-    made = render(given, dataclasses.replace(deployment, body=msgspec.json.encode(body)))
+    made = render(given, dataclasses.replace(deployment, body=packed.pack(body)))
     assert made.waiting(is_starting=True) == Waiting(serves=False, stuck=False)
     assert made.waiting(is_starting=False) == Waiting(serves=False, stuck=True)
 

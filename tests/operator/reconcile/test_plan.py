@@ -3,8 +3,7 @@
 import copy
 from typing import Any
 
-import msgspec
-
+from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
 from naiad_operator.reconcile import plan
 
@@ -53,8 +52,8 @@ def applied(manifest: plan.Manifest, **changes: Any) -> Child:
         "controller_name": OWNER,
         "deleting": False,
         "applied": stamped["metadata"]["annotations"][APPLIED_ANNOTATION],
-        "fields": msgspec.json.encode(fields),
-        "body": msgspec.json.encode(stamped),
+        "fields": packed.pack(fields),
+        "body": packed.pack(stamped),
     }
     return Child(**(known | changes))
 
@@ -69,7 +68,7 @@ def without(child: Child, *path: str) -> Child:
     for step in path[:-1]:
         node = node[f"f:{step}"]
     del node[f"f:{path[-1]}"]
-    return Child(**{name: getattr(child, name) for name in Child.__slots__} | {"fields": msgspec.json.encode(fields)})  # fmt: skip
+    return Child(**{name: getattr(child, name) for name in Child.__slots__} | {"fields": packed.pack(fields)})  # fmt: skip
 
 
 def test_an_unchanged_child_has_no_step() -> None:

@@ -3,11 +3,11 @@
 import dataclasses
 import typing
 
-import msgspec
 import pytest
 
 from naiad_operator.api import service
 from naiad_operator.builders import image
+from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
 from naiad_operator.upgrade import record
 from naiad_operator.upgrade.record import Mark, Record
@@ -56,8 +56,8 @@ def deployment(annotations: dict[str, str], *, not_ours: str = "") -> Child:
         controller_name="InferenceService.serving.naiad.dev demo",
         deleting=False,
         applied="",
-        fields=msgspec.json.encode(fields),
-        body=msgspec.json.encode(live),
+        fields=packed.pack(fields),
+        body=packed.pack(live),
     )
 
 
