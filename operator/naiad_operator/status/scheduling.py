@@ -106,7 +106,20 @@ def _explained(message: str, service: InferenceService, facts: ClusterFacts) -> 
         if offered is not None:
             taken = f"every {resource} is taken or on a node that does not fit"
         explained = f"{taken}: {message}"
-    return ("AcceleratorUnavailable", explained) if is_missing else ("Unschedulable", message)
+    reason: Reason = "AcceleratorUnavailable" if is_missing else "Unschedulable"
+    text = explained if is_missing else message
+    labels = _required_labels(device_request) if "affinity" in message else ""
+    return reason, f"{text.rstrip('.')}. {labels}" if labels else text
+
+
+def _required_labels(device_request: accelerator.DeviceRequest) -> str:
+    """What the accelerator requires of a node's labels, which the scheduler's message does not say; "" for nothing."""
+    wanted = [f"{key}={value}" for key, value in device_request.node_labels.items()]
+    for requirement in device_request.node_requirements:
+        if requirement["key"] == accelerator.SLICES_LABEL:
+            return f"On nodes with the label {accelerator.SLICES_LABEL}, {accelerator.GPU} is a MIG slice, so pods with whole GPUs do not go there: for a slice, write type: mig and strategy: single"
+        wanted.append(f"{requirement['key']} in ({', '.join(requirement['values'])})")
+    return f"The accelerator needs nodes with the label {wanted[0]}" if wanted else ""
 
 
 def _offers(offered: collections.abc.Mapping[str, int]) -> str:

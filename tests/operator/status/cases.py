@@ -18,9 +18,11 @@ from tests.support.observations import (
 Manifest = dict[str, typing.Any]
 
 MIG = {"accelerator": {"type": "mig", "profile": "1g.10gb"}, "replicas": 2}
+SINGLE = {"type": "mig", "profile": "1g.10gb", "strategy": "single"}
 HPA = {"autoscaling": {"class": "hpa", "queueTimeMs": 5, "minReplicas": 2}}
 KEDA = {"autoscaling": {"class": "keda", "queueTimeMs": 5}}
 NO_NODE = "0/3 nodes are available: 3 Insufficient nvidia.com/mig-1g.10gb."
+OTHER_LABELS = "node(s) didn't match Pod's node affinity/selector"
 NOT_READY = {("Deployment", "demo"): deployment(ready=0)}
 ONE_READY = {("Deployment", "demo"): deployment(ready=1)}
 
@@ -198,6 +200,43 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "facts": manifests.facts(node_resources={"nvidia.com/mig-1g.10gb": 1}),
         },
         ("AcceleratorUnavailable", f"pod demo-6d5f-x7k2p has no node: every nvidia.com/mig-1g.10gb is taken or on a node that does not fit: {NO_NODE}"),
+    ),
+    "the free GPUs are slices of the strategy single": (
+        {
+            "resource": manifests.resource(accelerator={"type": "gpu"}),
+            "children": NOT_READY,
+            "pods": [unscheduled(f"0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 {OTHER_LABELS}.")],
+            "facts": manifests.facts(node_resources={"nvidia.com/gpu": 7}),
+        },
+        (
+            "AcceleratorUnavailable",
+            ("pod demo-6d5f-x7k2p has no node: every nvidia.com/gpu is taken or on a node that does not fit: "
+            f"0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 {OTHER_LABELS}. "
+            "On nodes with the label nvidia.com/gpu.slices.gi, nvidia.com/gpu is a MIG slice, so pods with whole GPUs do not go there: for a slice, write type: mig and strategy: single"),
+        ),
+    ),
+    "no node has the product": (
+        {
+            "resource": manifests.resource(accelerator={**SINGLE, "product": "H100"}),
+            "children": NOT_READY,
+            "pods": [unscheduled(f"0/2 nodes are available: 2 {OTHER_LABELS}.")],
+            "facts": manifests.facts(node_resources={"nvidia.com/gpu": 7}),
+        },
+        (
+            "Unschedulable",
+            f"pod demo-6d5f-x7k2p has no node: 0/2 nodes are available: 2 {OTHER_LABELS}. The accelerator needs nodes with the label nvidia.com/gpu.product=H100-MIG-1g.10gb",
+        ),
+    ),
+    "no node has one of the products": (
+        {
+            "resource": manifests.resource(accelerator={**SINGLE, "products": ["A100", "H100"]}),
+            "children": NOT_READY,
+            "pods": [unscheduled(f"0/2 nodes are available: 2 {OTHER_LABELS}.")],
+        },
+        (
+            "Unschedulable",
+            f"pod demo-6d5f-x7k2p has no node: 0/2 nodes are available: 2 {OTHER_LABELS}. The accelerator needs nodes with the label nvidia.com/gpu.product in (A100-MIG-1g.10gb, H100-MIG-1g.10gb)",
+        ),
     ),
     "no node can serve the claim": (
         {
