@@ -3,6 +3,7 @@
 import typing
 
 from e2e import bucket
+from e2e.kubernetes import Kubernetes
 
 Object = dict[str, typing.Any]
 
@@ -54,6 +55,13 @@ def service(
         "metadata": {"name": name},
         "spec": {"predictor": {**made, **(predictor or {})}, **spec},
     }
+
+
+def end(kubernetes: Kubernetes, name: str) -> None:
+    """Deletes a service, and waits until its pods have given back what they had."""
+    kubernetes.delete("inferenceservice", name)
+    selector = f"app.kubernetes.io/instance={name}"
+    kubernetes.wait(f"no pods of {name}", lambda: not kubernetes.list("pods", selector))
 
 
 def ingress(host: str, **fields: typing.Any) -> Object:

@@ -46,16 +46,13 @@ def _leaves(nodes: tuple[Node, ...]) -> list[_Leaf]:
             _Leaf(name, f"/CN=system:{name}", kubeconfig=True)
             for name in ("kube-controller-manager", "kube-scheduler", "kube-proxy")
         ),
-        *(
-            _Leaf(
-                node.name,
-                f"/O=system:nodes/CN=system:node:{node.name}",
-                f"IP:{node.address},DNS:{node.name}",
-                kubeconfig=True,
-            )
-            for node in nodes
-        ),
+        *(_node(node) for node in nodes),
     ]
+
+
+def _node(node: Node) -> _Leaf:
+    subject = f"/O=system:nodes/CN=system:node:{node.name}"
+    return _Leaf(node.name, subject, f"IP:{node.address},DNS:{node.name}", kubeconfig=True)
 
 
 def make(folder: pathlib.Path) -> None:
@@ -68,6 +65,11 @@ def make(folder: pathlib.Path) -> None:
         for done in [pool.submit(_certificate, folder, leaf) for leaf in _leaves(NODES)]:
             done.result()
         token_key.result()
+
+
+def add_node(folder: pathlib.Path, node: Node) -> None:
+    """The certificate, key and kubeconfig file of a further node."""
+    _certificate(folder, _node(node))
 
 
 def serving(

@@ -196,6 +196,39 @@ class Cluster:
         node.start_kubelet(which, place, self.programs, self.folders)
         node.start_proxy(which, place, self.programs, self.folders)
 
+    def restart_kubelet(self, which: Node) -> None:
+        """Ends the kubelet of a node as a crash does, and starts it again."""
+        node.kill_kubelet(which, self.programs, self.folders)
+        node.start_kubelet(which, self.places[which.name], self.programs, self.folders)
+
+    @contextmanager
+    def joined(self, new: Node, image: str) -> Iterator[None]:
+        """A further node, for a context.
+
+        Args:
+            new: the node; its name and addresses must be free.
+            image: the image of the pods that it gets; it is copied from the first node.
+        """
+        plane, first = self.places[CONTROL_PLANE], self.places[self.nodes[0].name]
+        certificates.add_node(self.folders.certificates, new)
+        cgroups.create(self.folders, (new,))
+        place = node.create(new, (*self.nodes, new), plane, self.folders)
+        self.places[new.name] = place
+        for each in self.nodes:
+            network.route_pods(self.places[each.name], new)
+        try:
+            node.start_containerd(new, place, self.programs, self.folders)
+            for name in (PAUSE_IMAGE, image):
+                images.copy(first, place, self.programs, name)
+            node.start_kubelet(new, place, self.programs, self.folders)
+            node.start_proxy(new, place, self.programs, self.folders)
+            yield
+        finally:
+            os.kill(place.pid, signal.SIGKILL)
+            del self.places[new.name]
+            self.kubectl("delete", "node", new.name, "--ignore-not-found")
+            shutil.rmtree(self.folders.node(new), ignore_errors=True)
+
     @contextmanager
     def partitioned(self, which: Node) -> Iterator[None]:
         """Pulls the cable of a node for a context."""

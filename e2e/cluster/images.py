@@ -10,6 +10,7 @@ import pathlib
 import platform
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
 
 from e2e.cluster.namespaces import Namespaces
@@ -87,3 +88,20 @@ def import_archive(place: Namespaces, programs: Programs, archive: pathlib.Path)
     finished = subprocess.run(place.entered(*ctr), capture_output=True, text=True, check=False)
     if finished.returncode:
         raise RuntimeError(f"{place.name}: import of {archive}: {finished.stderr.strip()}")
+
+
+def copy(source: Namespaces, target: Namespaces, programs: Programs, image: str) -> None:
+    """Makes an image of one node known to another.
+
+    Raises:
+        RuntimeError: containerd refused it.
+    """
+    ctr = [programs["ctr"], "-a", SOCKET, "-n", "k8s.io", "images"]
+    export, load = source.entered(*ctr, "export", "-", image), target.entered(*ctr, "import", "-")
+    with tempfile.TemporaryFile() as archive:
+        for command, files in ((export, (None, archive)), (load, (archive, None))):
+            archive.seek(0)
+            stdin, stdout = files
+            finished = subprocess.run(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, check=False)  # fmt: skip
+            if finished.returncode:
+                raise RuntimeError(f"{image} from {source.name} to {target.name}: {finished.stderr.decode()}")  # fmt: skip

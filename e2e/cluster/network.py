@@ -24,7 +24,12 @@ def connect(
     _ip(place, "route", "add", "default", "via", CONTROL_PLANE_ADDRESS)
     for other in nodes:
         if other is not node:
-            _ip(place, "route", "add", other.pod_cidr, "via", other.address)
+            route_pods(place, other)
+
+
+def route_pods(place: Namespaces, node: Node) -> None:
+    """Lets a node reach the pods of another."""
+    _ip(place, "route", "replace", node.pod_cidr, "via", node.address)
 
 
 def route_services(control_plane: Namespaces, node: Node) -> None:

@@ -1,7 +1,10 @@
 """A node: containerd, kubelet and kube-proxy in namespaces of its own, and their configuration files."""
 
+import contextlib
 import json
+import os
 import pathlib
+import signal
 import textwrap
 import typing
 
@@ -66,6 +69,16 @@ def start_kubelet(node: Node, place: Namespaces, programs: Programs, folders: Fo
         "--root-dir=/var/lib/kubelet",
     )
     return namespaces.start(f"kubelet-{node.name}", command, folders.logs)
+
+
+def kill_kubelet(node: Node, programs: Programs, folders: Folders) -> None:
+    """Ends the kubelet of a node at once; its pods go on."""
+    config = f"--config={folders.node(node) / 'kubelet.json'}"
+    start = f"{programs['kubelet']}\0{config}\0".encode()
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cmdline").read_bytes().startswith(start):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def start_proxy(node: Node, place: Namespaces, programs: Programs, folders: Folders) -> Component:

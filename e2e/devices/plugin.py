@@ -1,8 +1,7 @@
 """A device plugin, run in a node: `plugin.py RESOURCE=COUNT [RESOURCE=COUNT …] --unhealthy FOLDER`.
 
-Each device is called `<node>-<resource>-<number>`. An allocation sets NVIDIA_VISIBLE_DEVICES to the devices of the container, as NVIDIA's
-plugin does. A file in FOLDER with the name of a device makes it unhealthy. The kubelet empties its folder when it starts: the plugin
-notices that its socket is gone, and registers again.
+An allocation sets NVIDIA_VISIBLE_DEVICES to the devices of the container, as NVIDIA's plugin does. A file in FOLDER with the name of a
+device makes it unhealthy. The kubelet empties its folder when it starts: the plugin notices that its socket is gone, and registers again.
 """
 
 import argparse
@@ -19,10 +18,17 @@ import grpc
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from e2e.devices.messages import CLASSES, PACKAGE
+from e2e.devices.messages import DEVICE_PLUGIN, DEVICE_PLUGIN_CLASSES as CLASSES, serialized, unary
 
 _KUBELET = pathlib.Path("/var/lib/kubelet/device-plugins")
 _STEP_S = 0.2
+
+
+def device_id(resource: str, host: str, number: int) -> str:
+    """The name of a device, as NVIDIA's begin: `MIG-node-a-1g.10gb-0` is one of `nvidia.com/mig-1g.10gb` on node-a."""
+    kind = resource.rpartition("/")[2]
+    profile = kind.removeprefix("mig-")
+    return f"{'GPU' if profile == kind else 'MIG'}-{host}-{profile}-{number}"
 
 
 class Plugin:
@@ -37,8 +43,8 @@ class Plugin:
     def __init__(self, resource: str, count: int, unhealthy: pathlib.Path) -> None:
         self._resource = resource
         self._unhealthy = unhealthy
-        kind = resource.rpartition("/")[2]
-        self._names = [f"{socket.gethostname()}-{kind}-{number}" for number in range(count)]
+        host = socket.gethostname()
+        self._names = [device_id(resource, host, number) for number in range(count)]
         self._socket = _KUBELET / f"{resource.replace('/', '_')}.sock"
 
     def run(self) -> typing.NoReturn:
@@ -65,34 +71,27 @@ class Plugin:
 
     def _register(self) -> None:
         request = CLASSES["RegisterRequest"](
-            version=PACKAGE, endpoint=self._socket.name, resource_name=self._resource
+            version=DEVICE_PLUGIN, endpoint=self._socket.name, resource_name=self._resource
         )
         with grpc.insecure_channel(f"unix://{_KUBELET / 'kubelet.sock'}") as channel:
             register = channel.unary_unary(
-                f"/{PACKAGE}.Registration/Register",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=CLASSES["Empty"].FromString,
+                f"/{DEVICE_PLUGIN}.Registration/Register", serialized, CLASSES["Empty"].FromString
             )
             register(request, timeout=5)
         print(f"registered {self._resource}: {', '.join(self._names)}", flush=True)
 
     def _handlers(self) -> grpc.GenericRpcHandler:
-        def unary(function: typing.Any, request: str) -> grpc.RpcMethodHandler:
-            return grpc.unary_unary_rpc_method_handler(
-                function, CLASSES[request].FromString, lambda message: message.SerializeToString()
-            )
-
         watch = grpc.unary_stream_rpc_method_handler(
-            self._list_and_watch,
-            CLASSES["Empty"].FromString,
-            lambda message: message.SerializeToString(),
+            self._list_and_watch, CLASSES["Empty"].FromString, serialized
         )
         methods = {
-            "GetDevicePluginOptions": unary(lambda *_: CLASSES["DevicePluginOptions"](), "Empty"),
+            "GetDevicePluginOptions": unary(
+                lambda _: CLASSES["DevicePluginOptions"](), CLASSES["Empty"]
+            ),
             "ListAndWatch": watch,
-            "Allocate": unary(self._allocate, "AllocateRequest"),
+            "Allocate": unary(self._allocate, CLASSES["AllocateRequest"]),
         }
-        return grpc.method_handlers_generic_handler(f"{PACKAGE}.DevicePlugin", methods)
+        return grpc.method_handlers_generic_handler(f"{DEVICE_PLUGIN}.DevicePlugin", methods)
 
     def _list_and_watch(self, _: typing.Any, context: grpc.ServicerContext) -> Iterator[typing.Any]:
         last: list[tuple[str, str]] = []
@@ -107,12 +106,12 @@ class Plugin:
     def _health(self, name: str) -> str:
         return "Unhealthy" if (self._unhealthy / name).exists() else "Healthy"
 
-    def _allocate(self, request: typing.Any, _: grpc.ServicerContext) -> typing.Any:
+    def _allocate(self, request: typing.Any) -> typing.Any:
         responses = [
             CLASSES["ContainerAllocateResponse"](
                 envs=[
                     CLASSES["Environment"](
-                        key="NVIDIA_VISIBLE_DEVICES", value=",".join(container.devices_ids)
+                        key="NVIDIA_VISIBLE_DEVICES", value=",".join(sorted(container.devices_ids))
                     )
                 ]
             )

@@ -9,17 +9,17 @@ from e2e.devices import nodes
 from e2e.kubernetes import Kubernetes, Object
 
 _SLICE = "mig-1g.10gb"
+_ACCELERATOR = {"type": "mig", "profile": "1g.10gb"}
 
 
 def test_seven_pods_have_one_slice_each_and_an_eighth_waits(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
-    accelerator = {"type": "mig", "profile": "1g.10gb"}
-    made = services.service("demo", replicas=7, predictor={"accelerator": accelerator})
+    made = services.service("demo", replicas=7, predictor={"accelerator": _ACCELERATOR})
     with nodes.advertised(cluster, cluster.nodes[0], **{_SLICE: 7}):
         kubernetes.apply(services.secret(), made)
         kubernetes.wait_ready("demo", timeout=180)
-        assert len(set(_devices(kubernetes))) == 7
+        assert len(set(nodes.visible(kubernetes))) == 7
         _requests_reach_every_pod(kubernetes)
         kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 8}}})
         kubernetes.wait(
@@ -30,17 +30,14 @@ def test_seven_pods_have_one_slice_each_and_an_eighth_waits(
             seen=lambda: kubernetes.condition("demo", "Progressing"),
             timeout=90,
         )
-        assert len(_devices(kubernetes)) == 7, "the seven go on serving"
-        kubernetes.delete("inferenceservice", "demo")
-        kubernetes.wait("no pods", lambda: not kubernetes.list("pods"))
+        assert len(nodes.visible(kubernetes)) == 7, "the seven go on serving"
+        services.end(kubernetes, "demo")
 
 
-def test_a_plugin_that_registers_again_and_an_unhealthy_slice(
-    kubernetes: Kubernetes, cluster: Cluster
-) -> None:
+def test_an_unhealthy_slice_is_no_longer_offered(kubernetes: Kubernetes, cluster: Cluster) -> None:
     node = cluster.nodes[0]
-    with nodes.advertised(cluster, node, **{_SLICE: 2}) as unhealthy:
-        (unhealthy / f"{node.name}-{_SLICE}-0").touch()
+    with nodes.advertised(cluster, node, **{_SLICE: 2}) as plugin:
+        plugin.fail(f"nvidia.com/{_SLICE}", 0)
 
         def offered() -> str:
             item = kubernetes.get("node", node.name) or {}
@@ -49,15 +46,37 @@ def test_a_plugin_that_registers_again_and_an_unhealthy_slice(
         kubernetes.wait("one healthy slice", lambda: offered() == "1", seen=offered)
 
 
-def _devices(kubernetes: Kubernetes) -> list[str]:
-    """The slices that the running pods were given."""
-    running = [pod for pod in kubernetes.list("pods") if pod["status"]["phase"] == "Running"]
-    return [
-        kubernetes.run(
-            "exec", pod["metadata"]["name"], "--", "printenv", "NVIDIA_VISIBLE_DEVICES"
-        ).strip()
-        for pod in running
-    ]
+def test_a_kubelet_starts_again_and_the_plugin_registers_again(
+    kubernetes: Kubernetes, cluster: Cluster
+) -> None:
+    node = cluster.nodes[0]
+    made = services.service("demo", predictor={"accelerator": _ACCELERATOR})
+    with nodes.advertised(cluster, node, **{_SLICE: 2}) as plugin:
+        kubernetes.apply(services.secret(), made)
+        kubernetes.wait_ready("demo")
+        containers, registrations = _containers(kubernetes), plugin.registrations
+        cluster.restart_kubelet(node)
+        kubernetes.wait(
+            "the plugin registers again",
+            lambda: plugin.registrations > registrations,
+            seen=plugin.log.read_text,
+        )
+        # A second pod gets the slice that is left, and the first pod's container is the one of before.
+        kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 2}}})
+        kubernetes.wait_ready("demo")
+        assert len(set(nodes.visible(kubernetes))) == 2
+        assert containers < _containers(kubernetes)
+        services.end(kubernetes, "demo")
+
+
+def _containers(kubernetes: Kubernetes) -> set[str]:
+    """The ids of the containers that run."""
+    return {
+        status["containerID"]
+        for pod in kubernetes.list("pods")
+        for status in pod["status"].get("containerStatuses", [])
+        if "running" in status["state"]
+    }
 
 
 def _requests_reach_every_pod(kubernetes: Kubernetes) -> None:
