@@ -212,6 +212,7 @@ class Cluster:
         plane, first = self.places[CONTROL_PLANE], self.places[self.nodes[0].name]
         certificates.add_node(self.folders.certificates, new)
         cgroups.create(self.folders, (new,))
+        cgroups.remove_pods(self.folders, new)
         place = node.create(new, (*self.nodes, new), plane, self.folders)
         self.places[new.name] = place
         for each in self.nodes:

@@ -99,7 +99,7 @@ def copy(source: Namespaces, target: Namespaces, programs: Programs, image: str)
     ctr = [programs["ctr"], "-a", SOCKET, "-n", "k8s.io", "images"]
     export, load = source.entered(*ctr, "export", "-", image), target.entered(*ctr, "import", "-")
     with tempfile.TemporaryFile() as archive:
-        for command, files in ((export, (None, archive)), (load, (archive, None))):
+        for command, files in ((export, (None, archive)), (load, (archive, subprocess.DEVNULL))):
             archive.seek(0)
             stdin, stdout = files
             finished = subprocess.run(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, check=False)  # fmt: skip
