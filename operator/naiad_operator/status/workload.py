@@ -180,7 +180,7 @@ def progressing(  # noqa: PLR0911 - one return per state
         return Condition(PROGRESSING, "False", workload.failure.reason, workload.failure.message)
     if not workload.exists:
         return Condition(PROGRESSING, "True", "NewTemplate", "the Deployment is being made")
-    if workload.waiting is not None and not workload.late:
+    if workload.waiting is not None:
         return Condition(PROGRESSING, "True", workload.waiting.reason, workload.waiting.message)
     if is_complete(service, workload):
         return Condition(PROGRESSING, "False", "Complete", "")

@@ -58,6 +58,7 @@ def spec(**fields: typing.Any) -> Manifest:
     return manifest
 
 
+TOO_LONG = said("Progressing", "False", "ProgressDeadlineExceeded")
 GATEWAY = spec(gateway={"parentRefs": [{"name": "public"}], "hostnames": ["demo.example.com"]})
 
 READY: dict[str, Manifest] = {
@@ -408,11 +409,19 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         ("QuotaExceeded", 'pods "demo-x" is forbidden: exceeded quota: gpus'),
     ),
+    "a queue holds the pod back for longer than models may take to load": (
+        {
+            "children": {("Deployment", "demo"): deployment(ready=1, conditions=[TOO_LONG])},
+            "pods": [unscheduled("Scheduling is blocked due to non-empty scheduling gates", reason="SchedulingGated")],
+        },
+        (
+            "SchedulingGated",
+            "pod demo-6d5f-x7k2p is not scheduled until its scheduling gates are removed (a queue such as Kueue sets them)",
+        ),
+    ),
     "pods took too long": (
         {
-            "children": {
-                ("Deployment", "demo"): deployment(ready=1, conditions=[said("Progressing", "False", "ProgressDeadlineExceeded")])
-            },
+            "children": {("Deployment", "demo"): deployment(ready=1, conditions=[TOO_LONG])},
             "models": None,
         },
         (
