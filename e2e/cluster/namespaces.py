@@ -22,6 +22,9 @@ _JOIN = (
 )
 """A shell program: joins the cgroup `$0` of every hierarchy and becomes the command."""
 
+_started: "list[subprocess.Popen[bytes]]" = []
+"""Programs outlive the functions that started them; Python warns of one that runs and that no variable refers to any more."""
+
 
 class ComponentError(RuntimeError):
     """A component ended or did not come up; the message has its name and its last log lines."""
@@ -114,6 +117,7 @@ def start(
             start_new_session=True,
             env={**os.environ, "PATH": path},
         )
+    _started.append(process)
     return Component(name, process, log)
 
 
