@@ -97,7 +97,7 @@ def copy(source: Namespaces, target: Namespaces, programs: Programs, image: str)
         RuntimeError: containerd refused it.
     """
     ctr = [programs["ctr"], "-a", SOCKET, "-n", "k8s.io", "images"]
-    name = image if "." in image.partition("/")[0] else f"docker.io/library/{image}"
+    name = image if "/" in image else f"docker.io/library/{image}"
     export, load = source.entered(*ctr, "export", "-", name), target.entered(*ctr, "import", "-")
     with tempfile.TemporaryFile() as archive:
         for command, files in ((export, (None, archive)), (load, (archive, subprocess.DEVNULL))):
