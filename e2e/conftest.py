@@ -53,6 +53,12 @@ def kubernetes() -> Iterator[Kubernetes]:
     yield from _namespace()
 
 
+@pytest.fixture
+def neighbour() -> Iterator[Kubernetes]:
+    """Another one, for a story of two teams."""
+    yield from _namespace()
+
+
 def _namespace() -> Iterator[Kubernetes]:
     name = f"story-{next(_NUMBERS)}-{os.getpid()}"
     admin = Kubernetes("default")

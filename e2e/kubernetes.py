@@ -24,10 +24,12 @@ class Kubernetes:
 
     Args:
         namespace: where the objects of a test are.
+        user: in whose name requests are sent; "": the administrator's.
     """
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, *, user: str = "") -> None:
         self.namespace = namespace
+        self._as = [f"--as={user}"] if user else []
         self._program = programs.find(["kubectl"])["kubectl"]
 
     def run(self, *arguments: str, text: str = "") -> str:
@@ -36,7 +38,7 @@ class Kubernetes:
         Raises:
             KubectlError: it failed.
         """
-        command = [self._program, "-n", self.namespace, *arguments]
+        command = [self._program, "-n", self.namespace, *self._as, *arguments]
         finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if finished.returncode:
             raise KubectlError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import pathlib
 import queue
 import threading
 import time
@@ -20,6 +21,27 @@ Send = Callable[[], None]
 
 Sender = Callable[[], contextlib.AbstractContextManager[Send]]
 """Opens a connection for requests; the connection is closed at the end of the context."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Access:
+    """How a client reaches a service that does not answer everyone.
+
+    Attributes:
+        authority: the certificate of the authority that TLS is verified with; None: no TLS.
+        token: what `Authorization` says after `Bearer`; "": no such header.
+    """
+
+    authority: pathlib.Path | None = None
+    token: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers, or the metadata, of each request."""
+        return {"authorization": f"Bearer {self.token}"} if self.token else {}
+
+
+OPEN = Access()
 
 _TEXT = b"to be or not to be"
 _EXPECTED = 6
@@ -94,15 +116,27 @@ def wait_for_routes(kubernetes: Kubernetes, *senders: Sender) -> None:
         kubernetes.wait("the route", functools.partial(responds, sender), timeout=20)
 
 
+def http_client(
+    host: str, access: Access = OPEN, *, timeout: float = _TIMEOUT_S
+) -> tritonclient.http.InferenceServerClient:
+    """A client of HTTP, or HTTPS; `timeout` in seconds."""
+    options = {"ca_certs": str(access.authority)} if access.authority else None
+    return tritonclient.http.InferenceServerClient(host, connection_timeout=timeout, network_timeout=timeout, ssl=options is not None, ssl_options=options)  # fmt: skip
+
+
+def grpc_client(host: str, access: Access = OPEN) -> tritonclient.grpc.InferenceServerClient:
+    """A client of gRPC."""
+    authority = str(access.authority) if access.authority else None
+    return tritonclient.grpc.InferenceServerClient(host, ssl=authority is not None, root_certificates=authority)  # fmt: skip
+
+
 @contextlib.contextmanager
-def http(host: str) -> Iterator[Send]:
+def http(host: str, access: Access = OPEN) -> Iterator[Send]:
     """Requests over one kept connection of HTTP."""
-    client = tritonclient.http.InferenceServerClient(
-        host, connection_timeout=_TIMEOUT_S, network_timeout=_TIMEOUT_S
-    )
+    client = http_client(host, access)
 
     def send() -> None:
-        _check(client.infer("word_count", [_tensor(tritonclient.http)]))
+        _check(client.infer("word_count", [_tensor(tritonclient.http)], headers=access.headers))
 
     try:
         yield send
@@ -111,13 +145,13 @@ def http(host: str) -> Iterator[Send]:
 
 
 @contextlib.contextmanager
-def grpc(host: str) -> Iterator[Send]:
+def grpc(host: str, access: Access = OPEN) -> Iterator[Send]:
     """Unary calls over one channel of gRPC."""
-    client = tritonclient.grpc.InferenceServerClient(host)
+    client = grpc_client(host, access)
 
     def send() -> None:
         tensor = _tensor(tritonclient.grpc)
-        _check(client.infer("word_count", [tensor], client_timeout=_TIMEOUT_S))
+        _check(client.infer("word_count", [tensor], headers=access.headers, client_timeout=_TIMEOUT_S))  # fmt: skip
 
     try:
         yield send
@@ -126,13 +160,13 @@ def grpc(host: str) -> Iterator[Send]:
 
 
 @contextlib.contextmanager
-def grpc_stream(host: str) -> Iterator[Send]:
+def grpc_stream(host: str, access: Access = OPEN) -> Iterator[Send]:
     """One stream of gRPC per request: opened, one request and its response, closed."""
-    client = tritonclient.grpc.InferenceServerClient(host)
+    client = grpc_client(host, access)
 
     def send() -> None:
         responses: queue.SimpleQueue[tuple[typing.Any, typing.Any]] = queue.SimpleQueue()
-        client.start_stream(lambda result, error: responses.put((result, error)), stream_timeout=_TIMEOUT_S)  # fmt: skip
+        client.start_stream(lambda result, error: responses.put((result, error)), stream_timeout=_TIMEOUT_S, headers=access.headers)  # fmt: skip
         try:
             client.async_stream_infer("word_count", [_tensor(tritonclient.grpc)])
             result, error = responses.get(timeout=_TIMEOUT_S)

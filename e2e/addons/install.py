@@ -54,6 +54,29 @@ def monitoring(cluster: Target) -> None:
     wait_for_deployments(cluster, "monitoring/prometheus", "monitoring/adapter")
 
 
+def google_storage(cluster: Target) -> None:
+    """A stand-in for Google Cloud Storage, in the image of the server; nothing if it runs. The chart must be installed."""
+    if "gcs" in cluster.kubectl("-n", "store", "get", "deployments", "-o", "name"):
+        return
+    from tests.stores import fake_gcs  # noqa: PLC0415 - its package is not where the stories run in a pod
+
+    _import_image(cluster, "fake-gcs-server", fake_gcs.program())
+    front = MANIFESTS.parent / "google_front.py"
+    files = ("create", "configmap", "gcs", "-n", "store", f"--from-file={front}")
+    cluster.kubectl(*files)
+    text = (MANIFESTS / "gcs.yaml").read_text().replace("SERVER_IMAGE", _server_image(cluster))
+    cluster.kubectl("apply", "--server-side", "-f", "-", text=text)
+    wait_for_deployments(cluster, "store/gcs")
+
+
+def _server_image(cluster: Target) -> str:
+    """The image that the operator gives to services."""
+    option = "--default-image="
+    wanted = "jsonpath={.items[*].spec.template.spec.containers[*].args[*]}"
+    arguments = cluster.kubectl("-n", "naiad-system", "get", "deployments", "-o", wanted).split()
+    return next(word.removeprefix(option) for word in arguments if word.startswith(option))
+
+
 def _adapter_rules() -> "dict[str, object]":
     """The ConfigMap of prometheus-adapter, from the values that the chart gives its users."""
     values = yaml.safe_load((_CHART / "files" / "prometheus-adapter-values.yaml").read_text())
@@ -67,9 +90,12 @@ def _adapter_rules() -> "dict[str, object]":
 
 
 def _import_program(cluster: Target, name: str) -> None:
-    """An image of one program, which has the program's name."""
+    """An image of one program that is built here, which has its name."""
+    _import_image(cluster, name, programs.find([name]).paths[name])
+
+
+def _import_image(cluster: Target, name: str, program: pathlib.Path) -> None:
     archive = cluster.archives / f"{name}.tar"
-    program = programs.find([name]).paths[name]
     if not archive.exists() or archive.stat().st_mtime < program.stat().st_mtime:
         images.write(archive, f"cluster.local/{name}:1", {name: program}, [f"/{name}"])
     cluster.import_archive(archive)

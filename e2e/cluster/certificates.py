@@ -60,10 +60,10 @@ def make(folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         token_key = pool.submit(_token_key, folder)
-        for done in [pool.submit(_authority, folder, name) for name in _AUTHORITIES]:
-            done.result()
-        for done in [pool.submit(_certificate, folder, leaf) for leaf in _leaves(NODES)]:
-            done.result()
+        for _ in pool.map(lambda name: authority(folder, name), _AUTHORITIES):
+            pass
+        for _ in pool.map(lambda leaf: _certificate(folder, leaf), _leaves(NODES)):
+            pass
         token_key.result()
 
 
@@ -75,15 +75,17 @@ def add_node(folder: pathlib.Path, node: Node) -> None:
 def serving(
     folder: pathlib.Path, name: str, hosts: "list[str]"
 ) -> tuple[pathlib.Path, pathlib.Path]:
-    """A further certificate and its key, signed by the cluster's authority, for the host names of a test."""
+    """A certificate and its key, signed by the authority `ca` of the folder, for host names."""
     leaf = _Leaf(name, f"/CN={hosts[0]}", ",".join(f"DNS:{host}" for host in hosts))
     _certificate(folder, leaf)
     return folder / f"{name}.crt", folder / f"{name}.key"
 
 
-def _authority(folder: pathlib.Path, name: str) -> None:
+def authority(folder: pathlib.Path, name: str = "ca") -> pathlib.Path:
+    """A certificate authority, `NAME.crt` and `NAME.key` in a folder; the certificate."""
     files = ("-keyout", folder / f"{name}.key", "-out", folder / f"{name}.crt")
     _openssl("req", "-x509", *_EC, *files, "-days", _DAYS, "-subj", f"/CN={name}")
+    return folder / f"{name}.crt"
 
 
 def _certificate(folder: pathlib.Path, leaf: _Leaf) -> None:
@@ -94,8 +96,8 @@ def _certificate(folder: pathlib.Path, leaf: _Leaf) -> None:
         lines.append(f"subjectAltName={leaf.names}")
     extensions.write_text("\n".join(lines))
     _openssl("req", "-new", *_EC, "-keyout", key, "-out", request, "-subj", leaf.subject)
-    authority = folder / leaf.authority
-    signed = ("-CA", f"{authority}.crt", "-CAkey", f"{authority}.key")
+    issuer = folder / leaf.authority
+    signed = ("-CA", f"{issuer}.crt", "-CAkey", f"{issuer}.key")
     serial = ("-set_serial", f"0x{secrets.token_hex(8)}")
     output = ("-out", certificate, "-extfile", extensions)
     _openssl("x509", "-req", "-in", request, *signed, *serial, "-days", _DAYS, *output)

@@ -10,6 +10,7 @@ from e2e.kubernetes import Kubernetes
 
 _GOOD_MODEL = EXAMPLES / "word_count"
 _BAD_CONFIG = b'backend: "python"\nmax_batch_size: -1\n'
+_VERSION_1 = b"version_policy { specific { versions: [1] } }\n"
 _BAD_MODEL = b"raise RuntimeError('the weights are missing')\n"
 
 
@@ -94,6 +95,22 @@ def test_a_bad_model_is_named_and_an_upload_fixes_it(
     assert "bad" in message
     assert words in message
     bucket.put(f"{prefix}/bad/{file}", (_GOOD_MODEL / file).read_bytes())
+    kubernetes.wait_ready("demo", timeout=120)
+
+
+def test_a_retired_version_is_named_and_one_edit_fixes_it(kubernetes: Kubernetes) -> None:
+    """The config wants version 1, and the bucket has version 2 only."""
+    bucket, prefix = Bucket("problems"), kubernetes.namespace
+    bucket.upload(_GOOD_MODEL / "1", f"{prefix}/counter/2")
+    bucket.put(f"{prefix}/counter/config.pbtxt", (_GOOD_MODEL / "config.pbtxt").read_bytes() + _VERSION_1)  # fmt: skip
+    kubernetes.apply(services.secret(), services.service("demo", uri=bucket.uri(prefix)))
+    message = kubernetes.wait_condition(
+        "demo", "ModelsLoaded", status="False", reason="ModelFailed"
+    )
+    assert "at least one version must be available under the version policy" in message
+    newest = {"model": "counter", "config": {"versionPolicy": {"latest": {"numVersions": 1}}}}
+    change = {"spec": {"predictor": {"model": {"overrides": [newest]}}}}
+    kubernetes.patch("inferenceservice", "demo", change)
     kubernetes.wait_ready("demo", timeout=120)
 
 
