@@ -5,7 +5,7 @@ import tritonclient.http
 
 from e2e import load, services
 from e2e.bucket import EXAMPLES, Bucket
-from e2e.kubernetes import Kubernetes
+from e2e.kubernetes import Kubernetes, Object
 
 HOST = "demo.example.com"
 _URI = "s3://models/production"
@@ -36,6 +36,13 @@ def test_a_new_version_is_served_without_a_failed_request(kubernetes: Kubernetes
     kubernetes.wait_condition("demo", "ModelsLoaded", status="True", reason="Loaded")
 
 
+def _service(uri: str) -> Object:
+    """A service of one model of the bucket."""
+    made = services.service("demo", uri=uri)
+    made["spec"]["predictor"]["model"]["load"] = {"mode": "explicit", "models": ["word_count"]}
+    return made
+
+
 @pytest.mark.parametrize(
     ("keys", "uri", "words"),
     [
@@ -48,12 +55,12 @@ def test_a_new_version_is_served_without_a_failed_request(kubernetes: Kubernetes
 def test_what_is_wrong_is_said_and_one_edit_fixes_it(
     kubernetes: Kubernetes, keys: dict[str, str], uri: str, words: str
 ) -> None:
-    kubernetes.apply(services.secret(**keys), services.service("demo", uri=uri))
+    kubernetes.apply(services.secret(**keys), _service(uri))
     kubernetes.wait(
         "the reason",
         lambda: words in str(kubernetes.condition("demo").get("message", "")),
         seen=lambda: kubernetes.condition("demo"),
     )
     assert kubernetes.condition("demo")["status"] == "False"
-    kubernetes.apply(services.secret(), services.service("demo", uri=_URI))
+    kubernetes.apply(services.secret(), _service(_URI))
     kubernetes.wait_ready("demo")
