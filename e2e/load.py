@@ -25,7 +25,7 @@ Sender = Callable[[], contextlib.AbstractContextManager[Send]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Access:
-    """How a client reaches a service that does not answer everyone.
+    """How a client reaches a service behind TLS, or with tokens.
 
     Attributes:
         authority: the certificate of the authority that TLS is verified with; None: no TLS.

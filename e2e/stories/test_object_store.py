@@ -32,7 +32,7 @@ def test_a_new_version_is_served_without_a_failed_request(kubernetes: Kubernetes
         client.close()
     assert not result.failures
     assert result.sent > 0
-    # Version 1 was retired by the newer one, which is no problem of the service.
+    # Version 1 was retired by the newer one, which does not count as a failure.
     kubernetes.wait_condition("demo", "ModelsLoaded", status="True", reason="Loaded")
 
 
