@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from naiad_operator import cli
 from tests.support import prose
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -185,3 +186,19 @@ def test_every_row_that_is_cited_can_be_looked_up() -> None:
     ]
     assert len(cited) > 300
     assert [each for each in cited if each[1] not in rows] == []
+
+
+_YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", _TUTORIALS, ids=lambda page: page.stem)
+def test_the_services_of_a_tutorial_are_valid(
+    page: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`naiad-operator check` has no errors; a part of a manifest, without its kind, is left out."""
+    for number, manifest in enumerate(_YAML.findall(page.read_text())):
+        if "kind: InferenceService" in manifest:
+            file = tmp_path / f"{number}.yaml"
+            file.write_text(manifest)
+            assert cli.main(["check", "-q", "-f", str(file)]) == 0, capsys.readouterr().err

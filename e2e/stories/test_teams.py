@@ -132,10 +132,16 @@ def test_an_operator_without_an_optional_group(kubernetes: Kubernetes, cluster: 
             kubernetes.apply(services.service("other", ingress=services.ingress(NEIGHBOUR)))
             kubernetes.wait_ready("other")
             kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 2}}})
-            kubernetes.wait("a second pod", lambda: len(kubernetes.list("endpointslices.discovery.k8s.io")) > 0)  # fmt: skip
+            kubernetes.wait("two pods", lambda: _ready(kubernetes, "demo") == 2)
         kubernetes.wait_ready("demo")
         kubernetes.wait("health without a note", lambda: _health().strip() == "ok", seen=_health)
     assert not result.failures
+
+
+def _ready(kubernetes: Kubernetes, name: str) -> int:
+    """How many pods of a service are ready."""
+    status = (kubernetes.get("deployment", name) or {}).get("status", {})
+    return int(status.get("readyReplicas", 0))
 
 
 @contextlib.contextmanager
