@@ -33,7 +33,7 @@ PRODUCT = "NVIDIA H100 80GB HBM3"
 
 _KUBELET = pathlib.Path("/var/lib/kubelet")
 _ENDPOINT = _KUBELET / "plugins" / DRIVER / "dra.sock"
-_REGISTRATION = _KUBELET / "plugins_registry" / f"{DRIVER}-reg.sock"
+REGISTRATION_SOCKET = _KUBELET / "plugins_registry" / f"{DRIVER}-reg.sock"
 _CDI = pathlib.Path("/var/run/cdi")
 _CDI_KIND = f"k8s.{DRIVER}/claim"
 
@@ -71,7 +71,7 @@ class Driver:
         info = unary(self._info, REGISTRATION_CLASSES["InfoRequest"])
         notify = unary(self._registered, REGISTRATION_CLASSES["RegistrationStatus"])
         methods = {"GetInfo": info, "NotifyRegistrationStatus": notify}
-        _serve(_REGISTRATION, f"{REGISTRATION}.Registration", methods)
+        _serve(REGISTRATION_SOCKET, f"{REGISTRATION}.Registration", methods)
 
     def _info(self, _: typing.Any) -> typing.Any:
         return REGISTRATION_CLASSES["PluginInfo"](
@@ -84,8 +84,16 @@ class Driver:
     def _registered(self, status: typing.Any) -> typing.Any:
         print(f"registered: {status.plugin_registered} {status.error}", flush=True)
         if status.plugin_registered:
-            self._run("create", "-f", "-", text=json.dumps(self._slice()))
+            self._publish()
         return REGISTRATION_CLASSES["RegistrationStatusResponse"]()
+
+    def _publish(self) -> None:
+        """Creates the ResourceSlice. The kubelet may register a driver twice, and two slices of one pool are an incomplete pool."""
+        try:
+            self._run("create", "-f", "-", text=json.dumps(self._slice()))
+        except RuntimeError as error:
+            if "AlreadyExists" not in str(error):
+                raise
 
     def _slice(self) -> Object:
         devices = [
@@ -103,7 +111,7 @@ class Driver:
         return {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",
-            "metadata": {"generateName": f"{self._node}-{DRIVER}-"},
+            "metadata": {"name": f"{self._node}-{DRIVER}"},
             "spec": {
                 "driver": DRIVER,
                 "nodeName": self._node,

@@ -108,6 +108,8 @@ def claimable(cluster: Cluster, node: Node, profile: str, count: int) -> Iterato
             seen=made.last_lines,
         )
         yield
+    # Otherwise a kubelet that starts again would go on trying to register the driver.
+    cluster.places[node.name].path(str(claims.REGISTRATION_SOCKET)).unlink(missing_ok=True)
     for name in _published(kubernetes, node):
         kubernetes.delete("resourceslice", name)
     kubernetes.delete("deviceclass", _device_class()["metadata"]["name"])
