@@ -62,8 +62,13 @@ def google_storage(cluster: Target) -> None:
 
     _import_image(cluster, "fake-gcs-server", fake_gcs.program())
     front = MANIFESTS.parent / "google_front.py"
-    files = ("create", "configmap", "gcs", "-n", "store", f"--from-file={front}")
-    cluster.kubectl(*files)
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "gcs", "namespace": "store"},
+        "data": {front.name: front.read_text()},
+    }
+    cluster.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(config))
     text = (MANIFESTS / "gcs.yaml").read_text().replace("SERVER_IMAGE", _server_image(cluster))
     cluster.kubectl("apply", "--server-side", "-f", "-", text=text)
     wait_for_deployments(cluster, "store/gcs")
