@@ -98,6 +98,7 @@ def _write(path: pathlib.Path, content: "dict[str, typing.Any]") -> pathlib.Path
 
 
 def _containerd(folder: pathlib.Path, runc: pathlib.Path, plugins: pathlib.Path) -> str:
+    # volatile: otherwise each container's end writes everything of the machine's disk that is not written yet, half a minute after images were imported.
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower the score, and every pod would fail.
     return textwrap.dedent(f"""\
         version = 3
@@ -107,6 +108,8 @@ def _containerd(folder: pathlib.Path, runc: pathlib.Path, plugins: pathlib.Path)
           address = "{SOCKET}"
         [plugins.'io.containerd.internal.v1.opt']
           path = "{folder}/opt"
+        [plugins.'io.containerd.snapshotter.v1.overlayfs']
+          mount_options = ["volatile"]
         [plugins.'io.containerd.cri.v1.images']
           snapshotter = "overlayfs"
           [plugins.'io.containerd.cri.v1.images'.pinned_images]

@@ -48,13 +48,18 @@ class Images:
         tree: the project.
         folder: where archives and SBOMs are written.
         say: called with each step that took long.
+
+    Attributes:
+        folder: as in the arguments.
+        version: of the tree, the images' tag.
+        buildah: the storage with the images.
     """
 
     def __init__(
         self, tree: pathlib.Path, folder: pathlib.Path, say: Callable[[str], None] = lambda _: None
     ) -> None:
         self._tree = tree
-        self._folder = folder
+        self.folder = folder
         self._say = say
         project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
         self.version = str(project["version"])
@@ -88,7 +93,7 @@ class Images:
             BuildahError: a program is missing or failed.
         """
         name = f"naiad-{part}:{self.version}"
-        archive, note = self._folder / f"naiad-{part}.tar", self._folder / f"naiad-{part}.json"
+        archive, note = self.folder / f"naiad-{part}.tar", self.folder / f"naiad-{part}.json"
         inputs = digest(self._tree, part)
         known = json.loads(note.read_text()) if note.exists() and archive.exists() else {}
         is_new = known.get("inputs") != inputs
@@ -101,12 +106,19 @@ class Images:
             note.write_text(json.dumps(known))
         return Image(name, archive, known["megabytes"], _LIMITS_MB[part], known["packages"], is_new)
 
+    def loaded(self, part: str) -> str:
+        """The name of a built image, which buildah's storage gets from the archive if it does not have it."""
+        name = f"naiad-{part}:{self.version}"
+        if not self.buildah.has(name):
+            self.buildah.load(self.folder / f"naiad-{part}.tar")
+        return name
+
     def _measure(self, part: str, name: str) -> dict[str, typing.Any]:
         """Writes the SBOM; the unpacked size without the base, and the number of packages."""
         with self.buildah.mounted(name) as root:
             environment = root / "opt" / "naiad"
             size = sum(path.lstat().st_size for path in environment.rglob("*"))
-            listed = self._folder / f"naiad-{part}.cdx.json"
+            listed = self.folder / f"naiad-{part}.cdx.json"
             packages = sbom.write(environment, f"naiad-{part}", self.version, listed)
         return {"megabytes": size / 1e6, "packages": packages}
 

@@ -4,11 +4,13 @@ They lie in `$XDG_CACHE_HOME/naiad/images/wheels-<digest>/` and are copied to th
 """
 
 import hashlib
+import json
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterable
 
 from e2e.imagebuild.buildah import BuildahError
@@ -37,9 +39,9 @@ def ensure(tree: pathlib.Path, extras: str) -> bool:
     Raises:
         BuildahError: pip failed.
     """
-    read = [(tree / name).read_bytes() for name in ("pyproject.toml", "constraints.txt")]
-    wanted = f"{extras} {' '.join(_BUILDERS)} {sys.version}".encode()
-    home = images_folder() / f"wheels-{hashlib.sha256(b''.join([*read, wanted])).hexdigest()[:16]}"
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    wanted = [project["dependencies"], project["optional-dependencies"], (tree / "constraints.txt").read_text(), extras, _BUILDERS, sys.version]  # fmt: skip
+    home = images_folder() / f"wheels-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:16]}"  # fmt: skip
     made = False
     with lock(home):
         if not home.is_dir():
