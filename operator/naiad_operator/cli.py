@@ -35,8 +35,9 @@ def parser() -> argparse.ArgumentParser:
     checking.set_defaults(run=check.run)
     converting = commands.add_parser(
         "convert",
-        help="turn InferenceServices of KServe into Naiad's",
-        description="Prints Naiad's InferenceServices for those of KServe, and on standard error each field that did not fit.",
+        help="turn InferenceServices of KServe and Deployments of Triton into Naiad's InferenceServices",
+        description="Prints Naiad's InferenceServices for those of KServe, and for Deployments, StatefulSets and Pods that run Triton, with what the "
+        "Services, autoscalers, Ingresses and monitors in the same files say; and on standard error each field that did not fit.",
     )
     convert.add_options(converting)
     converting.set_defaults(run=convert.run)

@@ -1,12 +1,14 @@
 """Every file that is made from another one, and what it should say."""
 
 import collections.abc
+import contextlib
 import functools
+import io
 import pathlib
 import typing
 
 from naiad.options.options import FLAGS, Flag
-from naiad_operator import options
+from naiad_operator import cli, options
 from naiad_operator.api import crd, reference, resources, yaml_text
 from tests.support import helm, manifests
 
@@ -14,6 +16,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 INSTALL = ROOT / "manifests" / "install.yaml"
 INSIDE = ROOT / "docs" / "operator-inside.md"
 PROFILES = ROOT / "docs" / "profiles.md"
+CONVERTED = ROOT / "tests" / "data" / "convert"
 SERVER_FLAGS = ROOT / "operator" / "naiad_operator" / "builders" / "server_flags.py"
 NAMESPACE = "naiad-system"
 
@@ -48,6 +51,8 @@ def files() -> dict[pathlib.Path, collections.abc.Callable[[], str]]:
     for name in ("alerts.yaml", "dashboard.json", "prometheus-adapter-values.yaml"):
         source = ROOT / "manifests" / "monitoring" / name
         found[ROOT / "charts" / "naiad" / "files" / name] = source.read_text
+    for path in sorted(CONVERTED.glob("*.yaml")):
+        found[CONVERTED / "expected" / f"{path.stem}.txt"] = functools.partial(_conversion, path)
     for path in manifests.INPUTS:
         found[manifests.expected(path)] = functools.partial(_example, path)
     return found
@@ -55,6 +60,15 @@ def files() -> dict[pathlib.Path, collections.abc.Callable[[], str]]:
 
 def _example(path: pathlib.Path) -> str:
     return f"{manifests.reason(path)}\n{yaml_text.write(manifests.built(path))}"
+
+
+def _conversion(path: pathlib.Path) -> str:
+    """What a user of `naiad-operator convert` sees of a file: first the list of what did not fit, then the service."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = cli.main(["convert", "-f", str(path)])
+    listed = err.getvalue().replace(str(path), path.name)
+    return f"{listed}\n{out.getvalue()}\nexit status {status}\n"
 
 
 def _with_part(page: str, name: str, text: str, comment: str = "") -> str:

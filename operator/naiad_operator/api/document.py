@@ -7,6 +7,7 @@ replaced.
 import collections.abc
 import dataclasses
 import json
+import pathlib
 import typing
 
 import yaml
@@ -59,6 +60,19 @@ class Document:
                 yield Document(value, node)
         else:
             yield Document(values, nodes[-1])
+
+
+_SUFFIXES = frozenset((".yaml", ".yml", ".json"))
+
+
+def files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]:
+    """The files; for a folder, those in it that kubectl would read."""
+    for name in given:
+        path = pathlib.Path(name)
+        if name != "-" and path.is_dir():
+            yield from (str(file) for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+        else:
+            yield name
 
 
 def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     """
     made: list[dict[str, typing.Any]] = []
     counts: collections.Counter[str] = collections.Counter()
-    read = {name: list(files.documents(name)) for name in files.files(options.file)}
+    read = {name: list(files.documents(name)) for name in document.files(options.file)}
     known = list(_valid_profiles(one for documents in read.values() for one in documents))
     for name, candidates in read.items():
         for candidate in candidates:

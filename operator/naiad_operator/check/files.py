@@ -32,17 +32,11 @@ class Remark(typing.NamedTuple):
 
 Read = collections.abc.Iterator[document.Document | Remark]
 
-_SUFFIXES = frozenset((".yaml", ".yml", ".json"))
 
-
-def files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]:
-    """The files; for a folder, those in it that kubectl would read."""
-    for name in given:
-        path = pathlib.Path(name)
-        if name != "-" and path.is_dir():
-            yield from (str(file) for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
-        else:
-            yield name
+_OTHERS = frozenset(
+    ("serving.kserve.io", "serving.kubeflow.org", "machinelearning.seldon.io", "mlops.seldon.io", "apps.nvidia.com", "ray.io")
+)  # fmt: skip
+"""API groups of other model servers."""
 
 
 def documents(name: str) -> Read:
@@ -87,6 +81,12 @@ def _meant(candidate: document.Document, title: str) -> Read:
             f"is an InferenceService of KServe: naiad-operator convert -f {title} writes Naiad's"
         )
         yield Remark(f"{title}:{candidate.line('apiVersion')}", message)
+    elif convert.server_container(candidate.value) is not None:
+        message = f"is a {candidate.value['kind']} that runs Triton, which is not checked: naiad-operator convert -f {title} writes an InferenceService for it"
+        yield Remark(f"{title}:{candidate.line('kind')}", message, is_warning=True)
+    elif str(candidate.value.get("apiVersion")).partition("/")[0] in _OTHERS:
+        message = f"is a {candidate.value.get('kind')} of another system ({candidate.value['apiVersion']}), which convert has no rules for: write an InferenceService (docs/operator.md)"
+        yield Remark(f"{title}:{candidate.line('apiVersion')}", message, is_warning=True)
     elif service.is_meant(candidate.value) or is_profile(candidate):
         yield candidate
 

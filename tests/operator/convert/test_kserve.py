@@ -95,7 +95,10 @@ def test_a_store_that_cannot_be_read_leaves_a_result_that_needs_an_edit(
         TRITON.replace("gs://kfserving-examples", "hf://acme"), tmp_path, capsys
     )
     assert status == 1
-    assert "spec.predictor.triton.storageUri: hf://acme/models/torchscript is in no store" in err
+    assert (
+        "spec.predictor.triton.storageUri: is hf://…, which a server reads, but not a service"
+        in err
+    )
     assert "the result needs an edit: spec.predictor.model" in err
 
 
@@ -104,7 +107,9 @@ def test_a_file_without_a_service_of_kserve(
 ) -> None:
     status, made, err = convert("kind: ConfigMap\n", tmp_path, capsys)
     assert (status, made) == (1, [])
-    assert err.startswith("FILE: nothing to convert")
+    assert err.splitlines()[-1].startswith(
+        "FILE: nothing to convert: no InferenceService of KServe"
+    )
 
 
 def test_check_names_a_service_of_kserve_and_points_to_convert(
@@ -140,3 +145,49 @@ def test_what_no_rule_takes_is_listed(
     text = text.replace("nvidia.com/gpu: 2", "nvidia.com/gpu: many")
     _, _, err = convert(text, tmp_path, capsys)
     assert "spec.predictor.timeout: not converted: there is no such field in Naiad" in err
+
+
+@pytest.mark.parametrize(
+    ("metric", "target", "share", "words"),
+    [
+        ("cpu", 70, 70, ""),
+        ("cpu", None, 80, ""),
+        ("memory", 60, 60, ""),
+        ("concurrency", 5, 80, "scaleMetric: the pods scale by 80 % CPU of resources.requests[cpu]: concurrency counted the requests in flight"),
+        ("concurrency", 5, 80, "autoscaling.pendingRequests: 5 counts"),
+        ("rps", 20, 80, 'for 20 requests per second and pod write autoscaling.class: keda and a trigger: {type: prometheus, metadata: {threshold: "20"'),
+        ("power", 1, 80, "power is not a metric of KServe"),
+    ],
+)  # fmt: skip
+def test_each_metric_of_kserve(  # noqa: PLR0917 - the columns of the table
+    metric: str,
+    target: int | None,
+    share: int,
+    words: str,
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    written = "" if target is None else f"    scaleTarget: {target}\n"
+    text = TRITON.replace("scaleMetric: cpu", f"scaleMetric: {metric}")
+    _, (made,), err = convert(text.replace("    scaleTarget: 70\n", written), tmp_path, capsys)
+    [resource] = made["spec"]["predictor"]["autoscaling"]["metrics"]
+    name = metric if metric == "memory" else "cpu"
+    target_of = {"type": "Utilization", "averageUtilization": share}
+    assert resource["resource"] == {"name": name, "target": target_of}
+    assert words in err
+    assert ("FILE:10: spec.predictor.scaleMetric" in err) == bool(words)
+
+
+def test_a_metric_without_pods_to_add_is_said(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, (made,), err = convert(TRITON.replace("maxReplicas: 4", "maxReplicas: 1"), tmp_path, capsys)
+    assert made["spec"]["predictor"]["replicas"] == 1
+    assert "spec.predictor.scaleMetric: left out: maxReplicas is not above minReplicas" in err
+
+
+def test_a_share_of_a_request_that_is_not_set_is_said(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, err = convert(TRITON.replace('cpu: "1", ', ""), tmp_path, capsys)
+    assert "a share of resources.requests[cpu], which is not set: write it, e.g." in err

@@ -1,0 +1,181 @@
+"""The command `naiad-operator convert`: services go to standard output, and what did not fit to standard error, each with its line."""
+
+import argparse
+import collections.abc
+import pathlib
+import sys
+import typing
+
+from naiad_operator.api import document, names, service, yaml_text
+from naiad_operator.convert import companions, kserve, references, workload
+from naiad_operator.convert.draft import Fields, part
+from naiad_operator.errors import InvalidSpec, Problem
+
+_STAYS = {
+    "PersistentVolumeClaim": "it stays as it is, and the service mounts it by its name",
+    "ConfigMap": "it stays as it is",
+    "Secret": "it stays as it is: services refer to it by its name",
+    "ServiceAccount": "it stays as it is",
+    "Namespace": "it stays as it is",
+}
+
+
+class _Item(typing.NamedTuple):
+    """One object of a file."""
+
+    title: str
+    document: document.Document
+
+    @property
+    def value(self) -> typing.Any:
+        return self.document.value
+
+    def say(self, note: Problem) -> None:
+        """Says what did not fit, with its line."""
+        _say(f"{self.title}:{self.document.line(note.path)}: {note}")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    parser.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="a file with InferenceServices of KServe or Deployments of Triton, a folder of such files, - for standard input; may be given several times",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Converts files.
+
+    Returns:
+        The exit status: 0 when there are services and each is valid, though fields may be listed; else 1.
+    """
+    read = [one for name in document.files(options.file) for one in _read(name)]
+    items = [one for one in read if isinstance(one, _Item)]
+    unreadable = [one for one in read if isinstance(one, str)]
+    for message in unreadable:
+        _say(message)
+    made, used = _convert(items)
+    problems = [problem for result in made for problem in _problems(result)]
+    for problem in problems:
+        _say(f"the result needs an edit: {problem}")
+    for item in items:
+        if id(item.document) not in used:
+            _pass_over(item)
+    if made:
+        sys.stdout.write(yaml_text.write(made))
+    elif not unreadable:
+        titles = ", ".join("<stdin>" if name == "-" else name for name in options.file)
+        _say(
+            f"{titles}: nothing to convert: no InferenceService of KServe (serving.kserve.io), and no Deployment, StatefulSet or Pod whose image is tritonserver "
+            "or whose args have --model-repository"
+        )
+    return 1 if unreadable or problems or not made else 0
+
+
+def _convert(items: list[_Item]) -> tuple[list[Fields], set[int]]:
+    """The services, and the ids of the documents that went into them."""
+    made: list[Fields] = []
+    used: set[int] = set()
+    for item in items:
+        if kserve.is_kserve(item.value):
+            result, notes = kserve.convert(item.value)
+            for note in notes:
+                item.say(note)
+        elif workload.server_container(item.value) is not None:
+            result = _workload(item, items, used)
+        else:
+            continue
+        used.add(id(item.document))
+        made.append(result)
+    return made, used
+
+
+def _read(name: str) -> collections.abc.Iterator[_Item | str]:
+    """The objects of a file, those of Lists included, and its errors."""
+    title = "<stdin>" if name == "-" else name
+    try:
+        text = sys.stdin.read() if name == "-" else pathlib.Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        yield f"{title}: cannot be read: {error}"
+        return
+    for entry in document.read(text):
+        if isinstance(entry, document.Unreadable):
+            yield f"{title}:{entry.line}: {entry.message}"
+        else:
+            yield from (_Item(title, one) for one in _unpacked(entry))
+
+
+def _unpacked(entry: document.Document) -> collections.abc.Iterator[document.Document]:
+    value = entry.value
+    if isinstance(value, dict) and str(value.get("kind")).endswith("List") and "items" in value:
+        for item in entry.items("items"):
+            yield from _unpacked(item)
+    else:
+        yield entry
+
+
+def _workload(item: _Item, items: list[_Item], used: set[int]) -> Fields:
+    """The service of an object with a Triton container, and of what belongs to it."""
+    draft = workload.convert(item.value)
+    index = workload.server_container(item.value)
+    assert index is not None
+    pod = (
+        item.value["spec"]
+        if item.value["kind"] == "Pod"
+        else item.value["spec"]["template"]["spec"]
+    )
+    of = references.workload(item.value, pod["containers"][index], draft.predictor)
+    others = [one for one in items if isinstance(one.value, dict)]
+    services = {
+        str(part(one.value, "metadata").get("name"))
+        for one in others
+        if one.value.get("kind") == "Service" and companions.belongs(one.value, of, ())
+    }
+    said = [(item, note) for note in draft.notes]
+    for one in others:
+        if id(one.document) not in used and companions.belongs(one.value, of, services):
+            used.add(id(one.document))
+            said += [(one, note) for note in companions.convert(one.value, of, draft)]
+    for one in others:
+        if one.value.get("kind") == "PersistentVolumeClaim":
+            said += [(one, note) for note in companions.claim_notes(one.value, draft)]
+    said.sort(key=lambda one: (one[0].title, one[0].document.line(one[1].path)))
+    for one, note in said:
+        one.say(note)
+    return workload.result(item.value, draft)
+
+
+def _pass_over(item: _Item) -> None:
+    """Names an object that is not converted."""
+    value = item.value
+    if not isinstance(value, dict):
+        _say(
+            f"{item.title}:{item.document.line()}: not converted: it is not an object of Kubernetes"
+        )
+        return
+    kind, name = value.get("kind"), part(value, "metadata").get("name")
+    if workload.owner(value):
+        reason = f"it is made by {workload.owner(value)}"
+    elif str(value.get("apiVersion")).startswith(f"{names.GROUP}/"):
+        reason = "it is Naiad's already"
+    elif kind in workload.KINDS:
+        reason = "none of its containers runs tritonserver"
+    else:
+        reason = _STAYS.get(str(kind), "there is no rule for it")
+    _say(f"{item.title}:{item.document.line('kind')}: {kind} {name}: not converted: {reason}")
+
+
+def _problems(result: Fields) -> collections.abc.Sequence[Problem]:
+    try:
+        service.parse(result)
+    except InvalidSpec as error:
+        return error.problems
+    return ()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

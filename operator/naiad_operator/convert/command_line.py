@@ -1,0 +1,180 @@
+"""Finds the server's arguments in a container's command and args, also inside a shell script. Pure."""
+
+import collections.abc
+import pathlib
+import re
+import shlex
+import typing
+
+_SHELLS = frozenset(("sh", "bash", "ash", "dash"))
+_SERVER = "tritonserver"
+_HARMLESS = frozenset(("nvidia_entrypoint.sh", "exec", "nohup", "tini", "dumb-init", "--", "-g"))
+"""Words before the server that change nothing here."""
+_IGNORED = frozenset(("set", "ldconfig", "echo", "true", "wait", "date", "nvidia-smi", "sleep", "cd", "tee", ":"))  # fmt: skip
+"""Commands of a script that a service needs none of."""
+_CONTROL = frozenset(
+    ("if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "{", "}")
+)  # fmt: skip
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(
+    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^}]*))?\})"
+)
+_PIP_FLAGS = frozenset(
+    ("--no-cache-dir", "--upgrade", "-U", "-q", "--quiet", "--user", "--no-input", "--break-system-packages",
+     "--disable-pip-version-check", "--no-deps")
+)  # fmt: skip
+
+
+class CommandLine(typing.NamedTuple):
+    """What a container starts.
+
+    Attributes:
+        arguments: those of the server; None when no server is found.
+        variables: environment variables that a script sets.
+        requirements: Python packages that a script installs first.
+        others: what else is done, which a service does not do; each a command with what to do instead.
+        start: the position of the first argument among the words; None when a script has them.
+    """
+
+    arguments: list[str] | None
+    variables: dict[str, str]
+    requirements: list[str]
+    others: list[str]
+    start: int | None = None
+
+
+def read(
+    words: collections.abc.Sequence[str], known: collections.abc.Collection[str] = ()
+) -> CommandLine:
+    """Reads the words of `command` and `args`.
+
+    Args:
+        words: both lists, one after the other.
+        known: the names of the container's environment variables, which a script may use.
+    """
+    found = CommandLine([], {}, [], [])
+    for index, word in enumerate(words):
+        name = pathlib.PurePath(word).name
+        if name in _SHELLS:
+            options = [one for one in words[index + 1 :] if one.startswith("-")]
+            scripts = [one for one in words[index + 1 :] if not one.startswith("-")]
+            if scripts and any("c" in one for one in options):
+                return _script(scripts[0], {*known})
+        if name == _SERVER:
+            found.others.extend(_before(words[:index]))
+            return found._replace(arguments=list(words[index + 1 :]), start=index + 1)
+        if word.startswith("--") and index == 0:
+            return found._replace(arguments=list(words), start=0)
+    others = [_unknown(" ".join(words))] if words else []
+    return found._replace(arguments=None, others=others)
+
+
+def _before(words: collections.abc.Sequence[str]) -> list[str]:
+    kept = [word for word in words if pathlib.PurePath(word).name not in _HARMLESS]
+    return [f"{' '.join(kept)}: the operator starts the server itself: left out"] if kept else []
+
+
+def _unknown(text: str) -> str:
+    shown = text if len(text) <= 100 else f"{text[:90]}…"  # noqa: PLR2004 - a line of a terminal
+    return f"{shown}: the operator starts `naiad serve` and nothing else: do this in an image of your own, or in a container of predictor.podTemplate"
+
+
+def _script(text: str, known: set[str]) -> CommandLine:
+    """Reads a shell script: assignments, pip, and the command that starts the server."""
+    arguments: list[str] | None = None
+    found = CommandLine([], {}, [], [])
+    for command in _commands(text, found.others):
+        words = _without_assignments(command, found.variables)
+        name = pathlib.PurePath(words[0]).name if words else ""
+        servers = [i for i, word in enumerate(words) if pathlib.PurePath(word).name == _SERVER]
+        if servers:
+            arguments = words[servers[0] + 1 :]
+            found.others.extend(_before(words[: servers[0]]))
+        elif name == "export":
+            _without_assignments(words[1:], found.variables)
+        elif _is_pip(words):
+            _install(words, found)
+        elif words and name not in _IGNORED and name not in _CONTROL:
+            found.others.append(_unknown(" ".join(words)))
+        elif name in _CONTROL - {"fi", "done", "esac", "then", "do", "}", "{"}:
+            found.others.append(f"{' '.join(words)}: the script decides at start: write what holds")
+    if arguments is None:
+        return found._replace(arguments=None)
+    variables = {*known, *found.variables}
+    expanded = [_expanded(word, variables, found.others) for word in arguments]
+    values = {name: _expanded(value, variables, found.others) for name, value in found.variables.items()}  # fmt: skip
+    return found._replace(arguments=expanded, variables=values)
+
+
+def _commands(text: str, others: list[str]) -> collections.abc.Iterator[list[str]]:
+    """The simple commands of a script, without redirections."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words: list[str] = []
+        redirected = False
+        try:
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&")
+            lexer.whitespace_split = True
+            tokens = list(lexer)
+        except ValueError:
+            others.append(_unknown(line.strip()))
+            continue
+        for token in tokens:
+            if not token.strip(";|&"):
+                yield words
+                words, redirected = [], False
+            elif not token.strip("<>&"):
+                redirected = True
+                if words and words[-1] in {"1", "2"}:
+                    words.pop()
+            elif redirected:
+                continue
+            elif not token.strip("()"):
+                words += [token]
+            else:
+                words.append(token)
+        yield words
+
+
+def _without_assignments(words: list[str], variables: dict[str, str]) -> list[str]:
+    """The words behind assignments such as A=b, which are added to the variables."""
+    for index, word in enumerate(words):
+        match = _ASSIGNMENT.fullmatch(word)
+        if match is None:
+            return words[index:]
+        variables[match[1]] = match[2]
+    return []
+
+
+def _expanded(word: str, known: set[str], others: list[str]) -> str:
+    """A word of a shell with variables as Kubernetes writes them: $(NAME) for $NAME."""
+
+    def variable(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name in known:
+            return f"$({name})"
+        if match[3] is not None:
+            return match[3]
+        others.append(f"{word}: the variable {name} is not set in env: write its value")
+        return match[0]
+
+    if word.endswith("$") or "`" in word:
+        others.append(f"{word}(…): the shell computes this at start: write its value")
+    return _VARIABLE.sub(variable, word)
+
+
+def _is_pip(words: list[str]) -> bool:
+    names = [pathlib.PurePath(word).name for word in words[:4]]
+    return "install" in names and any(re.fullmatch(r"pip[0-9.]*", name) for name in names)
+
+
+def _install(words: list[str], found: CommandLine) -> None:
+    """Adds the packages of a plain `pip install`; one with other options is reported as a whole."""
+    packages = [word for word in words[words.index("install") + 1 :] if word not in _PIP_FLAGS]
+    plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~]=?=?.*)?")
+    if packages and all(plain.fullmatch(package) for package in packages):
+        found.requirements.extend(packages)
+        return
+    found.others.append(
+        f"{' '.join(words)}: write the packages in predictor.model.pythonRequirements, and pip's options as variables in predictor.env, e.g. "
+        "PIP_INDEX_URL"
+    )

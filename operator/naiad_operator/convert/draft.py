@@ -1,0 +1,86 @@
+"""What a conversion works on: what is left of the other system's object, and what has become of it."""
+
+import collections.abc
+import dataclasses
+import typing
+
+from naiad_operator.errors import Problem
+
+Fields = dict[str, typing.Any]
+
+
+@dataclasses.dataclass(kw_only=True)
+class Draft:
+    """A service that is being made from a pod.
+
+    Rules take fields out of `pod` and `container`; what no rule takes is reported, with its path.
+
+    Attributes:
+        pod: what is left of the pod's spec.
+        container: what is left of the server's container.
+        pod_path: the path of the pod's spec in its manifest.
+        container_path: the path of the container.
+        predictor: the fields of spec.predictor.
+        spec: the other fields of the spec.
+        template: the pod's spec in predictor.podTemplate.
+        mounts: the mounts of the server's container in it.
+        argument_path: the path of an argument of the server, by its position.
+        notes: what did not fit, by its path in the manifest.
+    """
+
+    pod: Fields
+    container: Fields
+    pod_path: str
+    container_path: str
+    predictor: Fields = dataclasses.field(default_factory=dict)
+    spec: Fields = dataclasses.field(default_factory=dict)
+    template: Fields = dataclasses.field(default_factory=dict)
+    mounts: list[Fields] = dataclasses.field(default_factory=list)
+    argument_path: collections.abc.Callable[[int], str] = lambda _position: "args"
+    notes: list[Problem] = dataclasses.field(default_factory=list)
+
+    def of_pod(self, field: str, message: str) -> None:
+        """Reports a field of the pod."""
+        self.notes.append(Problem(f"{self.pod_path}.{field}", message))
+
+    def of_container(self, field: str, message: str) -> None:
+        """Reports a field of the container."""
+        self.notes.append(Problem(f"{self.container_path}.{field}", message))
+
+
+def part(fields: typing.Any, *names: str) -> Fields:
+    """A mapping inside other ones; an empty one when there is none."""
+    for name in names:
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
+def entries(fields: typing.Any, name: str) -> list[Fields]:
+    """The mappings of a list in another mapping; empty when there is none."""
+    values = fields.get(name) if isinstance(fields, dict) else None
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+
+
+def texts(fields: typing.Any, name: str) -> list[str]:
+    """The entries of a list in another mapping as texts; empty when there is none."""
+    values = fields.get(name) if isinstance(fields, dict) else None
+    return [str(one) for one in values] if isinstance(values, list) else []
+
+
+def left(
+    value: typing.Any, path: str, advice: collections.abc.Mapping[str, str], otherwise: str
+) -> collections.abc.Iterator[Problem]:
+    """The fields that no rule took; one with advice is reported as a whole.
+
+    Args:
+        value: what is left.
+        path: its path.
+        advice: by the field's name, what to do instead.
+        otherwise: the same for every other field.
+    """
+    name = path.rpartition(".")[2]
+    if isinstance(value, dict) and name not in advice:
+        for key, child in value.items():
+            yield from left(child, f"{path}.{key}" if path else str(key), advice, otherwise)
+    elif value not in (None, [], {}):
+        yield Problem(path, f"not converted: {advice.get(name, otherwise)}")

@@ -1,0 +1,138 @@
+"""Services and Ingresses of a Triton workload as spec.service and spec.ingress. Pure."""
+
+import collections.abc
+import typing
+
+from naiad_operator.convert.draft import Draft, Fields, entries, part
+from naiad_operator.convert.references import DEFAULT_PORTS, Notes, Workload
+from naiad_operator.errors import Problem
+
+_TOOLS = ("kubectl.", "meta.helm.sh/", "prometheus.io/")
+"""Annotations of tools that say nothing about the object."""
+_BALANCED = ("LoadBalancer",)
+_OUTSIDE = ("LoadBalancer", "NodePort")
+_EVERY = ("LoadBalancer", "NodePort", "ClusterIP")
+_FIELDS = {
+    "loadBalancerClass": _BALANCED,
+    "loadBalancerSourceRanges": _BALANCED,
+    "externalTrafficPolicy": _OUTSIDE,
+    "internalTrafficPolicy": _EVERY,
+    "sessionAffinity": _EVERY,
+}
+"""Fields of a Service that have the same name and meaning here, and the types for which they count."""
+_DEFAULTS = {
+    "externalTrafficPolicy": "Cluster",
+    "internalTrafficPolicy": "Cluster",
+    "sessionAffinity": "None",
+}
+"""Values that the API server fills in, so that they say nothing."""
+_DROPPED = (
+    "selector", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort",
+)  # fmt: skip
+
+
+def service(rest: Fields, of: Workload, draft: Draft) -> Notes:
+    """Moves a Service into spec.service."""
+    spec = part(rest, "spec")
+    for field, value in _DEFAULTS.items():
+        if spec.get(field) == value:
+            del spec[field]
+    name = part(rest, "metadata").get("name")
+    if name != of.name:
+        yield Problem("metadata.name", f"clients find the service as {of.name} in place of {name}")
+    made = _service_fields(rest)
+    if spec.get("clusterIP") == "None":
+        made["headless"] = True
+        message = f"the Service that resolves to the pods is {of.name}-headless, with the gRPC port"
+        yield Problem("spec.clusterIP", message)
+    changed = list(_ports(entries(spec, "ports"), of, draft, made))
+    if changed:
+        yield Problem("spec.ports", "; ".join(changed))
+    for field in ("ports", *_DROPPED):
+        spec.pop(field, None)
+    if made:
+        draft.spec["service"] = {**draft.spec.get("service", {}), **made}
+
+
+def _service_fields(rest: Fields) -> Fields:
+    """The fields that are called alike; some count only for load balancers, or only for clients outside the cluster."""
+    spec = part(rest, "spec")
+    kind = spec.pop("type", "ClusterIP")
+    made: Fields = {} if kind == "ClusterIP" else {"type": kind}
+    given = part(rest, "metadata", "annotations")
+    annotations = {key: value for key, value in given.items() if not key.startswith(_TOOLS)}
+    if annotations:
+        made["annotations"] = annotations
+    for field, kinds in _FIELDS.items():
+        value = spec.pop(field, None)
+        if value is not None and kind in kinds:
+            made[field] = value
+    return made
+
+
+def _ports(
+    ports: list[Fields], of: Workload, draft: Draft, made: Fields
+) -> collections.abc.Iterator[str]:
+    """What changes for clients; fixed ports of the nodes are kept."""
+    numbers = {**DEFAULT_PORTS, **part(draft.predictor, "ports")}
+    is_outside = made.get("type", "ClusterIP") != "ClusterIP"
+    for port in ports:
+        role = of.ports.get(str(port.get("targetPort", port.get("port"))), "")
+        if not role:
+            yield f"port {port.get('port')} does not lead to the server: left out"
+        elif role == "metrics" and is_outside:
+            yield "the metrics port is open inside the cluster only: write spec.monitoring, or scrape the pods"
+        elif port.get("port") != numbers[role]:
+            yield f"clients use port {numbers[role]} for {role} in place of {port.get('port')}"
+        if "nodePort" in port and role in {"http", "grpc"} and is_outside:
+            made.setdefault("nodePorts", {})[role] = port["nodePort"]
+
+
+def backends(spec: Fields) -> collections.abc.Iterator[tuple[str, str, str, typing.Any]]:
+    """Of each path of an Ingress: the host, the path, the name of the Service, and its port."""
+    for rule in entries(spec, "rules"):
+        for path in entries(part(rule, "http"), "paths"):
+            service = part(path, "backend", "service")
+            port = part(service, "port")
+            yield (
+                str(rule.get("host") or ""),
+                str(path.get("path") or "/"),
+                str(service.get("name")),
+                port.get("number", port.get("name")),
+            )
+
+
+def ingress(rest: Fields, of: Workload, draft: Draft) -> Notes:
+    """Moves an Ingress into spec.ingress: one host per protocol."""
+    spec = part(rest, "spec")
+    given = part(rest, "metadata", "annotations")
+    annotations = {key: value for key, value in given.items() if not key.startswith(_TOOLS)}
+    class_name = spec.pop("ingressClassName", annotations.pop("kubernetes.io/ingress.class", None))
+    made: Fields = draft.spec.get("ingress", {"enabled": True})
+    if class_name is not None:
+        made["className"] = class_name
+    for host, path, name, port in backends(spec):
+        role = of.ports.get(str(port), "grpc" if "grpc" in str(port) else "http")
+        field, own = ("grpcHost", "grpcAnnotations") if role == "grpc" else ("host", "annotations")
+        if not host or field in made or role == "metrics":
+            yield Problem(
+                "spec.rules",
+                f"not converted: {host or 'every host'}{path} of {name}: a service has one host per protocol, in ingress.host and ingress.grpcHost",
+            )
+            continue
+        made[field] = host
+        if annotations:
+            made[own] = dict(annotations)
+        if field == "host" and path != "/":
+            made["path"] = path
+            yield Problem(
+                "spec.rules",
+                f"{path}: the server's paths begin at /: spec.pathPrefix serves a prefix without the controller's rewriting",
+            )
+    secrets = [one.get("secretName") for one in entries(spec, "tls") if one.get("secretName")]
+    if secrets:
+        made["tls"] = {"secretName": secrets[0]}
+    for field in ("rules", "tls"):
+        spec.pop(field, None)
+    if "host" in made or "grpcHost" in made:
+        draft.spec["ingress"] = made

@@ -1,0 +1,140 @@
+"""The server's arguments of another system as fields of a predictor: what the operator writes from a field becomes the field, the rest `args`."""
+
+import collections.abc
+import typing
+
+from naiad_operator.builders import server, server_args
+from naiad_operator.builders.server_args import Argument
+from naiad_operator.convert.draft import Draft
+
+_ALL_ADDRESSES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared, not bound
+_OFF = frozenset(("false", "off", "0"))
+_DRAIN_SECONDS = 10
+_LOWEST_PORT = 1024
+
+_OWNED = {
+    "shutdown-delay-secs": "predictor.drainSeconds",
+    "auth-token-file": "spec.auth",
+    "http-base-path": "spec.pathPrefix",
+}
+
+
+def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]:
+    """Moves the arguments into the draft; what does not fit is reported.
+
+    Returns:
+        The values of --model-repository.
+    """
+    repositories: list[str] = []
+    kept: list[str] = []
+    load: dict[str, typing.Any] = {}
+    for argument in server_args.read(arguments):
+        name, value, path = argument.name, argument.value, draft.argument_path(argument.position)
+        problem = argument.unknown or argument.wrong or _refused(argument)
+        if problem:
+            draft.of_container(path, f"left out: {problem.removesuffix(': leave it out')}")
+        elif name in {"model-repository", "model-store"}:
+            repositories.append(value)
+        elif name in _FIELDS:
+            _FIELDS[name](value, draft, load)
+        elif argument.flag.idle:
+            draft.of_container(path, f"left out: --{name} has no effect here: {argument.flag.idle}")
+        elif not argument.flag.missing and not _is_default(argument):
+            kept.append(argument.written)
+    if load.get("mode") == "explicit" and "models" not in load:
+        kept.append("--model-control-mode=explicit")
+        load.clear()
+    if load:
+        draft.predictor.setdefault("model", {})["load"] = _consistent(load, draft)
+    if kept:
+        draft.predictor["args"] = kept
+    return repositories
+
+
+def _refused(argument: Argument) -> str:
+    """Why an option of the server is not for a service; "" when it is."""
+    name, value = argument.name, argument.value
+    if name in _OWNED:
+        return f"--{name} is what the operator writes: set {_OWNED[name]}"
+    if name == "allow-http" and value.lower() in _OFF:
+        return "--allow-http=false: the kubelet's probes use HTTP"
+    if name in {"http-address", "metrics-address"} and value not in _ALL_ADDRESSES:
+        return f"--{name}={value}: probes and clients reach the pod by its own address"
+    if name == "exit-on-error" and value.lower() not in _OFF:
+        return "--exit-on-error=true: the operator writes false, so that the status says which model failed; a pod whose model failed gets no requests"
+    return ""
+
+
+def _is_default(argument: Argument) -> bool:
+    """Whether an option says what holds anyway."""
+    name, value = argument.name, argument.value.lower()
+    if name in {
+        "allow-http",
+        "allow-grpc",
+        "allow-metrics",
+        "allow-gpu-metrics",
+        "allow-cpu-metrics",
+    }:
+        return value not in _OFF
+    return name in {"http-address", "grpc-address", "metrics-address", "exit-on-error"} and (
+        value in _ALL_ADDRESSES or value in _OFF
+    )
+
+
+def _port(role: str) -> collections.abc.Callable[[str, Draft, dict[str, typing.Any]], None]:
+    def set_port(value: str, draft: Draft, _load: dict[str, typing.Any]) -> None:
+        number = int(value) if value.isdecimal() else 0
+        if number < _LOWEST_PORT:
+            draft.of_container(
+                "args",
+                f"left out: --{role}-port={value}: a pod's user may open ports from {_LOWEST_PORT}",
+            )
+        elif number != _DEFAULT_PORTS[role]:
+            draft.predictor.setdefault("ports", {})[role] = number
+
+    return set_port
+
+
+_DEFAULT_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+
+
+def _exit_timeout(value: str, draft: Draft, _load: dict[str, typing.Any]) -> None:
+    grace = int(value) + _DRAIN_SECONDS + server.STOP_MARGIN_SECONDS if value.isdecimal() else 0
+    draft.predictor["terminationGracePeriodSeconds"] = max(grace, 60)
+
+
+def _mode(value: str, _draft: Draft, load: dict[str, typing.Any]) -> None:
+    if value in {"explicit", "poll"}:
+        load["mode"] = value
+
+
+def _models(value: str, _draft: Draft, load: dict[str, typing.Any]) -> None:
+    load.setdefault("models", []).append(value)
+
+
+def _poll(value: str, _draft: Draft, load: dict[str, typing.Any]) -> None:
+    if value.isdecimal() and int(value):
+        load["pollSeconds"] = int(value)
+
+
+_FIELDS: dict[str, collections.abc.Callable[[str, Draft, dict[str, typing.Any]], None]] = {
+    "http-port": _port("http"),
+    "grpc-port": _port("grpc"),
+    "metrics-port": _port("metrics"),
+    "exit-timeout-secs": _exit_timeout,
+    "model-control-mode": _mode,
+    "load-model": _models,
+    "repository-poll-secs": _poll,
+}
+
+
+def _consistent(load: dict[str, typing.Any], draft: Draft) -> dict[str, typing.Any]:
+    """The load without what the mode gives no meaning."""
+    mode = load.get("mode")
+    for field, of in (("models", "explicit"), ("pollSeconds", "poll")):
+        if field in load and mode != of:
+            draft.of_container(
+                "args", f"left out: model.load.{field} needs --model-control-mode={of}"
+            )
+            del load[field]
+    return load

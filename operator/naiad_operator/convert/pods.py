@@ -1,0 +1,211 @@
+"""The other parts of a Triton pod: volumes, probes, environment, placement, and how it stops."""
+
+import math
+import re
+import typing
+
+from naiad_operator.builders import server
+from naiad_operator.convert import devices
+from naiad_operator.convert.draft import Draft, Fields, entries, part, texts
+
+_SAME = (
+    "affinity",
+    "imagePullSecrets",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "serviceAccountName",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+"""Fields of a pod that have the same name and meaning in a predictor."""
+_PATCHED = ("dnsConfig", "dnsPolicy", "hostAliases", "schedulerName")
+"""Fields of a pod that predictor.podTemplate takes as they are."""
+_DROPPED = ("enableServiceLinks", "restartPolicy", "serviceAccount")
+_OF_IMAGE = ("image", "imagePullPolicy", "name", "ports", "command", "args")
+"""Fields of a container that the operator writes."""
+_DEVICE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+_OWN_VOLUMES = re.compile(r"tmp|shm|cache|auth|fetched|credentials.*|repository-.*")
+_OWN_MOUNTS = ("/tmp", server.CACHE_FOLDER)  # noqa: S108 - the pod's own, an emptyDir
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - as above
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+_PERIOD_SECONDS = 10
+_DEFAULT_FAILURES = 60
+_SINGLE = re.compile(r"(.+)-MIG-([1-9][0-9]*g\.[0-9]+gb.*)")
+_PRODUCT = "nvidia.com/gpu.product"
+_USER = 1000
+_SLEEP = re.compile(r"(?:^|\s)sleep\s+([0-9]+)s?\s*$")
+
+
+def convert(draft: Draft) -> None:
+    """Moves what a pod and its container have beside the server's arguments into the draft."""
+    draft.predictor |= devices.taken(part(draft.container, "resources"))
+    _environment(draft)
+    _volumes(draft)
+    _probes(draft)
+    _stop(draft)
+    _security(draft)
+    image = draft.container.get("image")
+    draft.of_container(
+        "image",
+        f"{image} is another server's: the operator's default image is used; set predictor.image to choose one",
+    )
+    for field in _OF_IMAGE:
+        draft.container.pop(field, None)
+    account = draft.pod.get("serviceAccount")
+    if account is not None:
+        draft.pod.setdefault("serviceAccountName", account)
+    for field in _DROPPED:
+        draft.pod.pop(field, None)
+    draft.predictor |= {field: draft.pod.pop(field) for field in _SAME if draft.pod.get(field)}
+    draft.template |= {field: draft.pod.pop(field) for field in _PATCHED if field in draft.pod}
+    if "automountServiceAccountToken" in draft.pod:
+        draft.predictor["automountServiceAccountToken"] = draft.pod.pop(
+            "automountServiceAccountToken"
+        )
+    _single_strategy(draft)
+    for field in ("affinity", "topologySpreadConstraints"):
+        if "labelSelector" in repr(draft.predictor.get(field)):
+            message = "its labelSelector names labels of the old pods: write those of the new ones, app.kubernetes.io/instance: NAME"
+            draft.of_pod(field, message)
+
+
+def _environment(draft: Draft) -> None:
+    variables = entries(draft.container, "env")
+    for name in _DEVICE_VARIABLES:
+        if any(one.get("name") == name for one in variables):
+            draft.of_container(
+                "env",
+                f"left out: {name} passes by what Kubernetes assigned to the pod: predictor.accelerator requests devices",
+            )
+    kept = [one for one in variables if one.get("name") not in _DEVICE_VARIABLES]
+    draft.container.pop("env", None)
+    if any(one.get("name") == "LD_PRELOAD" for one in kept):
+        draft.of_container(
+            "env", "LD_PRELOAD names a library of the old image: leave it out unless yours has it"
+        )
+    if kept:
+        draft.predictor["env"] = kept
+    if draft.container.get("envFrom"):
+        draft.predictor["envFrom"] = draft.container.pop("envFrom")
+
+
+def _volumes(draft: Draft) -> None:
+    """Shared memory becomes a field, the other volumes that the container mounts are patched into the pod."""
+    volumes = {str(one.get("name")): one for one in entries(draft.pod, "volumes")}
+    patched: dict[str, Fields] = {}
+    for mount in entries(draft.container, "volumeMounts"):
+        name, path = str(mount.get("name")), str(mount.get("mountPath")).rstrip("/")
+        volume = volumes.get(name, {})
+        empty = volume.get("emptyDir")
+        if path == _SHARED_MEMORY and isinstance(empty, dict):
+            if "sizeLimit" in empty:
+                draft.predictor["sharedMemory"] = str(empty["sizeLimit"])
+            continue
+        if isinstance(empty, dict) and path in _OWN_MOUNTS:
+            continue
+        if "hostPath" in volume:
+            draft.of_pod(
+                "volumes",
+                f"{name} is a folder of a node ({part(volume, 'hostPath').get('path')}): it became predictor.podTemplate, which Pod Security restricted refuses; better a claim",
+            )
+        own = f"{name}-own" if _OWN_VOLUMES.fullmatch(name) else name
+        draft.mounts.append({**mount, "name": own})
+        patched[own] = {**volume, "name": own}
+    draft.container.pop("volumeMounts", None)
+    draft.pod.pop("volumes", None)
+    if patched:
+        draft.template["volumes"] = list(patched.values())
+
+
+def _probes(draft: Draft) -> None:
+    given = {name: part(draft.container.pop(name)) for name in _PROBES if name in draft.container}
+    if not given:
+        return
+    seconds = max(_allowed(one) for one in given.values())
+    message = "left out: the operator writes startup, readiness and liveness itself; predictor.probes changes their times"
+    if seconds > _PERIOD_SECONDS * _DEFAULT_FAILURES:
+        failures = math.ceil(seconds / _PERIOD_SECONDS)
+        draft.predictor["probes"] = {
+            "startup": {"periodSeconds": _PERIOD_SECONDS, "failureThreshold": failures}
+        }
+        message += f" (the {seconds} seconds that models had to load are kept)"
+    draft.of_container(next(iter(given)), message)
+
+
+def _allowed(probe: Fields) -> int:
+    """The seconds that a probe gives a container to start."""
+    numbers = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
+    delay, period, failures = (
+        value if isinstance(value := probe.get(name), int) else default
+        for name, default in numbers.items()
+    )
+    return delay + period * failures
+
+
+def _stop(draft: Draft) -> None:
+    """A preStop hook that sleeps is the drain; the grace period must be longer than the drain."""
+    hook = part(draft.container, "lifecycle", "preStop")
+    seconds = part(hook, "sleep").get("seconds")
+    match = _SLEEP.search(" ".join(texts(part(hook, "exec"), "command")))
+    if isinstance(seconds, int) or match:
+        draft.predictor["drainSeconds"] = (
+            seconds if isinstance(seconds, int) else int(match[1] if match else 0)
+        )
+        part(draft.container, "lifecycle").pop("preStop")
+    drain = draft.predictor.get("drainSeconds", 10)
+    grace = draft.pod.pop("terminationGracePeriodSeconds", None)
+    of_flags = draft.predictor.get("terminationGracePeriodSeconds", 0)
+    if not isinstance(grace, int):
+        return
+    if max(grace, of_flags) > drain + server.STOP_MARGIN_SECONDS:
+        draft.predictor["terminationGracePeriodSeconds"] = max(grace, of_flags)
+    else:
+        draft.of_pod(
+            "terminationGracePeriodSeconds",
+            f"left out: {grace} seconds leave nothing for requests in flight after drainSeconds, {drain}: the default is 60",
+        )
+
+
+def _security(draft: Draft) -> None:
+    """The operator's pods run as user 1000 with everything dropped; a pod that said the same says nothing."""
+    for fields, report, patch in (
+        (draft.pod, draft.of_pod, "spec.securityContext"),
+        (draft.container, draft.of_container, "spec.containers, name: server"),
+    ):
+        context = part(fields.pop("securityContext", None))
+        same = ("runAsUser", "runAsGroup", "fsGroup")
+        other = {
+            key: value
+            for key, value in context.items()
+            if not (key in same and value == _USER) and key not in _HARDENED
+        }
+        if other:
+            report(
+                "securityContext",
+                f"left out: {', '.join(other)}: the pods run as user 1000 under Pod Security restricted; what a claim's files need goes into predictor.podTemplate ({patch})",
+            )
+
+
+_HARDENED = frozenset(
+    ("allowPrivilegeEscalation", "capabilities", "fsGroupChangePolicy", "readOnlyRootFilesystem", "runAsNonRoot", "seccompProfile")
+)  # fmt: skip
+
+
+def _single_strategy(draft: Draft) -> None:
+    """Under MIG's strategy single, nvidia.com/gpu is a slice, and only the node's product says of which profile."""
+    selector = part(draft.predictor, "nodeSelector")
+    match = _SINGLE.fullmatch(str(selector.get(_PRODUCT)))
+    accelerator: typing.Any = draft.predictor["accelerator"]
+    if match is None or accelerator.get("type") != "gpu" or "resourceName" in accelerator:
+        return
+    del selector[_PRODUCT]
+    if not selector:
+        del draft.predictor["nodeSelector"]
+    draft.predictor["accelerator"] = {
+        "type": "mig",
+        "strategy": "single",
+        "profile": match[2].replace("gb.", "gb+"),
+        "product": match[1],
+        "count": accelerator["count"],
+    }

@@ -1,0 +1,50 @@
+"""How other objects refer to a Triton workload: by its name, the labels of its pods, and its ports. Pure."""
+
+import collections.abc
+import typing
+
+from naiad_operator.convert.draft import Fields, entries, part
+from naiad_operator.errors import Problem
+
+DEFAULT_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+
+Manifest = collections.abc.Mapping[str, typing.Any]
+Notes = collections.abc.Iterator[Problem]
+
+
+class Workload(typing.NamedTuple):
+    """The object that is converted, as others refer to it.
+
+    Attributes:
+        kind: its kind.
+        name: its name.
+        namespace: its namespace; "" for none.
+        labels: the labels of its pods.
+        ports: by the number, as text, and by the name of each port of the container, its role: http, grpc or metrics.
+    """
+
+    kind: str
+    name: str
+    namespace: str
+    labels: Fields
+    ports: collections.abc.Mapping[str, str]
+
+
+def workload(manifest: Manifest, container: Fields, predictor: Fields) -> Workload:
+    """How other objects refer to an object."""
+    is_pod = manifest["kind"] == "Pod"
+    metadata = part(manifest, "metadata")
+    pod = metadata if is_pod else part(manifest, "spec", "template", "metadata")
+    numbers = {**DEFAULT_PORTS, **part(predictor, "ports")}
+    ports: dict[str, str] = {str(number): role for role, number in numbers.items()}
+    for port in entries(container, "ports"):
+        role = ports.get(str(port.get("containerPort")))
+        if role and "name" in port:
+            ports[str(port["name"])] = role
+    return Workload(
+        kind=manifest["kind"],
+        name=str(metadata.get("name")),
+        namespace=str(metadata.get("namespace") or ""),
+        labels=part(pod, "labels"),
+        ports=ports,
+    )

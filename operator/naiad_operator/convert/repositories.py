@@ -1,0 +1,209 @@
+"""The model repositories of a Triton container: addresses of stores with their credentials, and folders that are mounts of claims."""
+
+import collections.abc
+import pathlib
+import re
+import typing
+
+from naiad_operator.api import store_address
+from naiad_operator.convert.draft import Draft, Fields, entries, part, texts
+
+_KEYS = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    "as": ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY"),
+}
+_REGIONS = ("AWS_DEFAULT_REGION", "AWS_REGION")
+_GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
+_SEVERAL = "TRITON_CLOUD_CREDENTIAL_PATH"
+_DEFAULT_GOOGLE_KEY = "key.json"
+_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+
+
+def convert(addresses: collections.abc.Sequence[str], draft: Draft) -> None:
+    """Writes the model's repositories into the draft, and takes what they need out of the pod."""
+    sources = [source for one in addresses if (source := _source(_filled(one, draft), draft))]
+    if not addresses:
+        draft.of_container("args", "has no --model-repository: write model.storageUri")
+    credentials: dict[str, Fields] = {}
+    for source in sources:
+        scheme = source["storageUri"].partition("://")[0]
+        if scheme not in credentials:
+            credentials[scheme] = _credentials(scheme, draft)
+        storage = {**credentials[scheme], **source.get("storage", {})}
+        if storage:
+            source["storage"] = storage
+    model = draft.predictor.setdefault("model", {})
+    if len(sources) == 1:
+        model.update(sources[0])
+    elif sources:
+        model["repositories"] = sources
+
+
+def _filled(address: str, draft: Draft) -> str:
+    """An address with the values of the variables that the container sets."""
+    values = {str(one.get("name")): one.get("value") for one in entries(draft.container, "env")}
+
+    def value(match: re.Match[str]) -> str:
+        text = values.get(match[1])
+        return text if isinstance(text, str) else match[0]
+
+    return _VARIABLE.sub(value, address)
+
+
+def _source(address: str, draft: Draft) -> Fields | None:
+    """A repository of the service; None when it has no counterpart, which is reported."""
+    if _VARIABLE.search(address):
+        draft.of_container(
+            "args",
+            f"--model-repository={address}: the variable is not set here: write its value in model.storageUri",
+        )
+        return None
+    if "://" in address and not address.startswith("file://"):
+        store = store_address.converted(address)
+        problem = store_address.problem(store.uri if store is not None else address)
+        if store is not None and not problem:
+            return store.fields
+        draft.of_container("args", f"--model-repository: {problem}")
+        return None
+    return _folder(pathlib.PurePosixPath(address.removeprefix("file://")), draft)
+
+
+def _folder(folder: pathlib.PurePosixPath, draft: Draft) -> Fields | None:
+    mounts = [
+        one
+        for one in entries(draft.container, "volumeMounts")
+        if folder.is_relative_to(str(one.get("mountPath")) or "/")
+    ]
+    mount = max(mounts, key=lambda one: len(str(one.get("mountPath"))), default=None)
+    if mount is None:
+        draft.of_container(
+            "args",
+            f"--model-repository={folder}: no volume is mounted there, so the models are in the image: copy them into a claim or a bucket, and write "
+            "model.storageUri",
+        )
+        return None
+    below = folder.relative_to(str(mount["mountPath"]))
+    volume = next(
+        (one for one in entries(draft.pod, "volumes") if one.get("name") == mount.get("name")), {}
+    )
+    claim = part(volume, "persistentVolumeClaim").get("claimName")
+    if isinstance(claim, str) and not mount.get("subPathExpr"):
+        draft.container["volumeMounts"].remove(mount)
+        path = pathlib.PurePosixPath(str(mount.get("subPath") or "")) / below
+        inside = "" if str(path) == "." else f"/{path}"
+        return {"storageUri": f"pvc://{claim}{inside}"}
+    return _of_other_volume(volume, folder, mount, draft)
+
+
+_ADVICE = {
+    "hostPath": "is a folder of one node: make a PersistentVolume of it (local, or nfs) and a claim, and write pvc://CLAIM/path",
+    "nfs": "is mounted by the pod: make a PersistentVolume with this nfs and a claim for it, and write pvc://CLAIM/path",
+    "csi": "is mounted by the pod: make a PersistentVolume with this csi and a claim for it, and write pvc://CLAIM/path, or the bucket itself",
+    "ephemeral": "is a claim per pod: make one claim, ReadWriteMany for pods on several nodes, and write pvc://CLAIM/path",
+    "configMap": "is a ConfigMap: copy the models into a claim or a bucket, and write model.storageUri",
+    "image": "is an image: copy the models into a claim or a bucket, and write model.storageUri",
+}
+
+
+def _of_other_volume(
+    volume: Fields, folder: pathlib.PurePosixPath, mount: Fields, draft: Draft
+) -> Fields | None:
+    draft.container["volumeMounts"].remove(mount)
+    kind = next((key for key in volume if key != "name"), "no volume of the pod")
+    where = f"the repository {folder} (volume {mount.get('name')})"
+    if kind != "emptyDir":
+        advice = _ADVICE.get(
+            kind, f"is {kind}, which a service does not read: write model.storageUri"
+        )
+        draft.of_pod("volumes", f"{where} {advice}")
+        return None
+    for index, container in enumerate(entries(draft.pod, "initContainers")):
+        mounted = {str(one.get("name")) for one in entries(container, "volumeMounts")}
+        if str(mount.get("name")) not in mounted:
+            continue
+        found = _addresses(container)
+        if len(found) == 1:
+            draft.of_pod(
+                f"initContainers[{index}]",
+                f"copied {found[0].uri} into {where}: that became model.storageUri, which the server reads itself; see that it is the folder that contains "
+                "one folder per model. delivery: init fetches it once per pod",
+            )
+            part(container).clear()
+            return found[0].fields
+    draft.of_pod(
+        "volumes",
+        f"{where} is an emptyDir that something in the pod fills: write the store that it comes from in model.storageUri",
+    )
+    return None
+
+
+def _addresses(container: Fields) -> list[store_address.Store]:
+    """The different addresses of stores in the words of a container."""
+    text = " ".join([*texts(container, "command"), *texts(container, "args")])
+    found = re.findall(r"\b(?:s3|gs|as|az|gcs)://[^\s'\";|&)]+", text)
+    stores = [store_address.converted(one.rstrip("/*").removesuffix("/.")) for one in found]
+    usable = [one for one in stores if one is not None and not store_address.problem(one.uri)]
+    return list(dict.fromkeys(usable))
+
+
+def _credentials(scheme: str, draft: Draft) -> Fields:
+    """The storage of a kind of store, from variables that are a Secret's; others stay variables."""
+    storage: Fields = {}
+    if scheme == "pvc":
+        return storage
+    variables = {str(one.get("name")): one for one in entries(draft.container, "env")}
+    secrets = {
+        name: part(one, "valueFrom", "secretKeyRef")
+        for name, one in variables.items()
+        if name in _KEYS.get(scheme, ())
+    }
+    named = {str(one.get("name")) for one in secrets.values()}
+    needed = _KEYS.get(scheme, ())[:2]
+    if (
+        set(needed) <= secrets.keys()
+        and len(named) == 1
+        and all(one.get("key") == name for name, one in secrets.items())
+    ):
+        storage["secretName"] = named.pop()
+        _drop(draft, secrets)
+    if scheme == "s3":
+        region = next((name for name in _REGIONS if "value" in variables.get(name, {})), "")
+        if region:
+            storage["region"] = variables[region]["value"]
+            _drop(draft, _REGIONS)
+    for variable, field in ((_SEVERAL, "credentialFileKey"), (_GOOGLE, "serviceAccountKeyField")):
+        path = variables.get(variable, {}).get("value")
+        if isinstance(path, str) and (variable == _SEVERAL or scheme == "gs"):
+            storage |= _of_file(variable, path, field, draft)
+    return storage
+
+
+def _of_file(variable: str, path: str, field: str, draft: Draft) -> Fields:
+    """The Secret of a file with credentials, when it is mounted from one."""
+    for mount in entries(draft.container, "volumeMounts"):
+        folder = pathlib.PurePosixPath(str(mount.get("mountPath")))
+        file = pathlib.PurePosixPath(path)
+        volume = next(
+            (one for one in entries(draft.pod, "volumes") if one.get("name") == mount.get("name")),
+            {},
+        )
+        secret = part(volume, "secret")
+        name = secret.get("secretName")
+        key = str(file.relative_to(folder)) if file.is_relative_to(folder) else ""
+        if mount.get("subPath") and file == folder:
+            key = str(mount["subPath"])
+        for item in entries(secret, "items"):
+            key = str(item.get("key")) if item.get("path") == key else key
+        if isinstance(name, str) and key not in {"", "."} and "/" not in key:
+            draft.container["volumeMounts"].remove(mount)
+            _drop(draft, (variable,))
+            is_default = field == "serviceAccountKeyField" and key == _DEFAULT_GOOGLE_KEY
+            return {"secretName": name} | ({} if is_default else {field: key})
+    return {}
+
+
+def _drop(draft: Draft, names: typing.Iterable[str]) -> None:
+    """Takes variables out of the container."""
+    dropped = set(names)
+    variables = entries(draft.container, "env")
+    draft.container["env"] = [one for one in variables if str(one.get("name")) not in dropped]

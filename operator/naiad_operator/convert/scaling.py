@@ -1,0 +1,93 @@
+"""Autoscalers of a Triton workload as predictor.autoscaling. Pure."""
+
+import decimal
+
+from naiad_operator.api import quantity
+from naiad_operator.builders import server
+from naiad_operator.convert.draft import Draft, Fields, entries, part
+from naiad_operator.convert.references import Notes, Workload
+from naiad_operator.errors import Problem
+
+_MICROSECONDS = 1000
+
+
+def autoscaler(rest: Fields, _of: Workload, draft: Draft) -> Notes:
+    """Moves a HorizontalPodAutoscaler into predictor.autoscaling."""
+    spec = part(rest, "spec")
+    scaling: Fields = {"class": "hpa"}
+    scaling |= {
+        field: spec.pop(field)
+        for field in ("minReplicas", "maxReplicas", "behavior")
+        if field in spec
+    }
+    percent = spec.pop("targetCPUUtilizationPercentage", None)
+    metrics = entries(spec, "metrics")
+    spec.pop("metrics", None)
+    if not metrics:
+        target = {"type": "Utilization", "averageUtilization": percent or 80}
+        metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    for index, metric in enumerate(metrics):
+        path = f"spec.metrics[{index}]"
+        ours = _own_metric(metric)
+        if ours:
+            scaling |= ours
+            field, value = next(iter(ours.items()))
+            yield Problem(
+                path,
+                f"became autoscaling.{field}: {value}; Prometheus' adapter needs Naiad's rules (manifests/monitoring/prometheus-adapter-values.yaml)",
+            )
+            continue
+        scaling.setdefault("metrics", []).append(_renamed(metric))
+        if metric.get("type") not in {"Resource", "ContainerResource"}:
+            yield Problem(
+                path, "copied: see that it counts the new pods, which have other labels and names"
+            )
+    spec.pop("scaleTargetRef", None)
+    draft.predictor["autoscaling"] = scaling
+    draft.predictor.pop("replicas", None)
+
+
+def _own_metric(metric: Fields) -> Fields:
+    """QueueTimeMs or pendingRequests for a metric that means the same; {} for any other."""
+    pods = part(metric, "pods")
+    name = str(part(pods, "metric").get("name") or pods.get("metricName") or "")
+    target = part(pods, "target").get("averageValue", pods.get("targetAverageValue"))
+    try:
+        value = quantity.amount(str(target))
+    except decimal.InvalidOperation:
+        return {}
+    if name == server.PENDING_METRIC:
+        return {"pendingRequests": max(1, int(value))}
+    if "queue" in name and name.endswith("_us"):
+        return {"queueTimeMs": max(1, round(value / _MICROSECONDS))}
+    return {}
+
+
+def _renamed(metric: Fields) -> Fields:
+    """A metric of a container names ours."""
+    resource = part(metric, "containerResource")
+    if resource:
+        return {**metric, "containerResource": {**resource, "container": server.CONTAINER}}
+    return metric
+
+
+def scaled_object(rest: Fields, _of: Workload, draft: Draft) -> Notes:
+    """Moves KEDA's ScaledObject into predictor.autoscaling."""
+    spec = part(rest, "spec")
+    spec.pop("scaleTargetRef", None)
+    triggers = entries(spec, "triggers")
+    spec.pop("triggers", None)
+    scaling: Fields = {"class": "keda"}
+    scaling["minReplicas"] = spec.pop("minReplicaCount", 0)
+    scaling["maxReplicas"] = spec.pop("maxReplicaCount", 100)
+    if triggers:
+        scaling["triggers"] = triggers
+        yield Problem(
+            "spec.triggers",
+            "copied: see that queries count the new pods, which have other labels and names; autoscaling.queueTimeMs needs no trigger",
+        )
+    behavior = part(spec, "advanced", "horizontalPodAutoscalerConfig").pop("behavior", None)
+    if behavior:
+        scaling["behavior"] = behavior
+    draft.predictor["autoscaling"] = scaling
+    draft.predictor.pop("replicas", None)

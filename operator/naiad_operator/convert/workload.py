@@ -1,0 +1,282 @@
+"""Turns a plain Triton Deployment, StatefulSet or Pod into an InferenceService, and lists what does not fit. Pure."""
+
+import collections.abc
+import copy
+import typing
+
+from naiad_operator.api import names
+from naiad_operator.builders import names as own_names
+from naiad_operator.convert import command_line, flags, pods, repositories
+from naiad_operator.convert.draft import Draft, Fields, entries, left, part, texts
+from naiad_operator.errors import Problem
+
+KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Pod")
+_WORDS = ("tritonserver", "--model-repository", "--model-store")
+_HELM = ("helm.sh/", "app.kubernetes.io/managed-by", "meta.helm.sh/")
+_PROMETHEUS = "prometheus.io/"
+_DEPLOYMENT_FIELDS = ("selector", "serviceName", "template", "volumeClaimTemplates")
+
+_DEFAULTS = {
+    "progressDeadlineSeconds": 600,
+    "revisionHistoryLimit": 10,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "terminationGracePeriodSeconds": 30,
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+"""Values that the API server fills in, so that they say nothing."""
+_DEFAULT_SHARE = "25%"
+"""Of a rolling update, likewise. Beside GPUs it would need a free one, so the operator's default counts."""
+
+_ADVICE = {
+    "containers": "another container of the pod: write it in predictor.podTemplate.spec.containers",
+    "hostIPC": "shared memory with other pods is not supported",
+    "initContainers": "write it in predictor.podTemplate.spec.initContainers, if it does not fill the repository",
+    "lifecycle": "write it in predictor.podTemplate, under spec.containers, name: server",
+    "minReadySeconds": "there is no such field: predictor.probes.readiness says when a pod gets requests",
+    "progressDeadlineSeconds": "it follows from predictor.probes.startup",
+    "revisionHistoryLimit": "the operator keeps what it needs",
+    "status": "the operator writes it",
+    "volumeClaimTemplates": "there is no claim per pod: make one claim for predictor.model.cache, or write pvc://CLAIM/path",
+}
+_OTHERWISE = "write it in predictor.podTemplate if it is a field of pods, else leave it out"
+
+
+def server_container(manifest: typing.Any) -> int | None:
+    """The position of the container that runs Triton; None in an object that has none, or that another object or this operator makes."""
+    if not isinstance(manifest, dict) or manifest.get("kind") not in KINDS:
+        return None
+    labels = part(manifest, "metadata", "labels")
+    if owner(manifest):
+        return None
+    if labels.get(own_names.MANAGED_BY_LABEL) == own_names.MANAGED_BY:
+        return None
+    containers = part(_pod(manifest)).get("containers")
+    for index, container in enumerate(containers if isinstance(containers, list) else ()):
+        if isinstance(container, dict) and _runs_triton(container):
+            return index
+    return None
+
+
+def owner(manifest: typing.Any) -> str:
+    """The object that an object is made by, which is converted in its place; "" for none."""
+    for reference in entries(part(manifest, "metadata"), "ownerReferences"):
+        return f"{reference.get('kind')} {reference.get('name')}"
+    return ""
+
+
+def _runs_triton(container: Fields) -> bool:
+    text = " ".join(
+        [
+            str(container.get("image")).rpartition("@")[0] or str(container.get("image")),
+            *_words(container),
+        ]
+    )
+    return any(word in text for word in _WORDS)
+
+
+def _words(container: Fields) -> list[str]:
+    return [*texts(container, "command"), *texts(container, "args")]
+
+
+def _pod(manifest: Fields) -> Fields:
+    return (
+        part(manifest, "spec")
+        if manifest["kind"] == "Pod"
+        else part(manifest, "spec", "template", "spec")
+    )
+
+
+def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
+    """What becomes of an object with a Triton container.
+
+    Args:
+        manifest: the object, which is not changed; `server_container` finds a container in it.
+    """
+    rest = copy.deepcopy(dict(manifest))
+    index = server_container(rest)
+    assert index is not None
+    is_pod = rest["kind"] == "Pod"
+    pod_path = "spec" if is_pod else "spec.template.spec"
+    pod = _pod(rest)
+    container = pod["containers"].pop(index)
+    for fields in (part(rest, "spec"), pod, container):
+        for name, value in _DEFAULTS.items():
+            if fields.get(name) == value:
+                del fields[name]
+    draft = Draft(
+        pod=pod,
+        container=container,
+        pod_path=pod_path,
+        container_path=f"{pod_path}.containers[{index}]",
+    )
+    _of_container(draft)
+    pods.convert(draft)
+    template = part(rest, "metadata") if is_pod else part(rest, "spec", "template", "metadata")
+    _of_template_metadata(template, rest, draft)
+    _of_workload(rest, draft)
+    if draft.mounts:
+        draft.template["containers"] = [{"name": "server", "volumeMounts": draft.mounts}]
+    if draft.template:
+        draft.predictor.setdefault("podTemplate", {})["spec"] = draft.template
+    others = pod.pop("containers")
+    draft.notes += [
+        Problem(
+            f"{pod_path}.containers[{number + (number >= index)}]",
+            f"not converted: {one.get('name')}: {_ADVICE['containers']}",
+        )
+        for number, one in enumerate(others)
+        if isinstance(one, dict)
+    ]
+    for number, one in enumerate(entries(pod, "initContainers")):
+        if one:
+            draft.notes.append(
+                Problem(
+                    f"{pod_path}.initContainers[{number}]",
+                    f"not converted: {one.get('name')}: {_ADVICE['initContainers']}",
+                )
+            )
+    pod.pop("initContainers", None)
+    draft.notes += left(container, draft.container_path, _ADVICE, _OTHERWISE)
+    draft.notes += left(pod, pod_path, _ADVICE, _OTHERWISE)
+    return draft
+
+
+def metadata(manifest: collections.abc.Mapping[str, typing.Any]) -> Fields:
+    """The metadata of the service: the name, the namespace and the labels that are not Helm's."""
+    given = part(manifest, "metadata")
+    made: Fields = {key: given[key] for key in ("name", "namespace") if key in given}
+    labels = {
+        key: value for key, value in part(given, "labels").items() if not key.startswith(_HELM)
+    }
+    return made | ({"labels": labels} if labels else {})
+
+
+def result(manifest: collections.abc.Mapping[str, typing.Any], draft: Draft) -> Fields:
+    """The InferenceService of a draft, with its fields in the usual order."""
+    first = ("model", "args", "env", "envFrom", "ports", "accelerator", "resources")
+    predictor = {
+        key: draft.predictor[key] for key in (*first, *draft.predictor) if key in draft.predictor
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata(manifest),
+        "spec": {"predictor": predictor, **draft.spec},
+    }
+
+
+def _of_container(draft: Draft) -> None:
+    known = [str(one.get("name")) for one in entries(draft.container, "env")]
+    started = command_line.read(_words(draft.container), known)
+    field = "args" if draft.container.get("args") else "command"
+    commands, start = len(texts(draft.container, "command")), started.start
+
+    def path(position: int) -> str:
+        if start is None:
+            return field
+        index = start + position
+        return f"command[{index}]" if index < commands else f"args[{index - commands}]"
+
+    draft.argument_path = path
+    for other in started.others:
+        draft.of_container(field, f"left out: {other}")
+    if started.variables:
+        own = [{"name": name, "value": value} for name, value in started.variables.items()]
+        draft.container["env"] = [
+            *(
+                one
+                for one in entries(draft.container, "env")
+                if str(one.get("name")) not in started.variables
+            ),
+            *own,
+        ]
+    found = flags.convert(started.arguments or (), draft)
+    repositories.convert(found, draft)
+    if started.requirements:
+        draft.predictor["model"]["pythonRequirements"] = list(dict.fromkeys(started.requirements))
+
+
+def _of_workload(rest: Fields, draft: Draft) -> None:
+    """The fields around the pod's template."""
+    kind = rest["kind"]
+    name = part(rest, "metadata").get("name")
+    both = "this Deployment and its Service" if kind == "Deployment" else "a Service of this name"
+    message = f"the operator's Deployment and Service will be called {name} as well: delete {both} first, or write another name to run both"
+    draft.notes.append(Problem("metadata.name", message))
+    if kind == "Pod":
+        draft.predictor["replicas"] = 1
+        return
+    spec = part(rest, "spec")
+    if kind == "DaemonSet":
+        draft.predictor |= {"placement": "onePerNode", "replicas": 1}
+        draft.notes.append(
+            Problem(
+                "kind",
+                "a service has a number of pods, not one per node: write the number of nodes in predictor.replicas; placement: onePerNode spreads them",
+            )
+        )
+    replicas = spec.pop("replicas", 1)
+    draft.predictor.setdefault("replicas", replicas)
+    strategy = part(spec, "strategy" if kind == "Deployment" else "updateStrategy")
+    if kind == "Deployment" and strategy:
+        made: Fields = {
+            key: value
+            for key, value in part(strategy, "rollingUpdate").items()
+            if key in {"maxSurge", "maxUnavailable"}
+        }
+        if strategy.get("type") == "RollingUpdate" and all(
+            value == _DEFAULT_SHARE for value in made.values()
+        ):
+            strategy = {}
+    if kind == "Deployment" and strategy:
+        draft.predictor["deploymentStrategy"] = {
+            **({"type": strategy["type"]} if "type" in strategy else {}),
+            **made,
+        }
+    for field in ("strategy", "updateStrategy", "podManagementPolicy"):
+        spec.pop(field, None)
+    if entries(spec, "volumeClaimTemplates"):
+        draft.notes.append(
+            Problem(
+                "spec.volumeClaimTemplates", f"not converted: {_ADVICE['volumeClaimTemplates']}"
+            )
+        )
+    for field in _DEPLOYMENT_FIELDS:
+        spec.pop(field, None) if field != "template" else None
+    remaining = {key: value for key, value in spec.items() if key != "template"}
+    draft.notes += left(remaining, "spec", _ADVICE, _OTHERWISE)
+
+
+def _of_template_metadata(template: Fields, rest: Fields, draft: Draft) -> None:
+    """Labels and annotations of the pods, without those by which the old Service and Deployment find them."""
+    path = "metadata" if rest["kind"] == "Pod" else "spec.template.metadata"
+    annotations = part(template, "annotations")
+    scraped = [key for key in annotations if key.startswith(_PROMETHEUS)]
+    if scraped:
+        draft.notes.append(
+            Problem(
+                f"{path}.annotations",
+                f"left out: {', '.join(scraped)}: write spec.monitoring.podMonitor: true, or the annotations in predictor.podTemplate.metadata",
+            )
+        )
+    kept = {
+        key: value
+        for key, value in annotations.items()
+        if key not in scraped and not key.startswith(("kubectl.kubernetes.io/", "checksum/"))
+    }
+    labels = part(template, "labels")
+    own = {key: value for key, value in labels.items() if "azure.workload.identity" in key}
+    selected = part(rest, "spec", "selector", "matchLabels")
+    others = [key for key in labels if key not in {*own, *selected}]
+    if others and rest["kind"] != "Pod":
+        draft.notes.append(
+            Problem(
+                f"{path}.labels",
+                f"left out: {', '.join(others)}: the operator's labels find the pods, and old Services must not; write those that Kueue or cost reports need in spec.labels",
+            )
+        )
+    made = {key: value for key, value in (("labels", own), ("annotations", kept)) if value}
+    if made:
+        draft.predictor["podTemplate"] = {"metadata": made}
