@@ -114,7 +114,7 @@ def _workers(host: str) -> "dict[str, str]":
     """The process of each slice that answered: as many requests at once as there are slices."""
 
     def answer(_: int) -> tuple[str, str]:
-        client = tritonclient.http.InferenceServerClient(host, network_timeout=60)
+        client = tritonclient.http.InferenceServerClient(host, network_timeout=120)
         tensor = tritonclient.http.InferInput("X", [1], "FP32")
         tensor.set_data_from_numpy(np.zeros(1, np.float32))
         said = client.infer(sliced_gpu.MODEL, [tensor]).as_numpy("SAID")
