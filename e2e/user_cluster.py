@@ -32,6 +32,8 @@ _TREE = (
     "e2e",
     "examples",
     "tests/__init__.py",
+    "tests/support/__init__.py",
+    "tests/support/sliced_gpu",
     "tests/toolchain",
     "operator/naiad_operator",
 )
