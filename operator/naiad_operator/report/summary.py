@@ -1,5 +1,6 @@
 """Writes the first page of a report: what a person looks at first. Pure, from masked objects."""
 
+import collections
 import collections.abc
 import typing
 
@@ -148,12 +149,17 @@ def _nodes(snapshot: Snapshot) -> collections.abc.Iterator[str]:
 
 
 def _warnings(snapshot: Snapshot) -> list[str]:
-    events = [
-        event
-        for _, event in _all(snapshot, selection.EVENTS.plural)
-        if event.get("type") == "Warning"
-    ]
-    return [_event(event) for event in sorted(events, key=event_time)[-_WARNINGS:]]
+    """One line per object and reason, since the scheduler writes an Event for each attempt: the newest message, and how many there were."""
+    newest: dict[tuple[str, str], Object] = {}
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    events = (event for _, event in _all(snapshot, selection.EVENTS.plural))
+    for event in sorted(events, key=event_time):
+        if event.get("type") == "Warning":
+            key = _about(event), str(event.get("reason"))
+            newest[key] = event
+            counts[key] += event.get("count") or 1
+    in_order = sorted(newest.items(), key=lambda one: event_time(one[1]))
+    return [_event(event, counts[key]) for key, event in in_order[-_WARNINGS:]]
 
 
 def event_time(event: Object) -> str:
@@ -168,13 +174,15 @@ def event_time(event: Object) -> str:
     return str(next(filter(None, times), ""))
 
 
-def _event(event: Object) -> str:
-    about = event.get("involvedObject") or {}
-    count = event.get("count") or 1
+def _event(event: Object, count: int) -> str:
     times = f" ({count} times)" if count > 1 else ""
-    where = f"{about.get('kind')} {about.get('namespace', '')}/{about.get('name')}"
     message = _shortened(event.get("message") or "")
-    return f"{event_time(event)} {where}: {event.get('reason')}{times}: {message}"
+    return f"{event_time(event)} {_about(event)}: {event.get('reason')}{times}: {message}"
+
+
+def _about(event: Object) -> str:
+    about = event.get("involvedObject") or {}
+    return f"{about.get('kind')} {about.get('namespace', '')}/{about.get('name')}"
 
 
 def _name(item: Object) -> str:

@@ -62,15 +62,33 @@ def test_pods_that_are_not_ready_with_the_reason() -> None:
         assert line in text
 
 
+def warning(reason: str, second: int, message: str = "", **fields: object) -> Object:
+    about = {"kind": "Pod", "namespace": "prod", "name": "p"}
+    return {"type": "Warning", "reason": reason, "metadata": {}, "lastTimestamp": f"2026-11-23T15:00:{second:02}Z", "involvedObject": about, "message": message, **fields}  # fmt: skip
+
+
+def warnings_of(events: list[Object]) -> list[str]:
+    return page({("operator", "events"): events}).partition("Warnings")[2].splitlines()[1:]
+
+
 def test_the_newest_warnings_come_last_and_are_limited() -> None:
+    events = [warning(f"R{number:02}", number, "m " * 1000) for number in reversed(range(60))]
+    shown = warnings_of(events)
+    assert len(shown) == 40
+    assert "R59" in shown[-1]
+    assert max(map(len, shown)) < 800
+
+
+def test_warnings_of_one_reason_about_one_object_are_one_line() -> None:
     events = [
-        {"type": "Warning", "reason": f"R{number:02}", "metadata": {}, "lastTimestamp": f"2026-11-23T15:00:{number:02}Z", "involvedObject": {"kind": "Pod", "name": "p"}, "message": "m " * 1000, "count": 2}
-        for number in reversed(range(60))
-    ]  # fmt: skip
-    warnings = page({("operator", "events"): events}).partition("Warnings")[2].splitlines()[1:]
-    assert len(warnings) == 40
-    assert "R59 (2 times)" in warnings[-1]
-    assert max(map(len, warnings)) < 800
+        warning("Failed", 2, "second", count=4),
+        warning("Failed", 1, "first"),
+        warning("Other", 3),
+        warning("Failed", 9, "fine", type="Normal"),
+    ]
+    first, second = warnings_of(events)
+    assert first == "  2026-11-23T15:00:02Z Pod prod/p: Failed (5 times): second"
+    assert "Other" in second
 
 
 def test_nodes_with_their_devices_and_what_is_wrong() -> None:
