@@ -5,9 +5,14 @@ import typing
 import msgspec
 
 from naiad_operator.api.accelerator import Accelerator
-from naiad_operator.api.bounds import Text
 from naiad_operator.api.model import Model
-from naiad_operator.api.pod import EnvVar, Image, Resources, ServerVersion
+from naiad_operator.api.pod import (
+    Arguments,
+    Image,
+    Resources,
+    ServerVersion,
+    Variables,
+)
 from naiad_operator.api.scaling import Autoscaling, Replicas
 from naiad_operator.api.structs import Part
 
@@ -37,8 +42,8 @@ class Canary(Part, frozen=True):
     model: Model | None = None
     image: Image | None = None
     server_version: ServerVersion | None = None
-    args: typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)] | None = None
-    env: typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)] | None = None
+    args: Arguments | None = None
+    env: Variables | None = None
     resources: Resources | None = None
     accelerator: Accelerator | None = None
     replicas: Replicas | None = None

@@ -12,6 +12,7 @@ from naiad_operator.api.bounds import (
     ObjectName,
     Port,
     Quantity,
+    Text,
 )
 from naiad_operator.api.structs import Part
 
@@ -48,6 +49,12 @@ class EnvVar(Part, frozen=True):
     name: EnvName
     value: LongText | None = None
     value_from: AnyObject | None = None
+
+
+PullSecrets = typing.Annotated[tuple[SecretReference, ...], msgspec.Meta(max_length=8)]
+Arguments = typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)]
+Variables = typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)]
+NodeSelector = typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=32)]
 
 
 class Ports(Part, frozen=True):
@@ -94,6 +101,7 @@ class Toleration(Part, frozen=True):
     toleration_seconds: typing.Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
+Tolerations = typing.Annotated[tuple[Toleration, ...], msgspec.Meta(max_length=16)]
 _ModelName = typing.Annotated[
     str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\s=,]+$")
 ]

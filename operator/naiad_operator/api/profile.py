@@ -7,26 +7,24 @@ one that the user wrote from one that the API server filled in.
 import collections.abc
 import typing
 
-import msgspec
-
 from naiad_operator.api.bounds import (
     Annotations,
     AnyObject,
-    Key,
     Labels,
-    LabelValue,
     ObjectName,
     Text,
 )
 from naiad_operator.api.model import Cache, Storage
 from naiad_operator.api.pod import (
-    EnvVar,
+    Arguments,
     Image,
+    NodeSelector,
+    PullSecrets,
     RawObjects,
     Resources,
-    SecretReference,
     ServerVersion,
-    Toleration,
+    Tolerations,
+    Variables,
 )
 from naiad_operator.api.scaling import PrometheusAuth
 from naiad_operator.api.structs import Part
@@ -93,11 +91,9 @@ class ProfileSpec(Part, frozen=True):
     default: bool = False
     image: Image = ""
     server_version: ServerVersion | None = None
-    image_pull_secrets: (
-        typing.Annotated[tuple[SecretReference, ...], msgspec.Meta(max_length=8)] | None
-    ) = None
-    args: typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)] | None = None
-    env: typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)] | None = None
+    image_pull_secrets: PullSecrets | None = None
+    args: Arguments | None = None
+    env: Variables | None = None
     env_from: RawObjects | None = None
     resources: Resources | None = None
     storage: StoreDefaults | None = None
@@ -105,10 +101,8 @@ class ProfileSpec(Part, frozen=True):
     prometheus: PrometheusDefaults | None = None
     service_account_name: ObjectName | None = None
     automount_service_account_token: bool | None = None
-    node_selector: typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=32)] | None = (
-        None
-    )
-    tolerations: typing.Annotated[tuple[Toleration, ...], msgspec.Meta(max_length=16)] | None = None
+    node_selector: NodeSelector | None = None
+    tolerations: Tolerations | None = None
     affinity: AnyObject | None = None
     priority_class_name: ObjectName | None = None
     runtime_class_name: ObjectName | None = None

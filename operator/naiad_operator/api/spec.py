@@ -8,26 +8,25 @@ from naiad_operator.api.accelerator import Accelerator
 from naiad_operator.api.bounds import (
     Annotations,
     AnyObject,
-    Key,
     Labels,
-    LabelValue,
     ObjectName,
     Quantity,
-    Text,
 )
 from naiad_operator.api.canary import Canary
 from naiad_operator.api.model import Model
 from naiad_operator.api.pod import (
-    EnvVar,
+    Arguments,
     Image,
+    NodeSelector,
     Ports,
     Probes,
+    PullSecrets,
     RawObjects,
     Readiness,
     Resources,
-    SecretReference,
     ServerVersion,
-    Toleration,
+    Tolerations,
+    Variables,
 )
 from naiad_operator.api.scaling import (
     Autoscaling,
@@ -89,11 +88,9 @@ class Predictor(Part, frozen=True):
     model: Model
     image: Image = ""
     server_version: ServerVersion | None = None
-    image_pull_secrets: (
-        typing.Annotated[tuple[SecretReference, ...], msgspec.Meta(max_length=8)] | None
-    ) = None
-    args: typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)] | None = None
-    env: typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)] | None = None
+    image_pull_secrets: PullSecrets | None = None
+    args: Arguments | None = None
+    env: Variables | None = None
     env_from: RawObjects | None = None
     ports: Ports = Ports()
     accelerator: Accelerator = Accelerator()
@@ -110,10 +107,8 @@ class Predictor(Part, frozen=True):
     pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
     service_account_name: ObjectName | None = None
     automount_service_account_token: bool | None = None
-    node_selector: typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=32)] | None = (
-        None
-    )
-    tolerations: typing.Annotated[tuple[Toleration, ...], msgspec.Meta(max_length=16)] | None = None
+    node_selector: NodeSelector | None = None
+    tolerations: Tolerations | None = None
     affinity: AnyObject | None = None
     topology_spread_constraints: RawObjects | None = None
     priority_class_name: ObjectName | None = None
