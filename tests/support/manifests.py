@@ -6,7 +6,7 @@ import typing
 
 from naiad_operator.api import names, service
 from naiad_operator.builders import KINDS, build
-from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults, ScaleUp
 from tests.support import fast_yaml
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "operator"
@@ -40,6 +40,7 @@ def facts(
     current_replicas: int | None = None,
     node_resources: dict[str, int] | None = None,
     canary: CanaryFacts | None = None,
+    scale_ups: typing.Mapping[str, ScaleUp] | None = None,
 ) -> ClusterFacts:
     """A cluster that has every optional kind but the missing ones."""
     return ClusterFacts(
@@ -49,6 +50,7 @@ def facts(
         node_resources=node_resources,
         current_replicas=current_replicas,
         canary=canary or CanaryFacts(),
+        scale_ups=scale_ups or {},
     )
 
 

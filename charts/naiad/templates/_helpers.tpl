@@ -105,7 +105,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get]
+# Those of an autoscaler of nodes are read while a pod has no node.
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [list, create, patch]
 {{- end }}

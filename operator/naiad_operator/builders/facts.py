@@ -2,6 +2,7 @@
 
 import collections.abc
 import dataclasses
+import datetime as dt
 
 from naiad_operator import versions
 
@@ -45,6 +46,23 @@ class CanaryFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleUp:
+    """What an autoscaler of nodes says of a pod without a node.
+
+    Attributes:
+        is_coming: whether it adds a node for the pod.
+        autoscaler: its name, e.g. "cluster-autoscaler".
+        message: which node, or why none.
+        time: when it said so last.
+    """
+
+    is_coming: bool
+    autoscaler: str
+    message: str
+    time: dt.datetime
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     """The facts for one service at one moment.
 
@@ -54,6 +72,7 @@ class ClusterFacts:
         server_version: the version of the server in it.
         defaults: the administrator's defaults.
         node_resources: the sum of what all nodes can allocate, by resource name; None when nodes may not be read, or need not be.
+        scale_ups: by the name of a pod without a node, what an autoscaler of nodes says of it.
         claim_modes: the access modes of the PersistentVolumeClaims that the pods mount; empty or absent when unknown.
         current_replicas: the number in the Deployment's spec; None if the Deployment does not exist.
         kept_replicas: the number that was recorded for a spec without a number; None when none was.
@@ -66,6 +85,7 @@ class ClusterFacts:
     defaults: Defaults
     server_version: versions.Version = versions.OWN
     node_resources: collections.abc.Mapping[str, int] | None = None
+    scale_ups: collections.abc.Mapping[str, ScaleUp] = dataclasses.field(default_factory=dict)
     claim_modes: collections.abc.Mapping[str, frozenset[str]] = dataclasses.field(
         default_factory=dict
     )

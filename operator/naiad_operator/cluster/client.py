@@ -197,13 +197,14 @@ class Client:
             await self._request("DELETE", ref.url(), action=f"delete {ref}", body=body)
 
     async def pages(
-        self, ref: ResourceRef, *, labels: str = ""
+        self, ref: ResourceRef, *, labels: str = "", fields: str = ""
     ) -> collections.abc.AsyncIterator[tuple[list[Object], str]]:
         """Lists a collection: yields the objects of each page, and the resourceVersion from which to watch."""
         continue_token = ""
         while True:
             query = {"limit": str(PAGE)}
             query |= {"labelSelector": labels} if labels else {}
+            query |= {"fieldSelector": fields} if fields else {}
             query |= {"continue": continue_token} if continue_token else {}
             page = await self._json("GET", ref.url(), action=f"list {ref}", query=query)
             metadata = page.get("metadata") or {}

@@ -32,6 +32,7 @@ from naiad_operator.reconcile import (
     merge,
     model_poller,
     plan,
+    scale_ups,
     service_store,
 )
 from naiad_operator.reconcile.cluster_info import ClusterInfo
@@ -43,9 +44,9 @@ from naiad_operator.status import (
     scheduling,
     workload,
 )
-from naiad_operator.status.canary import divided, next_change
+from naiad_operator.status.canary import divided, next_change, without_node
 from naiad_operator.status.compute import compute, compute_bug, compute_invalid
-from naiad_operator.status.conditions import UPGRADED, reason_of
+from naiad_operator.status.conditions import PROGRESSING, UPGRADED, reason_of
 from naiad_operator.status.upgrade import FAILED
 from naiad_operator.upgrade.newer import NewerOperators
 from naiad_operator.upgrade.scheduler import UpgradeScheduler
@@ -91,6 +92,7 @@ class Dependencies:
     nodes: lookups.Nodes
     claims: lookups.Claims
     watch_problems: WatchProblems
+    scale_ups: scale_ups.ScaleUps
     models: model_poller.ModelPoller
     profile_of: collections.abc.Callable[[Manifest], Profile | None]
     upgrades: UpgradeScheduler
@@ -236,7 +238,7 @@ class Reconciler:
         if defers and (delay := self._newer.status_delay(key, service, status, self._seconds())):
             return Result(requeue_after=delay)
         await self._write_status(key, service.raw, status)
-        return self._outcome(service, observed)
+        return self._outcome(key, service, observed, status)
 
     async def _apply(
         self, key: Key, service: services.InferenceService, steps: list[plan.Step]
@@ -265,7 +267,13 @@ class Reconciler:
             await self._recorder.record(service.raw, event)
         return result
 
-    def _outcome(self, service: services.InferenceService, observed: Observed) -> Outcome:
+    def _outcome(
+        self,
+        key: Key,
+        service: services.InferenceService,
+        observed: Observed,
+        status: services.Manifest,
+    ) -> Outcome:
         """When the service is reconciled next, after its status was written."""
         if observed.errors:
             return Retry()
@@ -275,9 +283,14 @@ class Reconciler:
             return Result(requeue_after=_CONFLICT_REQUEUE_S)
         now = self._dependencies.clock()
         change = next_change(service, observed, now)
-        if change is None:
-            return Result()
-        return Result(requeue_after=max((change - now).total_seconds(), 0) + _ROUNDING_S)
+        delays = [max((change - now).total_seconds(), 0) + _ROUNDING_S] if change else []
+        if reason_of(status, PROGRESSING) == "WaitingForNode":
+            # An autoscaler of nodes writes Events, which are not watched.
+            of_pods = self._dependencies.scale_ups
+            delays += [
+                of_pods.until_next(key.namespace, pod) for pod in without_node(observed.pods)
+            ]
+        return Result(requeue_after=min(delays)) if delays else Result()
 
     def _poll_models(
         self,
@@ -310,12 +323,18 @@ class Reconciler:
         dependencies = self._dependencies
         parts = [part for part in (service, canary.service_of(service)) if part is not None]
         waits = any(scheduling.needs_nodes(part, pods) for part in parts)
+        unscheduled = without_node(pods)
         claims = sorted({name for part in parts for name in storage.claim_names(part)})
         return ClusterFacts(
             apis=dependencies.cluster_info.kinds,
             image=dependencies.defaults.image,
             defaults=dependencies.defaults,
             node_resources=await dependencies.nodes.devices() if waits else None,
+            scale_ups={
+                name: scale_up
+                for name in unscheduled
+                if (scale_up := await dependencies.scale_ups.of(key.namespace, name)) is not None
+            },
             claim_modes=await dependencies.claims.access_modes(key.namespace, claims),
         )
 

@@ -24,7 +24,13 @@ from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.metrics import Gauges, Metrics, page
 from naiad_operator.options import Options
 from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig, Retry
-from naiad_operator.reconcile import lookups, model_poller, reconciler, service_store
+from naiad_operator.reconcile import (
+    lookups,
+    model_poller,
+    reconciler,
+    scale_ups,
+    service_store,
+)
 from naiad_operator.reconcile.cluster_info import ClusterInfo
 from naiad_operator.reconcile.profile_store import ProfileStore
 from naiad_operator.runtime.health import Health
@@ -121,6 +127,7 @@ class Runtime:
                 defaults=options.defaults,
                 nodes=lookups.Nodes(self.api, time.monotonic, enabled=options.inspect_nodes),
                 claims=lookups.Claims(self.api, time.monotonic),
+                scale_ups=scale_ups.ScaleUps(self.api, time.monotonic),
                 watch_problems=self._watches.problems,
                 models=self._models,
                 profile_of=self._profiles.of,

@@ -1,11 +1,12 @@
 """Divides what was observed between the main pods of a service and its canary."""
 
+import collections.abc
 import dataclasses
 import datetime as dt
 
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import canary, names
-from naiad_operator.status import autoscaling, workload
+from naiad_operator.status import autoscaling, scheduling, workload
 from naiad_operator.status.observed import Manifest, Observed
 
 
@@ -40,6 +41,13 @@ def is_canary(pod: Manifest) -> bool:
     """Whether a pod is one of a canary."""
     labels = pod["metadata"].get("labels") or {}
     return labels.get(names.COMPONENT_LABEL) == names.CANARY
+
+
+def without_node(pods: collections.abc.Iterable[Manifest]) -> list[str]:
+    """The names of the newest pod without a node, of the service and of its canary."""
+    pods = list(pods)
+    parts = [[pod for pod in pods if is_canary(pod) is of_canary] for of_canary in (False, True)]
+    return [name for part in parts if (name := scheduling.without_node(part))]
 
 
 def _named(service: InferenceService, name: str) -> bool:

@@ -50,7 +50,14 @@ def unscheduled(
         message = f"pod {name} is not scheduled until its scheduling gates are removed (a queue such as Kueue sets them)"
         return Unscheduled(pod=name, reason="SchedulingGated", message=message, waits=True)
     reason, explained = _explained(text, service, facts)
+    scale_up = facts.scale_ups.get(name)
     since = pods.time(condition.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
+    if scale_up is not None and scale_up.is_coming:
+        since = max(since, scale_up.time)
+    elif scale_up is not None:
+        explained = (
+            f"{explained.rstrip('.')}; {scale_up.autoscaler} adds no node: {scale_up.message}"
+        )
     until = since + dt.timedelta(seconds=facts.defaults.node_wait_seconds)
     if now >= until or _needs_no_node(text):
         return Unscheduled(
@@ -58,6 +65,8 @@ def unscheduled(
         )
     nominated = status.get("nominatedNodeName")
     node = f"for node {nominated}, which is to make room" if nominated else "for a node"
+    if scale_up is not None and scale_up.is_coming:
+        node = f"for a node that is coming ({scale_up.autoscaler}: {scale_up.message})"
     return Unscheduled(
         pod=name,
         reason="WaitingForNode",
@@ -65,6 +74,18 @@ def unscheduled(
         waits=True,
         until=until,
     )
+
+
+def without_node(pods_: collections.abc.Iterable[Manifest]) -> str:
+    """The name of the newest pod for which the scheduler has found no node; "" if there is none."""
+    waiting = [
+        pod
+        for pod in pods_
+        if (condition := _unscheduled_condition(pod.get("status") or {})) is not None
+        and condition.get("reason") != "SchedulingGated"
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
+    return str(max(waiting, key=pods.age)["metadata"]["name"]) if waiting else ""
 
 
 def needs_nodes(service: InferenceService, pods_: collections.abc.Iterable[Manifest]) -> bool:

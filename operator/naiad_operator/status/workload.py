@@ -86,7 +86,9 @@ def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> 
         message = refused.get("message", "")
         failure = pod_failures.Failure(
             reason="QuotaExceeded" if "exceeded quota" in message else "PodsRefused",
-            message=message,
+            message=f"{_openshift_advice(service)}: {message}"
+            if _OPENSHIFT in message
+            else message,
         )
     progressing = _condition(status, "Progressing") or {}
     seen = Workload(
@@ -111,6 +113,18 @@ def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> 
     if seen.rolled_out and seen.available == seen.desired:
         return dataclasses.replace(seen, failure=None, failed=0, waiting=None)
     return seen
+
+
+_OPENSHIFT = "security context constraint"
+"""In the refusal of a pod by OpenShift."""
+
+
+def _openshift_advice(service: InferenceService) -> str:
+    """Where to leave user ids to the cluster; it stands before the refusal, which may be long."""
+    where = "the chart's value openshift, or predictor.podTemplate of the service"
+    if service.profile is not None and service.profile.name:
+        where = f"podSecurityContext of NaiadProfile {service.profile.name}, or predictor.podTemplate of the service"
+    return f"OpenShift assigns user ids and refuses others, which {where} leaves out (docs/operator.md)"
 
 
 def next_change(

@@ -6,6 +6,9 @@ The kinds of KEDA, the Gateway API and the Prometheus operator come to the API s
 
 import collections
 import copy
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from tests.apiserver import foreign
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.kubelet import Kubelet, unschedulable
 from tests.apiserver.objects import (
     CHILDREN,
     definitions,
@@ -29,6 +32,7 @@ from tests.support import helm, manifests
 _RBAC = frozenset({"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 _OPERATOR_NAMESPACE = "naiad-system"
 _ALIKE = 3
+_ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,9 @@ def test_cluster_wide_with_kinds_that_come_later(
         made = [admin.create(manifest) for manifest in examples(namespace)]
         for manifest in made:
             admin.wait_for("Deployment", manifest["metadata"]["name"], namespace)
+        # For such pods it reads nodes and Events.
+        until("pods", lambda: admin.list("Pod", namespace))
+        Kubelet(admin).step(namespace, become=lambda pod: unschedulable(pod, message="no node"))
         for definition in foreign.definitions():
             admin.apply(definition, force=True)
         wanted = set(CHILDREN)
@@ -119,6 +126,9 @@ def test_cluster_wide_with_kinds_that_come_later(
                 or None
             ),
         )
+        plan = planned(kubeconfig, prometheus)
+        assert "services: 0 would restart" in plan
+        assert "forbidden" not in plan.lower()
         disturbed(admin, namespace)
         shrunk(admin, namespace)
         assert refusals(operator) == []
@@ -126,6 +136,22 @@ def test_cluster_wide_with_kinds_that_come_later(
         assert bugs(operator.lines()) == []
     finally:
         operator.kill()
+
+
+def planned(kubeconfig: Path, *arguments: str) -> str:
+    """What `naiad-operator plan` prints with these rights, errors included; it finds nothing that restarts."""
+    command = [sys.executable, "-m", "naiad_operator", "plan", f"--kubeconfig={kubeconfig}"]
+    paths = os.pathsep.join([str(_ROOT / "operator"), str(_ROOT)])
+    ended = subprocess.run(
+        [*command, *arguments],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
 
 
 def disturbed(admin: Kubectl, namespace: str) -> None:

@@ -102,6 +102,40 @@ def _unschedulable(pod: Object) -> Object:
     )
 
 
+def test_events_are_read_only_for_a_pod_without_a_node_and_say_whether_one_is_coming(
+    proxy: Proxy, kubectl: Kubectl, kubelet: Kubelet, here: str
+) -> None:
+    kubectl.create(inference_service("slice-2", here))
+    labels = "app.kubernetes.io/instance=slice-2"
+    [pod] = until("a pod", lambda: kubelet.pods(here, labels=labels))
+    name, now = pod["metadata"]["name"], kubelets.now()
+    kubectl.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}.1", "namespace": here},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": here},
+            "type": "Normal",
+            "reason": "TriggeredScaleUp",
+            "message": "pod triggered scale-up: [{gpus 1->2 (max: 5)}]",
+            "source": {"component": "cluster-autoscaler"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+        }
+    )
+
+    def said() -> bool:
+        kubelet.step(here, become=_unschedulable)
+        shown = condition(kubectl.get("InferenceService", "slice-2", here), "Progressing")
+        return "a node that is coming (cluster-autoscaler: [{gpus" in shown.get("message", "")
+
+    until("the node that is coming", said)
+    read = [request.path for request in proxy.requests if "/events?" in request.path]
+    assert 1 <= len([path for path in read if name in path]) <= 3
+    assert not any("quiet" in path for path in read), "its pods have nodes"
+    kubectl.delete("InferenceService", "slice-2", here)
+
+
 @pytest.mark.parametrize(("mode", "surge"), [("ReadWriteOnce", 0), ("ReadWriteMany", 1)])
 @pytest.mark.usefixtures("operator")
 def test_the_access_modes_of_a_claim_decide_how_pods_are_replaced(

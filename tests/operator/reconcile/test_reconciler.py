@@ -18,6 +18,7 @@ from naiad_operator.reconcile import (
     model_poller,
     plan,
     reconciler,
+    scale_ups,
     service_store,
 )
 from naiad_operator.reconcile.cluster_info import ClusterInfo
@@ -79,6 +80,7 @@ def reconciler_of(
         defaults=manifests.DEFAULTS,
         nodes=lookups.Nodes(client, lambda: 0.0, enabled=False),
         claims=lookups.Claims(client, lambda: 0.0),
+        scale_ups=scale_ups.ScaleUps(client, lambda: 0.0),
         watch_problems=lambda _: problems or {},
         models=typing.cast("model_poller.ModelPoller", NoModels()),
         profile_of=lambda _: None,

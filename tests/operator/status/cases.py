@@ -1,10 +1,13 @@
 """What a cluster can show of a service, and what its Ready condition then says."""
 
+import datetime as dt
 import typing
 
+from naiad_operator.builders.facts import ScaleUp
 from naiad_operator.status import ApiError, Conflict, ModelState
 from tests.support import manifests
 from tests.support.observations import (
+    POD,
     READY_MODEL,
     ago,
     deployment,
@@ -25,6 +28,12 @@ NO_NODE = "0/3 nodes are available: 3 Insufficient nvidia.com/mig-1g.10gb."
 OTHER_LABELS = "node(s) didn't match Pod's node affinity/selector"
 NOT_READY = {("Deployment", "demo"): deployment(ready=0)}
 ONE_READY = {("Deployment", "demo"): deployment(ready=1)}
+
+
+def scale_up(message: str, *, is_coming: bool) -> ScaleUp:
+    """What cluster-autoscaler said two minutes ago."""
+    time = dt.datetime.fromisoformat(ago(minutes=2))
+    return ScaleUp(is_coming=is_coming, autoscaler="cluster-autoscaler", message=message, time=time)
 
 
 VOLUMES: Manifest = {
@@ -344,6 +353,39 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         (
             "WaitingForNode",
             "pod demo-6d5f-x7k2p waits for node n1, which is to make room: 0/3 nodes are available: 3 Insufficient memory.",
+        ),
+    ),
+    "an autoscaler adds a node": (
+        {
+            "children": NOT_READY,
+            "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.", since=ago(minutes=12))],
+            "facts": manifests.facts(scale_ups={POD: scale_up("[{gpus 1->2 (max: 5)}]", is_coming=True)}),
+        },
+        (
+            "WaitingForNode",
+            "pod demo-6d5f-x7k2p waits for a node that is coming (cluster-autoscaler: [{gpus 1->2 (max: 5)}]): 0/3 nodes are available: 3 Insufficient memory.",
+        ),
+    ),
+    "an autoscaler adds no node": (
+        {
+            "children": NOT_READY,
+            "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.", since=ago(minutes=12))],
+            "facts": manifests.facts(scale_ups={POD: scale_up("1 max node group size reached", is_coming=False)}),
+        },
+        (
+            "Unschedulable",
+            "pod demo-6d5f-x7k2p has no node: 0/3 nodes are available: 3 Insufficient memory; cluster-autoscaler adds no node: 1 max node group size reached",
+        ),
+    ),
+    "an autoscaler adds no node for now": (
+        {
+            "children": NOT_READY,
+            "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.", since=ago(minutes=1))],
+            "facts": manifests.facts(scale_ups={POD: scale_up("1 in backoff after failed scale-up", is_coming=False)}),
+        },
+        (
+            "WaitingForNode",
+            "pod demo-6d5f-x7k2p waits for a node: 0/3 nodes are available: 3 Insufficient memory; cluster-autoscaler adds no node: 1 in backoff after failed scale-up",
         ),
     ),
     "a claim is missing, which no new node provides": (

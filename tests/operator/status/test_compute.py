@@ -9,7 +9,7 @@ from naiad_operator.api import schema, validation
 from naiad_operator.api.status import Status
 from naiad_operator.errors import Problem
 from naiad_operator.status import ModelState, compute_invalid
-from tests.operator.status.cases import HPA, NOT, NOT_READY, ONE_READY, READY, spec
+from tests.operator.status.cases import HPA, NOT, NOT_READY, ONE_READY, READY, said, spec
 from tests.support import manifests
 from tests.support.observations import (
     NOW,
@@ -282,3 +282,15 @@ def test_a_policy_that_may_block_the_ingress_is_reported_and_the_service_is_read
         ingress=entry, networkPolicy={"enabled": True, "ingressFrom": [{"podSelector": {}}]}
     )
     assert condition(status(named, facts=unnamed), "NetworkReady")[1] == "Applied"
+
+
+def test_a_refusal_of_openshift_says_where_to_leave_user_ids_out() -> None:
+    refusal = (
+        'pods "demo-x" is forbidden: unable to validate against any security context constraint'
+    )
+    failed = said("ReplicaFailure", "True", "FailedCreate", refusal)
+    children = {("Deployment", "demo"): deployment(total=0, conditions=[failed])}
+    shown = condition(status(children=children, models=None))
+    assert shown[1] == "PodsRefused"
+    assert "the chart's value openshift" in shown[2]
+    assert shown[2].endswith(refusal)
