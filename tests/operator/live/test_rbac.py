@@ -6,6 +6,7 @@ The kinds of KEDA, the Gateway API and the Prometheus operator come to the API s
 
 import collections
 import copy
+import functools
 import os
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def admin(admin: Kubectl) -> Kubectl:
 
 def installed(admin: Kubectl, own_plane: ControlPlane, values: Object) -> Path:
     """The chart's rights, given; gives the kubeconfig of its ServiceAccount."""
-    account = ""
+    account, granted = "", []
     for manifest in helm.manifests(values, namespace=_OPERATOR_NAMESPACE):
         if manifest["kind"] in _RBAC:
             if manifest["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
@@ -59,7 +60,33 @@ def installed(admin: Kubectl, own_plane: ControlPlane, values: Object) -> Path:
             admin.apply(manifest, force=True)
         if manifest["kind"] == "ServiceAccount":
             account = manifest["metadata"]["name"]
-    return own_plane.kubeconfig(token_of(admin, account, _OPERATOR_NAMESPACE))
+        if manifest["kind"] in ("ClusterRole", "Role"):
+            granted += [
+                (manifest["metadata"].get("namespace", ""), rule) for rule in manifest["rules"]
+            ]
+    token = token_of(admin, account, _OPERATOR_NAMESPACE)
+    person = own_plane.user(token)
+    # The API server learns of new roles and bindings by watches of its own, which are late on a busy machine.
+    for namespace, rule in granted:
+        until(f"{rule} to hold", functools.partial(is_allowed, person, namespace, rule))
+    person.close()
+    return own_plane.kubeconfig(token)
+
+
+def is_allowed(person: Kubectl, namespace: str, rule: Object) -> bool:
+    """Whether a person may what a rule of a role grants; of its resources and verbs the first."""
+    [group, *_], [resource, *_], [verb, *_] = rule["apiGroups"], rule["resources"], rule["verbs"]
+    resource, _, subresource = resource.partition("/")
+    asked = {"group": group, "resource": resource, "subresource": subresource, "verb": verb}
+    if rule.get("resourceNames"):
+        asked["name"] = rule["resourceNames"][0]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {**asked, "namespace": namespace}},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return bool(person.request("POST", path, body=review)["status"]["allowed"])
 
 
 def refusals(operator: OperatorProcess) -> list[str]:
