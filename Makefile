@@ -50,8 +50,8 @@ bench: $(VENV)/.dev ## measure beside Triton (ARGS=--write puts it into docs/per
 bench-against: $(VENV)/.dev ## processor time per request beside another checkout of Naiad (CHECKOUT=DIR; ARGS="--only 'gRPC stream' --plot FILE")
 	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.against $(CHECKOUT) $(ARGS)
 
-bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
-	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale
+bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server (ARGS=--write puts it into docs/operator-inside.md)
+	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale $(ARGS)
 
 bench-repository: $(VENV)/.dev ## measure loads from S3, starts, polls and reloads (ARGS="--only polling s3-load", ARGS=--write puts it into docs/performance.md)
 	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.repository.run $(ARGS)

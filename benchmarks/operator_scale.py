@@ -16,7 +16,7 @@ One fresh control plane a size. What is measured, and where it is counted:
 etcd, the API server and its controllers share the machine's cores with the operator: they are part of what is measured, as they
 are in any cluster. The controllers run at Kubernetes' own default rates. The cluster has no nodes, so pods stay pending and no service becomes ready; that is the same for every size.
 
-The table goes into `docs/operator-inside.md`, with what each value should be, and the results into `benchmarks/results`; with `--out` neither is touched.
+With `--write` the table goes into `docs/operator-inside.md`, with what each value should be, and the results and their plot into `benchmarks/results`.
 """
 
 import argparse
@@ -49,6 +49,7 @@ from tests.toolchain.programs import Programs, find
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
+_PAGE = _ROOT / "docs" / "operator-inside.md"
 SIZES = (10, 100, 1000)
 _EXAMPLE = _ROOT / "examples" / "inferenceservice.yaml"
 _PLAIN = ("Deployment", "Service", "PodDisruptionBudget")
@@ -355,7 +356,16 @@ def _p99(times: collections.abc.Collection[float]) -> float:
 
 
 def main(argv: collections.abc.Sequence[str] | None = None) -> None:
-    """Measures, prints, and writes the results."""
+    """Measures, prints, and writes the results if asked to; however it ends, it leaves no process."""
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        run(argv)
+    finally:
+        _end_children()
+
+
+def run(argv: collections.abc.Sequence[str] | None = None) -> None:
+    """The same without an end of processes, which would be those of a test, too."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.operator_scale", description=__doc__
     )
@@ -366,26 +376,19 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--quiet", type=float, default=_QUIET_S, help="seconds in which nothing happens"
     )
-    parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, help="where the results go")
+    parser.add_argument("--write", action="store_true", help="put the table into the docs")
+    parser.add_argument("--out", type=pathlib.Path, help="another folder for the results")
     given = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, _end)
-    try:
-        _run(given)
-    finally:
-        _end_children()
-
-
-def _run(given: argparse.Namespace) -> None:
     binaries = find(control_plane.PROGRAMS)
     results: list[Result] = []
     for size in (int(part) for part in given.sizes.split(",")):
         load = Load(size, reached=given.reached)
         results.append(measure(load, binaries, quiet=given.quiet))
         print(f"[bench] {in_a_line(results[-1])}", flush=True)
-    written_down(results, given.out)
-    if given.out == _RESULTS:
-        page = _ROOT / "docs" / "operator-inside.md"
-        put_into(page, marker="bench-operator", text=table(results))
+    if given.out or given.write:
+        written_down(results, given.out or _RESULTS)
+    if given.write:
+        put_into(_PAGE, marker="bench-operator", text=table(results))
     print(table(results))
 
 

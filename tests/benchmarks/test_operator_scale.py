@@ -1,11 +1,15 @@
 """When the operator's benchmark says that nothing happens any more: not while Kubernetes' controllers have yet to replace pods."""
 
+import dataclasses
+import pathlib
 import threading
 import time
 import typing
 
 import pytest
 
+from benchmarks import operator_scale
+from benchmarks.operator_report import Result
 from benchmarks.operator_scale import Watcher, is_rolling, settle
 from tests.apiserver.control_plane import ControlPlane
 
@@ -72,3 +76,30 @@ def test_an_operator_that_does_not_write_while_controllers_are_late_is_not_at_re
 def test_rollouts_without_end_are_an_error_that_names_them() -> None:
     with pytest.raises(TimeoutError, match="service-0001"):
         settled(_Deployments("service-0001"), give_up=0.1)
+
+
+def result(services: int) -> Result:
+    """Results of one size, in which everything took a second."""
+    known: dict[str, typing.Any] = {
+        "services": services,
+        "requests_at_rest": {"get x": 1.5},
+        "requests_of_its_own": {},
+    }
+    names = (field.name for field in dataclasses.fields(Result))
+    return Result(**{name: known.get(name, 1) for name in names})
+
+
+@pytest.mark.parametrize("arguments", [["--sizes=3"], ["--sizes=3", "--write"]], ids=str)
+def test_the_table_goes_into_the_docs_on_request(
+    arguments: list[str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, results = tmp_path / "page.md", tmp_path / "results"
+    page.write_text("before\n<!-- bench-operator -->\nold\n<!-- /bench-operator -->\n")
+    monkeypatch.setattr(operator_scale, "_PAGE", page)
+    monkeypatch.setattr(operator_scale, "_RESULTS", results)
+    monkeypatch.setattr(operator_scale, "find", lambda _: None)
+    monkeypatch.setattr(operator_scale, "measure", lambda load, *_, **__: result(load.services))
+    operator_scale.run(arguments)
+    writes = "--write" in arguments
+    assert ("| memory | 1 MB | ≤ 120 MB |" in page.read_text()) is writes
+    assert (results / "operator.json").exists() is writes
