@@ -24,7 +24,7 @@ Start = Callable[..., OperatorProcess]
 _SERVICES = 3
 """Where several are wanted."""
 
-_PATIENCE_S = 120.0
+_EXIT_TIMEOUT_S = 120.0
 """For a process to end that does so by itself: its start alone takes half a minute on a machine that is very busy."""
 
 _KOPF_GIVES_S = 5.0
@@ -167,7 +167,7 @@ def test_one_that_loses_its_lease_ends_as_failed(kubectl: Kubectl, start: Start)
     kubectl.patch(
         "Lease", "naiad-operator", namespace, body={"spec": {"holderIdentity": "another"}}
     )
-    assert operator.process.wait(_PATIENCE_S) == 1
+    assert operator.process.wait(_EXIT_TIMEOUT_S) == 1
     assert any("the lease is lost" in line["message"] for line in operator.lines())
 
 
@@ -183,7 +183,7 @@ def test_an_operator_that_waits_for_the_api_server_logs_it_and_can_be_stopped(
     assert "the proxy of the tests says 503" in line["message"]
     assert operator.get("/readyz").status_code == 503
     assert operator.get("/healthz").status_code == 200
-    assert operator.stop(seconds=_PATIENCE_S) == 0
+    assert operator.stop(seconds=_EXIT_TIMEOUT_S) == 0
 
 
 def test_what_is_being_reconciled_when_it_is_asked_to_stop_comes_to_its_end(
@@ -199,7 +199,7 @@ def test_what_is_being_reconciled_when_it_is_asked_to_stop_comes_to_its_end(
     operator.process.send_signal(signal.SIGTERM)
     until("the signal", lambda: "stop requested" in operator.tail() or None)
     kubectl.create(inference_service("late", namespace))
-    assert operator.stop(seconds=_PATIENCE_S) == 0
+    assert operator.stop(seconds=_EXIT_TIMEOUT_S) == 0
     assert kubectl.find("Deployment", "slow", namespace), "what was begun is done"
     assert kubectl.find("Service", "slow", namespace), "and so is the rest of it"
     assert kubectl.find("Deployment", "late", namespace) is None, "the next one's work"
@@ -230,7 +230,7 @@ def test_an_operator_whose_port_is_taken_reports_it_and_ends(start: Start) -> No
         port = taken.getsockname()[1]
         # The last of an option counts.
         operator = start(f"--http-port={port}")
-        assert operator.process.wait(_PATIENCE_S) == 1
+        assert operator.process.wait(_EXIT_TIMEOUT_S) == 1
     said = [line["message"] for line in operator.lines()]
     assert any(f"cannot listen on 127.0.0.1:{port}" in line for line in said), said
     assert not any("Unclosed" in line for line in said)
