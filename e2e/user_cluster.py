@@ -37,7 +37,7 @@ _TREE = (
     "tests/toolchain",
     "operator/naiad_operator",
 )
-_PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "pyyaml", "cryptography", "google-cloud-storage", "tritonclient[grpc,http]")  # fmt: skip
+_PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "pyyaml", "cryptography", "cyclonedx-python-lib", "google-cloud-storage", "tritonclient[grpc,http]")  # fmt: skip
 _REPORT_PACKAGES = ("aiohttp", "msgspec", "typing-extensions")
 """For what is printed of a story that failed."""
 _START_S = 300

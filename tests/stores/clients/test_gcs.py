@@ -167,10 +167,14 @@ def test_a_rotated_key_file_is_read_after_a_refusal(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
 
+    refusal = b'{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}'
+
     def respond(request: Request) -> Reply:
         if request.path == "/token":
             (assertion,) = urllib.parse.parse_qs(request.body.decode())["assertion"]
             claims = json.loads(base64.urlsafe_b64decode(assertion.split(".")[1] + "=="))
+            if claims["iss"] == "deleted":
+                return Reply(400, refusal)
             return Reply.json({"access_token": f"token-of-{claims['iss']}", "expires_in": 3600})
         if request.headers["Authorization"] == "Bearer token-of-new":
             return Reply.json({"prefixes": ["models/m/"]})
@@ -186,6 +190,9 @@ def test_a_rotated_key_file_is_read_after_a_refusal(
 
     with web_server(respond) as url:
         monkeypatch.setenv(fake_gcs.VARIABLE, url)
+        write("deleted")
+        with pytest.raises(StoreError, match=r"are refused: .*Invalid JWT Signature: check that"):
+            list(client().listing(recursive=False))
         write("old")
         store = client()
         with pytest.raises(StoreError, match="credentials are missing or refused"):

@@ -198,4 +198,5 @@ def _from_file(path: str) -> google.auth.credentials.Credentials:
 
 def _first_line(error: Exception) -> str:
     """What an error of google-auth says; its further arguments are responses of servers."""
-    return str(error.args[0] if error.args else type(error).__name__).splitlines()[0]
+    said = str(error.args[0] if error.args else type(error).__name__)
+    return said.splitlines()[0].rstrip(".")
