@@ -230,7 +230,11 @@ class Schedule:
 
     def failing(self) -> int:
         """The number of keys whose last run failed."""
-        return sum(1 for item in self._items.values() if item.failures)
+        return len(self.failing_keys())
+
+    def failing_keys(self) -> list[Key]:
+        """The keys whose last run failed."""
+        return [key for key, item in self._items.items() if item.failures]
 
     def known(self, key: Key) -> bool:
         """Whether the schedule has an entry for this key."""

@@ -157,6 +157,8 @@ def test_a_failing_key_holds_up_no_other() -> None:
     plan.finish(A, Retry(), 0.0)
     plan.add(B, 0.1)
     assert plan.take(0.1) == B
+    plan.finish(B, Result(), 0.2)
+    assert plan.failing_keys() == [A]
 
 
 def test_a_retry_waits_as_long_as_the_api_server_asked() -> None:

@@ -54,13 +54,13 @@ class WatchTimeouts:
         idle: the longest time without a line, after which a watch counts as broken. API servers send a bookmark about once per
             minute.
         backoff: the wait after the first failure; it doubles with each failure.
-        max_backoff: the longest wait.
+        max_backoff: the longest wait: how long, and a quarter more, an outage of the API server outlasts itself in the status of services.
     """
 
     watch: float = 240.0
     idle: float = 90.0
     backoff: float = 0.2
-    max_backoff: float = 30.0
+    max_backoff: float = 15.0
 
 
 class _Event(msgspec.Struct):

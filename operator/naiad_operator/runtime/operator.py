@@ -99,6 +99,7 @@ class Runtime:
             timeouts=timeouts,
             on_change=self._reconcile_all,
             on_missing=self._cluster_info.refresh_soon,
+            on_recovery=self._reconcile_failed,
         )
         self._profiles = ProfileStore(
             self.api,
@@ -300,6 +301,11 @@ class Runtime:
         self._watches.follow(self._cluster_info.kinds)
         self._profiles.follow(self._cluster_info.kinds)
         self._reconcile_all()
+
+    def _reconcile_failed(self) -> None:
+        """Adds the services whose last reconcile failed to the queue: the API server responds again, and the wait for their next attempt may be a minute."""
+        for key in self._queue.schedule.failing_keys():
+            self._queue.add(key, delay=_CHILD_EVENT_DELAY_S)
 
     def _reconcile_all(self) -> None:
         for key in self._queue.schedule.all_keys():

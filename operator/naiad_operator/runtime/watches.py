@@ -85,6 +85,7 @@ class Watches:
         timeouts: the timeouts of the watches.
         on_change: called when a kind has become watchable, or no longer is.
         on_missing: called when the API server does not know a kind that it has announced.
+        on_recovery: called when a watch that had failed is open again.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Watches:
         timeouts: WatchTimeouts,
         on_change: collections.abc.Callable[[], None],
         on_missing: collections.abc.Callable[[], None],
+        on_recovery: collections.abc.Callable[[], None],
     ) -> None:
         self._api = api
         self._store = store
@@ -105,6 +107,8 @@ class Watches:
         self._timeouts = timeouts
         self._on_change = on_change
         self._on_missing = on_missing
+        self._on_recovery = on_recovery
+        self._failing: set[tuple[kinds.Kind, str]] = set()
         self._reflectors: dict[tuple[kinds.Kind, str], Reflector] = {}
         self._problems: dict[tuple[kinds.Kind, str], WatchProblem] = {}
         self._changed = asyncio.Event()
@@ -204,6 +208,10 @@ class Watches:
             elif key in before:
                 _log.info("%s are watched again", reflector.ref)
         self._changed.set()
+        failing = {key for key, watch in self._reflectors.items() if watch.last_error is not None}
+        recovered, self._failing = self._failing - failing, failing
+        if recovered:
+            self._on_recovery()
         if any(
             isinstance(reflector.last_error, errors.NotFound)
             for reflector in self._reflectors.values()

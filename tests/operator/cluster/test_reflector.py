@@ -152,13 +152,13 @@ async def test_a_broken_connection_continues_without_a_list() -> None:
 
 
 async def test_an_unreachable_api_server_is_retried_with_growing_backoff() -> None:
-    api = ScriptedApi([([], "10")], [([], unreachable()) for _ in range(12)])
+    api = ScriptedApi([([], "10")], [([], unreachable()) for _ in range(20)])
     _, reflector = await reflect(api, 100)
     times = [at for at, what in api.requests if what == "watch 10"]
     waits = [after - before for before, after in itertools.pairwise(times)]
     assert waits[0] < 0.5
     assert waits[5] > 4
-    assert max(waits) <= 30 * 1.25
+    assert max(waits) <= 15 * 1.25, "the status is true within 30 s after an outage"
     assert reflector.last_error is not None
 
 
@@ -200,7 +200,7 @@ async def test_a_watch_that_is_forbidden_after_its_list_stays_an_error() -> None
     assert reflector.failing_since < 1
 
 
-async def test_five_minutes_of_refusals_cost_few_requests_and_then_all_is_well() -> None:
+async def test_minutes_of_refusals_cost_few_requests_and_then_all_is_well() -> None:
     busy = [errors.TooManyRequests("list", retry_after=1.0)] * 6
     trouble = [errors.ServerTrouble("list", code=503)] * 10
     api = ScriptedApi([*busy, *trouble, (["a"], "10")], [])
@@ -209,4 +209,4 @@ async def test_five_minutes_of_refusals_cost_few_requests_and_then_all_is_well()
     assert reflector.last_error is None
     assert reflector.failing_since is None
     assert len(api.requests) == 18
-    assert api.requests[-1][0] > 240
+    assert api.requests[-1][0] > 120

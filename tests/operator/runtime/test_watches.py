@@ -65,6 +65,7 @@ class Followed:
     def __init__(self, api: Api, *namespaces: str) -> None:
         self.changes = 0
         self.missing = 0
+        self.recoveries = 0
         self.store = ChildStore(
             Labels(instance=names.INSTANCE_LABEL, manager="m"),
             on_change=lambda *_: None,
@@ -79,6 +80,7 @@ class Followed:
             timeouts=WatchTimeouts(),
             on_change=self._on_change,
             on_missing=self._on_missing,
+            on_recovery=self._on_recovery,
         )
 
     def _on_change(self) -> None:
@@ -86,6 +88,9 @@ class Followed:
 
     def _on_missing(self) -> None:
         self.missing += 1
+
+    def _on_recovery(self) -> None:
+        self.recoveries += 1
 
 
 @contextlib.asynccontextmanager
@@ -216,6 +221,23 @@ async def test_errors_that_pass_do_not_count_as_a_problem_of_a_kind_that_was_lis
         await asyncio.sleep(600)
         assert followed.watches.all_problems() == []
         assert followed.watches.restarts()["scaledobjects"] > 1
+
+
+async def test_a_watch_that_is_open_again_is_reported_once() -> None:
+    """The reconciles that failed in the meantime need not wait for their backoff."""
+    api = Api()
+    async with following(api) as followed:
+        await followed.watches.wait()
+        await asyncio.sleep(1)
+        assert followed.recoveries == 0
+        api.fails["deployments"] = errors.Unreachable("watch deployments", message="gone")
+        api.breaks["deployments"].set()
+        await asyncio.sleep(60)
+        assert followed.recoveries == 0
+        api.breaks["deployments"].clear()
+        del api.fails["deployments"]
+        await asyncio.sleep(60)
+        assert followed.recoveries == 1
 
 
 async def test_a_role_that_is_missing_in_one_namespace_concerns_its_services_only() -> None:
