@@ -18,6 +18,8 @@ from naiad_operator.cluster.client import Client
 _log = logging.getLogger(__name__)
 _MIN_INTERVAL_S = 2.0
 """Between two discoveries, also when a watch reports a kind that is missing."""
+CONFIRMED_S = 10.0
+"""How long discoveries must lack a kind until it counts as removed: an API server that has just started serves its CRDs a moment later."""
 _OWN = (names.KIND, names.PROFILE_KIND)
 _USED = frozenset(
     (
@@ -34,13 +36,15 @@ class ClusterInfo:
         api: the client of the API server.
 
     Attributes:
-        kinds: the optional kinds that the operator uses, and its own, which the last discovery returned, as "group/version/Kind".
+        kinds: the optional kinds that the operator uses, and its own, that the API server serves, as "group/version/Kind".
     """
 
     def __init__(self, api: Client) -> None:
         self._api = api
         self._requested = asyncio.Event()
         self.kinds: frozenset[str] = frozenset()
+        self._missing: dict[str, float] = {}
+        """Since when (the loop's time) discoveries lack a kind."""
 
     async def refresh(self) -> bool:
         """Runs one discovery.
@@ -52,10 +56,19 @@ class ClusterInfo:
             ApiError: the API server refused or did not respond.
         """
         self._requested.clear()
-        served = await self._api.kinds() & _USED
+        served = self._confirmed(await self._api.kinds() & _USED)
         has_changed = served != self.kinds
         self.kinds = served
         return has_changed
+
+    def _confirmed(self, served: frozenset[str]) -> frozenset[str]:
+        """The kinds of a discovery, and those that it lacks for the first time or not for long enough."""
+        now = asyncio.get_running_loop().time()
+        self._missing = {kind: self._missing.get(kind, now) for kind in self.kinds - served}
+        kept = {kind for kind, since in self._missing.items() if now - since < CONFIRMED_S}
+        if kept:
+            self.refresh_soon()
+        return served | kept
 
     def refresh_soon(self) -> None:
         """Requests a discovery before the next periodic one."""

@@ -8,7 +8,7 @@ import pytest
 from naiad_operator.builders import kinds
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.reconcile.cluster_info import ClusterInfo
+from naiad_operator.reconcile.cluster_info import CONFIRMED_S, ClusterInfo
 
 pytestmark = pytest.mark.looptime
 
@@ -58,6 +58,25 @@ async def test_a_request_comes_before_the_next_period_and_many_are_one() -> None
         await asyncio.sleep(0.1)
     assert 1 < api.calls < 5
     assert len(changes) == 1
+    task.cancel()
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(CONFIRMED_S - 3, True), (CONFIRMED_S + 5, False)])
+async def test_a_kind_counts_as_removed_only_when_it_stays_so(seconds: float, *, kept: bool) -> None:
+    """An API server that has just started lacks all CRDs for a moment."""
+    api = Api(kinds.SCALED_OBJECT.key)
+    info = discovering(api)
+    await info.refresh()
+    changes: list[None] = []
+    task = asyncio.create_task(info.refresh_periodically(30.0, lambda: changes.append(None)))
+    await asyncio.sleep(29)
+    api.served.clear()
+    await asyncio.sleep(2 + seconds)
+    assert (kinds.SCALED_OBJECT.key in info.kinds) is kept
+    api.served.add(kinds.SCALED_OBJECT.key)
+    await asyncio.sleep(60)
+    assert info.kinds == {kinds.SCALED_OBJECT.key}
+    assert len(changes) == (0 if kept else 2)
     task.cancel()
 
 
