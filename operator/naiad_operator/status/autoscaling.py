@@ -26,6 +26,12 @@ _NOT_BLOCKING = frozenset((*_HPA_PROBLEMS, "ScalingDisabled"))
 
 _GRACE = dt.timedelta(minutes=3)
 """How long a HorizontalPodAutoscaler may lack its metrics: those of new pods are scraped, and listed by the adapter, a minute or two later."""
+_OUTAGE_GRACE = dt.timedelta(seconds=10)
+"""How long its requests for metrics may fail, e.g. while the adapter restarts."""
+_REQUEST_FAILED = "unable to fetch metrics from"
+"""What a HorizontalPodAutoscaler writes when the metrics API responds with an error; when it responds without metrics, the words are others."""
+_UNKNOWN_METRIC = "could not find the metric"
+"""The error of an adapter that has not found a series of this name in Prometheus yet."""
 
 _TRIGGER_PROBLEMS = ("TriggerError", "PartialTriggerError")
 _PROMETHEUS = " (does Prometheus answer at autoscaling.prometheusAddress, does it want autoscaling.prometheusAuth, and does it scrape these pods and the ingress controller?)"
@@ -70,8 +76,10 @@ def _hpa_conditions(service: InferenceService, observed: Observed) -> dict[str, 
 
 def _until(condition: Manifest) -> dt.datetime:
     """When metrics that are missing become a failure."""
-    since = condition.get("lastTransitionTime")
-    return pods.time(since) + _GRACE if since else dt.datetime.min.replace(tzinfo=dt.UTC)
+    since, message = condition.get("lastTransitionTime"), condition.get("message") or ""
+    outage = _REQUEST_FAILED in message and _UNKNOWN_METRIC not in message
+    grace = _OUTAGE_GRACE if outage else _GRACE
+    return pods.time(since) + grace if since else dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 def _condition(status: State, reason: Reason, message: str) -> Condition:

@@ -62,7 +62,9 @@ async def test_a_request_comes_before_the_next_period_and_many_are_one() -> None
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(CONFIRMED_S - 3, True), (CONFIRMED_S + 5, False)])
-async def test_a_kind_counts_as_removed_only_when_it_stays_so(seconds: float, *, kept: bool) -> None:
+async def test_a_kind_counts_as_removed_only_when_it_stays_so(
+    seconds: float, *, kept: bool
+) -> None:
     """An API server that has just started lacks all CRDs for a moment."""
     api = Api(kinds.SCALED_OBJECT.key)
     info = discovering(api)

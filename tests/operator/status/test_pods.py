@@ -197,6 +197,20 @@ def test_metrics_of_an_autoscaler_that_are_late_are_a_failure_in_time() -> None:
         assert (at and (at - moment).total_seconds()) == seconds
 
 
+def test_metrics_that_cannot_be_fetched_are_a_failure_soon() -> None:
+    """An autoscaler whose adapter, or Prometheus, is gone does not wait for the metrics of new pods."""
+    fetch = "unable to get metric queue: unable to fetch metrics from custom metrics API: "
+    for error, seconds, reason in (
+        ("the server is currently unable to handle the request", 5, "Pending"),
+        ("the server is currently unable to handle the request", 11, "MetricsUnavailable"),
+        ("the server could not find the metric queue for pods", 170, "Pending"),
+    ):
+        active = said("ScalingActive", "False", "FailedGetPodsMetric", f"{fetch}{error}")
+        children = hpa({**active, "lastTransitionTime": ago(seconds=seconds)})
+        given = status(manifests.resource(**HPA), children=children)
+        assert condition(given, "AutoscalingReady")[1] == reason
+
+
 def running(name: str, *, ready: bool = False, **more: typing.Any) -> Manifest:
     conditions = [said("Ready", "True" if ready else "False", "")]
     return pod(name, phase="Running", podIP="10.0.0.1", conditions=conditions, **more)
