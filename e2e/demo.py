@@ -6,6 +6,7 @@ import pathlib
 import sys
 import time
 import tomllib
+import typing
 from collections.abc import Callable
 
 from e2e.addons import install
@@ -56,11 +57,17 @@ def import_images(cluster: Cluster, folder: pathlib.Path, say: Callable[[str], N
             say(f"{image.name} {'built' if image.is_new else 'has not changed'}, imported")
 
 
-def install_chart(cluster: Target, *values: str) -> None:
-    """Installs or upgrades this tree's chart with values like `serverImage=…`, and waits until the operator is ready."""
+def install_chart(cluster: Target, *values: str, options: "typing.Sequence[str]" = ()) -> None:
+    """Installs or upgrades this tree's chart, and waits until the operator is ready. What is not given is as usual again.
+
+    Args:
+        cluster: the cluster.
+        values: like `serverImage=…`.
+        options: of helm, for values that are lists or objects.
+    """
     chart = str(ROOT / "charts" / "naiad")
     given = ",".join(("ingressNamespace=ingress", *values))
-    install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", given)  # fmt: skip
+    install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", given, *options)  # fmt: skip
 
 
 def _demo(say: Callable[[str], None]) -> None:

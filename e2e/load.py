@@ -54,10 +54,12 @@ class Result:
 
     Attributes:
         sent: how many have ended.
+        slowest: how long the slowest took, in seconds.
         failures: seconds since the start and the error, of each that failed.
     """
 
     sent: int = 0
+    slowest: float = 0.0
     failures: "list[tuple[float, str]]" = dataclasses.field(default_factory=list)
 
 
@@ -75,6 +77,7 @@ def running(senders: Sequence[Sender], *, rate: float) -> Iterator[Result]:  # f
         with sender() as send:
             while not ended.wait(max(0.0, due - time.monotonic())):
                 due = max(due + period, time.monotonic() - 1)
+                began = time.monotonic()
                 try:
                     send()
                 except Exception as error:  # noqa: BLE001 - whatever a client raises, the request failed
@@ -85,6 +88,7 @@ def running(senders: Sequence[Sender], *, rate: float) -> Iterator[Result]:  # f
                 finally:
                     with lock:
                         result.sent += 1
+                        result.slowest = max(result.slowest, time.monotonic() - began)
 
     threads = [
         threading.Thread(target=work, args=(sender, number * period / len(senders)), daemon=True)
@@ -131,9 +135,9 @@ def grpc_client(host: str, access: Access = OPEN) -> tritonclient.grpc.Inference
 
 
 @contextlib.contextmanager
-def http(host: str, access: Access = OPEN) -> Iterator[Send]:
-    """Requests over one kept connection of HTTP."""
-    client = http_client(host, access)
+def http(host: str, access: Access = OPEN, *, timeout: float = _TIMEOUT_S) -> Iterator[Send]:
+    """Requests over one kept connection of HTTP, each with a timeout in seconds."""
+    client = http_client(host, access, timeout=timeout)
 
     def send() -> None:
         _check(client.infer("word_count", [_tensor(tritonclient.http)], headers=access.headers))
@@ -145,13 +149,13 @@ def http(host: str, access: Access = OPEN) -> Iterator[Send]:
 
 
 @contextlib.contextmanager
-def grpc(host: str, access: Access = OPEN) -> Iterator[Send]:
-    """Unary calls over one channel of gRPC."""
+def grpc(host: str, access: Access = OPEN, *, timeout: float = _TIMEOUT_S) -> Iterator[Send]:
+    """Unary calls over one channel of gRPC, each with a timeout in seconds."""
     client = grpc_client(host, access)
 
     def send() -> None:
         tensor = _tensor(tritonclient.grpc)
-        _check(client.infer("word_count", [tensor], headers=access.headers, client_timeout=_TIMEOUT_S))  # fmt: skip
+        _check(client.infer("word_count", [tensor], headers=access.headers, client_timeout=timeout))  # fmt: skip
 
     try:
         yield send

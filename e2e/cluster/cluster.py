@@ -1,6 +1,7 @@
 """Start and end of the cluster, in the order that its parts need each other; every wait ends with the component that did not come up."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -9,7 +10,6 @@ import subprocess
 import time
 import typing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 from e2e.cluster import (
     certificates,
@@ -180,12 +180,32 @@ class Cluster:
         separate = ["unshare", "--mount", "bash", "-c", own, str(folder)]
         return self.places[CONTROL_PLANE].networked(*separate, *environment, *command)
 
+    def processes(self, program: str) -> list[int]:
+        """The process ids of a program of this cluster's control plane or nodes, e.g. `etcd`."""
+        found = []
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                command = (folder / "cmdline").read_text()
+                if command.startswith(f"{self.programs[program]}\0") and f"{self.folders.root}/" in command:  # fmt: skip
+                    found.append(int(folder.name))
+        return found
+
+    def start_api_server(self) -> None:
+        """Starts the API server again after it has ended; returns when it is ready."""
+        plane = self.places[CONTROL_PLANE]
+        started = control_plane.start_api_server(plane, self.programs, self.folders)
+        namespaces.wait(
+            "the API server",
+            lambda: control_plane.ready(plane, self.programs, self.folders),
+            [started],
+        )
+
     def kill_node(self, which: Node) -> None:
         """Ends a node as a power failure does."""
         os.kill(self.places[which.name].pid, signal.SIGKILL)
 
     def revive_node(self, which: Node) -> None:
-        """Starts a node again that was killed."""
+        """Starts a node again that was killed. `which` may say other sizes than before."""
         cgroups.remove_pods(self.folders, which)
         plane = self.places[CONTROL_PLANE]
         place = node.create(which, self.nodes, plane, self.folders)
@@ -200,7 +220,7 @@ class Cluster:
         node.kill_kubelet(which, self.programs, self.folders)
         node.start_kubelet(which, self.places[which.name], self.programs, self.folders)
 
-    @contextmanager
+    @contextlib.contextmanager
     def joined(self, new: Node, image: str) -> Iterator[None]:
         """A further node, for a context.
 
@@ -229,7 +249,7 @@ class Cluster:
             self.kubectl("delete", "node", new.name, "--ignore-not-found")
             _remove(self.folders.node(new))
 
-    @contextmanager
+    @contextlib.contextmanager
     def partitioned(self, which: Node) -> Iterator[None]:
         """Pulls the cable of a node for a context."""
         plane = self.places[CONTROL_PLANE]

@@ -39,12 +39,14 @@ class Node:
         address: on the bridge.
         pod_cidr: the addresses of its pods.
         memory_mib: what it reports and may use.
+        nodefs_mib: the size of the file system of the kubelet's folder, where pods write; 0 for the machine's disk.
     """
 
     name: str
     address: str
     pod_cidr: str
     memory_mib: int = 8192
+    nodefs_mib: int = 0
 
     @property
     def link(self) -> str:

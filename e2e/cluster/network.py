@@ -23,7 +23,7 @@ def connect(
     _ip(place, "link", "set", "eth0", "up")
     _ip(place, "route", "add", "default", "via", CONTROL_PLANE_ADDRESS)
     for other in nodes:
-        if other is not node:
+        if other.name != node.name:  # a node may be revived with other sizes
             route_pods(place, other)
 
 

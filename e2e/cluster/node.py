@@ -30,7 +30,7 @@ def create(
     memory = str(node.memory_mib * _MIB_TO_KB)
     place = namespaces.create(
         node.name,
-        ["node.sh", node.name, str(folder), str(ready), memory],
+        ["node.sh", node.name, str(folder), str(ready), memory, str(node.nodefs_mib)],
         ready,
         folders.logs,
         inside=control_plane,
@@ -159,6 +159,8 @@ def _kubelet(node: Node, folders: Folders) -> "dict[str, typing.Any]":
             "imagefs.available": "1%",
             "nodefs.inodesFree": "1%",
         },
+        # At the default a node refuses pods for five minutes after its disk has room again.
+        "evictionPressureTransitionPeriod": "5s",
         # Images come from archives: one that was collected would be gone.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,

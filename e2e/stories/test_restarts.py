@@ -2,16 +2,13 @@
 
 import collections.abc
 import contextlib
-import os
-import pathlib
-import signal
 import time
 
 import pytest
 
-from e2e import load, services
+from e2e import faults, load, services
 from e2e.cluster.cluster import Cluster
-from e2e.kubernetes import Kubernetes, Object
+from e2e.kubernetes import Kubernetes
 
 HOST = "demo.example.com"
 _RATE = 200
@@ -78,7 +75,7 @@ def test_a_drained_node(demo: Kubernetes, cluster: Cluster) -> None:
 def test_a_crashed_server(demo: Kubernetes, cluster: Cluster) -> None:
     """Only requests that it was working on may fail, at most one per connection."""
     with no_request_fails(allowed=_SENDERS):
-        _crash(demo.list("pods")[0])
+        faults.crash(demo.list("pods")[0])
         demo.wait_ready("demo")
 
 
@@ -88,14 +85,3 @@ def test_a_pod_that_was_preempted_and_left_failed(demo: Kubernetes, cluster: Clu
         failed = {"phase": "Failed", "reason": "Preempting", "message": "made room for another pod"}
         demo.patch("pod", name, {"status": failed}, subresource="status")
         demo.wait_ready("demo")
-
-
-def _crash(pod: Object) -> None:
-    """Ends the server's first process as a crash does: by a signal from outside, which it cannot handle."""
-    uid = pod["metadata"]["uid"]
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if uid in (process / "cgroup").read_text() and b"serve" in (process / "cmdline").read_bytes():  # fmt: skip
-                os.kill(int(process.name), signal.SIGKILL)
-                return
-    raise AssertionError(f"no server of pod {uid} is a process of this machine")

@@ -1,8 +1,8 @@
 #!/bin/bash
 # The first process of a node's namespaces: sets them up so that the node sees only itself, then waits.
-#   node.sh NAME FOLDER READY_FILE MEMORY_KB
+#   node.sh NAME FOLDER READY_FILE MEMORY_KB NODEFS_MIB
 set -e
-name=$1 folder=$2 ready=$3 memory=$4
+name=$1 folder=$2 ready=$3 memory=$4 nodefs=$5
 hostname "$name"
 
 # Folders that the kubelet, containerd and CNI plugins write to, whose paths are compiled in.
@@ -15,8 +15,12 @@ mount -t tmpfs tmpfs /var
 mkdir -p "$folder/.." && mount --rbind $keep "$folder/.."
 mkdir -p /var/lib/kubelet /var/lib/cni /var/log/pods /var/log/containers /var/tmp /var/cache
 ln -s /run /var/run
-mkdir -p "$folder/kubelet"
-mount --bind "$folder/kubelet" /var/lib/kubelet
+if [ "$nodefs" = 0 ]; then
+  mkdir -p "$folder/kubelet"
+  mount --bind "$folder/kubelet" /var/lib/kubelet
+else
+  mount -t tmpfs -o "size=${nodefs}m" nodefs /var/lib/kubelet
+fi
 mount --make-rshared /var/lib/kubelet
 
 # The kubelet writes these settings, which belong to the whole machine: it gets files of the node's own.

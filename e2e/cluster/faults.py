@@ -1,0 +1,56 @@
+"""Faults of the control plane, each for the length of a context."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import threading
+from collections.abc import Iterator
+
+from e2e.cluster import namespaces
+from e2e.cluster.cluster import Cluster
+
+
+@contextlib.contextmanager
+def api_server_away(cluster: Cluster) -> Iterator[None]:
+    """Ends the API server as a crash does. At the end of the context it is started again, and ready."""
+    pids = cluster.processes("kube-apiserver")
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    namespaces.wait("the end of the API server", lambda: not any(map(_exists, pids)))
+    try:
+        yield
+    finally:
+        cluster.start_api_server()
+
+
+@contextlib.contextmanager
+def slow_etcd(cluster: Cluster, *, stopped: float, running: float) -> Iterator[None]:
+    """Makes etcd stand still again and again, as on a disk that is too slow.
+
+    Args:
+        cluster: the cluster.
+        stopped: for how many seconds at a time.
+        running: for how many seconds in between.
+    """
+    [pid] = cluster.processes("etcd")
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            ended.wait(stopped)
+            os.kill(pid, signal.SIGCONT)
+            ended.wait(running)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _exists(pid: int) -> bool:
+    return pathlib.Path(f"/proc/{pid}").exists()
