@@ -22,6 +22,11 @@ _HPA_PROBLEMS = {
     "FailedGetContainerResourceMetric": " (is metrics-server installed?)",
 }
 """Reasons with which a HorizontalPodAutoscaler reports that it cannot read a metric, and a hint for each."""
+_OUTAGE_HINTS = {
+    **_HPA_PROBLEMS,
+    "FailedGetPodsMetric": " (do prometheus-adapter and the Prometheus that it asks run? Until then the number of pods stays as it is)",
+}
+"""The hints when requests for the metric fail."""
 _NOT_BLOCKING = frozenset((*_HPA_PROBLEMS, "ScalingDisabled"))
 
 _GRACE = dt.timedelta(minutes=3)
@@ -76,10 +81,15 @@ def _hpa_conditions(service: InferenceService, observed: Observed) -> dict[str, 
 
 def _until(condition: Manifest) -> dt.datetime:
     """When metrics that are missing become a failure."""
-    since, message = condition.get("lastTransitionTime"), condition.get("message") or ""
-    outage = _REQUEST_FAILED in message and _UNKNOWN_METRIC not in message
-    grace = _OUTAGE_GRACE if outage else _GRACE
+    since = condition.get("lastTransitionTime")
+    grace = _OUTAGE_GRACE if _is_outage(condition) else _GRACE
     return pods.time(since) + grace if since else dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+def _is_outage(condition: Manifest) -> bool:
+    """Whether requests for the metric fail, rather than that there is none of these pods yet."""
+    message = condition.get("message") or ""
+    return _REQUEST_FAILED in message and _UNKNOWN_METRIC not in message
 
 
 def _condition(status: State, reason: Reason, message: str) -> Condition:
@@ -99,7 +109,8 @@ def _hpa(conditions: collections.abc.Mapping[str, Manifest], now: dt.datetime) -
     if active is None:
         return _condition("Unknown", "Pending", "the HorizontalPodAutoscaler has no status yet")
     if active["status"] == "False" and active["reason"] in _HPA_PROBLEMS:
-        message = f"{active.get('message', '')}{_HPA_PROBLEMS[active['reason']]}"
+        hints = _OUTAGE_HINTS if _is_outage(active) else _HPA_PROBLEMS
+        message = f"{active.get('message', '')}{hints[active['reason']]}"
         if now < _until(active):
             return _condition("Unknown", "Pending", f"there are no metrics yet: {message}")
         return _condition("False", "MetricsUnavailable", message)

@@ -209,6 +209,9 @@ def test_metrics_that_cannot_be_fetched_are_a_failure_soon() -> None:
         children = hpa({**active, "lastTransitionTime": ago(seconds=seconds)})
         given = status(manifests.resource(**HPA), children=children)
         assert condition(given, "AutoscalingReady")[1] == reason
+        asks = "do prometheus-adapter and the Prometheus that it asks run?"
+        message = condition(given, "AutoscalingReady")[2]
+        assert (asks in message) is ("handle the request" in error)
 
 
 def running(name: str, *, ready: bool = False, **more: typing.Any) -> Manifest:
