@@ -198,6 +198,7 @@ class Cluster:
             "the API server",
             lambda: control_plane.ready(plane, self.programs, self.folders),
             [started],
+            timeout=180,  # everything connects to it at once
         )
 
     def kill_node(self, which: Node) -> None:
