@@ -60,7 +60,7 @@ class WatchTimeouts:
     watch: float = 240.0
     idle: float = 90.0
     backoff: float = 0.2
-    max_backoff: float = 15.0
+    max_backoff: float = 10.0
 
 
 class _Event(msgspec.Struct):

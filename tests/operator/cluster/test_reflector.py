@@ -158,7 +158,7 @@ async def test_an_unreachable_api_server_is_retried_with_growing_backoff() -> No
     waits = [after - before for before, after in itertools.pairwise(times)]
     assert waits[0] < 0.5
     assert waits[5] > 4
-    assert max(waits) <= 15 * 1.25, "the status is true within 30 s after an outage"
+    assert max(waits) <= 10 * 1.25, "the status is true within 30 s after an outage"
     assert reflector.last_error is not None
 
 
@@ -209,4 +209,4 @@ async def test_minutes_of_refusals_cost_few_requests_and_then_all_is_well() -> N
     assert reflector.last_error is None
     assert reflector.failing_since is None
     assert len(api.requests) == 18
-    assert api.requests[-1][0] > 120
+    assert api.requests[-1][0] > 100
