@@ -128,7 +128,6 @@ def test_a_disk_is_full(kubernetes: Kubernetes, cluster: Cluster) -> None:
                 print(_said(kubernetes))
                 _wait_until_replaced(kubernetes, node, "the eviction")
                 truth.wait(kubernetes, "demo", since="the pods were replaced")
-                assert _condition(kubernetes, node, "DiskPressure") == "True"
             kubernetes.wait("room", lambda: _condition(kubernetes, node, "DiskPressure") == "False")
             faults.edit(kubernetes, replicas=3)
             truth.wait(kubernetes, "demo", since="the disk has room again and an edit")
