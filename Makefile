@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator bench-repository large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
+.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 servic
 
 bench-repository: $(VENV)/.dev ## measure loads from S3, starts, polls and reloads (ARGS="--only polling s3-load", ARGS=--write puts it into docs/performance.md)
 	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.repository.run $(ARGS)
+
+bench-cluster: $(VENV)/.dev ## measure a cluster's start, the demo's first answer, and failed requests while pods are replaced (ARGS=--write puts it into docs/cluster.md)
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.cluster.run $(ARGS)
 
 large-requests: $(VENV)/.dev ## every kind of 64 MB request and reply, and how late each makes the event loop (ARGS="MEGABYTES [PART OF A NAME ...]")
 	$(BIN)/python -m tests.large_requests $(ARGS)

@@ -38,10 +38,10 @@ def version() -> str:
     return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
-def install_all(cluster: Cluster, say: Callable[[str], None]) -> None:
-    """The add-ons, and meanwhile the images of this tree, and then the chart by helm."""
+def install_all(cluster: Cluster, folder: pathlib.Path, say: Callable[[str], None]) -> None:
+    """The add-ons, and meanwhile the images of this tree in `folder`, and then the chart by helm."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        images = pool.submit(import_images, cluster, IMAGES, say)
+        images = pool.submit(import_images, cluster, folder, say)
         install.everything(cluster, say)
         images.result()
     install_chart(cluster)
@@ -70,16 +70,25 @@ def install_chart(cluster: Target, *values: str, options: "typing.Sequence[str]"
     install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", given, *options)  # fmt: skip
 
 
-def _demo(say: Callable[[str], None]) -> None:
-    cluster = Cluster(step=say)
-    cluster.up()
-    install_all(cluster, say)
+def first_answer(cluster: Cluster, folder: pathlib.Path, say: Callable[[str], None]) -> None:
+    """Everything from a running cluster on: add-ons, images, chart, the example, and an answer of it over HTTP and gRPC.
+
+    Raises:
+        RuntimeError: something failed, or was not in time.
+    """
+    install_all(cluster, folder, say)
     applied = time.monotonic()
     cluster.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
     _wait_until_ready(cluster)
     say("the InferenceService is Ready")
-    print(install.run(cluster, [sys.executable, str(ROOT / "e2e" / "first_answer.py")]), end="")
-    say(f"answers over HTTP and gRPC, {time.monotonic() - applied:.1f} s after kubectl apply")
+    answers = install.run(cluster, [sys.executable, str(ROOT / "e2e" / "first_answer.py")])
+    say(f"answers over HTTP and gRPC, {time.monotonic() - applied:.1f} s after kubectl apply\n{answers}")  # fmt: skip
+
+
+def _demo(say: Callable[[str], None]) -> None:
+    cluster = Cluster(step=say)
+    cluster.up()
+    first_answer(cluster, IMAGES, say)
     print(
         """
 Try next:

@@ -186,6 +186,16 @@ def grpc_stream(host: str, access: Access = OPEN) -> Iterator[Send]:
         client.close()
 
 
+def mixed(host: str) -> list[Sender]:
+    """Sixteen connections to a service behind an ingress: HTTP, gRPC at `grpc.<host>`, and streams of gRPC."""
+    grpc_host = f"grpc.{host}:80"
+    return [
+        *[functools.partial(http, f"{host}:80")] * 8,
+        *[functools.partial(grpc, grpc_host)] * 6,
+        *[functools.partial(grpc_stream, grpc_host)] * 2,
+    ]
+
+
 def _tensor(package: typing.Any) -> typing.Any:
     tensor = package.InferInput("TEXT", [1, 1], "BYTES")
     tensor.set_data_from_numpy(np.array([[_TEXT]], dtype=object))

@@ -44,7 +44,7 @@ def _on_own_cluster(pytest: "list[str]", step: Callable[[str], None], *, keep: b
     cluster = Cluster(step=step)
     try:
         cluster.up()
-        install_all(cluster, step)
+        install_all(cluster, IMAGES, step)
         command = cluster.run(sys.executable, "-m", "pytest", *pytest)
         return subprocess.run(command, cwd=ROOT, check=False).returncode
     finally:

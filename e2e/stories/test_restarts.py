@@ -32,13 +32,7 @@ def demo(kubernetes: Kubernetes) -> Kubernetes:
 @contextlib.contextmanager
 def no_request_fails(*, allowed: int = 0) -> collections.abc.Iterator[None]:
     """Load over HTTP, gRPC and streams of gRPC around what happens in the context; at most `allowed` requests may fail."""
-    grpc = f"grpc.{HOST}:80"
-    senders = [
-        *[lambda: load.http(f"{HOST}:80")] * 8,
-        *[lambda: load.grpc(grpc)] * 6,
-        *[lambda: load.grpc_stream(grpc)] * 2,
-    ]
-    with load.running(senders, rate=_RATE) as result:
+    with load.running(load.mixed(HOST), rate=_RATE) as result:
         time.sleep(_BEFORE_S)
         assert not result.failures, f"before anything happened: {result.failures[:5]}"
         yield

@@ -1,0 +1,1 @@
+"""What a real cluster takes: `make bench-cluster`."""
