@@ -87,6 +87,14 @@ async def test_logs_of_both_runs_without_what_a_manifest_announces() -> None:
     assert found.files[f"{folder}/server.previous.log"] == "previous=true server ***\n"
 
 
+async def test_a_credential_of_one_manifest_is_masked_in_the_others() -> None:
+    api = ApiServer()
+    event = {"metadata": {"name": "e", "namespace": "prod"}, "involvedObject": {"name": "demo-1"}, "message": f"exec {S} failed"}  # fmt: skip
+    api.answers["/api/v1/namespaces/prod/events"] = lambda _: web.json_response({"items": [event]})
+    events = (await collected(api)).snapshot["namespaces/prod", "events"]
+    assert [one["message"] for one in events] == ["exec *** failed"]
+
+
 async def test_of_a_large_log_the_end_is_kept() -> None:
     api = ApiServer()
     api.answers[LOGS] = text("".join(f"line {number}\n" for number in range(100_000)))
@@ -130,12 +138,14 @@ async def test_what_cannot_be_read_is_listed_once_and_the_rest_is_there() -> Non
     api.answers[hung] = lambda _: web.json_response(
         {"kind": "Status", "reason": "Forbidden", "message": f"no: token={S}"}, status=403
     )
+    operator = {"metadata": {"name": "naiad", "namespace": "prod"}, "spec": {"template": {"spec": {"containers": []}}}}  # fmt: skip
+    api.answers["/apis/apps/v1/deployments"] = lambda _: web.json_response({"items": [operator]})
     found = await collected(api)
+    assert api.paths.count(hung) == 2, "of the services, and of the operator"
     assert found.snapshot["namespaces/prod", "pods"][0]["kind"] == "Pod"
     assert [line for line in found.missing if "events" in line] == [
         "cannot list events prod: no: token=***"
     ]
-    assert len(found.missing) == len(set(found.missing))
     files = layout.files(found, own_version="0.2.0", time="now")
     assert "the API server does not serve" in files["not-collected.txt"]
     assert "keda.sh/v1alpha1/ScaledObject" in files["not-collected.txt"]
