@@ -127,7 +127,7 @@ _NAMED = re.compile(r"(?<![\w./-])(?:\.\./)*\w[\w/-]*\.md\b")
 _BEHAVIOUR = ROOT / "docs/reference/triton-behaviour.md"
 """Its last column names pages of Triton's own sources."""
 
-_PAGES_OF_A_TEST = {"note.md", "line.md", "docs/new.md"}
+_PAGES_OF_A_TEST = {"note.md", "line.md", "docs/new.md", "page.md"}
 
 
 def text_files() -> list[pathlib.Path]:
