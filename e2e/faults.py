@@ -31,9 +31,9 @@ def service(kubernetes: Kubernetes, **predictor: object) -> None:
         kubernetes: the namespace.
         predictor: fields of `spec.predictor`.
     """
-    made = services.service(
-        "demo", replicas=None, predictor=predictor, ingress=services.ingress(HOST)
-    )
+    # At the default, every 10 s, a pod whose models load in three seconds is Ready after ten.
+    given = {"probes": {"startup": {"periodSeconds": 1, "failureThreshold": 600}}, **predictor}
+    made = services.service("demo", replicas=None, predictor=given, ingress=services.ingress(HOST))
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
     load.wait_for_routes(
