@@ -30,9 +30,9 @@ _OUTAGE_HINTS = {
 _NOT_BLOCKING = frozenset((*_HPA_PROBLEMS, "ScalingDisabled"))
 
 _GRACE = dt.timedelta(minutes=3)
-"""How long a HorizontalPodAutoscaler may lack its metrics: those of new pods are scraped, and listed by the adapter, a minute or two later."""
+"""How long an autoscaler may lack its metrics: those of new pods are scraped, and listed by the adapter, a minute or two later."""
 _OUTAGE_GRACE = dt.timedelta(seconds=10)
-"""How long its requests for metrics may fail, e.g. while the adapter restarts."""
+"""How long a HorizontalPodAutoscaler's requests for metrics may fail, e.g. while the adapter restarts."""
 _REQUEST_FAILED = "unable to fetch metrics from"
 """What a HorizontalPodAutoscaler writes when the metrics API responds with an error; when it responds without metrics, the words are others."""
 _UNKNOWN_METRIC = "could not find the metric"
@@ -57,7 +57,7 @@ def ready(service: InferenceService, observed: Observed, now: dt.datetime) -> Co
     scaling = service.spec.predictor.autoscaling
     assert scaling is not None
     if scaling.scaler == "keda":
-        return _keda(service, observed)
+        return _keda(service, observed, now)
     return _hpa(_hpa_conditions(service, observed), now)
 
 
@@ -66,17 +66,28 @@ def next_change(
 ) -> dt.datetime | None:
     """When the passing of time alone changes the condition; None if it does not."""
     active = _hpa_conditions(service, observed).get("ScalingActive") or {}
-    until = _until(active)
-    return until if active.get("status") == "False" and now < until else None
+    if active.get("status") == "False":
+        until = _until(active)
+    elif _keda_conditions(service, observed).get("Ready", {}).get("reason") in _TRIGGER_PROBLEMS:
+        until = _keda_until(service, observed)
+    else:
+        return None
+    return until if now < until else None
 
 
 def _hpa_conditions(service: InferenceService, observed: Observed) -> dict[str, Manifest]:
     """The conditions of the HorizontalPodAutoscaler by type; empty without one."""
-    manifest = observed.children.get((kinds.HPA.kind, service.name)) or {}
-    return {
-        condition["type"]: condition
-        for condition in (manifest.get("status") or {}).get("conditions") or ()
-    }
+    return _conditions(observed.children.get((kinds.HPA.kind, service.name)))
+
+
+def _keda_conditions(service: InferenceService, observed: Observed) -> dict[str, Manifest]:
+    """The conditions of the ScaledObject by type; empty without one."""
+    return _conditions(observed.children.get((kinds.SCALED_OBJECT.kind, service.name)))
+
+
+def _conditions(manifest: Manifest | None) -> dict[str, Manifest]:
+    status = (manifest or {}).get("status") or {}
+    return {condition["type"]: condition for condition in status.get("conditions") or ()}
 
 
 def _until(condition: Manifest) -> dt.datetime:
@@ -92,8 +103,27 @@ def _is_outage(condition: Manifest) -> bool:
     return _REQUEST_FAILED in message and _UNKNOWN_METRIC not in message
 
 
+def _keda_until(service: InferenceService, observed: Observed) -> dt.datetime:
+    """The same with KEDA, whose conditions have no time: it counts from the ScaledObject, or from the first pod that serves, if that came later."""
+    scaled = observed.children.get((kinds.SCALED_OBJECT.kind, service.name)) or {}
+    serving = _conditions(observed.children.get((kinds.DEPLOYMENT.kind, service.name)))
+    since = (
+        scaled.get("metadata", {}).get("creationTimestamp"),
+        serving.get("Available", {}).get("lastTransitionTime"),
+    )
+    known = [pods.time(each) for each in since if each]
+    return max(known) + _GRACE if known else dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
 def _condition(status: State, reason: Reason, message: str) -> Condition:
     return Condition(AUTOSCALING_READY, status, reason, message)
+
+
+def _without_metrics(message: str, *, is_late: bool) -> Condition:
+    """The condition of an autoscaler that cannot read its metrics: no failure as long as they may only be late."""
+    if is_late:
+        return _condition("Unknown", "Pending", f"there are no metrics yet: {message}")
+    return _condition("False", "MetricsUnavailable", message)
 
 
 def _said(condition: Manifest) -> str:
@@ -111,9 +141,7 @@ def _hpa(conditions: collections.abc.Mapping[str, Manifest], now: dt.datetime) -
     if active["status"] == "False" and active["reason"] in _HPA_PROBLEMS:
         hints = _OUTAGE_HINTS if _is_outage(active) else _HPA_PROBLEMS
         message = f"{active.get('message', '')}{hints[active['reason']]}"
-        if now < _until(active):
-            return _condition("Unknown", "Pending", f"there are no metrics yet: {message}")
-        return _condition("False", "MetricsUnavailable", message)
+        return _without_metrics(message, is_late=now < _until(active))
     limited = conditions.get("ScalingLimited")
     if (
         limited is not None
@@ -125,21 +153,16 @@ def _hpa(conditions: collections.abc.Mapping[str, Manifest], now: dt.datetime) -
     return _condition("True", "Scaling", "")
 
 
-def _keda(service: InferenceService, observed: Observed) -> Condition:
+def _keda(service: InferenceService, observed: Observed, now: dt.datetime) -> Condition:
     missing = traffic.missing_kinds(observed.facts, (kinds.SCALED_OBJECT,))
     if missing:
         message = f"this cluster has no {missing}: install KEDA 2.17 or newer, or set autoscaling.class: hpa"
         return _condition("False", "KedaMissing", message)
-    manifest = observed.children.get((kinds.SCALED_OBJECT.kind, service.name)) or {}
-    conditions = {
-        condition["type"]: condition
-        for condition in (manifest.get("status") or {}).get("conditions") or ()
-    }
+    conditions = _keda_conditions(service, observed)
     ready_ = conditions.get("Ready")
     if ready_ is not None and ready_.get("reason") in _TRIGGER_PROBLEMS:
-        return _condition(
-            "False", "MetricsUnavailable", f"{ready_.get('message', '')}{_PROMETHEUS}"
-        )
+        message = f"{ready_.get('message', '')}{_PROMETHEUS}"
+        return _without_metrics(message, is_late=now < _keda_until(service, observed))
     if ready_ is None or ready_["status"] == "Unknown":
         return _condition("Unknown", "Pending", "the ScaledObject has no status yet")
     if ready_["status"] == "False":

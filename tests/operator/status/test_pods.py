@@ -9,7 +9,7 @@ import pytest
 from naiad_operator.api import service
 from naiad_operator.reconcile import events
 from naiad_operator.status import Observed, autoscaling, pods, workload
-from tests.operator.status.cases import HPA, NOT_READY, ONE_READY, hpa, said
+from tests.operator.status.cases import HPA, KEDA, NOT_READY, ONE_READY, hpa, said
 from tests.support import manifests
 from tests.support.observations import (
     NOW,
@@ -212,6 +212,38 @@ def test_metrics_that_cannot_be_fetched_are_a_failure_soon() -> None:
         asks = "do prometheus-adapter and the Prometheus that it asks run?"
         message = condition(given, "AutoscalingReady")[2]
         assert (asks in message) is ("handle the request" in error)
+
+
+@pytest.mark.parametrize(
+    ("created", "served", "reason", "seconds"),
+    [
+        (2, None, "Pending", 60),
+        (60, 1, "Pending", 120),
+        (1, 60, "Pending", 120),
+        (60, 60, "MetricsUnavailable", None),
+    ],
+    ids=["new", "its models took an hour", "moved to KEDA", "for an hour"],
+)
+def test_metrics_that_keda_lacks_are_a_failure_in_time(
+    created: int, served: int | None, reason: str, seconds: int | None
+) -> None:
+    """A new pod's metrics are scraped, and KEDA asks again, a moment after the first question."""
+    conditions = [said("Ready", "False", "TriggerError", "Triggers do not work")]
+    metadata = {"creationTimestamp": ago(minutes=created)}
+    demo = deployment(1, ready=1)
+    if served is not None:
+        available = said("Available", "True", "MinimumReplicasAvailable")
+        demo["status"]["conditions"] = [{**available, "lastTransitionTime": ago(minutes=served)}]
+    children = {
+        ("ScaledObject", "demo"): {"metadata": metadata, "status": {"conditions": conditions}},
+        ("Deployment", "demo"): demo,
+    }
+    given = status(manifests.resource(**KEDA), children=children)
+    assert condition(given, "AutoscalingReady")[1] == reason
+    seen = Observed(children=children, facts=manifests.facts())
+    moment = dt.datetime.fromisoformat(NOW)
+    at = autoscaling.next_change(service.parse(manifests.resource(**KEDA)), seen, moment)
+    assert (at and (at - moment).total_seconds()) == seconds
 
 
 def running(name: str, *, ready: bool = False, **more: typing.Any) -> Manifest:
