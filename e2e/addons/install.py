@@ -33,7 +33,7 @@ def everything(cluster: Target, say: Callable[[str], None]) -> None:
 def import_images(cluster: Target, *names: str) -> None:
     """Makes the images of programs known to every node, and one of busybox."""
     for name in names:
-        _import_program(cluster, name)
+        import_program(cluster, name)
     archive = cluster.archives / "busybox.tar"
     links = {f"bin/{name}": "busybox" for name in ("sh", "mkdir", "sleep", "cat", "ls", "tar")}
     if not archive.exists():
@@ -47,7 +47,7 @@ def monitoring(cluster: Target) -> None:
     if "prometheus" in cluster.kubectl("get", "deployments", "-A", "-o", "name"):
         return
     for name in ("prometheus", "prometheus-adapter"):
-        _import_program(cluster, name)
+        import_program(cluster, name)
     apply(cluster, "prometheus")
     cluster.kubectl("apply", "-f", "-", text=json.dumps(_adapter_rules()))
     apply(cluster, "adapter")
@@ -94,7 +94,7 @@ def _adapter_rules() -> "dict[str, object]":
     }
 
 
-def _import_program(cluster: Target, name: str) -> None:
+def import_program(cluster: Target, name: str) -> None:
     """An image of one program that is built here, which has its name."""
     _import_image(cluster, name, programs.find([name]).paths[name])
 

@@ -169,8 +169,10 @@ class Cluster:
         note.write_text(stamp)
 
     def run(self, *command: str) -> list[str]:
-        """The command line that runs a command with the machine's files in the cluster's network: KUBECONFIG is set, names of Services and the hosts in `HOSTS` resolve."""
-        environment = ["env", f"KUBECONFIG={self.folders.admin_kubeconfig}"]
+        """The command line that runs a command with the machine's files in the cluster's network: KUBECONFIG is set, kubectl is in PATH, names of Services and the hosts in `HOSTS` resolve."""
+        kubectl = pathlib.Path(self.programs["kubectl"]).parent
+        path = f"PATH={os.environ['PATH']}:{kubectl}"
+        environment = ["env", f"KUBECONFIG={self.folders.admin_kubeconfig}", path]
         folder = self.folders.root
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n{INGRESS_ADDRESS} {' '.join(HOSTS)}\n")
         (folder / "resolv.conf").write_text(

@@ -124,4 +124,39 @@ MODULES = (
         programs={"versitygw": "cmd/versitygw"},
         minutes=2,
     ),
+    Module(
+        path="github.com/kedacore/keda/v2",
+        # The oldest that the operator supports.
+        version="v2.17.0",
+        programs={
+            "keda-operator": "cmd/operator",
+            "keda-metrics-apiserver": "cmd/adapter",
+            "keda-admission-webhooks": "cmd/webhooks",
+        },
+        replace=(
+            "github.com/chzyer/logex => github.com/chzyer/logex v1.2.1",
+            "github.com/google/cel-go => github.com/google/cel-go v0.20.1",
+            "github.com/prometheus/client_golang => github.com/prometheus/client_golang v1.19.1",
+            "github.com/prometheus/client_model => github.com/prometheus/client_model v0.6.1",
+            "github.com/prometheus/common => github.com/prometheus/common v0.55.0",
+            "github.com/prometheus/prometheus => github.com/prometheus/prometheus v0.54.0",
+            *(
+                f"k8s.io/{name} => k8s.io/{name} v0.31.7"
+                for name in (
+                    "api",
+                    "apiextensions-apiserver",
+                    "apimachinery",
+                    "apiserver",
+                    "client-go",
+                    "code-generator",
+                    "component-base",
+                )
+            ),
+            # Its own go.mod says v0.31.7 here too, which no checksum database lists.
+            "k8s.io/metrics => k8s.io/metrics v0.31.8",
+            "k8s.io/gengo/v2 => k8s.io/gengo/v2 v2.0.0-20240228010128-51d4e06bde70",
+            "k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20240228011516-70dd3763d340",
+        ),
+        minutes=4,
+    ),
 )
