@@ -34,13 +34,15 @@ def slow_etcd(cluster: Cluster, *, stopped: float, running: float) -> Iterator[N
         running: for how many seconds in between.
     """
     [pid] = cluster.processes("etcd")
+    # With the nsenter that waits for it: that stops by itself with its child, and would stay so.
+    group = os.getpgid(pid)
     ended = threading.Event()
 
     def work() -> None:
         while not ended.is_set():
-            os.kill(pid, signal.SIGSTOP)
+            os.killpg(group, signal.SIGSTOP)
             ended.wait(stopped)
-            os.kill(pid, signal.SIGCONT)
+            os.killpg(group, signal.SIGCONT)
             ended.wait(running)
 
     thread = threading.Thread(target=work)
