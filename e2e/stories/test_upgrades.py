@@ -106,7 +106,7 @@ def test_an_upgrade_restarts_one_service_at_a_time_and_pauses_at_one_that_fails(
     assert not result.failures, result.failures[:5]
     assert order == ["a", "b", "c"]
     assert set(_releases(kubernetes).values()) == {"0.9.0"}
-    assert not before & _pods(kubernetes)
+    kubernetes.wait("the old pods gone", lambda: not before & _pods(kubernetes))
 
 
 def _three() -> list[Object]:

@@ -69,7 +69,7 @@ async def _poll(server: ServerProcess, *, has_started: bool) -> ModelReport:
         poller = ModelPoller(session, on_change=lambda _: None, config=PollConfig(timeout=20))
         poller.poll(key, (PodAddress(POD, f"http://{server.metrics}/status", has_started),))
         task = asyncio.create_task(poller.run())
-        await until(lambda: poller.report(key) != ModelReport())
+        await until(lambda: not poller.report(key).is_awaited)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

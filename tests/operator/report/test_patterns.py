@@ -1,7 +1,5 @@
 """Credentials in text: each form of them is masked, and what a maintainer needs to read stays."""
 
-import time
-
 import pytest
 
 from naiad_operator.report import patterns
@@ -102,7 +100,7 @@ LONG = 30_000
     ["a" * LONG, "a-" * LONG, "http://" * LONG, "token" * LONG, "=" * LONG, "-----BEGIN " * LONG, "x\n" * LONG + "-----END ", "eyJaaaaaaaaaa." * LONG, " -u a:" * LONG, "secret: " * LONG],
     ids=lambda text: text[:12].strip(),
 )  # fmt: skip
+@pytest.mark.timeout(20)
 def test_no_text_takes_long(text: str) -> None:
-    started = time.monotonic()
-    patterns.masked(text + "PRIVATE KEY")
-    assert time.monotonic() - started < 5, "linear in the length of the text"
+    """A pattern whose time is not linear in the length takes minutes, and the test's time limit ends it."""
+    assert len(patterns.masked(text + "PRIVATE KEY")) > 0
