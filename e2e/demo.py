@@ -81,7 +81,7 @@ def first_answer(cluster: Cluster, folder: pathlib.Path, say: Callable[[str], No
     cluster.kubectl("apply", "-f", str(ROOT / "examples" / "quickstart.yaml"))
     _wait_until_ready(cluster)
     say("the InferenceService is Ready")
-    answers = install.run(cluster, [sys.executable, str(ROOT / "e2e" / "first_answer.py")])
+    answers = install.run(cluster, [sys.executable, "-m", "e2e.first_answer"])
     say(f"answers over HTTP and gRPC, {time.monotonic() - applied:.1f} s after kubectl apply\n{answers}")  # fmt: skip
 
 

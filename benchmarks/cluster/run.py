@@ -57,7 +57,7 @@ def _measured(runs: int) -> list[Result]:
         subprocess.run(command, cwd=_ROOT, check=True)  # noqa: S603 - our own words
         return [*results, *(Result(**{**one, "values": tuple(one["values"])}) for one in json.loads(file.read_text()))]  # fmt: skip
     finally:
-        cluster.down()
+        Cluster().down()  # as it is now, not as it was before the start
         shutil.rmtree(_IMAGES, ignore_errors=True)
 
 

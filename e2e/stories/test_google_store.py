@@ -4,11 +4,11 @@ import typing
 
 import pytest
 
-from e2e import google, load, services
+from e2e import google_stand_in, load, services
 from e2e.addons import install
 from e2e.bucket import EXAMPLES
 from e2e.cluster.cluster import Cluster
-from e2e.google import Account, Google
+from e2e.google_stand_in import Account, Google
 from e2e.kubernetes import Kubernetes, Object
 
 BUCKET = "google-models"
@@ -44,7 +44,7 @@ def _secret(account: Account) -> Object:
 
 def _service(uri: str) -> Object:
     model = {"storageUri": uri, "storage": {"secretName": "google"}}
-    return services.service("demo", predictor={"model": model, "env": google.ENV})
+    return services.service("demo", predictor={"model": model, "env": google_stand_in.ENV})
 
 
 @pytest.mark.parametrize(
