@@ -16,6 +16,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.namespaces import ComponentError
 from e2e.imagebuild.build import PARTS, Images
 from e2e.imagebuild.buildah import BuildahError
+from e2e.kubernetes import condition_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "build" / "images"
@@ -104,8 +105,7 @@ def _wait_until_ready(cluster: Cluster) -> None:
     deadline = time.monotonic() + _READY_S
     while True:
         text = cluster.kubectl("get", "infsvc", "quickstart", "-o", "json")
-        conditions = json.loads(text).get("status", {}).get("conditions", [])
-        ready: dict[str, str] = next((one for one in conditions if one["type"] == "Ready"), {})
+        ready = condition_of(json.loads(text), "Ready")
         if ready.get("status") == "True":
             return
         if time.monotonic() > deadline:

@@ -14,7 +14,7 @@ from e2e import load, services
 from e2e.addons import install
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.layout import Node
-from e2e.kubernetes import Kubernetes, Object
+from e2e.kubernetes import Kubernetes, Object, condition_of
 
 HOST = "demo.example.com"
 RATE = 50
@@ -36,9 +36,7 @@ def service(kubernetes: Kubernetes, **predictor: object) -> None:
     made = services.service("demo", replicas=None, predictor=given, ingress=services.ingress(HOST))
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
-    load.wait_for_routes(
-        kubernetes, lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")
-    )
+    load.wait_for_routes(kubernetes, *load.both(HOST))
 
 
 @contextlib.contextmanager
@@ -70,8 +68,8 @@ def pods_by_node(kubernetes: Kubernetes) -> dict[str, list[str]]:
     """The names of the service's serving pods, by node."""
     found = collections.defaultdict[str, list[str]](list)
     for pod in kubernetes.list("pods"):
-        ready = [one["status"] for one in pod["status"].get("conditions", []) if one["type"] == "Ready"]  # fmt: skip
-        if ready == ["True"] and "deletionTimestamp" not in pod["metadata"]:
+        is_ready = condition_of(pod, "Ready").get("status") == "True"
+        if is_ready and "deletionTimestamp" not in pod["metadata"]:
             found[pod["spec"]["nodeName"]].append(pod["metadata"]["name"])
     return dict(found)
 

@@ -1,18 +1,18 @@
 """A user's view of the cluster of `$KUBECONFIG`: kubectl, and waiting with a reason."""
 
+import contextlib
 import json
-import subprocess
 import time
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from e2e import kubectl
+from e2e.kubectl import KubectlError
 from tests.toolchain import programs
 
+__all__ = ["KubectlError", "Kubernetes", "NotInTimeError", "Object", "condition_of"]
+
 Object = dict[str, typing.Any]
-
-
-class KubectlError(RuntimeError):
-    """kubectl failed; the message has what it printed."""
 
 
 class NotInTimeError(AssertionError):
@@ -39,10 +39,7 @@ class Kubernetes:
             KubectlError: it failed.
         """
         command = [self._program, "-n", self.namespace, *self._as, *arguments]
-        finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        if finished.returncode:
-            raise KubectlError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")
-        return finished.stdout
+        return kubectl.output(command, arguments, text)
 
     def apply(self, *manifests: Object) -> None:
         """`kubectl apply`."""
@@ -70,9 +67,16 @@ class Kubernetes:
 
     def condition(self, name: str, kind: str = "Ready") -> Object:
         """A condition of an InferenceService; {} when it has none yet."""
-        service = self.get("inferenceservice", name) or {}
-        conditions = service.get("status", {}).get("conditions", [])
-        return next((one for one in conditions if one["type"] == kind), {})
+        return condition_of(self.get("inferenceservice", name) or {}, kind)
+
+    @contextlib.contextmanager
+    def drained(self, node: str) -> Iterator[None]:
+        """A node without the pods of services, for a context."""
+        try:
+            self.run("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=app.kubernetes.io/name", "--timeout=90s")  # fmt: skip
+            yield
+        finally:
+            self.run("uncordon", node)
 
     def wait_ready(self, name: str, *, timeout: float = 90) -> None:
         """Waits until an InferenceService is Ready for its newest generation."""
@@ -128,6 +132,12 @@ class Kubernetes:
             if time.monotonic() > deadline:
                 raise NotInTimeError(f"{subject}: not in {timeout:g} s; last seen: {seen()}")
             time.sleep(0.1)
+
+
+def condition_of(item: Object, kind: str) -> Object:
+    """A condition in the status of an object; {} when it has none of this type."""
+    conditions = item.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == kind), {})
 
 
 def _listed(manifests: Sequence[Object]) -> Object:

@@ -186,14 +186,16 @@ def grpc_stream(host: str, access: Access = OPEN) -> Iterator[Send]:
         client.close()
 
 
+def both(host: str) -> tuple[Sender, Sender]:
+    """A connection of HTTP and one of gRPC to a service behind an ingress, gRPC at `grpc.<host>`."""
+    return functools.partial(http, f"{host}:80"), functools.partial(grpc, f"grpc.{host}:80")
+
+
 def mixed(host: str) -> list[Sender]:
     """Sixteen connections to a service behind an ingress: HTTP, gRPC at `grpc.<host>`, and streams of gRPC."""
-    grpc_host = f"grpc.{host}:80"
-    return [
-        *[functools.partial(http, f"{host}:80")] * 8,
-        *[functools.partial(grpc, grpc_host)] * 6,
-        *[functools.partial(grpc_stream, grpc_host)] * 2,
-    ]
+    over_http, over_grpc = both(host)
+    streamed = functools.partial(grpc_stream, f"grpc.{host}:80")
+    return [*[over_http] * 8, *[over_grpc] * 6, *[streamed] * 2]
 
 
 def _tensor(package: typing.Any) -> typing.Any:

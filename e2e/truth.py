@@ -3,7 +3,7 @@
 import os
 import time
 
-from e2e.kubernetes import Kubernetes, Object
+from e2e.kubernetes import Kubernetes, condition_of
 
 WITHIN_S = 30
 """How soon after a fault the status must be true."""
@@ -30,7 +30,9 @@ def untrue(kubernetes: Kubernetes, name: str) -> list[str]:
     """What the status says and the cluster does not show; [] when it is true."""
     service = kubernetes.get("inferenceservice", name) or {}
     deployment = kubernetes.get("deployment", name) or {}
-    pods = [pod for pod in kubernetes.list("pods") if _condition(pod, "Ready") == "True"]
+    pods = [
+        pod for pod in kubernetes.list("pods") if condition_of(pod, "Ready").get("status") == "True"
+    ]
     status, shown = service.get("status", {}), deployment.get("status", {})
     wanted = deployment["spec"]["replicas"]
     complete = shown.get("observedGeneration") == deployment["metadata"]["generation"] and all(
@@ -44,10 +46,13 @@ def untrue(kubernetes: Kubernetes, name: str) -> list[str]:
         "readyReplicas": len(pods),
     }
     found = [f"{field} {status.get(field)}, is {value}" for field, value in pairs.items() if status.get(field) != value]  # fmt: skip
-    if (_condition(service, "Ready") == "True") != complete:
-        found.append(f"Ready {_condition(service, 'Ready')}, the Deployment: {shown}")
-    if (_condition(service, "Available") == "True") != (shown.get("availableReplicas", 0) > 0):
-        found.append(f"Available {_condition(service, 'Available')}, the Deployment: {shown}")
+    ready, available = (
+        condition_of(service, kind).get("status") for kind in ("Ready", "Available")
+    )
+    if (ready == "True") != complete:
+        found.append(f"Ready {ready}, the Deployment: {shown}")
+    if (available == "True") != (shown.get("availableReplicas", 0) > 0):
+        found.append(f"Available {available}, the Deployment: {shown}")
     return found
 
 
@@ -73,8 +78,3 @@ def wait(kubernetes: Kubernetes, name: str, *, since: str) -> None:
     hold(f"a true status after {since}", time.monotonic() - started, WITHIN_S)
     kubernetes.wait_ready(name, timeout=LONGEST_WAIT_S)
     print(f"Ready {time.monotonic() - started:.1f} s after {since}")
-
-
-def _condition(item: Object, kind: str) -> str:
-    conditions = item.get("status", {}).get("conditions", [])
-    return next((one["status"] for one in conditions if one["type"] == kind), "")

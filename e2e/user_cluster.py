@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import yaml
 
+from e2e import kubectl
 from e2e.addons import install
 from e2e.cluster.layout import HOSTS
 from e2e.demo import ROOT, install_chart, version
@@ -84,13 +85,9 @@ class UserCluster:
         """The output of kubectl.
 
         Raises:
-            RuntimeError: it failed; the message has what it printed.
+            KubectlError: it failed; the message has what it printed.
         """
-        command = [self._kubectl, *arguments]
-        finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        if finished.returncode:
-            raise RuntimeError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")
-        return finished.stdout
+        return kubectl.output([self._kubectl, *arguments], arguments, text)
 
     def import_archive(self, archive: pathlib.Path) -> None:
         """Pushes the image of an archive to the registry, under its own name and tag."""

@@ -19,9 +19,7 @@ def measure(runs: int, say: Callable[[str], None]) -> list[Result]:
     made = services.service("demo", replicas=2, ingress=services.ingress(_HOST))
     demo.apply(services.secret(), made)
     demo.wait_ready("demo")
-    load.wait_for_routes(
-        demo, lambda: load.http(f"{_HOST}:80"), lambda: load.grpc(f"grpc.{_HOST}:80")
-    )
+    load.wait_for_routes(demo, *load.both(_HOST))
     results = []
     for name, work in (("a rolling update", _update), ("a drained node", _drain)):
         failed, sent, rates = [], 0, []
@@ -50,8 +48,5 @@ def _update(demo: Kubernetes, run: int) -> None:
 def _drain(demo: Kubernetes, run: int) -> None:
     nodes = [item["metadata"]["name"] for item in demo.list("nodes")]
     node = nodes[run % len(nodes)]
-    try:
-        demo.run("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=app.kubernetes.io/name", "--timeout=90s")  # fmt: skip
+    with demo.drained(node):
         demo.wait_ready("demo")
-    finally:
-        demo.run("uncordon", node)

@@ -69,16 +69,18 @@ def google_storage(cluster: Target) -> None:
         "data": {front.name: front.read_text()},
     }
     cluster.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(config))
-    text = (MANIFESTS / "gcs.yaml").read_text().replace("SERVER_IMAGE", _server_image(cluster))
+    text = (
+        (MANIFESTS / "gcs.yaml").read_text().replace("SERVER_IMAGE", server_image(cluster.kubectl))
+    )
     cluster.kubectl("apply", "--server-side", "-f", "-", text=text)
     wait_for_deployments(cluster, "store/gcs")
 
 
-def _server_image(cluster: Target) -> str:
+def server_image(kubectl: Callable[..., str]) -> str:
     """The image that the operator gives to services."""
     option = "--default-image="
     wanted = "jsonpath={.items[*].spec.template.spec.containers[*].args[*]}"
-    arguments = cluster.kubectl("-n", "naiad-system", "get", "deployments", "-o", wanted).split()
+    arguments = kubectl("-n", "naiad-system", "get", "deployments", "-o", wanted).split()
     return next(word.removeprefix(option) for word in arguments if word.startswith(option))
 
 

@@ -15,7 +15,7 @@ class Target(typing.Protocol):
         """The output of a kubectl that may do everything.
 
         Raises:
-            RuntimeError: it failed; the message has what it printed.
+            KubectlError: it failed; the message has what it printed.
         """
 
     def import_archive(self, archive: pathlib.Path) -> None:

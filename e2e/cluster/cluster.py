@@ -11,6 +11,7 @@ import time
 import typing
 from collections.abc import Callable, Iterator
 
+from e2e import kubectl
 from e2e.cluster import (
     certificates,
     cgroups,
@@ -121,7 +122,7 @@ class Cluster:
         if plane is not None and plane.alive:
             os.kill(plane.pid, signal.SIGKILL)
             deadline = time.monotonic() + 10
-            while _exists(plane.pid) and time.monotonic() < deadline:
+            while namespaces.exists(plane.pid) and time.monotonic() < deadline:
                 time.sleep(0.02)
         left = cgroups.remove(self.folders)
         if left:
@@ -137,14 +138,11 @@ class Cluster:
             text: its standard input.
 
         Raises:
-            RuntimeError: it failed; the message has what it printed.
+            KubectlError: it failed; the message has what it printed.
         """
         plane = self.places[CONTROL_PLANE]
         command = control_plane.kubectl(plane, self.programs, self.folders, *arguments)
-        finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        if finished.returncode:
-            raise RuntimeError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")
-        return finished.stdout
+        return kubectl.output(command, arguments, text)
 
     @property
     def archives(self) -> pathlib.Path:
@@ -157,7 +155,7 @@ class Cluster:
 
     def import_archive(self, archive: pathlib.Path) -> None:
         """Makes the images of an archive known to every node; nothing when this very file was imported before."""
-        note = self.folders.root / "images" / f"{archive.stem}.imported"
+        note = self.archives / f"{archive.stem}.imported"
         file = archive.stat()
         stamp = f"{archive} {file.st_size} {file.st_mtime_ns}"
         if note.exists() and note.read_text() == stamp:
@@ -169,10 +167,8 @@ class Cluster:
         note.write_text(stamp)
 
     def run(self, *command: str) -> list[str]:
-        """The command line that runs a command with the machine's files in the cluster's network: KUBECONFIG is set, kubectl is in PATH, names of Services and the hosts in `HOSTS` resolve."""
-        kubectl = pathlib.Path(self.programs["kubectl"]).parent
-        path = f"PATH={os.environ['PATH']}:{kubectl}"
-        environment = ["env", f"KUBECONFIG={self.folders.admin_kubeconfig}", path]
+        """The command line that runs a command with the machine's files in the cluster's network: KUBECONFIG is set, names of Services and the hosts in `HOSTS` resolve."""
+        environment = ["env", f"KUBECONFIG={self.folders.admin_kubeconfig}"]
         folder = self.folders.root
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n{INGRESS_ADDRESS} {' '.join(HOSTS)}\n")
         (folder / "resolv.conf").write_text(
@@ -184,13 +180,7 @@ class Cluster:
 
     def processes(self, program: str) -> list[int]:
         """The process ids of a program of this cluster's control plane or nodes, e.g. `etcd`."""
-        found = []
-        for folder in pathlib.Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                command = (folder / "cmdline").read_text()
-                if command.startswith(f"{self.programs[program]}\0") and f"{self.folders.root}/" in command:  # fmt: skip
-                    found.append(int(folder.name))
-        return found
+        return namespaces.processes(self.programs[program], f"{self.folders.root}/")
 
     def start_api_server(self) -> None:
         """Starts the API server again after it has ended; returns when it is ready."""
@@ -309,7 +299,3 @@ def _is_ready(item: "dict[str, typing.Any]") -> bool:
 def _remove(folder: pathlib.Path) -> None:
     """Removes a folder with tens of thousands of files of unpacked images: `shutil.rmtree` takes twice as long."""
     subprocess.run(["/bin/rm", "-rf", "--", str(folder)], check=False)
-
-
-def _exists(pid: int) -> bool:
-    return pathlib.Path(f"/proc/{pid}").exists()

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ def api_server_away(cluster: Cluster) -> Iterator[None]:
     pids = cluster.processes("kube-apiserver")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    namespaces.wait("the end of the API server", lambda: not any(map(_exists, pids)))
+    namespaces.wait("the end of the API server", lambda: not any(map(namespaces.exists, pids)))
     try:
         yield
     finally:
@@ -52,7 +51,3 @@ def slow_etcd(cluster: Cluster, *, stopped: float, running: float) -> Iterator[N
     finally:
         ended.set()
         thread.join()
-
-
-def _exists(pid: int) -> bool:
-    return pathlib.Path(f"/proc/{pid}").exists()

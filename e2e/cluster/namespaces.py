@@ -161,6 +161,22 @@ def create(
     return Namespaces(name, pid, own_cgroup=bool(cgroup))
 
 
+def processes(program: str, word: str) -> list[int]:
+    """The process ids of a program that was started with `word` in its arguments."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            own, _, arguments = (folder / "cmdline").read_bytes().partition(b"\0")
+            if own == program.encode() and word.encode() in arguments:
+                found.append(int(folder.name))
+    return found
+
+
+def exists(pid: int) -> bool:
+    """Whether there is a process of this id."""
+    return pathlib.Path(f"/proc/{pid}").exists()
+
+
 def wait(
     subject: str,
     condition: Callable[[], bool],

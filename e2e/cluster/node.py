@@ -74,11 +74,9 @@ def start_kubelet(node: Node, place: Namespaces, programs: Programs, folders: Fo
 def kill_kubelet(node: Node, programs: Programs, folders: Folders) -> None:
     """Ends the kubelet of a node at once; its pods go on."""
     config = f"--config={folders.node(node) / 'kubelet.json'}"
-    start = f"{programs['kubelet']}\0{config}\0".encode()
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (process / "cmdline").read_bytes().startswith(start):
-                os.kill(int(process.name), signal.SIGKILL)
+    for pid in namespaces.processes(programs["kubelet"], config):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def start_proxy(node: Node, place: Namespaces, programs: Programs, folders: Folders) -> Component:

@@ -26,9 +26,7 @@ def demo(request: pytest.FixtureRequest, kubernetes: Kubernetes) -> Kubernetes:
 
 
 def test_it_answers_over_http_and_grpc_and_is_gone_after_delete(demo: Kubernetes) -> None:
-    load.wait_for_routes(
-        demo, lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")
-    )
+    load.wait_for_routes(demo, *load.both(HOST))
     for sender in (load.http(f"{HOST}:80"), load.grpc(f"grpc.{HOST}:80"), load.grpc_stream(f"grpc.{HOST}:80")):  # fmt: skip
         with sender as send:
             send()

@@ -3,6 +3,7 @@
 import typing
 
 from e2e import load
+from e2e.addons import install
 from e2e.bucket import EXAMPLES
 from e2e.kubernetes import Kubernetes, Object
 
@@ -11,7 +12,7 @@ _FILES = {"config": "config.pbtxt", "model": "1/model.py"}
 
 
 def test_it_starts_as_tritonserver_on_a_mounted_folder(kubernetes: Kubernetes) -> None:
-    kubernetes.apply(_models(), _pod(_image()), _service())
+    kubernetes.apply(_models(), _pod(install.server_image(kubernetes.run)), _service())
     kubernetes.run("wait", "pod/triton", "--for=condition=Ready", "--timeout=60s")
     host = f"triton.{kubernetes.namespace}.svc.cluster.local"
     for sender in (load.http(f"{host}:8000"), load.grpc(f"{host}:8001")):
@@ -19,14 +20,6 @@ def test_it_starts_as_tritonserver_on_a_mounted_folder(kubernetes: Kubernetes) -
             send()
     user = kubernetes.run("exec", "triton", "--", "python3", "-c", "import os; print(os.getuid())")
     assert int(user) == 1000, "a number, so that a cluster can see that it is not root"
-
-
-def _image() -> str:
-    """The image that the operator gives to services."""
-    operator = Kubernetes("naiad-system").list("deployments")[0]
-    arguments = operator["spec"]["template"]["spec"]["containers"][0]["args"]
-    option = "--default-image="
-    return next(str(word).removeprefix(option) for word in arguments if word.startswith(option))
 
 
 def _models() -> Object:

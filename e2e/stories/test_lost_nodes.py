@@ -12,7 +12,7 @@ import pytest
 from e2e import faults, load, truth
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.layout import Node
-from e2e.kubernetes import Kubernetes
+from e2e.kubernetes import Kubernetes, condition_of
 
 pytestmark = pytest.mark.full
 
@@ -112,9 +112,7 @@ def _wait_until_ready(kubernetes: Kubernetes, cluster: Cluster, node: Node) -> N
 
 
 def _condition(kubernetes: Kubernetes, node: Node, kind: str) -> str:
-    item = kubernetes.get("node", node.name) or {}
-    conditions = item["status"]["conditions"]
-    return next(str(one["status"]) for one in conditions if one["type"] == kind)
+    return str(condition_of(kubernetes.get("node", node.name) or {}, kind).get("status"))
 
 
 def test_a_disk_is_full(kubernetes: Kubernetes, cluster: Cluster) -> None:

@@ -23,9 +23,7 @@ def demo(kubernetes: Kubernetes) -> Kubernetes:
     made = services.service("demo", replicas=2, ingress=services.ingress(HOST))
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
-    load.wait_for_routes(
-        kubernetes, lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")
-    )
+    load.wait_for_routes(kubernetes, *load.both(HOST))
     return kubernetes
 
 
@@ -57,13 +55,8 @@ def test_a_deleted_pod(demo: Kubernetes) -> None:
 
 
 def test_a_drained_node(demo: Kubernetes, cluster: Cluster) -> None:
-    node = cluster.nodes[1].name
-    with no_request_fails():
-        try:
-            demo.run("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=app.kubernetes.io/name", "--timeout=90s")  # fmt: skip
-            demo.wait_ready("demo")
-        finally:
-            demo.run("uncordon", node)
+    with no_request_fails(), demo.drained(cluster.nodes[1].name):
+        demo.wait_ready("demo")
 
 
 def test_a_crashed_server(demo: Kubernetes, cluster: Cluster) -> None:

@@ -29,9 +29,7 @@ def _service(**fields: typing.Any) -> dict[str, typing.Any]:
 def _with_route(kubernetes: Kubernetes, *manifests: dict[str, typing.Any]) -> None:
     kubernetes.apply(services.secret(), *manifests)
     kubernetes.wait_ready("demo")
-    load.wait_for_routes(
-        kubernetes, lambda: load.http(f"{HOST}:80"), lambda: load.grpc(f"grpc.{HOST}:80")
-    )
+    load.wait_for_routes(kubernetes, *load.both(HOST))
 
 
 @pytest.fixture
