@@ -8,6 +8,7 @@ import collections.abc
 import dataclasses
 import json
 import pathlib
+import sys
 import typing
 
 import yaml
@@ -17,15 +18,19 @@ from naiad_operator.api import yaml_text
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A document, or the rest of a file, that is not valid YAML.
+    """A file, a document, or the rest of a file, that cannot be read.
 
     Attributes:
-        line: the line of the error, counted from 1.
+        line: the line of the error, counted from 1; 0 when it is the whole file.
         message: what is wrong and what to write instead.
     """
 
     line: int
     message: str
+
+    def place(self, title: str) -> str:
+        """The file, with the line where there is one."""
+        return f"{title}:{self.line}" if self.line else title
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +78,29 @@ def files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]
             yield from (str(file) for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
         else:
             yield name
+
+
+def shown(name: str) -> str:
+    """A file as messages name it."""
+    return "<stdin>" if name == "-" else name
+
+
+def read_file(name: str) -> collections.abc.Iterator[Document | Unreadable]:
+    """Every non-empty document of a file; `-` is standard input."""
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else pathlib.Path(name).read_bytes()
+        text = content.decode()
+    except OSError as error:
+        yield Unreadable(0, f"cannot be read: {error.strerror or error}")
+        return
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        yield Unreadable(line, "is not UTF-8 text: save it as UTF-8")
+        return
+    try:
+        yield from read(text)
+    except RecursionError:
+        yield Unreadable(0, "cannot be read: it is nested too deeply to be meant")
 
 
 def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:

@@ -13,6 +13,17 @@ from naiad_operator.builders.server_flags import FLAGS, Flag
 
 _TRUE = frozenset(("true", "on", "1"))
 _FALSE = frozenset(("false", "off", "0"))
+OWNED = {
+    "http-port": "predictor.ports.http",
+    "grpc-port": "predictor.ports.grpc",
+    "metrics-port": "predictor.ports.metrics",
+    "shutdown-delay-secs": "predictor.drainSeconds",
+    "exit-timeout-secs": "predictor.terminationGracePeriodSeconds",
+    "auth-token-file": "spec.auth",
+    "http-base-path": "spec.pathPrefix",
+}
+"""Options that only the operator may write, and the field from which it does."""
+
 _COMMANDS = frozenset(("tritonserver", "naiad", "serve", "naiad-server"))
 
 

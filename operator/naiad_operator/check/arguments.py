@@ -21,17 +21,6 @@ _FIELDS = {
 }
 """Options that the operator also writes, and the field from which."""
 
-_OWN_FIELDS = {
-    "http-port": "predictor.ports.http",
-    "grpc-port": "predictor.ports.grpc",
-    "metrics-port": "predictor.ports.metrics",
-    "shutdown-delay-secs": "predictor.drainSeconds",
-    "exit-timeout-secs": "predictor.terminationGracePeriodSeconds",
-    "auth-token-file": "spec.auth",
-    "http-base-path": "spec.pathPrefix",
-}
-"""Options that `api.rules` refuses, and the field to write instead."""
-
 _EVERY_ADDRESS = ("", "0.0.0.0", "::", "[::]")  # noqa: S104 - compared, not bound
 
 
@@ -47,13 +36,13 @@ def findings(arguments: typing.Any, path: str, version: Version | None) -> Findi
         here = f"{path}[{argument.position}]"
         if matches(argument.words[0], rules.OWN_OPTIONS_PATTERN):
             continue  # an error of the rule
-        if argument.near in _OWN_FIELDS:
-            message = f"the server has no option {argument.words[0].partition('=')[0]}: for --{argument.near}, write {_OWN_FIELDS[argument.near]} instead"
+        if argument.near in server_args.OWNED:
+            message = f"the server has no option {argument.words[0].partition('=')[0]}: for --{argument.near}, write {server_args.OWNED[argument.near]} instead"
             yield _of_version(here, message, version)
         elif argument.unknown:
             yield _of_version(here, argument.unknown, version)
-        elif argument.name in _OWN_FIELDS:
-            instead = _OWN_FIELDS[argument.name]
+        elif argument.name in server_args.OWNED:
+            instead = server_args.OWNED[argument.name]
             message = f"{argument.words[0]} is --{argument.name}, which the operator writes: write {instead} instead"
             yield error(here, message)
         else:

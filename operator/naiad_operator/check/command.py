@@ -81,11 +81,11 @@ def run(options: argparse.Namespace) -> int:
                 counts["service"] += 1
                 children, findings = examine(candidate.value, options, known)
                 made += children
-                _say_unknown_profile(candidate, known, files.shown(name))
+                _say_unknown_profile(candidate, known, document.shown(name))
             located = [(candidate.line(finding.problem.path), finding) for finding in findings]
             for line, finding in sorted(located, key=operator.itemgetter(0)):
                 counts["warning" if finding.is_warning else "problem"] += 1
-                _say(f"{files.shown(name)}:{line}: {finding}")
+                _say(f"{document.shown(name)}:{line}: {finding}")
     if not options.quiet and made:
         _print(yaml_text.write(made))
     return _conclude(counts, len(made), options.file)
@@ -104,7 +104,7 @@ def _conclude(
         _say(f"{counted('problem')}{warnings}")
         return 1
     if not counts["service"]:
-        titles = ", ".join(files.shown(name) for name in given)
+        titles = ", ".join(document.shown(name) for name in given)
         _say(f"nothing to check: no InferenceService in {titles}")
         return 1
     _say(f"{counted('service')}, {objects} objects{warnings}: valid")

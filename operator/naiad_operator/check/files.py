@@ -1,8 +1,6 @@
 """Reads the InferenceServices and NaiadProfiles of the files that `check` is given."""
 
 import collections.abc
-import pathlib
-import sys
 import typing
 
 from typing_extensions import override
@@ -41,29 +39,16 @@ _OTHERS = frozenset(
 
 def documents(name: str) -> Read:
     """The InferenceServices and NaiadProfiles of a file, and its errors with their lines; documents of other kinds are ignored."""
-    title = shown(name)
-    try:
-        content = sys.stdin.buffer.read() if name == "-" else pathlib.Path(name).read_bytes()
-        text = content.decode()
-    except OSError as error:
-        yield Remark(title, f"cannot be read: {error.strerror or error}")
-        return
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        yield Remark(f"{title}:{line}", "is not UTF-8 text: save it as UTF-8")
-        return
+    title = document.shown(name)
     lines: dict[tuple[str, ...], int] = {}
-    try:
-        for entry in document.read(text):
-            if isinstance(entry, document.Unreadable):
-                yield Remark(f"{title}:{entry.line}", entry.message)
-                continue
-            for candidate in _meant(entry, title):
-                yield candidate
-                if isinstance(candidate, document.Document):
-                    yield from _again(candidate, title, lines)
-    except RecursionError:
-        yield Remark(title, "cannot be read: it is nested too deeply to be meant")
+    for entry in document.read_file(name):
+        if isinstance(entry, document.Unreadable):
+            yield Remark(entry.place(title), entry.message)
+            continue
+        for candidate in _meant(entry, title):
+            yield candidate
+            if isinstance(candidate, document.Document):
+                yield from _again(candidate, title, lines)
 
 
 def _meant(candidate: document.Document, title: str) -> Read:
@@ -118,8 +103,3 @@ def _again(
 def is_profile(candidate: document.Document) -> bool:
     """Whether a document is meant to be a NaiadProfile, so that a wrong one is reported."""
     return str(candidate.value.get("kind")).lower() == names.PROFILE_KIND.lower()
-
-
-def shown(name: str) -> str:
-    """A file as error messages name it."""
-    return "<stdin>" if name == "-" else name

@@ -37,13 +37,6 @@ def warning(path: str, message: str) -> Finding:
     return Finding(Problem(path, message), is_warning=True)
 
 
-def part(value: typing.Any, *names: str) -> dict[str, typing.Any]:
-    """A mapping inside others; an empty one where there is none, or where something has another type, which is an error of the schema."""
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
 def texts(value: typing.Any) -> list[str]:
     """A list of strings; empty for anything else, which is an error of the schema."""
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):

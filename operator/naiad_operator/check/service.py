@@ -6,10 +6,11 @@ import copy
 import typing
 
 from naiad_operator.api import profile as profile_fields, profiles, resources, service, validation
+from naiad_operator.api.unvalidated import part
 from naiad_operator.builders import KINDS, build, image
 from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.check import amounts, arguments, stores
-from naiad_operator.check.finding import Finding, Findings, part
+from naiad_operator.check.finding import Finding, Findings
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
 from naiad_operator.versions import OWN, Version
 

@@ -4,7 +4,8 @@ import typing
 
 from naiad_operator.api import model_rules, store_address
 from naiad_operator.api.cel import matches
-from naiad_operator.check.finding import Findings, error, part, warning
+from naiad_operator.api.unvalidated import part
+from naiad_operator.check.finding import Findings, error, warning
 from naiad_operator.versions import Version
 
 _STORES_SINCE = Version(0, 2, 0)

@@ -2,13 +2,12 @@
 
 import argparse
 import collections.abc
-import pathlib
 import sys
 import typing
 
 from naiad_operator.api import document, names, service, yaml_text
+from naiad_operator.api.unvalidated import Fields, part
 from naiad_operator.convert import companions, kserve, references, workload
-from naiad_operator.convert.draft import Fields, part
 from naiad_operator.errors import InvalidSpec, Problem
 
 _STAYS = {
@@ -68,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     if made:
         sys.stdout.write(yaml_text.write(made))
     elif not unreadable:
-        titles = ", ".join("<stdin>" if name == "-" else name for name in options.file)
+        titles = ", ".join(map(document.shown, options.file))
         _say(
             f"{titles}: nothing to convert: no InferenceService of KServe (serving.kserve.io), and no Deployment, StatefulSet or Pod whose image is tritonserver "
             "or whose args have --model-repository"
@@ -96,15 +95,10 @@ def _convert(items: list[_Item]) -> tuple[list[Fields], set[int]]:
 
 def _read(name: str) -> collections.abc.Iterator[_Item | str]:
     """The objects of a file, those of Lists included, and its errors."""
-    title = "<stdin>" if name == "-" else name
-    try:
-        text = sys.stdin.read() if name == "-" else pathlib.Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        yield f"{title}: cannot be read: {error}"
-        return
-    for entry in document.read(text):
+    title = document.shown(name)
+    for entry in document.read_file(name):
         if isinstance(entry, document.Unreadable):
-            yield f"{title}:{entry.line}: {entry.message}"
+            yield f"{entry.place(title)}: {entry.message}"
         else:
             yield from (_Item(title, one) for one in _unpacked(entry))
 
@@ -123,11 +117,7 @@ def _workload(item: _Item, items: list[_Item], used: set[int]) -> Fields:
     draft = workload.convert(item.value)
     index = workload.server_container(item.value)
     assert index is not None
-    pod = (
-        item.value["spec"]
-        if item.value["kind"] == "Pod"
-        else item.value["spec"]["template"]["spec"]
-    )
+    pod = workload.pod_of(item.value)
     of = references.workload(item.value, pod["containers"][index], draft.predictor)
     others = [one for one in items if isinstance(one.value, dict)]
     services = {

@@ -2,8 +2,8 @@
 
 import typing
 
+from naiad_operator.api.unvalidated import Fields, part
 from naiad_operator.builders import accelerator
-from naiad_operator.convert.draft import Fields, part
 
 _SLICE = "nvidia.com/mig-"
 _VENDOR = "nvidia.com/"

@@ -4,9 +4,8 @@ import collections.abc
 import dataclasses
 import typing
 
+from naiad_operator.api.unvalidated import Fields
 from naiad_operator.errors import Problem
-
-Fields = dict[str, typing.Any]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -46,25 +45,6 @@ class Draft:
     def of_container(self, field: str, message: str) -> None:
         """Reports a field of the container."""
         self.notes.append(Problem(f"{self.container_path}.{field}", message))
-
-
-def part(fields: typing.Any, *names: str) -> Fields:
-    """A mapping inside other ones; an empty one when there is none."""
-    for name in names:
-        fields = fields.get(name) if isinstance(fields, dict) else None
-    return fields if isinstance(fields, dict) else {}
-
-
-def entries(fields: typing.Any, name: str) -> list[Fields]:
-    """The mappings of a list in another mapping; empty when there is none."""
-    values = fields.get(name) if isinstance(fields, dict) else None
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
-
-
-def texts(fields: typing.Any, name: str) -> list[str]:
-    """The entries of a list in another mapping as texts; empty when there is none."""
-    values = fields.get(name) if isinstance(fields, dict) else None
-    return [str(one) for one in values] if isinstance(values, list) else []
 
 
 def left(

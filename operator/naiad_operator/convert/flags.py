@@ -6,17 +6,12 @@ import typing
 from naiad_operator.builders import server, server_args
 from naiad_operator.builders.server_args import Argument
 from naiad_operator.convert.draft import Draft
+from naiad_operator.convert.references import DEFAULT_PORTS
 
 _ALL_ADDRESSES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared, not bound
 _OFF = frozenset(("false", "off", "0"))
 _DRAIN_SECONDS = 10
 _LOWEST_PORT = 1024
-
-_OWNED = {
-    "shutdown-delay-secs": "predictor.drainSeconds",
-    "auth-token-file": "spec.auth",
-    "http-base-path": "spec.pathPrefix",
-}
 
 
 def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]:
@@ -54,8 +49,8 @@ def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]
 def _refused(argument: Argument) -> str:
     """Why an option of the server is not for a service; "" when it is."""
     name, value = argument.name, argument.value
-    if name in _OWNED:
-        return f"--{name} is what the operator writes: set {_OWNED[name]}"
+    if name in server_args.OWNED and name not in _FIELDS:
+        return f"--{name} is what the operator writes: set {server_args.OWNED[name]}"
     if name == "allow-http" and value.lower() in _OFF:
         return "--allow-http=false: the kubelet's probes use HTTP"
     if name in {"http-address", "metrics-address"} and value not in _ALL_ADDRESSES:
@@ -89,13 +84,10 @@ def _port(role: str) -> collections.abc.Callable[[str, Draft, dict[str, typing.A
                 "args",
                 f"left out: --{role}-port={value}: a pod's user may open ports from {_LOWEST_PORT}",
             )
-        elif number != _DEFAULT_PORTS[role]:
+        elif number != DEFAULT_PORTS[role]:
             draft.predictor.setdefault("ports", {})[role] = number
 
     return set_port
-
-
-_DEFAULT_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
 
 def _exit_timeout(value: str, draft: Draft, _load: dict[str, typing.Any]) -> None:

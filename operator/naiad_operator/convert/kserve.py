@@ -5,24 +5,15 @@ import copy
 import typing
 
 from naiad_operator.api import names, store_address
-from naiad_operator.convert import devices
-from naiad_operator.convert.draft import Fields, left, part
+from naiad_operator.api.unvalidated import Fields, part
+from naiad_operator.convert import devices, pods
+from naiad_operator.convert.draft import left
 from naiad_operator.errors import Problem
 
 KSERVE_GROUPS = ("serving.kserve.io/", "serving.kubeflow.org/v1beta1")
 """The second one is KServe's before it was renamed."""
 
-_SAME = (
-    "affinity",
-    "imagePullSecrets",
-    "nodeSelector",
-    "priorityClassName",
-    "runtimeClassName",
-    "serviceAccountName",
-    "terminationGracePeriodSeconds",
-    "tolerations",
-    "topologySpreadConstraints",
-)
+_SAME = (*pods.SAME, "terminationGracePeriodSeconds")
 """Fields of KServe's predictor that have the same name and meaning here."""
 
 _ADVICE = {

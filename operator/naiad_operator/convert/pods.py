@@ -4,11 +4,12 @@ import math
 import re
 import typing
 
+from naiad_operator.api.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
 from naiad_operator.convert import devices
-from naiad_operator.convert.draft import Draft, Fields, entries, part, texts
+from naiad_operator.convert.draft import Draft
 
-_SAME = (
+SAME = (
     "affinity",
     "imagePullSecrets",
     "nodeSelector",
@@ -57,7 +58,7 @@ def convert(draft: Draft) -> None:
         draft.pod.setdefault("serviceAccountName", account)
     for field in _DROPPED:
         draft.pod.pop(field, None)
-    draft.predictor |= {field: draft.pod.pop(field) for field in _SAME if draft.pod.get(field)}
+    draft.predictor |= {field: draft.pod.pop(field) for field in SAME if draft.pod.get(field)}
     draft.template |= {field: draft.pod.pop(field) for field in _PATCHED if field in draft.pod}
     if "automountServiceAccountToken" in draft.pod:
         draft.predictor["automountServiceAccountToken"] = draft.pod.pop(

@@ -3,10 +3,13 @@
 import collections.abc
 import typing
 
-from naiad_operator.convert.draft import Fields, entries, part
+import msgspec
+
+from naiad_operator.api.pod import Ports
+from naiad_operator.api.unvalidated import Fields, entries, part
 from naiad_operator.errors import Problem
 
-DEFAULT_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+DEFAULT_PORTS: dict[str, int] = msgspec.structs.asdict(Ports())
 
 Manifest = collections.abc.Mapping[str, typing.Any]
 Notes = collections.abc.Iterator[Problem]

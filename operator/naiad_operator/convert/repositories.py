@@ -6,7 +6,8 @@ import re
 import typing
 
 from naiad_operator.api import store_address
-from naiad_operator.convert.draft import Draft, Fields, entries, part, texts
+from naiad_operator.api.unvalidated import Fields, entries, part, texts
+from naiad_operator.convert.draft import Draft
 
 _KEYS = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),

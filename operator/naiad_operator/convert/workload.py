@@ -5,16 +5,26 @@ import copy
 import typing
 
 from naiad_operator.api import names
+from naiad_operator.api.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import names as own_names
 from naiad_operator.convert import command_line, flags, pods, repositories
-from naiad_operator.convert.draft import Draft, Fields, entries, left, part, texts
+from naiad_operator.convert.draft import Draft, left
 from naiad_operator.errors import Problem
 
 KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Pod")
 _WORDS = ("tritonserver", "--model-repository", "--model-store")
 _HELM = ("helm.sh/", "app.kubernetes.io/managed-by", "meta.helm.sh/")
 _PROMETHEUS = "prometheus.io/"
-_DEPLOYMENT_FIELDS = ("selector", "serviceName", "template", "volumeClaimTemplates")
+_NOT_REPORTED = (
+    "podManagementPolicy",
+    "selector",
+    "serviceName",
+    "strategy",
+    "template",
+    "updateStrategy",
+    "volumeClaimTemplates",
+)
+"""Fields of a workload that are read elsewhere, or have no meaning for a service."""
 
 _DEFAULTS = {
     "progressDeadlineSeconds": 600,
@@ -52,7 +62,7 @@ def server_container(manifest: typing.Any) -> int | None:
         return None
     if labels.get(own_names.MANAGED_BY_LABEL) == own_names.MANAGED_BY:
         return None
-    containers = part(_pod(manifest)).get("containers")
+    containers = pod_of(manifest).get("containers")
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
         if isinstance(container, dict) and _runs_triton(container):
             return index
@@ -80,7 +90,8 @@ def _words(container: Fields) -> list[str]:
     return [*texts(container, "command"), *texts(container, "args")]
 
 
-def _pod(manifest: Fields) -> Fields:
+def pod_of(manifest: Fields) -> Fields:
+    """The pod's spec in an object of `KINDS`."""
     return (
         part(manifest, "spec")
         if manifest["kind"] == "Pod"
@@ -99,7 +110,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
     assert index is not None
     is_pod = rest["kind"] == "Pod"
     pod_path = "spec" if is_pod else "spec.template.spec"
-    pod = _pod(rest)
+    pod = pod_of(rest)
     container = pod["containers"].pop(index)
     for fields in (part(rest, "spec"), pod, container):
         for name, value in _DEFAULTS.items():
@@ -219,34 +230,27 @@ def _of_workload(rest: Fields, draft: Draft) -> None:
         )
     replicas = spec.pop("replicas", 1)
     draft.predictor.setdefault("replicas", replicas)
-    strategy = part(spec, "strategy" if kind == "Deployment" else "updateStrategy")
-    if kind == "Deployment" and strategy:
-        made: Fields = {
-            key: value
-            for key, value in part(strategy, "rollingUpdate").items()
-            if key in {"maxSurge", "maxUnavailable"}
-        }
-        if strategy.get("type") == "RollingUpdate" and all(
-            value == _DEFAULT_SHARE for value in made.values()
-        ):
-            strategy = {}
-    if kind == "Deployment" and strategy:
-        draft.predictor["deploymentStrategy"] = {
-            **({"type": strategy["type"]} if "type" in strategy else {}),
-            **made,
-        }
-    for field in ("strategy", "updateStrategy", "podManagementPolicy"):
-        spec.pop(field, None)
+    if kind == "Deployment":
+        draft.predictor |= _strategy(part(spec, "strategy"))
     if entries(spec, "volumeClaimTemplates"):
         draft.notes.append(
             Problem(
                 "spec.volumeClaimTemplates", f"not converted: {_ADVICE['volumeClaimTemplates']}"
             )
         )
-    for field in _DEPLOYMENT_FIELDS:
-        spec.pop(field, None) if field != "template" else None
-    remaining = {key: value for key, value in spec.items() if key != "template"}
+    remaining = {key: value for key, value in spec.items() if key not in _NOT_REPORTED}
     draft.notes += left(remaining, "spec", _ADVICE, _OTHERWISE)
+
+
+def _strategy(strategy: Fields) -> Fields:
+    """The field deploymentStrategy; nothing for what the API server fills in."""
+    rolling = part(strategy, "rollingUpdate")
+    shares = {key: rolling[key] for key in rolling if key in {"maxSurge", "maxUnavailable"}}
+    is_default = all(value == _DEFAULT_SHARE for value in shares.values())
+    if not strategy or (strategy.get("type") == "RollingUpdate" and is_default):
+        return {}
+    kind = {"type": strategy["type"]} if "type" in strategy else {}
+    return {"deploymentStrategy": {**kind, **shares}}
 
 
 def _of_template_metadata(template: Fields, rest: Fields, draft: Draft) -> None:

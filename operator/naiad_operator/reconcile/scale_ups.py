@@ -17,6 +17,8 @@ from naiad_operator.builders.facts import ScaleUp
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
+from naiad_operator.status.cluster_events import last_seen
+from naiad_operator.status.conditions import shortened
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +93,7 @@ def of_events(events: collections.abc.Iterable[Object]) -> ScaleUp | None:
             is_coming=event["reason"] in _COMING,
             autoscaler=_source(event),
             message=_message(event),
-            time=_time(event),
+            time=dt.datetime.fromisoformat(time) if (time := last_seen(event)) else _SINCE_EVER,
         )
         for event in events
         if _is_about_nodes(event)
@@ -125,16 +127,4 @@ def _message(event: Object) -> str:
     else:
         for introduction in ("pod triggered scale-up: ", f"{_KARPENTER_FAILS}, "):
             text = text.removeprefix(introduction)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _time(event: Object) -> dt.datetime:
-    series: Object = event.get("series") or {}
-    times = [
-        series.get("lastObservedTime"),
-        event.get("lastTimestamp"),
-        event.get("eventTime"),
-        event.get("firstTimestamp"),
-        (event.get("metadata") or {}).get("creationTimestamp"),
-    ]
-    return next((dt.datetime.fromisoformat(time) for time in times if time), _SINCE_EVER)
+    return shortened(text, _LONGEST)

@@ -2,16 +2,20 @@
 
 import collections
 import collections.abc
-import typing
+import functools
 
 from naiad_operator.builders import kinds
 from naiad_operator.report import selection
 from naiad_operator.report.selection import CLUSTER, OPERATOR, Object, Snapshot
 from naiad_operator.status import pod_failures, pods
+from naiad_operator.status.cluster_events import last_seen
+from naiad_operator.status.conditions import shortened
 
 _WARNINGS = 40
 _LONGEST_MESSAGE = 600
 _STARTUP_S = 600.0
+
+_shortened = functools.partial(shortened, longest=_LONGEST_MESSAGE)
 
 
 def text(snapshot: Snapshot, *, own_version: str, kubernetes: str, time: str) -> str:
@@ -153,31 +157,19 @@ def _warnings(snapshot: Snapshot) -> list[str]:
     newest: dict[tuple[str, str], Object] = {}
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     events = (event for _, event in _all(snapshot, selection.EVENTS.plural))
-    for event in sorted(events, key=event_time):
+    for event in sorted(events, key=last_seen):
         if event.get("type") == "Warning":
             key = _about(event), str(event.get("reason"))
             newest[key] = event
             counts[key] += event.get("count") or 1
-    in_order = sorted(newest.items(), key=lambda one: event_time(one[1]))
+    in_order = sorted(newest.items(), key=lambda one: last_seen(one[1]))
     return [_event(event, counts[key]) for key, event in in_order[-_WARNINGS:]]
-
-
-def event_time(event: Object) -> str:
-    """When an Event was last seen."""
-    series: dict[str, typing.Any] = event.get("series") or {}
-    times = (
-        series.get("lastObservedTime"),
-        event.get("lastTimestamp"),
-        event.get("eventTime"),
-        event["metadata"].get("creationTimestamp"),
-    )
-    return str(next(filter(None, times), ""))
 
 
 def _event(event: Object, count: int) -> str:
     times = f" ({count} times)" if count > 1 else ""
     message = _shortened(event.get("message") or "")
-    return f"{event_time(event)} {_about(event)}: {event.get('reason')}{times}: {message}"
+    return f"{last_seen(event)} {_about(event)}: {event.get('reason')}{times}: {message}"
 
 
 def _about(event: Object) -> str:
@@ -187,8 +179,3 @@ def _about(event: Object) -> str:
 
 def _name(item: Object) -> str:
     return f"{item['metadata'].get('namespace')}/{item['metadata']['name']}"
-
-
-def _shortened(message: str) -> str:
-    flat = " ".join(message.split())
-    return flat if len(flat) <= _LONGEST_MESSAGE else f"{flat[: _LONGEST_MESSAGE - 1]}…"

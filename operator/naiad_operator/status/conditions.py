@@ -75,10 +75,10 @@ def dated(
     ]
 
 
-def shortened(message: str) -> str:
+def shortened(message: str, longest: int = _LONGEST) -> str:
     """A message as one line of limited length."""
     line = " ".join(message.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def reason_of(status: Manifest, type_: str) -> str:
