@@ -10,8 +10,8 @@ import dataclasses
 import re
 import typing
 
-from naiad_operator.api import profiles
-from naiad_operator.api.service import Profile
+from naiad_operator.api.parsing import profiles
+from naiad_operator.api.parsing.service import Profile
 from naiad_operator.builders.facts import Defaults
 from naiad_operator.errors import InvalidSpec
 

@@ -12,10 +12,12 @@ import time
 import typing
 
 from naiad_operator import versions
-from naiad_operator.api import names, profiles, service as services
-from naiad_operator.api.service import Manifest, Profile
-from naiad_operator.builders import kinds, names as labels, storage
+from naiad_operator.api import names
+from naiad_operator.api.parsing import profiles, service as services
+from naiad_operator.api.parsing.service import Manifest, Profile
+from naiad_operator.builders import kinds, names as labels
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.workload import storage
 from naiad_operator.cluster import child_store, client, credentials, errors
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec
@@ -62,13 +64,12 @@ async def run(options: Options, *, as_json: bool) -> int:
         The exit status.
 
     Raises:
-        CredentialsError: no API server is configured.
+        CredentialsError: no API server is configured, or its credentials cannot be loaded.
     """
-    endpoint = credentials.find(kubeconfig=options.kubeconfig, context=options.context)
-    session = client.open_session(endpoint, agent="naiad-operator/plan")
+    access = await credentials.find(kubeconfig=options.kubeconfig, context=options.context)
     api = client.Client(
-        session,
-        server=endpoint.server,
+        client.open_session(access, agent="naiad-operator/plan"),
+        server=access.endpoint.server,
         manager=names.FIELD_MANAGER,
         timeouts=client.Timeouts(),
     )

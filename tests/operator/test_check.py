@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from naiad_operator import cli
-from naiad_operator.api import yaml_text
+from naiad_operator.api.manifests import yaml_text
 from tests.support import manifests
 
 EXAMPLES = sorted((manifests.DATA.parent.parent.parent / "examples").glob("*.yaml"))

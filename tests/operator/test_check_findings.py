@@ -6,7 +6,7 @@ import typing
 import pytest
 
 from naiad_operator import cli
-from naiad_operator.api import yaml_text
+from naiad_operator.api.manifests import yaml_text
 from tests.support import manifests
 
 RUN = typing.Callable[..., tuple[int, list[str]]]

@@ -2,20 +2,12 @@
 
 import collections.abc
 
-from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import (
-    accelerator,
-    autoscaling,
-    canary,
-    deployment,
-    disruption,
-    ingress,
-    monitoring,
-    names,
-    network_policy,
-    service as services,
-)
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.builders import canary, names
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.scaling import autoscaling
+from naiad_operator.builders.traffic import ingress, monitoring, network_policy, service as services
+from naiad_operator.builders.workload import accelerator, deployment, disruption
 from naiad_operator.errors import InvalidSpec, Problem
 
 

@@ -8,12 +8,12 @@ import dataclasses
 
 import msgspec
 
-from naiad_operator.api.canary import DEFAULT_REPLICAS, Canary
-from naiad_operator.api.service import InferenceService
-from naiad_operator.api.spec import Predictor, Spec
-from naiad_operator.api.traffic import Service
-from naiad_operator.builders import deployment
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.api.types.canary import DEFAULT_REPLICAS, Canary
+from naiad_operator.api.types.spec import Predictor, Spec
+from naiad_operator.api.types.traffic import Service
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.workload import deployment
 from naiad_operator.errors import Problem
 
 ALL = 100

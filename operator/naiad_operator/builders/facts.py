@@ -68,7 +68,7 @@ class ClusterFacts:
 
     Attributes:
         apis: the optional kinds that the API server serves, each "group/version/Kind".
-        image: the result of `builders.image.resolve`.
+        image: the result of `builders.workload.image.resolve`.
         server_version: the version of the server in it.
         defaults: the administrator's defaults.
         node_resources: the sum of what all nodes can allocate, by resource name; None when nodes may not be read, or need not be.

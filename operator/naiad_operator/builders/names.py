@@ -4,7 +4,7 @@ import collections.abc
 import typing
 
 from naiad_operator.api import names
-from naiad_operator.api.service import InferenceService
+from naiad_operator.api.parsing.service import InferenceService
 
 Manifest = dict[str, typing.Any]
 

@@ -10,8 +10,8 @@ import json
 import types
 import typing
 
-from naiad_operator.api.pod import Readiness
-from naiad_operator.api.spec import Spec
+from naiad_operator.api.types.pod import Readiness
+from naiad_operator.api.types.spec import Spec
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.versions import OWN, Version
 
@@ -119,8 +119,8 @@ def arguments(spec: Spec, repositories: tuple[str, ...], version: Version = OWN)
 
     Args:
         spec: the service.
-        repositories: the model repositories in the server's notation (`builders.storage`).
-        version: the server's version (`builders.image.resolve`); that of this release by default.
+        repositories: the model repositories in the server's notation (`builders.workload.storage`).
+        version: the server's version (`builders.workload.image.resolve`); that of this release by default.
 
     Raises:
         InvalidSpec: a field of the service needs an option that this server does not know.

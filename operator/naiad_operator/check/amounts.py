@@ -4,7 +4,7 @@ import decimal
 import typing
 
 from naiad_operator.api import quantity
-from naiad_operator.api.unvalidated import part
+from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.check.finding import Findings, error, warning
 
 _DEFAULT_SHARED_MEMORY = "1Gi"

@@ -5,8 +5,8 @@ What is wrong is an error where the server's version is known. The server of ano
 
 import typing
 
-from naiad_operator.api import rules
-from naiad_operator.api.cel import matches
+from naiad_operator.api.rules import spec
+from naiad_operator.api.rules.cel import matches
 from naiad_operator.builders import server, server_args
 from naiad_operator.builders.server_args import Argument
 from naiad_operator.check.finding import Finding, Findings, error, texts, warning
@@ -34,7 +34,7 @@ def findings(arguments: typing.Any, path: str, version: Version | None) -> Findi
     """
     for argument in server_args.read(texts(arguments)):
         here = f"{path}[{argument.position}]"
-        if matches(argument.words[0], rules.OWN_OPTIONS_PATTERN):
+        if matches(argument.words[0], spec.OWN_OPTIONS_PATTERN):
             continue  # an error of the rule
         if argument.near in server_args.OWNED:
             message = f"the server has no option {argument.words[0].partition('=')[0]}: for --{argument.near}, write {server_args.OWNED[argument.near]} instead"

@@ -12,7 +12,10 @@ import os
 import sys
 import typing
 
-from naiad_operator.api import document, names, profiles, resources, service, validation, yaml_text
+from naiad_operator.api import names
+from naiad_operator.api.manifests import document, yaml_text
+from naiad_operator.api.parsing import profiles, service, validation
+from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS
 from naiad_operator.check import files
 from naiad_operator.check.service import examine, examine_profile

@@ -6,8 +6,10 @@ import typing
 from typing_extensions import override
 
 from naiad_operator import convert
-from naiad_operator.api import document, names, service
-from naiad_operator.api.validation import brief
+from naiad_operator.api import names
+from naiad_operator.api.manifests import document
+from naiad_operator.api.parsing import service
+from naiad_operator.api.parsing.validation import brief
 
 
 class Remark(typing.NamedTuple):

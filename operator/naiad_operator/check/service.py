@@ -5,10 +5,12 @@ import collections.abc
 import copy
 import typing
 
-from naiad_operator.api import profile as profile_fields, profiles, resources, service, validation
-from naiad_operator.api.unvalidated import part
-from naiad_operator.builders import KINDS, build, image
+from naiad_operator.api.manifests.unvalidated import part
+from naiad_operator.api.parsing import merging, profiles, service, validation
+from naiad_operator.api.schema import resources
+from naiad_operator.builders import KINDS, build
 from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.builders.workload import image
 from naiad_operator.check import amounts, arguments, stores
 from naiad_operator.check.finding import Finding, Findings
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
@@ -56,7 +58,7 @@ def examine(
         parsed = service.parse(usable, profile)
         children = build(parsed, _facts(parsed, options))
         if not own and profile is not None:
-            effective = profile_fields.merged(profile.values, filled)
+            effective = merging.merged(profile.values, filled)
     except InvalidSpec as error:
         is_consequence = own and validation.check(usable)
         problems += [] if is_consequence else error.problems

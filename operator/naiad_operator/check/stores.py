@@ -2,9 +2,10 @@
 
 import typing
 
-from naiad_operator.api import model_rules, store_address
-from naiad_operator.api.cel import matches
-from naiad_operator.api.unvalidated import part
+from naiad_operator.api import store_address
+from naiad_operator.api.manifests.unvalidated import part
+from naiad_operator.api.rules import model as model_rules
+from naiad_operator.api.rules.cel import matches
 from naiad_operator.check.finding import Findings, error, warning
 from naiad_operator.versions import Version
 

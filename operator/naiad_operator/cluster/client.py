@@ -2,8 +2,8 @@
 
 It follows no redirect: a pod behind the API server's proxy could send it, with its credentials, to another host.
 
-It is thin on purpose. The package `kubernetes` costs 21 MB and, under asyncio, one thread per request; aiohttp is already
-installed, because kopf depends on it. JSON is parsed by msgspec, which is several times faster than the standard library. The
+It is thin on purpose. The package `kubernetes` takes one thread per request under asyncio, and is used for credentials alone; aiohttp is
+installed anyway, because kopf depends on it. JSON is parsed by msgspec, which is several times faster than the standard library. The
 client has no cache, no retry (the queue retries the whole key) and no knowledge of kinds. Every failure is raised as an
 `errors.ApiError`.
 """
@@ -12,7 +12,6 @@ import asyncio
 import collections.abc
 import contextlib
 import dataclasses
-import time
 import typing
 from asyncio import sslproto
 
@@ -313,33 +312,34 @@ class Client:
         )
 
 
-def open_session(
-    endpoint: credentials.Endpoint, *, agent: str, clock: credentials.Clock = time.monotonic
-) -> aiohttp.ClientSession:
-    """Opens a session that adds the endpoint's credentials to each request and renews them when they expire or after a 401."""
-    tokens = credentials.Tokens(endpoint, clock=clock)
+def open_session(given: credentials.Credentials, *, agent: str) -> aiohttp.ClientSession:
+    """Opens a session that adds the credentials to each request, and has them loaded again after a 401."""
 
     async def authorize(
         request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        request.headers.update(await tokens.header())
+        endpoint = await given.current()
+        if endpoint.authorization:
+            request.headers["Authorization"] = endpoint.authorization
         if endpoint.server_name:
             request.server_hostname = endpoint.server_name
+        if endpoint.tls:
+            # There is no public way to a new client certificate, short of another session.
+            request._ssl = endpoint.tls  # noqa: SLF001 - see above
         response = await handler(request)
         if response.status == _UNAUTHORIZED:
-            tokens.forget()
+            given.forget(endpoint)
         return response
 
     # asyncio reserves this for each connection, 256 KiB by default: with a watch per kind and a request per worker, seven megabytes.
     sslproto.SSLProtocol.max_size = _TLS_BUFFER
-    secure = endpoint.server.startswith("https:")
     # No connection limit: each watch holds one connection, and the number of workers bounds the rest.
-    connector = aiohttp.TCPConnector(limit=0, ssl=endpoint.ssl() if secure else False)
+    connector = aiohttp.TCPConnector(limit=0, ssl=given.endpoint.tls or False)
     return aiohttp.ClientSession(
         connector=connector,
         headers={"User-Agent": agent},
         middlewares=(authorize,),
-        proxy=endpoint.proxy or None,
+        proxy=given.endpoint.proxy or None,
     )
 
 
@@ -352,13 +352,13 @@ _TLS_BUFFER = 1 << 16
 def _translated(action: str) -> collections.abc.Iterator[None]:
     try:
         yield
+    except credentials.CredentialsError as error:
+        raise errors.Unauthorized(action, message=str(error)) from error
     except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
         reason = str(error) or type(error).__name__
         raise errors.Unreachable(
             action, message=f"no response from the API server: {reason}"
         ) from error
-    except credentials.CredentialsError as error:
-        raise errors.Unauthorized(action, message=str(error)) from error
 
 
 async def _raise_for(response: aiohttp.ClientResponse, action: str) -> None:

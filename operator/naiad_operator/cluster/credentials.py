@@ -1,303 +1,291 @@
-"""The credentials for the API server: the service account of the pod, or a kubeconfig.
+"""The credentials for the API server: the service account of the pod, or a kubeconfig, both read by the package `kubernetes`.
 
-The package `kubernetes` is not used for this: importing it costs 21 MB of resident memory, a third of the operator's, to read a
-file with a few fields. Supported are the pod's service account (its token is read again every minute, because the kubelet
-renews it) and, in the current context of a kubeconfig: CA, client certificate, token, token file, exec plugin and proxy. Basic
-authentication and the `auth-provider` block, which Kubernetes has removed, are rejected with an error message.
+What the package lacks is here: it is called in a thread, again when credentials expire or were rejected, an exec plugin has a timeout
+and its failure is an error, and several kubeconfigs count as for kubectl. The package is imported with the first load.
 """
 
 import asyncio
-import base64
 import collections.abc
+import concurrent.futures
 import contextlib
 import dataclasses
 import datetime as dt
 import json
+import math
 import os
 import pathlib
+import re
 import ssl
+import subprocess
 import tempfile
+import threading
+import time
 import typing
 
-import yaml
+import aiohttp
 
 _SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TOKEN_AGE_S = 60.0
 """How long a token read from a file is used; the kubelet renews tokens at 80 % of their hour."""
-_EXEC_TIMEOUT_S = 60.0
-
-Clock = collections.abc.Callable[[], float]
-
-
-class CredentialsError(Exception):
-    """There are no usable credentials; the message names the file or variable to fix."""
+_EXPIRY_MARGIN_S = 30.0
+_TIMEOUT_S = 60.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Exec:
-    """An exec plugin: a program that prints a token (e.g. `aws eks get-token`)."""
-
-    command: str
-    args: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
-    api_version: str
+class CredentialsError(aiohttp.ClientConnectionError):
+    """There are no usable credentials; the message names the file to fix. It counts as a broken connection, because kopf retries those."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The address of an API server and the credentials for it. `*_file` fields are paths, `*_data` fields are PEM.
+    """The address of an API server, and the credentials for it.
 
     Attributes:
         namespace: the namespace of the context, or of the pod.
+        context: the context of the kubeconfig; "" in a pod.
+        authorization: the Authorization header; "" without a token.
+        tls: the TLS context; None for http://.
+        server_name: the name in the server's certificate, unless it is that of the address.
+        seconds: how long to use the credentials before they are loaded again.
     """
 
     server: str
     namespace: str = "default"
-    ca_file: str = ""
-    ca_data: str = ""
-    insecure: bool = False
+    context: str = ""
+    authorization: str = ""
+    tls: ssl.SSLContext | None = None
     server_name: str = ""
-    certificate_file: str = ""
-    certificate_data: str = ""
-    key_file: str = ""
-    key_data: str = ""
-    token: str = ""
-    token_file: str = ""
-    exec: Exec | None = None
     proxy: str = ""
-
-    def ssl(self) -> ssl.SSLContext:
-        """The TLS context for this server."""
-        context = ssl.create_default_context(
-            cafile=self.ca_file or None, cadata=self.ca_data or None
-        )
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        with contextlib.ExitStack() as stack:
-            certificate = self.certificate_file or _file(stack, self.certificate_data)
-            key = self.key_file or _file(stack, self.key_data)
-            if certificate:
-                context.load_cert_chain(certificate, key or None)
-        return context
+    seconds: float = math.inf
 
 
-def _file(stack: contextlib.ExitStack, pem: str) -> str:
-    """A temporary file with this PEM that exists as long as the stack: `ssl` loads certificates only from files."""
-    if not pem:
-        return ""
-    handle = tempfile.NamedTemporaryFile(mode="w", suffix=".pem")  # noqa: SIM115 - the stack closes it
-    stack.enter_context(handle)
-    handle.write(pem)
-    handle.flush()
-    return handle.name
-
-
-class Tokens:
-    """Provides the Authorization header of each request and renews tokens that expire.
+class Credentials:
+    """Provides the credentials for each request.
 
     Args:
-        endpoint: the source of the token.
+        kubeconfig: where to load them again; see `find`.
+        endpoint: the credentials to begin with.
         clock: monotonic, in seconds.
+
+    Attributes:
+        endpoint: the newest; server, namespace and proxy stay the same.
     """
 
-    def __init__(self, endpoint: Endpoint, *, clock: Clock) -> None:
-        self._endpoint = endpoint
+    def __init__(
+        self,
+        kubeconfig: str,
+        endpoint: Endpoint,
+        *,
+        clock: collections.abc.Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endpoint = endpoint
+        self._kubeconfig = kubeconfig
         self._clock = clock
-        self._token = endpoint.token
-        self._until = 0.0 if endpoint.token_file or endpoint.exec else float("inf")
-        self._renewing = asyncio.Lock()
+        self._until = clock() + endpoint.seconds
+        self._renewal: asyncio.Task[None] | None = None
 
-    async def header(self) -> dict[str, str]:
-        """The Authorization header; empty when the endpoint has no token (e.g. only a client certificate)."""
+    async def current(self) -> Endpoint:
+        """The credentials for a request that is sent now.
+
+        Raises:
+            CredentialsError: they had to be loaded again, which failed.
+        """
         if self._clock() >= self._until:
-            async with self._renewing:
-                if self._clock() >= self._until:
-                    await self._renew()
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+            if self._renewal is None or self._renewal.done():
+                self._renewal = asyncio.create_task(self._renew())
+            # One for all requests, which goes on when they have timed out.
+            await asyncio.shield(self._renewal)
+        return self.endpoint
 
-    def forget(self) -> None:
-        """Renews the token before the next request, after the server rejected it."""
-        if self._until != float("inf"):
-            self._until = 0.0
+    def forget(self, rejected: Endpoint) -> None:
+        """Loads again before the next request, after the server rejected these credentials."""
+        if rejected is self.endpoint:
+            self._until = -math.inf
 
     async def _renew(self) -> None:
-        if self._endpoint.token_file:
-            self._token = _read_token(pathlib.Path(self._endpoint.token_file))
-            self._until = self._clock() + _TOKEN_AGE_S
-        elif self._endpoint.exec is not None:
-            status = await _run(self._endpoint.exec)
-            self._token = status.get("token") or ""
-            self._until = self._clock() + _left(status.get("expirationTimestamp"))
+        old = self.endpoint
+        self.endpoint = await _in_thread(_load, self._kubeconfig, old.context, old.tls)
+        self._until = self._clock() + self.endpoint.seconds
 
 
-def _read_token(path: pathlib.Path) -> str:
-    """Reads a token file. It is a few hundred bytes on a memory-backed volume, once per minute, so no thread is needed."""
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise CredentialsError(f"cannot read the token file {path}: {error}") from None
-
-
-def _left(expires: str | None) -> float:
-    """Seconds until an exec plugin's token expires, minus a margin of 30 s."""
-    if not expires:
-        return float("inf")
-    left = dt.datetime.fromisoformat(expires) - dt.datetime.now(dt.UTC)
-    return max(1.0, left.total_seconds() - 30)
-
-
-async def _run(plugin: Exec) -> dict[str, typing.Any]:
-    info = {
-        "apiVersion": plugin.api_version,
-        "kind": "ExecCredential",
-        "spec": {"interactive": False},
-    }
-    environ = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": json.dumps(info)}
-    what = f"the exec plugin {plugin.command!r} of the kubeconfig"
-    try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.args,
-            env=environ,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as error:
-        raise CredentialsError(f"{what} cannot be started: {error}") from None
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), _EXEC_TIMEOUT_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise CredentialsError(f"{what} did not end in {_EXEC_TIMEOUT_S:g} s") from None
-    if process.returncode != 0:
-        stderr = err.decode(errors="replace").strip()[-500:]
-        raise CredentialsError(f"{what} exited {process.returncode}: {stderr}")
-    try:
-        status: dict[str, typing.Any] = json.loads(out)["status"]
-    except (ValueError, KeyError):
-        raise CredentialsError(f"{what} printed no ExecCredential with a status") from None
-    if status.get("clientCertificateData"):
-        raise CredentialsError(
-            f"{what} returned a client certificate, but only tokens are supported. Write the certificate into the "
-            "kubeconfig (client-certificate-data, client-key-data) instead"
-        )
-    return status
-
-
-def find(
-    *,
-    kubeconfig: str = "",
-    context: str = "",
-    environ: collections.abc.Mapping[str, str] = os.environ,
-    service_account: pathlib.Path = _SERVICE_ACCOUNT,
-) -> Endpoint:
-    """Finds the API server: the named kubeconfig, else the pod's service account, else `$KUBECONFIG`, else ~/.kube/config.
+async def find(*, kubeconfig: str = "", context: str = "") -> Credentials:
+    """Loads the named kubeconfig, else the pod's service account, else `$KUBECONFIG`, else ~/.kube/config.
 
     Raises:
         CredentialsError: there are no credentials, or they cannot be used.
     """
-    if not kubeconfig and (service_account / "token").exists():
-        return _in_pod(environ, service_account)
-    default = pathlib.Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
-    named = kubeconfig or environ.get("KUBECONFIG", "")
-    paths = [pathlib.Path(part).expanduser() for part in named.split(os.pathsep) if part]
-    if not paths:
-        if not default.exists():
-            raise CredentialsError(
-                "no API server found: this is not a pod with a service account, KUBECONFIG is not set and there is no "
-                f"{default}; name a file with --kubeconfig"
-            )
-        paths = [default]
-    return _from_kubeconfig(paths, context)
+    return Credentials(kubeconfig, await _in_thread(_load, kubeconfig, context, None))
 
 
-def _in_pod(environ: collections.abc.Mapping[str, str], folder: pathlib.Path) -> Endpoint:
-    host = environ.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")
-    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
-    namespace = folder / "namespace"
-    return Endpoint(
-        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        namespace=namespace.read_text(encoding="ascii").strip()
-        if namespace.exists()
-        else "default",
-        ca_file=str(folder / "ca.crt") if (folder / "ca.crt").exists() else "",
-        token_file=str(folder / "token"),
-    )
+async def _in_thread(
+    load: collections.abc.Callable[..., Endpoint], *arguments: typing.Any
+) -> Endpoint:
+    """Calls it in a thread for which the end of the process does not wait, as it would for one of `asyncio.to_thread`."""
+    result: concurrent.futures.Future[Endpoint] = concurrent.futures.Future()
+    result.set_running_or_notify_cancel()
 
+    def run() -> None:
+        try:
+            result.set_result(load(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised below
+            result.set_exception(error)
 
-def _from_kubeconfig(paths: collections.abc.Sequence[pathlib.Path], context: str) -> Endpoint:
-    files = [_parsed(path) for path in paths]
-    where = os.pathsep.join(str(path) for path in paths)
-    # As in kubectl, the first of several files that sets a value wins.
-    name = context or next((c for _, f in files if (c := f.get("current-context"))), "")
-    if not name:
-        raise CredentialsError(f"{where} names no current-context; choose one with --context")
-    _, chosen = _named(files, "context", name, where)
-    cluster_at, cluster = _named(files, "cluster", str(chosen.get("cluster") or ""), where)
-    user_at, user = _named(files, "user", str(chosen.get("user") or ""), where)
-    if "auth-provider" in user or "username" in user:
-        raise CredentialsError(
-            f"user {chosen.get('user')!r} of {where} logs in by auth-provider or password, which Kubernetes dropped; use "
-            "a token, a client certificate or an exec plugin"
-        )
-    plugin = user.get("exec")
-    return Endpoint(
-        server=str(cluster.get("server") or "").rstrip("/"),
-        namespace=str(chosen.get("namespace") or "default"),
-        ca_file=_beside(cluster_at, cluster.get("certificate-authority")),
-        ca_data=_pem(cluster.get("certificate-authority-data")),
-        insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        server_name=str(cluster.get("tls-server-name") or ""),
-        certificate_file=_beside(user_at, user.get("client-certificate")),
-        certificate_data=_pem(user.get("client-certificate-data")),
-        key_file=_beside(user_at, user.get("client-key")),
-        key_data=_pem(user.get("client-key-data")),
-        token=str(user.get("token") or ""),
-        token_file=_beside(user_at, user.get("tokenFile")),
-        exec=_exec(plugin) if plugin else None,
-        proxy=str(cluster.get("proxy-url") or ""),
-    )
-
-
-_Parsed = tuple[pathlib.Path, dict[str, typing.Any]]
-
-
-def _parsed(path: pathlib.Path) -> _Parsed:
+    threading.Thread(target=run, daemon=True).start()
+    seconds = _TIMEOUT_S + 5  # longer than an exec plugin, whose own timeout says more
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CredentialsError(f"cannot read the kubeconfig {path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise CredentialsError(f"the kubeconfig {path} is not valid YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise CredentialsError(f"the kubeconfig {path} is not a mapping")
-    return path, content
+        return await asyncio.wait_for(asyncio.wrap_future(result), seconds)
+    except TimeoutError:
+        raise CredentialsError(f"the credentials could not be read in {seconds:g} s") from None
 
 
-def _named(files: collections.abc.Sequence[_Parsed], what: str, name: str, where: str) -> _Parsed:
-    for path, content in files:
-        for item in content.get(f"{what}s") or []:
-            if item.get("name") == name:
-                return path, item.get(what) or {}
-    raise CredentialsError(f"{where} has no {what} named {name!r}")
+def _load(kubeconfig: str, context: str, old: ssl.SSLContext | None) -> Endpoint:
+    """Loads credentials, with their TLS context of before if it is still right: connections end with it."""
+    from kubernetes.client import Configuration  # noqa: PLC0415 - see the module
+    from kubernetes.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415
+
+    config = Configuration(proxy="", no_proxy="")
+    token, authority, name = (_SERVICE_ACCOUNT / file for file in ("token", "ca.crt", "namespace"))
+    if not kubeconfig and token.exists():
+        with _explained(f"the service account in {_SERVICE_ACCOUNT}"):
+            InClusterConfigLoader(str(token), str(authority)).load_and_set(config)
+            namespace = name.read_text(encoding="ascii").strip()
+            return _endpoint(config, old, namespace=namespace, seconds=_TOKEN_AGE_S)
+    default = pathlib.Path("~/.kube/config").expanduser()
+    paths = kubeconfig or os.environ.get("KUBECONFIG") or str(default)
+    if paths == str(default) and not default.exists():
+        raise CredentialsError(
+            "no API server found: this is not a pod with a service account, KUBECONFIG is not set and there is no "
+            f"{default}; name a file with --kubeconfig"
+        )
+    with _explained(f"the kubeconfig {paths}"), tempfile.TemporaryDirectory() as folder:
+        return _endpoint(config, old, **_read(paths, context, config, pathlib.Path(folder)))
 
 
-def _beside(kubeconfig: pathlib.Path, name: object) -> str:
-    """A path in a kubeconfig, which is relative to the file's folder; "" when not set."""
-    return str(kubeconfig.parent / str(name)) if name else ""
+@contextlib.contextmanager
+def _explained(what: str) -> collections.abc.Iterator[None]:
+    """Says where an error was: the package checks little, and a malformed file leads to errors of any type.
+
+    Messages of the package hold whole users with their secrets, which are left out.
+    """
+    try:
+        yield
+    except CredentialsError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see above
+        message = re.sub(r"/\{.*\}", "", str(error), flags=re.DOTALL)
+        raise CredentialsError(f"{what} cannot be used: {message}") from None
 
 
-def _pem(data: object) -> str:
-    return base64.b64decode(str(data)).decode("ascii") if data else ""
-
-
-def _exec(plugin: collections.abc.Mapping[str, typing.Any]) -> Exec:
-    return Exec(
-        command=str(plugin["command"]),
-        args=tuple(str(arg) for arg in plugin.get("args") or []),
-        env=tuple((str(e["name"]), str(e["value"])) for e in plugin.get("env") or []),
-        api_version=str(plugin.get("apiVersion") or "client.authentication.k8s.io/v1"),
+def _endpoint(config: typing.Any, old: ssl.SSLContext | None, **more: typing.Any) -> Endpoint:
+    context = old
+    # Only a client certificate may be new.
+    if config.host.startswith("https:") and (config.cert_file or not old):
+        context = ssl.create_default_context(cafile=config.ssl_ca_cert)
+        if not config.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if config.cert_file:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(config.cert_file, config.key_file, password="")
+    return Endpoint(
+        server=config.host,
+        authorization=config.api_key.get("BearerToken", "").strip(),
+        tls=context,
+        server_name=config.tls_server_name or "",
+        proxy=config.proxy,
+        **more,
     )
+
+
+def _read(
+    paths: str, context: str, config: typing.Any, folder: pathlib.Path
+) -> dict[str, typing.Any]:
+    """Loads a context of kubeconfigs into a configuration, with temporary files in a folder; the namespace, context and seconds."""
+    from kubernetes.config import kube_config  # noqa: PLC0415 - see the module
+
+    merged = kube_config.KubeConfigMerger(paths)
+    if merged.config is None:
+        raise FileNotFoundError("there is no such file")
+    # The package takes the current-context of the last file, kubectl that of the first.
+    named = (file.get("current-context") for file in merged.config_files.values())
+    name = context or next(filter(None, named), "")
+    contexts = {item["name"]: item["context"].value for item in merged.config.value["contexts"]}
+    if name not in contexts:
+        problem = f"no context named {name!r}" if name else "no current-context"
+        known = ", ".join(contexts) or "none"
+        raise ValueError(f"it has {problem}; for --context there are: {known}")
+    chosen = contexts[name]
+    cluster = merged.config["clusters"].get_with_name(chosen["cluster"])["cluster"]
+    config.host = cluster["server"]  # missing, it is an error; the package takes localhost
+    seconds = math.inf
+    if chosen.get("user"):
+        user = merged.config["users"].get_with_name(chosen["user"])["user"]
+        seconds = _prepare(user, cluster, folder)
+    kube_config.load_kube_config_from_dict(
+        merged.config, name, config, persist_config=False, temp_file_path=str(folder)
+    )
+    return {"namespace": chosen.get("namespace") or "default", "context": name, "seconds": seconds}
+
+
+def _prepare(user: typing.Any, cluster: typing.Any, folder: pathlib.Path) -> float:
+    """Changes a user of a kubeconfig to what the package reads as kubectl would; the seconds for which to use the credentials."""
+    values, own_folder = user.value, pathlib.Path(user.path).absolute().parent
+    for empty in [key for key, value in values.items() if not value]:
+        del values[empty]
+    if "auth-provider" in values or "username" in values:
+        raise ValueError(
+            f"{user.path} has a user with an auth-provider or a password, which is not supported; use a token, a client "
+            "certificate or an exec plugin (for OpenID Connect e.g. kubelogin)"
+        )
+    for key in {"client-certificate", "client-key"} & values.keys():
+        values[key] = str(own_folder / values[key])  # the package: beside the cluster's file
+    if "tokenFile" in values:
+        values.pop("token", None)
+        return _TOKEN_AGE_S
+    if "exec" not in values or "token" in values:
+        return math.inf
+    # The package would wait for a plugin without an end, and only log that it failed: instead its output takes its place.
+    status = _run(user, cluster, own_folder)
+    del values["exec"]
+    if status.get("token"):
+        values["token"] = status["token"]
+    if status.get("clientKeyData"):
+        pem = folder / "plugin.pem"
+        pem.write_text(f"{status['clientCertificateData']}\n{status['clientKeyData']}")
+        values |= {"client-certificate": str(pem), "client-key": str(pem)}
+    if not status.get("expirationTimestamp"):
+        return math.inf
+    expires = dt.datetime.fromisoformat(status["expirationTimestamp"])
+    return max(1.0, (expires - dt.datetime.now(dt.UTC)).total_seconds() - _EXPIRY_MARGIN_S)
+
+
+def _run(user: typing.Any, cluster: typing.Any, folder: pathlib.Path) -> dict[str, typing.Any]:
+    """The status that an exec plugin returns."""
+    from kubernetes.config.exec_provider import ExecProvider  # noqa: PLC0415 - see the module
+
+    plugin = ExecProvider(user["exec"], str(folder), cluster)
+    spec = {"interactive": False} | ({"cluster": plugin.cluster.value} if plugin.cluster else {})
+    info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    with _explained(f"the exec plugin {plugin.args[0]!r} of {user.path}"):
+        try:
+            finished = subprocess.run(  # noqa: S603 - the kubeconfig names it
+                plugin.args,
+                cwd=folder,
+                env={**plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(info)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                start_new_session=True,  # without a terminal to ask on
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"it did not end in {_TIMEOUT_S:g} s") from None
+        status: dict[str, typing.Any] = {}
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            status = json.loads(finished.stdout)["status"]
+        certificate = status.get("clientCertificateData") and status.get("clientKeyData")
+        if finished.returncode or not (status.get("token") or certificate):
+            stderr = finished.stderr.decode(errors="replace").strip()[-500:]
+            raise ValueError(
+                f"it exited {finished.returncode} and returned neither a token nor a client certificate with its key: {stderr}"
+            )
+        return status

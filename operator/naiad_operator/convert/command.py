@@ -5,8 +5,10 @@ import collections.abc
 import sys
 import typing
 
-from naiad_operator.api import document, names, service, yaml_text
-from naiad_operator.api.unvalidated import Fields, part
+from naiad_operator.api import names
+from naiad_operator.api.manifests import document, yaml_text
+from naiad_operator.api.manifests.unvalidated import Fields, part
+from naiad_operator.api.parsing import service
 from naiad_operator.convert import companions, kserve, references, workload
 from naiad_operator.errors import InvalidSpec, Problem
 

@@ -4,7 +4,7 @@ import collections.abc
 import copy
 import typing
 
-from naiad_operator.api.unvalidated import Fields, entries, part
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part
 from naiad_operator.convert import exposure, scaling
 from naiad_operator.convert.draft import Draft, left
 from naiad_operator.convert.references import Manifest, Notes, Workload

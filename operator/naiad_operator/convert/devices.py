@@ -2,8 +2,8 @@
 
 import typing
 
-from naiad_operator.api.unvalidated import Fields, part
-from naiad_operator.builders import accelerator
+from naiad_operator.api.manifests.unvalidated import Fields, part
+from naiad_operator.builders.workload import accelerator
 
 _SLICE = "nvidia.com/mig-"
 _VENDOR = "nvidia.com/"

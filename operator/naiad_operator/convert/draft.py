@@ -4,7 +4,7 @@ import collections.abc
 import dataclasses
 import typing
 
-from naiad_operator.api.unvalidated import Fields
+from naiad_operator.api.manifests.unvalidated import Fields
 from naiad_operator.errors import Problem
 
 

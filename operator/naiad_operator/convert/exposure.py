@@ -3,7 +3,7 @@
 import collections.abc
 import typing
 
-from naiad_operator.api.unvalidated import Fields, entries, part
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part
 from naiad_operator.convert.draft import Draft
 from naiad_operator.convert.references import DEFAULT_PORTS, Notes, Workload
 from naiad_operator.errors import Problem

@@ -5,7 +5,7 @@ import copy
 import typing
 
 from naiad_operator.api import names, store_address
-from naiad_operator.api.unvalidated import Fields, part
+from naiad_operator.api.manifests.unvalidated import Fields, part
 from naiad_operator.convert import devices, pods
 from naiad_operator.convert.draft import left
 from naiad_operator.errors import Problem

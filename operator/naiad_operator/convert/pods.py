@@ -4,7 +4,7 @@ import math
 import re
 import typing
 
-from naiad_operator.api.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
 from naiad_operator.convert import devices
 from naiad_operator.convert.draft import Draft

@@ -5,8 +5,8 @@ import typing
 
 import msgspec
 
-from naiad_operator.api.pod import Ports
-from naiad_operator.api.unvalidated import Fields, entries, part
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part
+from naiad_operator.api.types.pod import Ports
 from naiad_operator.errors import Problem
 
 DEFAULT_PORTS: dict[str, int] = msgspec.structs.asdict(Ports())

@@ -6,7 +6,7 @@ import re
 import typing
 
 from naiad_operator.api import store_address
-from naiad_operator.api.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.convert.draft import Draft
 
 _KEYS = {

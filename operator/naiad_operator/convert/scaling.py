@@ -3,7 +3,7 @@
 import decimal
 
 from naiad_operator.api import quantity
-from naiad_operator.api.unvalidated import Fields, entries, part
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part
 from naiad_operator.builders import server
 from naiad_operator.convert.draft import Draft
 from naiad_operator.convert.references import Notes, Workload

@@ -5,7 +5,7 @@ import copy
 import typing
 
 from naiad_operator.api import names
-from naiad_operator.api.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import names as own_names
 from naiad_operator.convert import command_line, flags, pods, repositories
 from naiad_operator.convert.draft import Draft, left

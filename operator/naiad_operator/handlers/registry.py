@@ -4,6 +4,7 @@
 queue does.
 """
 
+import asyncio
 import collections.abc
 import itertools
 import typing
@@ -17,6 +18,9 @@ from naiad_operator.runtime import Runtime
 
 _IDLE_S = 0.5
 """How long kopf keeps the task and the last event of a service, as Python objects, when no other event comes; by default ten times as long."""
+
+_LOGIN_AGAIN_S = 1.0
+"""How long a login after a 401 waits: kopf itself would log in and send the request again without a pause, as long as it is refused."""
 
 
 class _NoDiffStorage(kopf.DiffBaseStorage):
@@ -72,14 +76,16 @@ def settings() -> kopf.OperatorSettings:
 def registry(runtime: Runtime) -> kopf.OperatorRegistry:
     """The kopf handlers, bound to a runtime."""
     handlers = kopf.OperatorRegistry()
+    pauses = itertools.chain((0.0,), itertools.repeat(_LOGIN_AGAIN_S))
 
     @kopf.on.login(registry=handlers)
     async def login(**_: typing.Any) -> kopf.AiohttpSession:
-        session = client.open_session(runtime.endpoint, agent="naiad-operator/kopf")
+        await asyncio.sleep(next(pauses))
+        endpoint = runtime.access.endpoint
         return kopf.AiohttpSession(
-            server=runtime.endpoint.server,
-            aiohttp_session=session,
-            default_namespace=runtime.endpoint.namespace,
+            server=endpoint.server,
+            aiohttp_session=client.open_session(runtime.access, agent="naiad-operator/kopf"),
+            default_namespace=endpoint.namespace,
         )
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=handlers)

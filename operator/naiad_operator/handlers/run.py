@@ -27,10 +27,10 @@ async def run_operator(options: Options) -> int:
         The exit status: 0 after a requested stop, else 1.
 
     Raises:
-        CredentialsError: no API server is configured.
+        CredentialsError: no API server is configured, or its credentials cannot be loaded.
     """
-    endpoint = credentials.find(kubeconfig=options.kubeconfig, context=options.context)
-    runtime = Runtime(options, endpoint)
+    access = await credentials.find(kubeconfig=options.kubeconfig, context=options.context)
+    runtime = Runtime(options, access)
     _listen_for_signals(runtime)
     try:
         await _run_with_probes(runtime)

@@ -6,10 +6,11 @@ import typing
 
 from naiad_operator import versions
 from naiad_operator.api import names
-from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import build, canary, deployment, image, kinds
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.builders import build, canary, kinds
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from naiad_operator.builders.names import Manifest
+from naiad_operator.builders.workload import deployment, image
 from naiad_operator.cluster.child_store import Child
 from naiad_operator.reconcile import ownership, plan
 from naiad_operator.status.upgrade import Upgrade, UpgradeState

@@ -8,8 +8,9 @@ import asyncio
 import collections.abc
 import typing
 
-from naiad_operator.api import names, profiles
-from naiad_operator.api.service import Manifest, Profile
+from naiad_operator.api import names
+from naiad_operator.api.parsing import profiles
+from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.cluster import client, errors
 from naiad_operator.cluster.reflector import GRACE_S, Reflector, WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef

@@ -2,34 +2,30 @@
 
 It is level-based: it does not know why it runs. It takes the service from the service store, or reads it from the API
 server, and the children from the informer store (`service_store` and `cluster.child_store` say why that is safe). It computes
-what should exist and what has to be written, writes it, and writes the status. When nothing has changed, it writes nothing.
+what should exist and what has to be written, writes it, and has the status written. When nothing has changed, it writes nothing.
 """
 
 import collections
 import collections.abc
-import contextlib
 import dataclasses
 import datetime as dt
 import logging
-import sys
 import typing
 
-from naiad_operator.api import names, service as services
-from naiad_operator.api.service import Manifest, Profile
-from naiad_operator.builders import canary, kinds, storage
+from naiad_operator.api.parsing import service as services
+from naiad_operator.api.parsing.service import Manifest, Profile
+from naiad_operator.builders import canary, kinds
 from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.builders.workload import storage
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec
 from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import (
     applier,
     event_recorder,
-    events,
     lookups,
-    merge,
     model_poller,
     plan,
     scale_ups,
@@ -37,6 +33,7 @@ from naiad_operator.reconcile import (
 )
 from naiad_operator.reconcile.cluster_info import ClusterInfo
 from naiad_operator.reconcile.desired import render, steps_to
+from naiad_operator.reconcile.status_writer import StatusWriter
 from naiad_operator.status import (
     ModelReport,
     Observed,
@@ -104,14 +101,15 @@ class Reconciler:
     """Reconciles services; at most one call per service at a time.
 
     Attributes:
-        conditions: by service, the type, status and reason of each of its conditions, for the metrics.
+        conditions: see `StatusWriter`.
     """
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
         self._applier = applier.Applier(dependencies.api, dependencies.children)
         self._recorder = event_recorder.EventRecorder(dependencies.api, self._now)
-        self.conditions: dict[Key, tuple[tuple[str, str, str], ...]] = {}
+        self._status = StatusWriter(dependencies.api, dependencies.services, self._recorder)
+        self.conditions = self._status.conditions
         self._newer = NewerOperators()
         self._server_errors: collections.Counter[Key] = collections.Counter()
 
@@ -128,7 +126,7 @@ class Reconciler:
                 if outcome is not None:
                     return outcome
             try:
-                manifest = await self._dependencies.api.get(_ref(key))
+                manifest = await self._dependencies.api.get(service_store.ref(key))
             except errors.NotFound:
                 return self._remove(key)
             self._dependencies.services.put(key, manifest)
@@ -153,7 +151,7 @@ class Reconciler:
             return await self._reconcile_service(key, service, is_fresh=is_fresh)
         except InvalidSpec as invalid:
             status = compute_invalid(manifest, invalid.problems, self._now(), reason=invalid.reason)
-            await self._write_status(key, manifest, status)
+            await self._status.write(key, manifest, status)
             return Result()
         except errors.ApiError:
             raise
@@ -161,7 +159,7 @@ class Reconciler:
             # Also in the status, because a user of the service may not have access to the operator's log.
             message = f"a bug in the operator keeps it from reconciling this service ({bug!r}); the operator's log has the details, please report it"
             status = compute_bug(manifest, message, self._now())
-            await self._write_status(key, manifest, status)
+            await self._status.write(key, manifest, status)
             raise
 
     async def _reconcile_service(
@@ -237,7 +235,7 @@ class Reconciler:
         upgrades.observe(key, state)
         if defers and (delay := self._newer.status_delay(key, service, status, self._seconds())):
             return Result(requeue_after=delay)
-        await self._write_status(key, service.raw, status)
+        await self._status.write(key, service.raw, status)
         return self._outcome(key, service, observed, status)
 
     async def _apply(
@@ -344,42 +342,14 @@ class Reconciler:
         pods = [child.manifest() for child in objects if child.kind == "Pod"]
         return [child for child in objects if child.kind != "Pod"], pods
 
-    async def _write_status(
-        self, key: Key, manifest: services.Manifest, status: dict[str, typing.Any]
-    ) -> None:
-        """Writes the status if it has changed, and Events for its transitions."""
-        before = manifest.get("status") or {}
-        new_events: list[events.Event] = []
-        version = manifest["metadata"]["resourceVersion"]
-        patch = merge.patch(before, status)
-        if patch:
-            body = {"metadata": {"resourceVersion": version}, "status": patch}
-            response = await self._dependencies.api.merge(_ref(key), body, subresource="status")
-            self._dependencies.services.put(key, response)
-            version = response["metadata"]["resourceVersion"]
-            new_events = events.of_transition(before, status)
-        self._dependencies.services.mark_seen(key, version)
-        self.conditions[key] = tuple(
-            # A few dozen words, for thousands of services.
-            (
-                sys.intern(condition["type"]),
-                sys.intern(condition["status"]),
-                sys.intern(condition["reason"]),
-            )
-            for condition in status["conditions"]
-        )
-        for event in new_events:
-            await self._recorder.record(manifest, event)
-
     def _remove(self, key: Key) -> Outcome:
         self._newer.forget(key)
         self._dependencies.upgrades.observe(key, None)
         self._dependencies.models.poll(key, ())
         self._dependencies.models.poll(key, (), model_poller.CANARY)
         self._dependencies.services.forget(key)
-        for known in (self.conditions, self._server_errors):
-            with contextlib.suppress(KeyError):
-                del known[key]
+        self._status.forget(key)
+        self._server_errors.pop(key, None)
         return Deleted()
 
     def _seconds(self) -> float:
@@ -387,10 +357,6 @@ class Reconciler:
 
     def _now(self) -> str:
         return self._dependencies.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _ref(key: Key) -> ResourceRef:
-    return ResourceRef(names.API_VERSION, names.PLURAL, key.namespace, key.name)
 
 
 def _are_starting(

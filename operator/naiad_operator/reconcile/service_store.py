@@ -12,8 +12,10 @@ import collections.abc
 import dataclasses
 import typing
 
+from naiad_operator.api import names
 from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import is_newer
+from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.queue import Key
 
 Manifest = collections.abc.Mapping[str, typing.Any]
@@ -91,6 +93,11 @@ class ServiceStore:
         """Removes everything about a service that no longer exists."""
         self._entries.pop(key, None)
         self._seen_versions.pop(key, None)
+
+
+def ref(key: Key) -> ResourceRef:
+    """A service in the API server."""
+    return ResourceRef(names.API_VERSION, names.PLURAL, key.namespace, key.name)
 
 
 def _version(manifest: Manifest) -> str:

@@ -40,15 +40,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(options: argparse.Namespace, file: typing.BinaryIO, path: str, now: dt.datetime) -> None:
-    endpoint = credentials.find(kubeconfig=options.kubeconfig, context=options.context)
-    request = collector.Request(
-        namespace="" if options.all_namespaces else options.namespace or endpoint.namespace,
-        service=options.service,
-        operator_namespace=options.operator_namespace,
-        log_lines=options.log_lines,
-        pods=options.max_pods,
-    )
-    collected = asyncio.run(read(endpoint, request))
+    collected = asyncio.run(_collect(options))
     files = layout.files(collected, own_version=str(OWN), time=f"{now:%Y-%m-%dT%H:%M:%SZ}")
     folder = f"naiad-report-{now:%Y%m%d-%H%M%S}"
     content = layout.archive(files, folder=folder, seconds=int(now.timestamp()))
@@ -56,17 +48,33 @@ def _write(options: argparse.Namespace, file: typing.BinaryIO, path: str, now: d
     _say_end(path, files, len(content), collected)
 
 
+async def _collect(options: argparse.Namespace) -> collector.Collected:
+    access = await credentials.find(kubeconfig=options.kubeconfig, context=options.context)
+    namespace = options.namespace or access.endpoint.namespace
+    request = collector.Request(
+        namespace="" if options.all_namespaces else namespace,
+        service=options.service,
+        operator_namespace=options.operator_namespace,
+        log_lines=options.log_lines,
+        pods=options.max_pods,
+    )
+    return await read(access, request)
+
+
 async def read(
-    endpoint: credentials.Endpoint, request: collector.Request, say: collector.Say | None = None
+    access: credentials.Credentials, request: collector.Request, say: collector.Say | None = None
 ) -> collector.Collected:
     """Reads a report from an API server; progress goes to standard error by default.
 
     Raises:
         ApiError: the API server does not accept the credentials, or does not respond.
     """
-    session = client.open_session(endpoint, agent="naiad-operator/report")
-    timeouts = client.Timeouts(connect=_CONNECT_S, request=_REQUEST_S)
-    api = client.Client(session, server=endpoint.server, manager=_MANAGER, timeouts=timeouts)
+    api = client.Client(
+        client.open_session(access, agent="naiad-operator/report"),
+        server=access.endpoint.server,
+        manager=_MANAGER,
+        timeouts=client.Timeouts(connect=_CONNECT_S, request=_REQUEST_S),
+    )
     try:
         return await collector.collect(api, request, say or _say)
     finally:

@@ -51,7 +51,7 @@ class Runtime:
 
     Args:
         options: the options of the command line.
-        endpoint: the API server and its credentials.
+        access: the credentials for the API server.
         watch_timeouts: the timeouts of the watches.
 
     Attributes:
@@ -63,20 +63,20 @@ class Runtime:
     def __init__(
         self,
         options: Options,
-        endpoint: credentials.Endpoint,
+        access: credentials.Credentials,
         *,
         watch_timeouts: WatchTimeouts | None = None,
     ) -> None:
         self.options = options
-        self.endpoint = endpoint
+        self.access = access
         self.stop_requested = asyncio.Event()
         self.failure = ""
         self._metrics = Metrics()
         self._tasks = Tasks(self.fail)
 
         self.api = client.Client(
-            client.open_session(endpoint, agent=_USER_AGENT),
-            server=endpoint.server,
+            client.open_session(access, agent=_USER_AGENT),
+            server=access.endpoint.server,
             manager=names.FIELD_MANAGER,
             timeouts=client.Timeouts(),
         )
@@ -139,7 +139,7 @@ class Runtime:
         )
         self._leadership = Leadership(None)
         if options.leader_election:
-            namespace = options.lease_namespace or endpoint.namespace
+            namespace = options.lease_namespace or access.endpoint.namespace
             self._leadership = elected(
                 self.api, namespace=namespace, name=options.lease_name, clock=_utc
             )

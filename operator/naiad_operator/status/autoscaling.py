@@ -4,8 +4,9 @@ import collections.abc
 import datetime as dt
 import typing
 
-from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import deployment, kinds
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.builders import kinds
+from naiad_operator.builders.workload import deployment
 from naiad_operator.status import pods, traffic
 from naiad_operator.status.conditions import AUTOSCALING_READY, Condition, State
 from naiad_operator.status.observed import Observed

@@ -4,7 +4,7 @@ import collections.abc
 import dataclasses
 import datetime as dt
 
-from naiad_operator.api.service import InferenceService
+from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders import canary, names
 from naiad_operator.status import autoscaling, scheduling, workload
 from naiad_operator.status.observed import Manifest, Observed

@@ -5,8 +5,9 @@ import dataclasses
 import datetime as dt
 import typing
 
-from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, canary as canaries, deployment, image, names
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.builders import canary as canaries, names
+from naiad_operator.builders.workload import accelerator, deployment, image
 from naiad_operator.errors import Problem
 from naiad_operator.status import autoscaling, canary, models, traffic, workload
 from naiad_operator.status.conditions import (

@@ -3,7 +3,7 @@
 import collections.abc
 import typing
 
-from naiad_operator.api.service import InferenceService
+from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.status.conditions import MODELS_LOADED, Condition, shortened
 from naiad_operator.status.observed import ModelState, Observed
 

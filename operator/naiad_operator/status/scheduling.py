@@ -5,9 +5,9 @@ import dataclasses
 import datetime as dt
 import typing
 
-from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator
+from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.workload import accelerator
 from naiad_operator.status import pods
 from naiad_operator.status.reasons import Reason
 

@@ -3,10 +3,11 @@
 import collections.abc
 import typing
 
-from naiad_operator.api.service import InferenceService
-from naiad_operator.api.traffic import Gateway
-from naiad_operator.builders import ingress, ingress_limits, kinds
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.api.types.traffic import Gateway
+from naiad_operator.builders import kinds
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.traffic import ingress, ingress_limits
 from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition, State
 from naiad_operator.status.observed import Observed
 from naiad_operator.status.reasons import Reason

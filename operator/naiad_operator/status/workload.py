@@ -4,8 +4,8 @@ import collections.abc
 import dataclasses
 import datetime as dt
 
-from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import deployment
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.builders.workload import deployment
 from naiad_operator.status import pod_failures, pods, scheduling
 from naiad_operator.status.conditions import (
     AVAILABLE,
@@ -145,8 +145,7 @@ def crash_looping(service: InferenceService, observed: Observed) -> set[str]:
 
 def startup_seconds(service: InferenceService) -> float:
     """How long the startup probe allows a container to run until its models are loaded."""
-    startup = service.spec.predictor.probes.startup
-    return startup.period_seconds * startup.failure_threshold
+    return service.spec.predictor.probes.startup.seconds()
 
 
 def _deployment(service: InferenceService, observed: Observed) -> Manifest:

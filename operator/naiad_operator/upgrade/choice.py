@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import typing
 
-from naiad_operator.builders import image
+from naiad_operator.builders.workload import image
 from naiad_operator.status.upgrade import Upgrade, UpgradeState
 from naiad_operator.upgrade import template as templates
 from naiad_operator.upgrade.record import Mark, Record

@@ -2,7 +2,7 @@
 
 import typing
 
-from naiad_operator.api.service import InferenceService
+from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.queue import Key
 
 EDIT_DELAY_S = 10.0

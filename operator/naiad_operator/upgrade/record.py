@@ -23,8 +23,9 @@ import msgspec
 
 from naiad_operator import versions
 from naiad_operator.api import names
-from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import image, server
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.builders import server
+from naiad_operator.builders.workload import image
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
 from naiad_operator.upgrade import template as templates
 from naiad_operator.versions import Version

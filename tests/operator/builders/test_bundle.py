@@ -5,9 +5,10 @@ import typing
 
 import pytest
 
-from naiad_operator.api import service
-from naiad_operator.builders import KINDS, accelerator, build
+from naiad_operator.api.parsing import service
+from naiad_operator.builders import KINDS, build
 from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.builders.workload import accelerator
 from naiad_operator.errors import InvalidSpec
 from tests.support import manifests
 

@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.builders import build
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from tests.operator.api.specs import gateway, hpa

@@ -7,7 +7,7 @@ import kubernetes_validate
 import pytest
 from kubernetes_validate import utils
 
-from naiad_operator.api import yaml_text
+from naiad_operator.api.manifests import yaml_text
 from tests.support import fast_yaml, manifests
 
 MINORS = sorted(

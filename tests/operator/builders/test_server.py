@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.builders import server
 from naiad_operator.errors import InvalidSpec
 from naiad_operator.versions import Version

@@ -32,7 +32,7 @@ def test_a_sigterm_ends_every_program_that_it_started(tmp_path: pathlib.Path) ->
         "TMPDIR": str(folder),
         "PYTHONPATH": os.pathsep.join((str(_ROOT / "server"), str(_ROOT / "operator"), str(_ROOT))),
     }
-    command = [sys.executable, "-m", "benchmarks.operator_scale", "--sizes=3"]
+    command = [sys.executable, "-m", "benchmarks.operator.run", "--sizes=3"]
     with subprocess.Popen(command, cwd=_ROOT, env=environment) as benchmark:
         try:
             until(

@@ -57,7 +57,7 @@ def test_a_second_look_writes_nothing(
     )
     until("another look", lambda: operator.looks() > looks)
     at_rest(plane, operator)
-    assert plane.writes(before) == []
+    assert plane.audit.writes(before) == []
 
 
 def test_an_edit_replaces_the_pods_and_is_reported_until_it_is_complete(

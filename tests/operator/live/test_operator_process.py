@@ -102,7 +102,7 @@ def test_a_restart_with_nothing_to_do_writes_nothing(
         polls = 'naiad_operator_model_polls_total{result="ok"}'
         until("a response of each", lambda: second.metric(polls) >= len(ports))
         at_rest(plane, second)
-        assert plane.writes(before, namespace=namespace) == []
+        assert plane.audit.writes(before, namespace=namespace) == []
 
 
 def test_two_at_once_come_to_the_same_end_and_then_rest(

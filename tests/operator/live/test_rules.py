@@ -7,7 +7,7 @@ import pytest
 
 from tests.apiserver.client import Kubectl, RefusedError
 from tests.apiserver.objects import make_namespace
-from tests.operator.api.rule_cases import BAD, GOOD, with_defaults, words
+from tests.operator.api.rules.rule_cases import BAD, GOOD, with_defaults, words
 from tests.support import manifests
 
 Manifest = dict[str, Any]

@@ -135,7 +135,7 @@ def restarted(
     operator.kill()
     started = again()
     at_rest(plane, started)
-    return started, plane.writes(written, namespace=namespace)
+    return started, plane.audit.writes(written, namespace=namespace)
 
 
 def test_services_are_upgraded_one_after_the_other_until_one_does_not_become_ready(
@@ -156,7 +156,7 @@ def test_services_are_upgraded_one_after_the_other_until_one_does_not_become_rea
     field = 'spec.containers[server].env[RELEASE]: nothing → {"name": "RELEASE", "value": "x"}'
     for name in "abc":
         assert f"{namespace}/{name}: would restart its pods\n  {field}\n" in text
-    assert (status, plane.writes(before)) == (3, [])
+    assert (status, plane.audit.writes(before)) == (3, [])
 
     new = release(namespace, THIS, template="x")
     until("the first", lambda: reason(kubectl, "a", namespace) == "Upgrading")
@@ -238,7 +238,7 @@ def test_an_edit_is_not_delayed_and_an_older_operator_does_not_roll_back(
     older = release(namespace, THIS)
     at_rest(plane, older, new)
     written = [
-        write["objectRef"]["resource"] for write in plane.writes(before, namespace=namespace)
+        write["objectRef"]["resource"] for write in plane.audit.writes(before, namespace=namespace)
     ]
     assert "deployments" not in written
     kubectl.patch("InferenceService", "a", namespace, body=EDIT)

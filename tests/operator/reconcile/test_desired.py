@@ -6,7 +6,7 @@ import typing
 import pytest
 
 from naiad_operator import versions
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import Child
 from naiad_operator.reconcile import desired, plan

@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.reflector import WatchTimeouts

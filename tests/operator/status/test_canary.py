@@ -4,8 +4,9 @@ import typing
 
 import pytest
 
-from naiad_operator.api import schema, validation
-from naiad_operator.api.status import Status
+from naiad_operator.api.parsing import validation
+from naiad_operator.api.schema import openapi
+from naiad_operator.api.types.status import Status
 from naiad_operator.builders.facts import CanaryFacts
 from naiad_operator.status import ApiError, Conflict, ModelState
 from naiad_operator.status.observed import AWAITED
@@ -48,7 +49,7 @@ def shown(
         ("Deployment", "demo-canary"): beside,
     }
     made = status(wanted or resource(), children=children, facts=facts, **observed)
-    assert validation.problems_of(schema.of(Status), made, "status") == []
+    assert validation.problems_of(openapi.schema_of(Status), made, "status") == []
     return made
 
 

@@ -5,11 +5,13 @@ import typing
 
 import pytest
 
-from naiad_operator.api import schema, validation
-from naiad_operator.api.status import Status
+from naiad_operator.api.parsing import validation
+from naiad_operator.api.schema import openapi
+from naiad_operator.api.types.status import Status
 from naiad_operator.errors import Problem
 from naiad_operator.status import ModelState, compute_invalid
-from tests.operator.status.cases import HPA, NOT, NOT_READY, ONE_READY, READY, said, spec
+from tests.operator.status.cases import NOT, READY
+from tests.operator.status.parts import HPA, NOT_READY, ONE_READY, said, spec
 from tests.support import manifests
 from tests.support.observations import (
     NOW,
@@ -41,7 +43,7 @@ def test_not_ready_and_why_when(case: str) -> None:
 @pytest.mark.parametrize("case", [*READY, *NOT])
 def test_a_status_is_what_the_definition_allows(case: str) -> None:
     given = READY[case] if case in READY else NOT[case][0]
-    assert validation.problems_of(schema.of(Status), status(**given), "status") == []
+    assert validation.problems_of(openapi.schema_of(Status), status(**given), "status") == []
 
 
 def test_serving_pods_are_reported_during_a_rollout() -> None:
@@ -263,7 +265,7 @@ def test_an_invalid_resource_is_reported_and_keeps_the_rest_of_its_status() -> N
     assert condition(given, "Available")[0] == "True"
     assert given["url"] == before["url"]
     assert given["modelStatus"] == {"transitionStatus": "InvalidSpec"}
-    assert validation.problems_of(schema.of(Status), given, "status") == []
+    assert validation.problems_of(openapi.schema_of(Status), given, "status") == []
 
 
 def test_a_policy_that_may_block_the_ingress_is_reported_and_the_service_is_ready() -> None:

@@ -6,10 +6,10 @@ import typing
 
 import pytest
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.reconcile import events
 from naiad_operator.status import Observed, autoscaling, pods, workload
-from tests.operator.status.cases import HPA, KEDA, NOT_READY, ONE_READY, hpa, said
+from tests.operator.status.parts import HPA, KEDA, NOT_READY, ONE_READY, hpa, said
 from tests.support import manifests
 from tests.support.observations import (
     NOW,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.status import scheduling
-from tests.operator.status.cases import GATEWAY, KEDA, spec
+from tests.operator.status.parts import GATEWAY, KEDA, spec
 from tests.support import manifests
 from tests.support.observations import condition, pod, status, unscheduled
 

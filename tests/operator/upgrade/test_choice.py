@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from naiad_operator.builders.image import Recorded
+from naiad_operator.builders.workload.image import Recorded
 from naiad_operator.status.upgrade import UpgradeState
 from naiad_operator.upgrade import choice
 from naiad_operator.upgrade.choice import Change, Rendered, Rollout

@@ -1,6 +1,6 @@
 """How an operator makes way for a newer one."""
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.queue import Key
 from naiad_operator.upgrade.newer import NewerOperators
 from tests.support import manifests

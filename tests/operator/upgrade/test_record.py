@@ -5,8 +5,8 @@ import typing
 
 import pytest
 
-from naiad_operator.api import service
-from naiad_operator.builders import image
+from naiad_operator.api.parsing import service
+from naiad_operator.builders.workload import image
 from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
 from naiad_operator.upgrade import record

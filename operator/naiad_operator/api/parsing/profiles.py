@@ -1,0 +1,85 @@
+"""Which NaiadProfile a service gets."""
+
+import collections.abc
+import pathlib
+
+import yaml
+
+from naiad_operator.api import names
+from naiad_operator.api.manifests import yaml_text
+from naiad_operator.api.parsing import service
+from naiad_operator.api.parsing.service import Manifest, Profile
+from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
+
+
+def choose(
+    manifest: Manifest,
+    profiles: collections.abc.Iterable[Manifest],
+    *,
+    fallback: Profile | None = None,
+    unreadable: str = "",
+) -> Profile | None:
+    """The profile of a service: the one that it names, else the oldest default profile, else the operator's own.
+
+    Args:
+        manifest: the service.
+        profiles: every NaiadProfile.
+        fallback: the operator's default profile; None when it has none.
+        unreadable: why the profiles cannot be read; "" when they can.
+
+    Raises:
+        ProfileNotFound: the profile does not exist, or cannot be read.
+        InvalidSpec: the profile is not valid.
+    """
+    spec = manifest.get("spec")
+    named = spec.get("profile") if isinstance(spec, dict) else None
+    if not isinstance(named, str):
+        named = ""  # none, or an error that the validation of the service reports
+    if unreadable:
+        recorded = (manifest.get("status") or {}).get("profile")
+        if named or recorded:
+            message = f"the {names.PROFILE_KIND} {named or recorded} cannot be read, so everything stays as it is: {unreadable}"
+            raise ProfileNotFound([Problem("spec.profile", message)])
+        return fallback
+    by_name = {profile["metadata"]["name"]: profile for profile in profiles}
+    if not named:
+        defaults = [profile for profile in by_name.values() if _is_default(profile)]
+        chosen = min(defaults, key=_age, default=None)
+    else:
+        chosen = by_name.get(named)
+        if chosen is None:
+            known = f"there are {', '.join(sorted(by_name))}" if by_name else "there is none"
+            message = f"there is no {names.PROFILE_KIND} {named}, so everything stays as it is: create it, or name another one ({known})"
+            raise ProfileNotFound([Problem("spec.profile", message)])
+    if chosen is None:
+        return fallback
+    try:
+        return service.parse_profile(chosen)
+    except InvalidSpec as error:
+        origin = f"{names.PROFILE_KIND} {chosen['metadata']['name']}"
+        raise InvalidSpec(
+            [Problem(f"{origin}: {problem.path}", problem.message) for problem in error.problems]
+        ) from None
+
+
+def _is_default(profile: Manifest) -> bool:
+    spec = profile.get("spec")
+    return isinstance(spec, dict) and spec.get("default") is True
+
+
+def _age(profile: Manifest) -> tuple[str, str]:
+    metadata = profile["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata["name"]
+
+
+def from_file(path: str) -> Profile:
+    """The operator's default profile from a file that holds the spec of a NaiadProfile.
+
+    Raises:
+        InvalidSpec: the file cannot be read, or its spec is invalid.
+    """
+    try:
+        documents = yaml_text.read(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidSpec([Problem("", f"cannot be read: {error}")]) from error
+    return service.default_profile(documents[0] if documents else {})

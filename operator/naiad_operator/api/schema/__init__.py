@@ -1,0 +1,1 @@
+"""The custom resources as the API server knows them: schema, CustomResourceDefinitions, reference page."""

@@ -1,0 +1,1 @@
+"""Builders of the autoscaler: HorizontalPodAutoscaler, KEDA's ScaledObject, and the query that starts the first pod."""

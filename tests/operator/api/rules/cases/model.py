@@ -1,0 +1,192 @@
+"""Resources that break a rule of model repositories, and some that look as if."""
+
+from tests.operator.api.specs import MODEL, Manifest, model, repositories
+
+BAD: dict[str, tuple[Manifest, str]] = {
+    "no repository": (model(), "spec.predictor.model"),
+    "a repository and repositories": (
+        model(**MODEL, repositories=[MODEL]),
+        "spec.predictor.model",
+    ),
+    "storage that belongs to none": (
+        model(repositories=[MODEL], storage={"secretName": "a"}),
+        "spec.predictor.model.storage",
+    ),
+    "credentials of a claim": (
+        model(storageUri="pvc://claim", storage={"secretName": "a"}),
+        "spec.predictor.model.storage",
+    ),
+    "a region of Google's": (
+        model(storageUri="gs://b/p", storage={"region": "x"}),
+        "spec.predictor.model.storage",
+    ),
+    "a repository of no known kind": (
+        model(storageUri="hf://org/model"),
+        "spec.predictor.model.storageUri",
+    ),
+    "two accounts of one kind of store": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "s3://b/p", "storage": {"secretName": "b"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "an account for one of two": (
+        repositories({"storageUri": "s3://a/p", "storage": {"secretName": "a"}}, {"storageUri": "s3://b/p"}),
+        "spec.predictor.model.repositories",
+    ),
+    "two regions of one account": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a", "region": "x"}},
+            {"storageUri": "s3://b/p", "storage": {"secretName": "a", "region": "y"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "one of the repositories of no known kind": (
+        repositories(MODEL, {"storageUri": "/models"}),
+        "spec.predictor.model.repositories[1].storageUri",
+    ),
+    "credentials of one of the claims": (
+        repositories(MODEL, {"storageUri": "pvc://claim", "storage": {"secretName": "a"}}),
+        "spec.predictor.model.repositories[1].storage",
+    ),
+    "an endpoint of Azure's": (
+        repositories({"storageUri": "as://a/c/p", "storage": {"endpoint": "https://x"}}),
+        "spec.predictor.model.repositories[0].storage",
+    ),
+    "a key file of Google's for Amazon": (
+        model(**MODEL, storage={"secretName": "a", "serviceAccountKeyField": "k"}),
+        "spec.predictor.model.storage",
+    ),
+    "a key file of Google's for one of Azure's": (
+        repositories({"storageUri": "as://a/c/p", "storage": {"secretName": "a", "serviceAccountKeyField": "k"}}),
+        "spec.predictor.model.repositories[0].storage",
+    ),
+    "a key file in no Secret": (
+        model(storageUri="gs://a/b", storage={"serviceAccountKeyField": "k"}),
+        "spec.predictor.model.storage.serviceAccountKeyField",
+    ),
+    "a poll interval without polling": (
+        model(**MODEL, load={"pollSeconds": 5}),
+        "spec.predictor.model.load.pollSeconds",
+    ),
+    "a credential file in no Secret": (
+        model(**MODEL, storage={"credentialFileKey": "cloud.json"}),
+        "spec.predictor.model.storage.credentialFileKey",
+    ),
+    "models that no mode loads": (
+        model(**MODEL, load={"models": ["a"]}),
+        "spec.predictor.model.load.models",
+    ),
+    "a mode that loads no models": (
+        model(**MODEL, load={"mode": "explicit"}),
+        "spec.predictor.model.load.models",
+    ),
+    "all models and one": (
+        model(**MODEL, load={"mode": "explicit", "models": ["*", "a"]}),
+        "spec.predictor.model.load.models",
+    ),
+    "another key file of one store": (
+        repositories(
+            {"storageUri": "gs://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "gs://b/p", "storage": {"secretName": "a", "serviceAccountKeyField": "b.json"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a credential file for one of two": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "s3://b/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "two regions without an account": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"region": "x"}},
+            {"storageUri": "s3://b/p", "storage": {"region": "y"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a repository that stands twice": (
+        repositories({"storageUri": "pvc://a/b"}, {"storageUri": "pvc://c"}, {"storageUri": "pvc://a/b"}),
+        "spec.predictor.model.repositories",
+    ),
+    "a line break behind a repository": (
+        model(storageUri="s3://models/production\n"),
+        "spec.predictor.model.storageUri",
+    ),
+    "two credential files": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+            {"storageUri": "gs://b/p", "storage": {"secretName": "b", "credentialFileKey": "c"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a claim that is fetched": (
+        model(storageUri="pvc://claim", delivery="init"),
+        "spec.predictor.model.delivery",
+    ),
+    "one of the claims that is fetched": (
+        model(repositories=[MODEL, {"storageUri": "pvc://claim"}], delivery="init"),
+        "spec.predictor.model.delivery",
+    ),
+    "a watch of what is fetched once": (
+        model(**MODEL, delivery="init", load={"mode": "poll"}),
+        "spec.predictor.model.delivery",
+    ),
+    "a cache without a size": (model(**MODEL, cache={}), "spec.predictor.model.cache.size"),
+    "a cache without a claim": (
+        model(**MODEL, cache={"type": "pvc"}),
+        "spec.predictor.model.cache.claimName",
+    ),
+    "two overrides of a model": (
+        model(
+            **MODEL,
+            overrides=[
+                {"model": "a", "config": {}},
+                {"model": "b", "config": {}},
+                {"model": "a", "config": {"maxBatchSize": 1}},
+            ],
+        ),
+        "spec.predictor.model.overrides",
+    ),
+}  # fmt: skip
+
+GOOD: dict[str, Manifest] = {
+    "one path in two stores": repositories(
+        {"storageUri": "s3://a/p", "storage": {"endpoint": "https://one.example"}},
+        {"storageUri": "s3://a/p", "storage": {"endpoint": "https://two.example"}},
+    ),
+    "two claims": repositories({"storageUri": "pvc://a/b"}, {"storageUri": "pvc://c"}),
+    "one account of two stores": repositories(
+        {"storageUri": "s3://a/p", "storage": {"secretName": "a", "region": "x"}},
+        {"storageUri": "s3://b/p", "storage": {"secretName": "a", "region": "x"}},
+        {"storageUri": "gs://b/p"},
+    ),
+    "regions without an account": repositories(
+        {"storageUri": "s3://a/p", "storage": {"region": "x"}},
+        {"storageUri": "s3://b/p", "storage": {"region": "x"}},
+    ),
+    "the key file of one store, written out and not": repositories(
+        {"storageUri": "gs://a/p", "storage": {"secretName": "a"}},
+        {
+            "storageUri": "gs://b/p",
+            "storage": {"secretName": "a", "serviceAccountKeyField": "key.json"},
+        },
+    ),
+    "one credential file of two stores": repositories(
+        {"storageUri": "s3://a/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+        {"storageUri": "gs://b/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+    ),
+    "fetched, then loaded on demand": model(
+        **MODEL, delivery="init", load={"mode": "explicit", "models": ["a"]}
+    ),
+    "overrides of two models, and packages": model(
+        **MODEL,
+        overrides=[
+            {"model": "a", "config": {"maxBatchSize": 16, "instanceGroup": [{"count": 2}]}},
+            {"model": "b", "config": {}},
+        ],
+        pythonRequirements=["transformers==4.57", "torch @ https://example.com/torch.whl"],
+    ),
+}

@@ -1,0 +1,98 @@
+"""The objects beside a Triton workload: Services, autoscalers, Ingresses."""
+
+import typing
+
+from tests.operator.convert.triton import RUN, Object, deployment, listed, service
+
+
+def test_a_load_balancer(convert: RUN) -> None:
+    ports = [{"port": 80, "targetPort": "web", "nodePort": 30080}, {"port": 8002}, {"port": 5432}]
+    spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": ports}
+    source = deployment({"ports": [{"containerPort": 8000, "name": "web"}]})
+    converted = convert(source, service(spec, name="front", annotations={"a": "b"}))
+    assert converted.services[0]["spec"]["service"] == {
+        "type": "LoadBalancer",
+        "annotations": {"a": "b"},
+        "externalTrafficPolicy": "Local",
+        "nodePorts": {"http": 30080},
+    }
+    assert listed(converted, "metadata.name: clients find the service as demo in place of front")
+    assert listed(
+        converted, "clients use port 8000 for http in place of 80; the metrics port is open inside"
+    )
+    assert listed(converted, "port 5432 does not lead to the server")
+
+
+def test_fields_of_a_load_balancer_are_left_out_inside_a_cluster(convert: RUN) -> None:
+    spec = {"externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP", "ports": [{"port": 8000}]}  # fmt: skip
+    converted = convert(deployment(), service(spec))
+    assert converted.services[0]["spec"]["service"] == {"sessionAffinity": "ClientIP"}
+
+
+def test_a_service_of_another_workload_or_namespace_is_passed_over(convert: RUN) -> None:
+    other = service({"selector": {"app": "other"}, "type": "NodePort"}, name="other")
+    elsewhere = service({"type": "NodePort"}, name="elsewhere", namespace="x")
+    converted = convert(deployment(), other, elsewhere)
+    assert "service" not in converted.services[0]["spec"]
+    assert listed(converted, "Service other: not converted: there is no rule for it")
+    assert listed(converted, "Service elsewhere: not converted")
+
+
+def autoscaler(**spec: typing.Any) -> Object:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "demo"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "demo"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 8, **spec},
+    }
+
+
+def pods_metric(name: str, value: str) -> Object:
+    target = {"type": "AverageValue", "averageValue": value}
+    return {"type": "Pods", "pods": {"metric": {"name": name}, "target": target}}
+
+
+def test_an_autoscaler_over_the_queue(convert: RUN) -> None:
+    gpu = pods_metric("DCGM_FI_DEV_GPU_UTIL", "80")
+    metrics = [pods_metric("avg_time_queue_us", "50k"), pods_metric("nv_inference_pending_request_count", "16"), gpu]  # fmt: skip
+    converted = convert(deployment(spec={"replicas": 2}), autoscaler(metrics=metrics))
+    assert converted.predictor["autoscaling"] == {
+        "class": "hpa", "minReplicas": 2, "maxReplicas": 8, "queueTimeMs": 50, "pendingRequests": 16, "metrics": [gpu],
+    }  # fmt: skip
+    assert "replicas" not in converted.predictor
+    assert listed(converted, "spec.metrics[2]: copied: see that it counts the new pods")
+
+
+def test_an_ingress_with_both_protocols(convert: RUN) -> None:
+    def rule(host: str, port: Object, path: str = "/") -> Object:
+        backend = {"service": {"name": "demo", "port": port}}
+        return {"host": host, "http": {"paths": [{"path": path, "backend": backend}]}}
+
+    ports = [{"name": "http", "port": 8000}, {"name": "grpc", "port": 8001}]
+    ingress = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "demo", "annotations": {"a": "b"}},
+        "spec": {
+            "ingressClassName": "nginx",
+            "rules": [
+                rule("a.example.com", {"name": "http"}, "/models"),
+                rule("b.example.com", {"number": 8001}),
+                rule("c.example.com", {"number": 8000}),
+            ],
+        },
+    }
+    converted = convert(deployment(), service({"ports": ports}), ingress)
+    assert converted.services[0]["spec"]["ingress"] == {
+        "enabled": True,
+        "className": "nginx",
+        "host": "a.example.com",
+        "annotations": {"a": "b"},
+        "path": "/models",
+        "grpcHost": "b.example.com",
+        "grpcAnnotations": {"a": "b"},
+    }
+    assert listed(
+        converted, "not converted: c.example.com/ of demo: a service has one host per protocol"
+    )

@@ -1,0 +1,71 @@
+"""The other parts of a Triton pod: devices, volumes, how it starts and stops."""
+
+import pytest
+
+from tests.operator.convert.triton import RUN, Object, deployment, listed
+
+
+@pytest.mark.parametrize(
+    ("limits", "accelerator"),
+    [
+        ({"nvidia.com/gpu": 2}, {"type": "gpu", "count": 2}),
+        ({"nvidia.com/mig-3g.40gb": "1"}, {"type": "mig", "profile": "3g.40gb", "count": 1}),
+        ({"nvidia.com/mig-1g.10gb.me": 1}, {"type": "mig", "profile": "1g.10gb+me", "count": 1}),
+        ({"nvidia.com/gpu.shared": 1}, {"type": "gpu", "count": 1, "resourceName": "nvidia.com/gpu.shared"}),
+        ({"nvidia.com/gpu": 0}, {"type": "none"}),
+        ({}, {"type": "none"}),
+    ],
+)  # fmt: skip
+def test_devices(convert: RUN, limits: Object, accelerator: Object) -> None:
+    converted = convert(deployment({"resources": {"limits": {"cpu": 2, **limits}}}))
+    assert converted.predictor["accelerator"] == accelerator
+    assert converted.predictor["resources"] == {"limits": {"cpu": 2}}
+
+
+def test_two_kinds_of_devices_are_said(convert: RUN) -> None:
+    limits = {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 1}
+    converted = convert(deployment({"resources": {"limits": limits}}))
+    assert listed(converted, "resources.limits.nvidia.com/mig-1g.10gb: not converted")
+
+
+def test_volumes_go_into_the_template(convert: RUN) -> None:
+    mounts = {"shm": "/dev/shm", "tmp": "/tmp", "rules": "/etc/rules", "cache": "/scratch"}
+    container = {"volumeMounts": [{"name": one, "mountPath": path} for one, path in mounts.items()]}
+    volumes = [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}},
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "rules", "configMap": {"name": "rules"}},
+        {"name": "cache", "hostPath": {"path": "/srv"}},
+    ]
+    converted = convert(deployment(container, {"volumes": volumes}))
+    assert converted.predictor["sharedMemory"] == "4Gi"
+    template = converted.predictor["podTemplate"]["spec"]
+    assert [one["name"] for one in template["volumes"]] == ["rules", "cache-own"]
+    [server] = template["containers"]
+    assert server["name"] == "server"
+    assert [one["mountPath"] for one in server["volumeMounts"]] == ["/etc/rules", "/scratch"]
+    assert listed(converted, "volumes: cache is a folder of a node (/srv)")
+
+
+def test_how_a_pod_starts_and_stops(convert: RUN) -> None:
+    slow = {"httpGet": {"path": "/", "port": 1}, "initialDelaySeconds": 900, "periodSeconds": 30}
+    hook = {"preStop": {"sleep": {"seconds": 20}}}
+    container = {"livenessProbe": slow, "lifecycle": hook}
+    converted = convert(deployment(container, {"terminationGracePeriodSeconds": 100}))
+    assert converted.predictor["probes"] == {"startup": {"periodSeconds": 10, "failureThreshold": 99}}  # fmt: skip
+    assert converted.predictor["drainSeconds"] == 20
+    assert converted.predictor["terminationGracePeriodSeconds"] == 100
+    assert listed(converted, "livenessProbe: left out: the operator writes startup")
+    converted = convert(deployment({}, {"terminationGracePeriodSeconds": 10}))
+    assert "terminationGracePeriodSeconds" not in converted.predictor
+    assert listed(converted, "terminationGracePeriodSeconds: left out: 10 seconds leave nothing")
+
+
+def test_slices_of_the_strategy_single(convert: RUN) -> None:
+    selector = {"nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb.me", "pool": "a"}
+    gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    converted = convert(deployment(gpu, {"nodeSelector": selector}))
+    assert converted.predictor["accelerator"] == {
+        "type": "mig", "strategy": "single", "profile": "1g.6gb+me", "product": "NVIDIA-A30", "count": 1,
+    }  # fmt: skip
+    assert converted.predictor["nodeSelector"] == {"pool": "a"}
