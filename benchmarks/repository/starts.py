@@ -1,6 +1,6 @@
 """Starts a server, and says how long it took until every model was READY.
 
-The bytecode of all modules is there, as in `benchmarks/startup.py`.
+The bytecode of all modules is there, as in `benchmarks/server/startup.py`.
 """
 
 import collections.abc

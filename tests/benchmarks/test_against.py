@@ -9,10 +9,10 @@ import typing
 
 import pytest
 
-from benchmarks import against, against_report, process_time, processors, traffic
-from benchmarks.checkouts import program_of
-from benchmarks.load import LoadError
-from benchmarks.ratios import (
+from benchmarks import process_time
+from benchmarks.against import processors, report, run, traffic
+from benchmarks.against.checkouts import program_of
+from benchmarks.against.ratios import (
     AGAIN,
     OTHER,
     THIS,
@@ -25,6 +25,7 @@ from benchmarks.ratios import (
     result,
     verdict_of,
 )
+from benchmarks.load import LoadError
 from tests.reference.process import ServerProcess
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -91,7 +92,7 @@ def test_a_wire_has_the_geometric_mean_of_its_cells_and_a_bound_of_its_own() -> 
     assert (grpc.verdict, http.verdict) == (Verdict.MISSED, Verdict.HOLDS)
     assert is_missed(results)
     assert not is_missed(results[2:])
-    assert "Missed: gRPC." in against_report.text(results)
+    assert "Missed: gRPC." in report.text(results)
 
 
 def test_few_starts_miss_nothing_for_certain() -> None:
@@ -216,7 +217,7 @@ def test_a_short_run_measures_every_wire(
     """This checkout beside itself. No figure is looked at: a test cannot know how busy the machine is."""
     pytest.importorskip("matplotlib")
     _need_tools()
-    monkeypatch.setattr(against.Plan, "warm_up", property(lambda plan: plan.cells[:1]))
+    monkeypatch.setattr(run.Plan, "warm_up", property(lambda plan: plan.cells[:1]))
     monkeypatch.setattr(traffic, "amount", _little)
     (tmp_path / "server").symlink_to(_ROOT / "server")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
@@ -224,7 +225,7 @@ def test_a_short_run_measures_every_wire(
     (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
     words = [str(tmp_path), "--starts=1", "--rounds=1", "--connections=2", "--only=ids"]
 
-    status = against.main([*words, f"--plot={tmp_path / 'plot.png'}"])
+    status = run.main([*words, f"--plot={tmp_path / 'plot.png'}"])
 
     printed, complaints = capsys.readouterr()
     assert status == 0, printed + complaints  # after one start nothing is missed for certain

@@ -9,7 +9,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def test_the_profile_has_its_tables() -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "benchmarks.loop_profile", "--rounds=2", "--steps"],
+        [sys.executable, "-m", "benchmarks.micro.loop_profile", "--rounds=2", "--steps"],
         cwd=_ROOT,
         env={"PYTHONPATH": "server:operator:."},
         capture_output=True,

@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from benchmarks.load import HttpRequest
-from benchmarks.own_model import OwnRequest, example
 from benchmarks.requests import GRPC_INFER
+from benchmarks.server.own_model import OwnRequest, example
 from naiad.core.messages import service_pb2
 from tests.reference.process import ServerProcess, naiad_program
 
@@ -63,8 +63,8 @@ def test_free_dimensions_have_one_element(
 _WITHOUT_DEVELOPMENT_PACKAGES = """\
 import runpy, sys
 sys.modules.update(dict.fromkeys(["onnx", "matplotlib", "tritonclient.http", "pytest"]))
-sys.argv = ["benchmarks.run", "--help"]
-runpy.run_module("benchmarks.run", run_name="__main__")
+sys.argv = ["benchmarks.server.run", "--help"]
+runpy.run_module("benchmarks.server.run", run_name="__main__")
 """
 
 

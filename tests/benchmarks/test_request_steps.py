@@ -4,7 +4,7 @@ import typing
 
 import msgspec
 
-from benchmarks.request_steps import Allocations, Calls
+from benchmarks.micro.request_steps import Allocations, Calls
 
 
 def _doubled(value: int) -> int:

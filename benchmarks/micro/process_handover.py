@@ -2,7 +2,7 @@
 
 The same event loop does both: one request of an FP32 tensor through a `ProcessHost` whose model hands it back, and one byte to a
 child that sends it back. Rounds take turns, so that all see the same machine; medians are shown. It means something on a quiet machine
-only: `python -m benchmarks.process_handover`.
+only: `python -m benchmarks.micro.process_handover`.
 
 A loop that does nothing else is moved by the kernel to whichever processor is idle when its worker wakes it, which a loop with clients seldom is.
 So there are two columns: moved as the kernel likes, and kept on one processor, where the worker follows it.

@@ -12,9 +12,9 @@ import urllib.request
 
 import numpy as np
 
-from benchmarks.contest import HTTP_JSON, WIRES, Contest, Plan, play
 from benchmarks.load import HttpRequest, LoadError
 from benchmarks.report import CONNECTIONS, table
+from benchmarks.server.contest import HTTP_JSON, WIRES, Contest, Plan, play
 from naiad.core import datatypes
 from naiad.core.messages import service_pb2
 from tests.reference.install import install

@@ -4,15 +4,15 @@ import argparse
 import pathlib
 import sys
 
-from benchmarks import own_model
-from benchmarks.contest import Plan
 from benchmarks.load import LoadError, require_tools
+from benchmarks.server import own_model
+from benchmarks.server.contest import Plan
 from tests.reference.process import ServerFailedError
 
 
 def main() -> int:
     """Measure and print; nothing is written without --write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.server.run", description=__doc__)
     parser.add_argument(
         "model",
         nargs="?",
@@ -60,7 +60,7 @@ def main() -> int:
                 beside=arguments.beside_triton,
                 connections=arguments.connections,
             )
-        from benchmarks import suite  # noqa: PLC0415 - needs packages that only `make bench` installs
+        from benchmarks.server import suite  # noqa: PLC0415 - needs packages that only `make bench` installs
 
         suite.run(plan, quick=arguments.quick, write=arguments.write)
     except (LoadError, ServerFailedError) as error:

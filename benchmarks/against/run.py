@@ -17,13 +17,14 @@ import sys
 import tempfile
 import time
 
-from benchmarks import against_report, models, process_time, processors, ratios, traffic
-from benchmarks.checkouts import program_of
+from benchmarks import models, process_time
+from benchmarks.against import processors, ratios, report, traffic
+from benchmarks.against.checkouts import program_of
+from benchmarks.against.ratios import AGAIN, OTHER, SIDES, THIS, Cell, Round, Slice
 from benchmarks.load import LoadError, require_tools
-from benchmarks.ratios import AGAIN, OTHER, SIDES, THIS, Cell, Round, Slice
 from tests.reference.process import Program, ServerFailedError, ServerProcess
 
-_HERE = pathlib.Path(__file__).resolve().parents[1]
+_HERE = pathlib.Path(__file__).resolve().parents[2]
 _SETTLE_S = 0.05
 """After a slice, until the server has put away the connections that the load has closed."""
 
@@ -171,7 +172,7 @@ def _show_progress(found: Starts, done: int, of: int) -> None:
 
 def main(words: "collections.abc.Sequence[str] | None" = None) -> int:
     """Measure and print; 1 when a bound is missed beyond the noise, 2 when it could not be measured."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.against.run", description=__doc__)
     parser.add_argument("checkout", type=pathlib.Path, metavar="DIR", help="the other checkout; .venv is made there if it has none")  # fmt: skip
     parser.add_argument(
         "--starts",
@@ -188,7 +189,7 @@ def main(words: "collections.abc.Sequence[str] | None" = None) -> int:
     cells = [
         cell
         for cell in traffic.cells(tuple(arguments.connections))
-        if arguments.only in against_report.line_of(cell)
+        if arguments.only in report.line_of(cell)
     ]
     if (
         not cells
@@ -214,9 +215,9 @@ def main(words: "collections.abc.Sequence[str] | None" = None) -> int:
         print(f"bench-against: {error}", file=sys.stderr)
         return 2
     results = [ratios.result(cell, each) for cell, each in starts.items()]
-    print("\n" + against_report.text(results))
+    print("\n" + report.text(results))
     if arguments.plot is not None:
-        against_report.plot(results, arguments.plot)
+        report.plot(results, arguments.plot)
         print(f"\nwritten: {arguments.plot}")
     return 1 if ratios.is_missed(results) else 0
 

@@ -4,8 +4,16 @@ import collections.abc
 import math
 import pathlib
 
-from benchmarks import traffic
-from benchmarks.ratios import CELL_BOUND, WIRE_BOUND, Cell, Result, Verdict, is_missed, means
+from benchmarks.against import traffic
+from benchmarks.against.ratios import (
+    CELL_BOUND,
+    WIRE_BOUND,
+    Cell,
+    Result,
+    Verdict,
+    is_missed,
+    means,
+)
 
 
 def line_of(cell: Cell) -> str:

@@ -2,7 +2,7 @@
 
 Clients call the engine directly, each with its next request when it has its response. The same model is loaded twice, once without; slices
 of both take turns, and medians of the ratios are shown, beside the ratio of two slices without, which shows what is noise. It means something
-on a quiet machine only: `python -m benchmarks.prefetch`.
+on a quiet machine only: `python -m benchmarks.server.prefetch`.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Requests are fed to connections with a transport that only counts; batches run in place. The profiler says how the time is shared
 among packages; the same rounds without it say how long a request takes. Sockets, wake-ups and the interpreter lock come on top.
-`python -m benchmarks.loop_profile` prints this alone, and with `--steps` each function and line that was counted.
+`python -m benchmarks.micro.loop_profile` prints this alone, and with `--steps` each function and line that was counted.
 """
 
 import argparse
@@ -24,10 +24,11 @@ import unittest.mock
 import uvloop
 from typing_extensions import override
 
-from benchmarks import models, request_steps
+from benchmarks import models
 from benchmarks.changing import NUMBER, changing
 from benchmarks.load import HttpRequest
-from benchmarks.request_steps import Steps
+from benchmarks.micro import request_steps
+from benchmarks.micro.request_steps import Steps
 from benchmarks.requests import small
 from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
@@ -306,7 +307,9 @@ def _group_of(place: str) -> str:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.loop_profile", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.micro.loop_profile", description=__doc__
+    )
     parser.add_argument("--rounds", type=int, default=500, help="of sixteen requests (default 500)")
     parser.add_argument("--steps", action="store_true", help="print each function that was called, and each line that allocated")  # fmt: skip
     arguments = parser.parse_args()

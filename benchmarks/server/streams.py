@@ -1,7 +1,7 @@
 """Many small answers to one request: responses per second, beside Triton's, over server-sent events and gRPC streams.
 
 One request is 1,000 responses of one number each; `wrk` and `h2load` read them without looking into them, so that the client costs little.
-`python -m benchmarks.streams` measures this alone and writes nothing.
+`python -m benchmarks.server.streams` measures this alone and writes nothing.
 """
 
 import argparse

@@ -4,23 +4,16 @@ import contextlib
 import pathlib
 import tempfile
 
-from benchmarks import (
-    cycles,
-    engine_cost,
-    instances,
-    loop_profile,
-    models,
-    process_handover,
-    startup,
-    streams,
-)
-from benchmarks.contest import ALL_WIRES, CHANGING_BINARY, HTTP_BINARY, Contest, Plan, play
+from benchmarks import models
+from benchmarks.micro import engine_cost, loop_profile, process_handover
 from benchmarks.report import Row, plot, put_into, table, write_csv
 from benchmarks.requests import file_bytes, small, strings, wide
+from benchmarks.server import cycles, instances, startup, streams
+from benchmarks.server.contest import ALL_WIRES, CHANGING_BINARY, HTTP_BINARY, Contest, Plan, play
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
 
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _RESULTS = _ROOT / "benchmarks" / "results"
 _DOCUMENT = _ROOT / "docs" / "performance.md"
 _LARGE = (HTTP_BINARY,)

@@ -8,10 +8,10 @@ import typing
 
 import pytest
 
-from benchmarks import operator_scale
-from benchmarks.operator_report import Result
-from benchmarks.operator_scale import Watcher, is_rolling, settle
-from tests.apiserver.control_plane import ControlPlane
+from benchmarks.operator import run
+from benchmarks.operator.report import Result
+from benchmarks.operator.watcher import Watcher, is_rolling, settle
+from tests.apiserver.audit import AuditLog
 
 Object = dict[str, typing.Any]
 
@@ -46,7 +46,7 @@ def test_a_deployment_rolls_out_until_its_controller_waits_for_pods(
     assert is_rolling(resource) is rolling
 
 
-class _Plane:
+class _Log:
     def write_count(self) -> int:
         return 7
 
@@ -58,10 +58,10 @@ class _Deployments:
 
 def settled(deployments: _Deployments, *, give_up: float) -> float:
     """How long it takes until rest; three hundredths of a second without a write are one."""
-    plane = typing.cast("ControlPlane", _Plane())
+    log = typing.cast("AuditLog", _Log())
     watcher = typing.cast("Watcher", deployments)
     began = time.monotonic()
-    settle(plane, watcher, seconds=0.03, give_up=give_up)
+    settle(log, watcher, seconds=0.03, give_up=give_up)
     return time.monotonic() - began
 
 
@@ -95,11 +95,11 @@ def test_the_table_goes_into_the_docs_on_request(
 ) -> None:
     page, results = tmp_path / "page.md", tmp_path / "results"
     page.write_text("before\n<!-- bench-operator -->\nold\n<!-- /bench-operator -->\n")
-    monkeypatch.setattr(operator_scale, "_PAGE", page)
-    monkeypatch.setattr(operator_scale, "_RESULTS", results)
-    monkeypatch.setattr(operator_scale, "find", lambda _: None)
-    monkeypatch.setattr(operator_scale, "measure", lambda load, *_, **__: result(load.services))
-    operator_scale.run(arguments)
+    monkeypatch.setattr(run, "_PAGE", page)
+    monkeypatch.setattr(run, "_RESULTS", results)
+    monkeypatch.setattr(run, "find", lambda _: None)
+    monkeypatch.setattr(run, "measure", lambda load, *_, **__: result(load.services))
+    run.run(arguments)
     writes = "--write" in arguments
     assert ("| memory | 1 MB | ≤ 120 MB |" in page.read_text()) is writes
     assert (results / "operator.json").exists() is writes

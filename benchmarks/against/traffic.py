@@ -16,11 +16,11 @@ import time
 import grpc
 import numpy as np
 
+from benchmarks.against.ratios import Cell
 from benchmarks.changing import NUMBER, TRACE, changing, new_connections
 from benchmarks.load import HttpRequest, LoadError, h2load, wrk
-from benchmarks.ratios import Cell
 from benchmarks.requests import GRPC_INFER, Sample, small, strings
-from benchmarks.streams import STREAM_INFER
+from benchmarks.server.streams import STREAM_INFER
 from naiad.core.messages import service_pb2
 from tests.reference.process import ServerProcess
 

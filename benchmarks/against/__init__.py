@@ -1,0 +1,1 @@
+"""This checkout of the server beside another one: `make bench-against`."""

@@ -1,0 +1,1 @@
+"""The server under load, beside Triton where it serves the same model: `make bench`."""
