@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 # Most tests wait for a server, so there are more processes than cores, three where they wait less; tests/parallel.py says what they share. What is compiled is
 # kept, also where the environment forbids it: compiling again takes most of each start.
-PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
+PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
@@ -45,13 +45,13 @@ generate: $(VENV)/.dev ## write the CRD, its page and the manifests again that a
 	$(BIN)/python .ci/generate
 
 bench: $(VENV)/.dev ## measure beside Triton (ARGS=--write puts it into docs/performance.md); MODEL=DIR measures a model of yours
-	$(BIN)/python -m benchmarks.run $(MODEL) $(ARGS)
+	$(BIN)/python -m benchmarks.server.run $(MODEL) $(ARGS)
 
 bench-against: $(VENV)/.dev ## processor time per request beside another checkout of Naiad (CHECKOUT=DIR; ARGS="--only 'gRPC stream' --plot FILE")
-	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.against $(CHECKOUT) $(ARGS)
+	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.against.run $(CHECKOUT) $(ARGS)
 
 bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server (ARGS=--write puts it into docs/operator-inside.md)
-	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale $(ARGS)
+	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator.run $(ARGS)
 
 bench-repository: $(VENV)/.dev ## measure loads from S3, starts, polls and reloads (ARGS="--only polling s3-load", ARGS=--write puts it into docs/performance.md)
 	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.repository.run $(ARGS)

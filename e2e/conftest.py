@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from e2e import failure
+from e2e import failure, services
 from e2e.cluster.cluster import Cluster
 from e2e.kubernetes import Kubernetes
 
@@ -65,6 +65,9 @@ def _namespace() -> Iterator[Kubernetes]:
     admin.run("create", "namespace", name)
     admin.run("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     _namespaces.append(name)
-    yield Kubernetes(name)
-    _namespaces.remove(name)
-    admin.run("delete", "namespace", name, "--wait=false")
+    try:
+        yield Kubernetes(name)
+        services.end_routes(Kubernetes(name))
+    finally:
+        _namespaces.remove(name)
+        admin.run("delete", "namespace", name, "--wait=false")

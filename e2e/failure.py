@@ -33,7 +33,7 @@ def describe(namespaces: Sequence[str], archive: pathlib.Path) -> str:
     files: dict[str, str] = {}
     try:
         for namespace in namespaces or ("naiad-system",):
-            found = _collected(namespace)
+            found = asyncio.run(_collected(namespace))
             parts += [*_summary(found), *_logs(found, namespace)]
             of_report = layout.files(found, own_version=str(OWN), time=_now())
             files |= {f"{namespace}/{name}": text for name, text in of_report.items()}
@@ -44,16 +44,24 @@ def describe(namespaces: Sequence[str], archive: pathlib.Path) -> str:
     except (ApiError, credentials.CredentialsError, KubectlError) as error:
         parts.append(str(error))
     if files:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        archive.write_bytes(layout.archive(files, folder=archive.name.partition(".")[0], seconds=int(dt.datetime.now(dt.UTC).timestamp())))  # fmt: skip
-        parts.append(f"--- everything: {archive}")
+        parts.append(f"--- everything: {_write(files, archive)}")
     return "\n".join(_cut(line) for part in parts for line in part.splitlines())
 
 
-def _collected(namespace: str) -> Collected:
-    endpoint = credentials.find()
+def _write(files: "dict[str, str]", archive: pathlib.Path) -> str:
+    """Where the archive is, or why there is none: in a pod the tree cannot be written to."""
+    seconds = int(dt.datetime.now(dt.UTC).timestamp())
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.write_bytes(layout.archive(files, folder=archive.name.partition(".")[0], seconds=seconds))  # fmt: skip
+    except OSError as error:
+        return f"not kept, {error}"
+    return str(archive)
+
+
+async def _collected(namespace: str) -> Collected:
     request = Request(namespace=namespace, log_lines=300)
-    return asyncio.run(command.read(endpoint, request, lambda _: None))
+    return await command.read(await credentials.find(), request, lambda _: None)
 
 
 def _summary(found: Collected) -> Iterator[str]:

@@ -22,6 +22,7 @@ SENDERS = 8
 """Connections, half of them gRPC's: as many requests may be on their way at once."""
 
 _SYSTEM = "naiad-system"
+_OTHER_HOST = "quickstart.example.com"
 
 
 def service(kubernetes: Kubernetes, **predictor: object) -> None:
@@ -31,9 +32,9 @@ def service(kubernetes: Kubernetes, **predictor: object) -> None:
         kubernetes: the namespace.
         predictor: fields of `spec.predictor`.
     """
-    # At the default, every 10 s, a pod whose models load in three seconds is Ready after ten.
-    given = {"probes": {"startup": {"periodSeconds": 1, "failureThreshold": 600}}, **predictor}
-    made = services.service("demo", replicas=None, predictor=given, ingress=services.ingress(HOST))
+    made = services.service(
+        "demo", replicas=None, predictor=predictor, ingress=services.ingress(HOST)
+    )
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
     load.wait_for_routes(kubernetes, *load.both(HOST))
@@ -62,6 +63,35 @@ def requests(*, timeout: float = 20) -> collections.abc.Iterator[load.Result]:
 def edit(kubernetes: Kubernetes, **predictor: object) -> None:
     """Changes fields of `spec.predictor`."""
     kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": predictor}})
+
+
+def wait_for_ingress_controller(kubernetes: Kubernetes) -> None:
+    """Waits until the ingress controller notices changes again: another Service of the same pods gets requests.
+
+    Its watches are opened again with growing pauses, up to a minute after the API server is back. What it knows until then is the state of before.
+    """
+    spec = (kubernetes.get("service", "demo") or {})["spec"]
+    ports = [{key: port[key] for key in ("name", "port", "targetPort")} for port in spec["ports"]]
+    wanted = {"selector": spec["selector"], "ports": ports}
+    backend = {"service": {"name": "again", "port": {"name": "http"}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    kubernetes.apply(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "again"}, "spec": wanted},
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": "again"},
+            "spec": {
+                "ingressClassName": "traefik",
+                "rules": [{"host": _OTHER_HOST, "http": {"paths": [path]}}],
+            },
+        },
+    )
+    began = time.monotonic()
+    sender = functools.partial(load.http, f"{_OTHER_HOST}:80")
+    kubernetes.wait("the ingress controller's watches", lambda: load.responds(sender), timeout=120)
+    print(f"the ingress controller notices changes {time.monotonic() - began:.1f} s later")
+    kubernetes.delete("ingress", "again")
 
 
 def pods_by_node(kubernetes: Kubernetes) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from e2e.addons import install, keda
 from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.layout import FOLDER_VARIABLE
@@ -17,6 +18,10 @@ from e2e.cluster.namespaces import ComponentError
 from e2e.demo import IMAGES, ROOT, install_all
 from e2e.imagebuild.buildah import BuildahError
 from e2e.user_cluster import UserCluster, registry
+from tests.toolchain import programs
+
+_CI = "not full"
+"""The expression of pytest's `-m` for CI's part of the stories."""
 
 
 def main(arguments: "list[str]") -> int:
@@ -41,6 +46,11 @@ def _on_users_cluster(pytest: "list[str]", step: Callable[[str], None]) -> int:
 
 def _on_own_cluster(pytest: "list[str]", step: Callable[[str], None], *, keep: bool) -> int:
     os.environ.setdefault(FOLDER_VARIABLE, "/var/tmp/naiad-e2e")  # noqa: S108 - made by root
+    if _CI not in pytest:
+        # The stories themselves run in the cluster's network, which has no link to the machine's.
+        programs.find(install.MONITORING)
+        keda.prepare()
+        step("programs of Prometheus and KEDA")
     cluster = Cluster(step=step)
     try:
         cluster.up()

@@ -1,9 +1,14 @@
 """The InferenceServices of the stories, as plain dictionaries: the shortest useful one, and what a story adds to it."""
 
+import contextlib
+import functools
+import http
 import typing
+import urllib.error
+import urllib.request
 
 from e2e import bucket
-from e2e.kubernetes import Kubernetes
+from e2e.kubernetes import KubectlError, Kubernetes
 
 Object = dict[str, typing.Any]
 
@@ -62,6 +67,32 @@ def end(kubernetes: Kubernetes, name: str) -> None:
     kubernetes.delete("inferenceservice", name)
     selector = f"app.kubernetes.io/instance={name}"
     kubernetes.wait(f"no pods of {name}", lambda: not kubernetes.list("pods", selector))
+
+
+def end_routes(kubernetes: Kubernetes) -> None:
+    """Deletes all services, and waits until the ingress controller has forgotten their routes: the next story's service has the same hosts."""
+    routes = functools.partial(kubernetes.list, "ingresses,httproutes,grpcroutes")
+    hosts = {host for route in routes() for host in _hosts(route["spec"])}
+    with contextlib.suppress(KubectlError):  # the story has removed the CRD
+        kubernetes.run("delete", "inferenceservices", "--all", "--timeout=60s")
+    kubernetes.wait("no routes", lambda: not routes())
+    for host in sorted(hosts):
+        kubernetes.wait(f"no route of {host}", functools.partial(_is_unknown, host))
+
+
+def _hosts(spec: Object) -> list[str]:
+    return [*spec.get("hostnames", ()), *(rule["host"] for rule in spec.get("rules", ()) if "host" in rule)]  # fmt: skip
+
+
+def _is_unknown(host: str) -> bool:
+    """Whether the ingress controller has no route for a host."""
+    try:
+        urllib.request.urlopen(f"http://{host}/v2/health/live", timeout=5).close()
+    except urllib.error.HTTPError as error:
+        return error.code == http.HTTPStatus.NOT_FOUND
+    except OSError:
+        return False
+    return False
 
 
 def ingress(host: str, **fields: typing.Any) -> Object:

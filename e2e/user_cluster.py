@@ -21,7 +21,7 @@ from e2e.demo import ROOT, install_chart, version
 from e2e.imagebuild import base, wheels
 from e2e.imagebuild.build import PARTS, Images
 from e2e.imagebuild.buildah import Buildah
-from tests.toolchain import programs
+from tests.toolchain import debian, programs
 
 REGISTRY_VARIABLE = "NAIAD_REGISTRY"
 _NAMESPACE = "naiad-stories"
@@ -39,7 +39,7 @@ _TREE = (
     "operator/naiad_operator",
 )
 _PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "pyyaml", "cryptography", "cyclonedx-python-lib", "google-cloud-storage", "tritonclient[grpc,http]")  # fmt: skip
-_REPORT_PACKAGES = ("aiohttp", "msgspec", "typing-extensions")
+_REPORT_PACKAGES = ("aiohttp", "kubernetes", "msgspec", "typing-extensions")
 """For what is printed of a story that failed."""
 _START_S = 300
 _DOCKERFILE = f"""\
@@ -47,9 +47,11 @@ FROM {base.NAME}
 COPY wheels /wheels
 RUN python3 -m venv /opt/stories && /opt/stories/bin/pip install -q --no-index --find-links=/wheels /wheels/*.whl
 COPY tools /opt/tools
+COPY cache /opt/cache
 COPY tree /stories
 WORKDIR /stories
-ENV PATH=/opt/stories/bin:/opt/tools:$PATH KUBEBUILDER_ASSETS=/opt/tools NAIAD_STORIES_IN_POD=1 HOME=/tmp PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/stories/bin:/opt/tools:$PATH KUBEBUILDER_ASSETS=/opt/tools XDG_CACHE_HOME=/opt/cache
+ENV OPENSSL_CONF=/opt/tools/openssl.cnf NAIAD_STORIES_IN_POD=1 HOME=/tmp PYTHONDONTWRITEBYTECODE=1
 USER 1000:1000
 """
 
@@ -164,7 +166,7 @@ class UserCluster:
         raise UserClusterError(f"the pod {_NAMESPACE}/{_POD} stopped printing and did not end")
 
     def _build_stories(self) -> None:
-        """An image with the stories, what they import, kubectl and helm."""
+        """An image with the stories, what they import, and the programs that they run."""
         base.ensure(self._buildah)
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder = pathlib.Path(name)
@@ -172,6 +174,13 @@ class UserCluster:
             (folder / "tools").mkdir()
             for program in ("kubectl", "helm"):
                 shutil.copy2(programs.find([program]).paths[program], folder / "tools" / program)
+            openssl = debian.unpacked("openssl")
+            for file in (openssl, openssl.parents[2] / "etc" / "ssl" / "openssl.cnf"):
+                shutil.copy2(file, folder / "tools" / file.name)
+            debian.unpacked("libfaketime")
+            packages = programs.cache_folder() / "debian"
+            own = folder / "cache" / packages.relative_to(packages.parents[2])
+            shutil.copytree(packages / "libfaketime", own / "libfaketime")
             for part in _TREE:
                 source, place = ROOT / part, folder / "tree" / part
                 place.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,8 @@
     python3 trim.py /opt/naiad
 
 Nothing is removed that a program could import by itself: tests of packages, service descriptions of AWS services that no object store
-needs, the C++ library of onnxruntime (the Python binding has it built in on CPU), pip and setuptools.
+needs, the second copy of the package `kubernetes` for asyncio, the C++ library of onnxruntime (the Python binding has it built in on CPU),
+pip and setuptools.
 """
 
 import compileall
@@ -26,6 +27,7 @@ def unused(site: pathlib.Path) -> "list[pathlib.Path]":
     paths += site.glob("distutils-precedence.pth")  # of setuptools: Python runs it at each start
     paths += [path for path in site.rglob("tests") if path.is_dir()]
     paths += site.glob("onnxruntime/capi/libonnxruntime.so*")
+    paths += site.glob("kubernetes/aio")
     paths += [path for path in site.glob("botocore/data/*/") if path.name not in _AWS_SERVICES]
     paths += site.rglob("__pycache__")
     return [path for path in paths if path.exists()]

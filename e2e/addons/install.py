@@ -15,6 +15,7 @@ from tests.toolchain import build, debian, programs
 _EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 _CHART = _EXAMPLES.parent / "charts" / "naiad"
 MANIFESTS = pathlib.Path(__file__).parent / "manifests"
+MONITORING = ("prometheus", "prometheus-adapter")
 _GATEWAY_API = ("sigs.k8s.io/gateway-api", "v1.4.0")
 
 
@@ -46,7 +47,7 @@ def monitoring(cluster: Target) -> None:
     """Prometheus, and prometheus-adapter with the rules of this project's chart; nothing if they run."""
     if "prometheus" in cluster.kubectl("get", "deployments", "-A", "-o", "name"):
         return
-    for name in ("prometheus", "prometheus-adapter"):
+    for name in MONITORING:
         import_program(cluster, name)
     apply(cluster, "prometheus")
     cluster.kubectl("apply", "-f", "-", text=json.dumps(_adapter_rules()))

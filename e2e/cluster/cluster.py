@@ -7,7 +7,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 import typing
 from collections.abc import Callable, Iterator
 
@@ -34,7 +33,7 @@ from e2e.cluster.layout import (
     Node,
     default_folders,
 )
-from e2e.cluster.namespaces import Component, ComponentError, Namespaces
+from e2e.cluster.namespaces import Component, Namespaces
 from tests.toolchain import debian, programs
 
 PROGRAMS = (*control_plane.PROGRAMS, *node.PROGRAMS)
@@ -121,12 +120,8 @@ class Cluster:
         plane = self.places.get(CONTROL_PLANE)
         if plane is not None and plane.alive:
             os.kill(plane.pid, signal.SIGKILL)
-            deadline = time.monotonic() + 10
-            while namespaces.exists(plane.pid) and time.monotonic() < deadline:
-                time.sleep(0.02)
-        left = cgroups.remove(self.folders)
-        if left:
-            raise ComponentError(f"processes are still in {', '.join(str(path) for path in left)}")
+            namespaces.wait("the cluster's end", lambda: not namespaces.exists(plane.pid), timeout=10)  # fmt: skip
+        cgroups.remove(self.folders)
         self.places = {}
         _remove(self.folders.root)
 
@@ -199,7 +194,7 @@ class Cluster:
 
     def revive_node(self, which: Node) -> None:
         """Starts a node again that was killed. `which` may say other sizes than before."""
-        cgroups.remove_pods(self.folders, which)
+        cgroups.create(self.folders, (which,))
         plane = self.places[CONTROL_PLANE]
         place = node.create(which, self.nodes, plane, self.folders)
         self.places[which.name] = place
@@ -224,7 +219,6 @@ class Cluster:
         plane, first = self.places[CONTROL_PLANE], self.places[self.nodes[0].name]
         certificates.add_node(self.folders.certificates, new)
         cgroups.create(self.folders, (new,))
-        cgroups.remove_pods(self.folders, new)
         place = node.create(new, (*self.nodes, new), plane, self.folders)
         self.places[new.name] = place
         for each in self.nodes:
@@ -281,12 +275,14 @@ class Cluster:
         if not self.folders.state.exists():
             return {}
         content = json.loads(self.folders.state.read_text())
-        return {name: Namespaces(name, **fields) for name, fields in content.items()}
+        return {
+            name: Namespaces(name, fields["pid"], fields.get("joined", ()))
+            for name, fields in content.items()
+        }
 
     def _write_state(self) -> None:
         content = {
-            place.name: {"pid": place.pid, "own_cgroup": place.own_cgroup}
-            for place in self.places.values()
+            place.name: {"pid": place.pid, "joined": place.joined} for place in self.places.values()
         }
         self.folders.state.write_text(json.dumps(content))
 

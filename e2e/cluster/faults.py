@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 from e2e.cluster import namespaces
@@ -51,3 +52,7 @@ def slow_etcd(cluster: Cluster, *, stopped: float, running: float) -> Iterator[N
     finally:
         ended.set()
         thread.join()
+        # The nsenter may notice its child's stop only now, and stop once more: it could never see the child's end, nor could the cluster end.
+        for _ in range(5):
+            time.sleep(0.1)
+            os.killpg(group, signal.SIGCONT)

@@ -35,11 +35,7 @@ def check() -> None:
     if missing:
         packages = " ".join(dict.fromkeys(_PACKAGES[program] for program in missing))
         problems.append(f"{', '.join(missing)} not found: apt-get install {packages}")
-    hierarchies = cgroups.missing()
-    if hierarchies:
-        problems.append(
-            f"the cgroup hierarchies {', '.join(hierarchies)} are not mounted in {cgroups.ROOT}: it needs cgroups of version 1 (on a machine with version 2, boot with "
-            "systemd.unified_cgroup_hierarchy=0, or set KUBECONFIG to a cluster of kind or minikube, see docs/cluster.md)"
-        )
+    if problem := cgroups.problem():
+        problems.append(f"{problem}, or set KUBECONFIG to a cluster of kind or minikube, see docs/cluster.md")  # fmt: skip
     if problems:
         raise ComponentError("the cluster cannot be started here:\n" + "\n".join(f"  - {problem}" for problem in problems))  # fmt: skip

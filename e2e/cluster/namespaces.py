@@ -4,6 +4,7 @@ Each component is a process in them with a log file of its own. All are nested i
 everything.
 """
 
+import atexit
 import contextlib
 import dataclasses
 import os
@@ -17,17 +18,34 @@ _SEPARATE = ("--mount", "--net", "--pid", "--uts", "--ipc")
 _LAST_LINES = 15
 _STEP_S = 0.02
 
-_JOIN = (
-    'for file in /sys/fs/cgroup/*/"$0"/cgroup.procs; do echo 0 > "$file" || exit 9; done; exec "$@"'
-)
-"""A shell program: joins the cgroup `$0` of every hierarchy and becomes the command."""
+_JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 9; shift; done; shift; exec "$@"'
+"""A shell program: joins the cgroups of the files before `--`, and becomes the command behind it."""
 
 _started: "list[subprocess.Popen[bytes]]" = []
-"""Programs outlive the functions that started them; Python warns of one that runs and that no variable refers to any more."""
+"""Programs outlive the functions that started them, and this process; Python warns of one that runs and that no variable refers to any more."""
+
+
+@atexit.register
+def _leave_running() -> None:
+    for process in _started:
+        process.returncode = process.poll() or 0
 
 
 class ComponentError(RuntimeError):
     """A component ended or did not come up; the message has its name and its last log lines."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cgroup:
+    """The cgroup of namespaces: files `cgroup.procs`, one per hierarchy.
+
+    Attributes:
+        root: of the cgroup that is the root of all within the namespaces.
+        leaf: of the one, it or a child, that their processes are in.
+    """
+
+    root: Sequence[str]
+    leaf: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,12 +55,12 @@ class Namespaces:
     Attributes:
         name: of the node, or `control-plane`.
         pid: of the first process, as the machine sees it.
-        own_cgroup: whether they have a cgroup namespace (nodes do).
+        joined: the files `cgroup.procs` of their processes' cgroup, if they have a cgroup namespace (nodes do).
     """
 
     name: str
     pid: int
-    own_cgroup: bool
+    joined: Sequence[str] = ()
 
     @property
     def alive(self) -> bool:
@@ -53,10 +71,9 @@ class Namespaces:
 
     def entered(self, *command: str) -> list[str]:
         """The command line that runs a command in all of them. Paths must be absolute: the current folder is lost."""
-        flags = ["-m", "-n", "-p", "-u", "-i"]
-        if self.own_cgroup:
-            return ["nsenter", "-t", str(self.pid), *flags, "-C", "--", "bash", "-c", _JOIN, ".", *command]  # fmt: skip
-        return ["nsenter", "-t", str(self.pid), *flags, "--", *command]
+        flags = ["-m", "-n", "-p", "-u", "-i", *(["-C"] if self.joined else [])]
+        # Joined from outside: systemd mounts version 2 such that no process may cross the border of a cgroup namespace from within it.
+        return joining(self.joined, "nsenter", "-t", str(self.pid), *flags, "--", *command)
 
     def networked(self, *command: str) -> list[str]:
         """The command line that runs a command in the network namespace alone, with the machine's files."""
@@ -128,7 +145,7 @@ def create(
     logs: pathlib.Path,
     *,
     inside: Namespaces | None = None,
-    cgroup: str = "",
+    cgroup: Cgroup | None = None,
 ) -> Namespaces:
     """Makes namespaces; returns when their first process has set them up.
 
@@ -138,7 +155,7 @@ def create(
         ready: the file that the first process makes when everything is set up.
         logs: the folder of its log.
         inside: the namespaces that these are nested in.
-        cgroup: the cgroup that they become the root of; "" for no cgroup namespace.
+        cgroup: theirs, with a cgroup namespace; None for neither.
 
     Raises:
         ComponentError: the first process ended or took too long.
@@ -149,7 +166,8 @@ def create(
     command += ["bash", str(_INIT / script), *rest]
     depth = 1
     if cgroup:
-        command = ["bash", "-c", _JOIN, cgroup, command[0], "--cgroup", *command[1:]]
+        separated = ["unshare", "--cgroup", *joining(cgroup.leaf, *command)]
+        command = joining(cgroup.root, *separated)
     if inside is not None:
         command = inside.entered(*command)
         depth = 2  # nsenter waits for the unshare that it has forked
@@ -158,7 +176,12 @@ def create(
     pid = component.process.pid
     for _ in range(depth):
         pid = _child(pid)
-    return Namespaces(name, pid, own_cgroup=bool(cgroup))
+    return Namespaces(name, pid, cgroup.leaf if cgroup else ())
+
+
+def joining(files: Sequence[str], *command: str) -> list[str]:
+    """The command line that joins the cgroups of some files `cgroup.procs` and becomes a command."""
+    return ["bash", "-c", _JOIN, "join", *files, "--", *command] if files else list(command)
 
 
 def processes(program: str, word: str) -> list[int]:

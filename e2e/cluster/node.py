@@ -34,7 +34,7 @@ def create(
         ready,
         folders.logs,
         inside=control_plane,
-        cgroup=cgroups.name(folders, node),
+        cgroup=cgroups.of(folders, node),
     )
     network.connect(control_plane, place, node, nodes)
     network.write_pod_network(folder, node)

@@ -57,7 +57,7 @@ LATER_OPERATOR = Release(
     version="0.9.0",
     edits=(
         (
-            "naiad_operator/builders/container.py",
+            "naiad_operator/builders/workload/container.py",
             '        "HOME": {"name": "HOME",',
             '        "RELEASE": {"name": "RELEASE", "value": "0.9.0"},\n        "HOME": {"name": "HOME",',
         ),

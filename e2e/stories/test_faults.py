@@ -56,6 +56,7 @@ def test_the_api_server_is_away_for_20_seconds(demo: Kubernetes, cluster: Cluste
         crashed = len(result.failures)
         truth.wait(demo, "demo", since="the API server was back")
         demo.wait("the crash in the status", lambda: faults.restarts(demo.get("pod", name)) == 1)
+        faults.wait_for_ingress_controller(demo)
         demo.delete("pod", name)
         truth.wait(demo, "demo", since="a pod was deleted")
     assert crashed <= faults.SENDERS
@@ -63,15 +64,9 @@ def test_the_api_server_is_away_for_20_seconds(demo: Kubernetes, cluster: Cluste
     assert faults.restarts_of_operator() == 0
 
 
-@pytest.mark.parametrize(
-    ("stopped", "running", "restarts"),
-    [(1.5, 0.3, 0), (15, 5, 2)],
-    ids=["slow", "standing still for longer than a Lease lasts"],
-)
-def test_etcd_is_slow(
-    demo: Kubernetes, cluster: Cluster, stopped: float, running: float, restarts: int
-) -> None:
-    """Two operators elect one that works. It gives up its Lease when it cannot renew it for 10 s, and starts again."""
+@pytest.mark.parametrize(("stopped", "running"), [(1.5, 0.3), (3, 2)], ids=["slow", "very slow"])
+def test_etcd_is_slow(demo: Kubernetes, cluster: Cluster, stopped: float, running: float) -> None:
+    """Two operators elect one that works. Longer than this cluster's grace period, Kubernetes itself would take all nodes for lost."""
     try:
         install_chart(cluster, "replicas=2")
         with faults.requests() as result:
@@ -80,7 +75,7 @@ def test_etcd_is_slow(
             faults.edit(demo, replicas=3)
             truth.wait(demo, "demo", since="etcd was well again")
         assert not result.failures
-        assert faults.restarts_of_operator() <= restarts
+        assert faults.restarts_of_operator() == 0
         holder = clock.lease().holder
         assert any(holder.startswith(pod["metadata"]["name"]) for pod in faults.operator_pods())
     finally:
@@ -101,24 +96,24 @@ def test_the_metrics_are_gone(scaled: Kubernetes, cluster: Cluster, gone: str) -
     """The number of pods stays as it is, and the condition says that nothing decides it."""
     with faults.requests() as result:
         with _without(cluster, gone):
-            print(_wait_for(scaled, "False", "MetricsUnavailable", f"{gone} was gone"))
+            print(_wait_for(scaled, "False", "MetricsUnavailable", f"{gone} was gone", 60))
             scaled.run("scale", "deployment", "demo", "--replicas=2")
             scaled.wait("two pods", lambda: faults.serving(scaled) == 2)
             time.sleep(10)
             assert faults.serving(scaled) == 2, "the autoscaler would have one"
-        _wait_for(scaled, "True", "Scaling", f"{gone} was back")
+        _wait_for(scaled, "True", "Scaling", f"{gone} was back", truth.WITHIN_S)
         scaled.wait("one pod", lambda: faults.serving(scaled) == 1)
         truth.wait(scaled, "demo", since="the autoscaler worked again")
     assert not result.failures
 
 
-def _wait_for(scaled: Kubernetes, status: str, reason: str, since: str) -> str:
-    """Waits for the condition AutoscalingReady; its message."""
+def _wait_for(scaled: Kubernetes, status: str, reason: str, since: str, within: float) -> str:
+    """Waits for the condition AutoscalingReady; its message. A failure is seen late: the autoscaler's request waits for a Prometheus that does not respond."""
     started = time.monotonic()
     message = scaled.wait_condition(
         "demo", "AutoscalingReady", status=status, reason=reason, timeout=truth.LONGEST_WAIT_S
     )
-    truth.hold(f"{status} after {since}", time.monotonic() - started, truth.WITHIN_S)
+    truth.hold(f"{status} after {since}", time.monotonic() - started, within)
     return message
 
 

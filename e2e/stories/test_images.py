@@ -1,5 +1,6 @@
 """The server's image without the operator: in place of Triton's, with the models mounted at /models, as platforms like PAI-EAS run it."""
 
+import functools
 import typing
 
 from e2e import load
@@ -15,9 +16,8 @@ def test_it_starts_as_tritonserver_on_a_mounted_folder(kubernetes: Kubernetes) -
     kubernetes.apply(_models(), _pod(install.server_image(kubernetes.run)), _service())
     kubernetes.run("wait", "pod/triton", "--for=condition=Ready", "--timeout=60s")
     host = f"triton.{kubernetes.namespace}.svc.cluster.local"
-    for sender in (load.http(f"{host}:8000"), load.grpc(f"{host}:8001")):
-        with sender as send:
-            send()
+    senders = functools.partial(load.http, f"{host}:8000"), functools.partial(load.grpc, f"{host}:8001")  # fmt: skip
+    load.wait_for_routes(kubernetes, *senders)
     user = kubernetes.run("exec", "triton", "--", "python3", "-c", "import os; print(os.getuid())")
     assert int(user) == 1000, "a number, so that a cluster can see that it is not root"
 

@@ -2,13 +2,9 @@
 
 The cluster has no real nodes and no scheduler: a Node object and what a kubelet would write come from `kubelet.py`. Of the controllers
 only those run that an InferenceService's life needs; those that would evict pods from a node that never reports are not
-among them. Everything lies in one folder: certificates, etcd's data, each program's log, the API server's audit log.
-
-The audit log holds every request by the operator (its static user, its group, or any service account outside kube-system),
-so that "nothing was written" and "nothing was read" are counted where it cannot be argued with.
+among them. Everything lies in one folder: certificates, etcd's data, each program's log, the API server's audit log (`audit.py`).
 """
 
-import collections
 import json
 import os
 import random
@@ -25,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from tests.apiserver import certificates
+from tests.apiserver import audit, certificates, commands
 from tests.apiserver.client import Kubectl
 from tests.apiserver.objects import served
 from tests.toolchain.programs import Programs, find
@@ -37,19 +33,7 @@ ADMIN_TOKEN = "admin-of-the-tests"
 OPERATOR_TOKEN = "operator-of-the-tests"
 OPERATOR_USER = "naiad-operator"
 
-_CONTROLLERS = (
-    "deployment-controller",
-    "replicaset-controller",
-    "horizontal-pod-autoscaler-controller",
-    "garbage-collector-controller",
-    "namespace-controller",
-    "serviceaccount-controller",
-    "endpointslice-controller",
-    "disruption-controller",
-    "resourcequota-controller",
-    "resourceclaim-controller",
-)
-_READS = ("get", "list", "watch")
+_AUDIT_LOG = "audit.log"
 _MANAGER_TOKEN = "controller-manager-of-the-tests"
 _START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 10.0
@@ -112,34 +96,10 @@ class ControlPlane:
         }
         return json.dumps(content)
 
-    def writes(self, since: int = 0, *, namespace: str = "") -> list[dict[str, Any]]:
-        """The operator's writes from the audit log, as the API server saw them.
-
-        Args:
-            since: from which of all writes on.
-            namespace: only those to this namespace; "" gives all.
-        """
-        found = [line for line in self._audited() if line["verb"] not in _READS][since:]
-        wanted = [each for each in found if _namespace_of(each) == namespace]
-        return wanted if namespace else found
-
-    def write_count(self) -> int:
-        """How many writes that log holds: what is asked often while something is measured must not cost anything."""
-        log = self._audit_log().rpartition(b"\n")[0]
-        reads = sum(log.count(b'"verb":"%s"' % verb.encode()) for verb in _READS)
-        return log.count(b'"verb":"') - reads
-
-    def requests(self) -> collections.Counter[tuple[str, str]]:
-        """The operator's requests so far by verb and resource ("list inferenceservices", "get /api"); a watch counts when it ends."""
-        return collections.Counter((line["verb"], _resource_of(line)) for line in self._audited())
-
-    def _audited(self) -> list[dict[str, Any]]:
-        # Behind the last line break is a line that is only being written.
-        return [json.loads(line) for line in self._audit_log().rpartition(b"\n")[0].splitlines()]
-
-    def _audit_log(self) -> bytes:
-        log = self.folder / "audit.log"
-        return log.read_bytes() if log.exists() else b""
+    @property
+    def audit(self) -> audit.AuditLog:
+        """The operator's requests."""
+        return audit.AuditLog(self.folder / _AUDIT_LOG)
 
     def restart(self, name: str) -> None:
         """Stops one program and starts it again with the same data."""
@@ -227,8 +187,19 @@ def start(
         certificates=made,
     )
     try:
-        plane._start("etcd", _etcd(plane, etcd_port, peer_port))
-        plane._start("kube-apiserver", _api_server(plane, etcd_port, api_port))
+        etcd = commands.etcd(binaries["etcd"], folder, port=etcd_port, peer_port=peer_port)
+        plane._start("etcd", etcd)
+        api_server = commands.api_server(
+            binaries["kube-apiserver"],
+            folder,
+            made,
+            etcd_port=etcd_port,
+            port=api_port,
+            tokens=_tokens(folder),
+            audit_policy=_audit_policy(folder),
+            audit_log=folder / _AUDIT_LOG,
+        )
+        plane._start("kube-apiserver", api_server)
         plane._wait_until_ready()
         admin = plane.admin()
         for crd in crds:
@@ -236,9 +207,14 @@ def start(
         for crd in crds:
             served(admin, crd)
         admin.close()
-        plane._start(
-            "kube-controller-manager", _controller_manager(plane, autoscaler_sync, manager_rate)
+        controller_manager = commands.controller_manager(
+            binaries["kube-controller-manager"],
+            made,
+            kubeconfig=plane.kubeconfig(_MANAGER_TOKEN),
+            autoscaler_sync=autoscaler_sync,
+            rate=manager_rate,
         )
+        plane._start("kube-controller-manager", controller_manager)
     except BaseException:
         plane.stop()
         raise
@@ -270,97 +246,22 @@ def everything_for(user: str) -> dict[str, Any]:
     }
 
 
-def _etcd(plane: ControlPlane, port: int, peer_port: int) -> list[str]:
-    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-    return [
-        plane.binaries["etcd"],
-        f"--data-dir={plane.folder / 'etcd'}",
-        "--name=tests",
-        f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
-        f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=tests={peer}",
-        "--unsafe-no-fsync",  # thrown away afterwards
-        "--log-level=warn",
-    ]
-
-
-def _api_server(plane: ControlPlane, etcd_port: int, port: int) -> list[str]:
-    folder, made = plane.folder, plane.certificates
-    tokens = folder / "tokens.csv"
-    tokens.write_text(
+def _tokens(folder: Path) -> Path:
+    """The file of the users who have a token."""
+    path = folder / "tokens.csv"
+    path.write_text(
         f'{ADMIN_TOKEN},admin,1,"system:masters"\n'
         f"{_MANAGER_TOKEN},system:kube-controller-manager,2\n"
         f"{OPERATOR_TOKEN},{OPERATOR_USER},3\n",
         encoding="utf-8",
     )
-    policy = folder / "audit-policy.json"
-    policy.write_text(json.dumps(_audit_policy()), encoding="utf-8")
-    certificate, key = made.serving
-    return [
-        plane.binaries["kube-apiserver"],
-        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        "--endpoint-reconciler-type=none",
-        f"--secure-port={port}",
-        f"--cert-dir={folder}",
-        f"--tls-cert-file={certificate}",
-        f"--tls-private-key-file={key}",
-        f"--client-ca-file={made.ca}",
-        f"--token-auth-file={tokens}",
-        "--authorization-mode=RBAC",
-        "--service-cluster-ip-range=10.96.0.0/16",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={made.service_account_key}",
-        f"--service-account-signing-key-file={made.service_account_key}",
-        # Pods that tests write name no service account's token volume; a missing one would refuse them.
-        "--disable-admission-plugins=ServiceAccount",
-        # As OpenShift has it: an owner reference that blocks deletion needs a permission of its own.
-        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-        f"--audit-policy-file={policy}",
-        f"--audit-log-path={folder / 'audit.log'}",
-        "--profiling=false",
-        "--v=1",
-    ]
+    return path
 
 
-def _audit_policy() -> dict[str, Any]:
-    ours = {"level": "Metadata"}
-    return {
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived", "ResponseStarted"],
-        "rules": [
-            {
-                "level": "None",
-                "userGroups": ["system:serviceaccounts:kube-system", "system:masters"],
-            },
-            ours | {"users": [OPERATOR_USER]},
-            ours | {"userGroups": ["system:serviceaccounts", "naiad:operators"]},
-            {"level": "None"},
-        ],
-    }
-
-
-def _controller_manager(plane: ControlPlane, autoscaler_sync: str, rate: int) -> list[str]:
-    made = plane.certificates
-    kubeconfig = plane.kubeconfig(_MANAGER_TOKEN)
-    return [
-        plane.binaries["kube-controller-manager"],
-        f"--kubeconfig={kubeconfig}",
-        f"--controllers={','.join(_CONTROLLERS)}",
-        "--use-service-account-credentials",
-        f"--service-account-private-key-file={made.service_account_key}",
-        f"--root-ca-file={made.ca}",
-        "--leader-elect=false",
-        f"--kube-api-qps={rate}",
-        f"--kube-api-burst={rate + rate // 2}",
-        f"--horizontal-pod-autoscaler-sync-period={autoscaler_sync}",
-        "--secure-port=0",
-        "--v=1",
-    ]
+def _audit_policy(folder: Path) -> Path:
+    path = folder / "audit-policy.json"
+    path.write_text(json.dumps(audit.policy(OPERATOR_USER)), encoding="utf-8")
+    return path
 
 
 def cpu_seconds(pid: int) -> float:
@@ -386,17 +287,6 @@ def _free_ports(count: int) -> list[int]:
         if port not in found:
             found.append(port)
     return found
-
-
-def _resource_of(line: dict[str, Any]) -> str:
-    reference = line.get("objectRef") or {}
-    parts = [reference.get("resource"), reference.get("subresource")]
-    return "/".join(filter(None, parts)) or str(line["requestURI"]).partition("?")[0]
-
-
-def _namespace_of(write: dict[str, Any]) -> str:
-    namespace: str = (write.get("objectRef") or {}).get("namespace") or ""
-    return namespace
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -4,13 +4,14 @@ They lie in those projects' Go modules. They are fetched once into Go's own cach
 """
 
 import json
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.toolchain import go
 
 _MODULES = {
     "sigs.k8s.io/gateway-api@v1.4.0": (
@@ -37,23 +38,24 @@ def definitions() -> list[dict[str, Any]]:
     Raises:
         ForeignDefinitionsUnavailableError: Go is not installed, or a module cannot be fetched.
     """
-    if shutil.which("go") is None:
+    program = go.path()
+    if program is None:
         raise ForeignDefinitionsUnavailableError(
             "the definitions of KEDA, the Gateway API and the Prometheus operator come in Go modules: install Go 1.24 or newer "
             "(https://go.dev/dl), or leave these tests out with -m 'not apiserver'"
         )
     found = []
     for module, files in _MODULES.items():
-        folder = _fetched(module)
+        folder = _fetched(program, module)
         found += [yaml.safe_load((folder / file).read_text(encoding="utf-8")) for file in files]
     return found
 
 
-def _fetched(module: str) -> Path:
+def _fetched(program: str, module: str) -> Path:
     """The folder of a module in Go's cache."""
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "go.mod").write_text("module fetch\n\ngo 1.24\n", encoding="utf-8")
-        command = ["go", "mod", "download", "-json", module]
+        command = [program, "mod", "download", "-json", module]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
     answer = json.loads(done.stdout or "{}")
     if "Dir" not in answer:

@@ -170,16 +170,18 @@ def at_rest(plane: ControlPlane, *operators: OperatorProcess) -> int:
         How many writes there have been.
     """
     deadline = time.monotonic() + 60
-    first = plane.write_count()
+    first = plane.audit.write_count()
     seen: tuple[float, ...] = ()
     since = time.monotonic()
     while True:
-        now = (plane.write_count(), *(operator.looks() for operator in operators))
+        now = (plane.audit.write_count(), *(operator.looks() for operator in operators))
         if now != seen:
             seen, since = now, time.monotonic()
         elif time.monotonic() - since > _AT_REST_S:
             return int(now[0])
-        assert time.monotonic() < deadline, f"no rest; written meanwhile: {plane.writes(first)}"
+        assert time.monotonic() < deadline, (
+            f"no rest; written meanwhile: {plane.audit.writes(first)}"
+        )
         time.sleep(0.1)
 
 

@@ -30,6 +30,6 @@ def test_a_machine_with_everything_is_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(cgroups, "missing", list)
+    monkeypatch.setattr(cgroups, "problem", str)
     monkeypatch.setattr(shutil, "which", lambda name, path: f"/usr/bin/{name}")
     machine.check()

@@ -35,8 +35,8 @@ def test_the_older_server_does_not_know_the_removed_option(tmp_path: pathlib.Pat
 
 def test_a_change_of_the_tree_that_a_release_does_not_fit_is_named(tmp_path: pathlib.Path) -> None:
     package = tmp_path / "operator" / "naiad_operator"
-    (package / "builders").mkdir(parents=True)
+    (package / "builders" / "workload").mkdir(parents=True)
     (package / "__init__.py").write_text('__version__ = "0.2.0"\n')
-    (package / "builders" / "container.py").write_text("")
-    with pytest.raises(ValueError, match=r"builders/container\.py should have once"):
+    (package / "builders" / "workload" / "container.py").write_text("")
+    with pytest.raises(ValueError, match=r"builders/workload/container\.py should have once"):
         releases.LATER_OPERATOR.files(tmp_path)

@@ -14,6 +14,7 @@ import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
 
+from tests.toolchain import go
 from tests.toolchain.table import Module
 
 _EVERY_PACKAGES = 100
@@ -32,7 +33,7 @@ def build(module: Module, programs: Sequence[str], home: pathlib.Path, say: Say)
     Raises:
         BuildError: Go is missing, or the build failed.
     """
-    if shutil.which("go") is None:
+    if go.path() is None:
         raise BuildError(
             f"{', '.join(programs)} {module.version} must be built, and Go is not installed: install Go 1.26 or newer (https://go.dev/dl)"
         )
@@ -68,13 +69,13 @@ def _workspace(
     """A folder with a `go.mod` for the module."""
     folder = scratch / "build"
     folder.mkdir()
-    go, replaced = "1.24", list(module.replace)
+    language, replaced = "1.24", list(module.replace)
     if module.staging:
         manifest = _manifest(module, scratch, environment)
         released = "v0." + module.version.removeprefix("v1.")
-        go = manifest["Go"]
+        language = manifest["Go"]
         replaced += [f"{path} => {path} {released}" for path in _staging_modules(manifest)]
-    lines = ["module build", f"go {go}", *(f"replace {line}" for line in replaced)]
+    lines = ["module build", f"go {language}", *(f"replace {line}" for line in replaced)]
     (folder / "go.mod").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 
@@ -106,7 +107,7 @@ def _compile(
     flags = ["-trimpath", "-ldflags", f"-s -w {stamp}".strip()]
     if module.tags:
         flags += ["-tags", module.tags]
-    command = ["go", "build", "-v", *flags, "-o", "bin/", *packages]
+    command = [go.path() or "go", "build", "-v", *flags, "-o", "bin/", *packages]
     (folder / "bin").mkdir()
     last: list[str] = []
     with subprocess.Popen(
@@ -126,7 +127,7 @@ def _compile(
 
 
 def _go(arguments: Sequence[str], folder: pathlib.Path, environment: Mapping[str, str]) -> str:
-    command = ["go", *arguments]
+    command = [go.path() or "go", *arguments]
     finished = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -150,7 +151,7 @@ def source_folder(module: str, version: str, folder: str, home: pathlib.Path) ->
         BuildError: Go is missing, or the module cannot be downloaded.
     """
     if not home.exists():
-        if shutil.which("go") is None:
+        if go.path() is None:
             raise BuildError(f"{module} {version} must be downloaded, and Go is not installed: install Go 1.26 or newer (https://go.dev/dl)")  # fmt: skip
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=home.parent) as name:

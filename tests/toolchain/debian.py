@@ -12,6 +12,7 @@ PACKAGES = {
     "runc": "usr/sbin/runc",
     "containernetworking-plugins": "usr/lib/cni",
     "busybox-static": "bin/busybox",
+    "openssl": "usr/bin/openssl",
     "libfaketime": "usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
 }
 """What is used of each package, relative to the root."""

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from tests.apiserver.control_plane import PROGRAMS
-from tests.toolchain import programs
+from tests.toolchain import go, programs
 from tests.toolchain.table import ETCD_VERSION, KUBERNETES_VERSION, MODULES
 
 
@@ -47,8 +47,19 @@ def test_without_go_the_message_says_what_is_needed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(go, "FOLDERS", ())
     with pytest.raises(programs.BuildError, match=r"etcd v3.* install Go 1\.26 or newer"):
         programs.find(["etcd"])
+
+
+def test_the_environments_go_is_found_beside_its_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    program = put(tmp_path / "environment", "go") / "go"
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(go, "FOLDERS", (program.parent,))
+    assert go.path() == str(program)
 
 
 def test_an_unknown_program_is_refused_with_the_place_of_the_table() -> None:

@@ -32,20 +32,23 @@ for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/p
   mount --bind "$file" "/proc/sys/${setting%=*}"
 done
 
-# Its own network devices in /sys, and its own cgroups as the roots of all hierarchies.
-hierarchies=$(awk '$3 == "cgroup" || $3 == "cgroup2" {print $2}' /proc/mounts)
+# Its own network devices in /sys, and its own cgroups as the roots of all hierarchies; version 2 has a single one.
+cgroups=$(stat -fc %T /sys/fs/cgroup)
 mount -t sysfs sysfs /sys
-mount -t tmpfs tmpfs /sys/fs/cgroup
-for hierarchy in $hierarchies; do
-  controller=${hierarchy##*/}
-  case $controller in
-    cgroup | unified) continue ;;
-    systemd) options=none,name=systemd ;;
-    *) options=$controller ;;
-  esac
-  mkdir -p "/sys/fs/cgroup/$controller"
-  mount -t cgroup -o "$options" cgroup "/sys/fs/cgroup/$controller"
-done
+if [ "$cgroups" = cgroup2fs ]; then
+  mount -t cgroup2 cgroup2 /sys/fs/cgroup
+else
+  mount -t tmpfs tmpfs /sys/fs/cgroup
+  for hierarchy in $(awk '$3 == "cgroup" {print $2}' /proc/mounts); do
+    controller=${hierarchy##*/}
+    case $controller in
+      systemd) options=none,name=systemd ;;
+      *) options=$controller ;;
+    esac
+    mkdir -p "/sys/fs/cgroup/$controller"
+    mount -t cgroup -o "$options" cgroup "/sys/fs/cgroup/$controller"
+  done
+fi
 
 # Its own identity and memory; the kernel's log is everybody's, and would bring old out-of-memory kills to every node.
 echo -n "$name" | md5sum | cut -c1-32 > /run/own/machine-id
@@ -56,6 +59,7 @@ sed "s/^MemTotal:.*/MemTotal:  $memory kB/" /proc/meminfo > /run/own/meminfo
 mount --bind /run/own/meminfo /proc/meminfo
 mount --bind /dev/null /dev/kmsg
 
+[ -e /proc/sys/net/bridge ] || modprobe br_netfilter   # a module in Debian's kernels, which nothing else loads
 ip link set lo up
 sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 net.ipv4.conf.all.route_localnet=1
 touch "$ready"
