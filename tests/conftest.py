@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from tests import parallel
-from tests.conformance.report import ConformanceReport
+from tests.conformance.comparison.report import ConformanceReport
 
 # A run starts hundreds of interpreters. Where the environment forbids bytecode, each of them would compile everything again.
 sys.dont_write_bytecode = False

@@ -68,7 +68,7 @@ def group(item: pytest.Item) -> str | None:
     folder = item.path.parent.relative_to(_TESTS).as_posix()
     if folder == _LIVE:
         return _live(item)
-    if folder == _WIRE and _shares_server(item):
+    if folder.partition("/")[0] == _WIRE and _shares_server(item):
         return f"{_WIRE}-server"
     callspec = getattr(item, "callspec", None)
     scenario = callspec.params.get("scenario") if callspec is not None else None

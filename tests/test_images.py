@@ -54,13 +54,19 @@ def test_trimming_removes_what_nothing_imports_and_compiles_the_rest(
     tmp_path: pathlib.Path,
 ) -> None:
     site = tmp_path / "lib" / "python3.11" / "site-packages"
-    kept = ("botocore/data/s3/service.json", "botocore/data/endpoints.json", "numpy/core.py")
+    kept = (
+        "botocore/data/s3/service.json",
+        "botocore/data/endpoints.json",
+        "numpy/core.py",
+        "kubernetes/client/__init__.py",
+    )
     removed = (
         "pip/__init__.py",
         "pip-23.0.dist-info/METADATA",
         "distutils-precedence.pth",
         "botocore/data/ec2/service.json",
         "numpy/tests/test_core.py",
+        "kubernetes/aio/client/__init__.py",
         "onnxruntime/capi/libonnxruntime.so.1.31.1",
     )
     for name in (*kept, *removed):

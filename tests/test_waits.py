@@ -23,13 +23,13 @@ ALLOWED = {
     "conformance/models/describe.py::_take": _BUSY,
     "conformance/models/side_by_side.py::_answer": _BUSY,
     "operator/reconcile/test_model_poller.py::handle": _BUSY,
-    "server/hosts/test_process_death.py::test_a_batch_in_time_leaves_the_watchdog_asleep": "that nothing happens after the limit "
+    "server/hosts/process/test_death.py::test_a_batch_in_time_leaves_the_watchdog_asleep": "that nothing happens after the limit "
     "can only be seen once it has passed, and a worker process knows no virtual time",
-    "server/hosts/test_process_pace.py::test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_do": _BUSY,
+    "server/hosts/process/test_pace.py::test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_do": _BUSY,
     "server/protocol/http/transport/test_listener.py::app": "longer than the test: it is cancelled",
     "server/repository/world.py::_load": "its tests run in virtual time",
     "server/repository/world.py::stop": "its tests run in virtual time",
-    "wire/test_calls.py::test_fifty_calls_of_a_coroutine_run_at_the_same_time": "half of what they take one after the other",
+    "wire/models/test_calls.py::test_fifty_calls_of_a_coroutine_run_at_the_same_time": "half of what they take one after the other",
 }
 """Where one stands nevertheless (`file::function`), and why."""
 

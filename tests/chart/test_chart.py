@@ -9,7 +9,9 @@ import kubernetes_validate
 import pytest
 
 from naiad_operator import options
-from naiad_operator.api import crd, resources, service, validation, yaml_text
+from naiad_operator.api.manifests import yaml_text
+from naiad_operator.api.parsing import service, validation
+from naiad_operator.api.schema import crd, resources
 from naiad_operator.builders import KINDS
 from tests.support import generated, helm
 

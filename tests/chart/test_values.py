@@ -7,7 +7,8 @@ import typing
 import kubernetes_validate
 import pytest
 
-from naiad_operator.api import service, yaml_text
+from naiad_operator.api.manifests import yaml_text
+from naiad_operator.api.parsing import service
 from tests.support import helm
 
 pytestmark = pytest.mark.skipif(

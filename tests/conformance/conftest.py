@@ -1,4 +1,4 @@
-"""Fixtures of the conformance run; what comes of each scenario goes into the closing report (report.py)."""
+"""Fixtures of the conformance run; what comes of each scenario goes into the closing report (comparison/report.py)."""
 
 import json
 import os
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import asking
-from tests.conformance.report import AGAIN, DIFFERENCE, ROWS
-from tests.conformance.scenario import Scenario
-from tests.conformance.setups import Servers, programs
-from tests.conformance.wire import Target
+from tests.conformance.comparison import asking
+from tests.conformance.comparison.report import AGAIN, DIFFERENCE, ROWS
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Target
+from tests.conformance.servers.setups import Servers, programs
 
 _HERE = Path(__file__).parent
 

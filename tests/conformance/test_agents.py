@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import catalogue
 from tests.conformance.conftest import Ask
-from tests.conformance.control import RAISES, REPORT, ZERO, change, load, unload
-from tests.conformance.scenario import Scenario
-from tests.conformance.starting import server_on, start
-from tests.conformance.wire import Answer, Target
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.starting import server_on, start
+from tests.conformance.scenarios.wire import Answer, Target
+from tests.conformance.servers import catalogue
+from tests.conformance.servers.control import RAISES, REPORT, ZERO, change, load, unload
 from tests.support.waiting import wait_until
 
 SOURCE = Path(__file__).parent / "agents" / "trace.c"

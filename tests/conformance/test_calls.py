@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Answer, Target, value
 
 _NOT_READY = "Failed for execute the inference request. Model '{}' is not ready."
 

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from tests.conformance.broken import BROKEN, COMPLETING
-from tests.conformance.catalogue import GOOD
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, http
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario, http
+from tests.conformance.scenarios.wire import Answer, Target, value
+from tests.conformance.servers.broken import BROKEN, COMPLETING
+from tests.conformance.servers.catalogue import GOOD
 
 
 def _members(target: Target, model: str) -> Answer:

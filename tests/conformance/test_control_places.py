@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from tests.conformance import catalogue
-from tests.conformance.catalogue import Model, python_model
 from tests.conformance.conftest import Ask
-from tests.conformance.control import (
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.starting import exits, server_on, start
+from tests.conformance.scenarios.wire import Answer, Target
+from tests.conformance.servers import catalogue
+from tests.conformance.servers.catalogue import Model, python_model
+from tests.conformance.servers.control import (
     RAISES,
     REPORT,
     ZERO,
@@ -24,9 +27,6 @@ from tests.conformance.control import (
     repository_of,
     unload,
 )
-from tests.conformance.scenario import Scenario
-from tests.conformance.starting import exits, server_on, start
-from tests.conformance.wire import Answer, Target
 from tests.reference.process import ServerProcess
 
 EXPLICIT = ("--model-control-mode=explicit", "--disable-auto-complete-config")

@@ -4,8 +4,8 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
-from tests.conformance.grpc_scenarios import rpc
-from tests.conformance.scenario import Scenario, http
+from tests.conformance.scenarios.grpc_scenarios import rpc
+from tests.conformance.scenarios.scenario import Scenario, http
 
 _PARAMETER = pb.ModelRepositoryParameter
 _GRPC_PARAMETERS = [

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import catalogue
-from tests.conformance.broken import BROKEN
 from tests.conformance.conftest import Ask
-from tests.conformance.control import REPORT, change, unload
-from tests.conformance.scenario import Scenario
-from tests.conformance.starting import exits, server_on, start
-from tests.conformance.wire import Answer, Target
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.starting import exits, server_on, start
+from tests.conformance.scenarios.wire import Answer, Target
+from tests.conformance.servers import catalogue
+from tests.conformance.servers.broken import BROKEN
+from tests.conformance.servers.control import REPORT, change, unload
 from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import catalogue
-from tests.conformance.catalogue import Model
 from tests.conformance.conftest import Ask
-from tests.conformance.control import (
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Answer, Target
+from tests.conformance.servers import catalogue
+from tests.conformance.servers.catalogue import Model
+from tests.conformance.servers.control import (
     ALL,
     RAISES,
     REPORT,
@@ -24,8 +26,6 @@ from tests.conformance.control import (
     unload,
     wait_until_released,
 )
-from tests.conformance.scenario import Scenario
-from tests.conformance.wire import Answer, Target
 from tests.support.waiting import wait_until
 
 LATEST = Model(REPORT.config, REPORT.source, versions=("1", "3"))

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.environments import WORD
-from tests.conformance.scenario import Scenario, infer
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario, infer
+from tests.conformance.scenarios.wire import Answer, Target, value
+from tests.conformance.servers.environments import WORD
 
 
 def _asks(variable: str) -> dict[str, object]:

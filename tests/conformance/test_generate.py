@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, http, infer
-from tests.conformance.streams import disconnects, events, generate
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario, http, infer
+from tests.conformance.scenarios.streams import disconnects, events, generate
+from tests.conformance.scenarios.wire import Answer, Target, value
 
 _WRONG_COUNT = "generate expects model to produce exactly 1 response, use generate stream"
 

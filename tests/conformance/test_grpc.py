@@ -8,9 +8,9 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
-from tests.conformance.grpc_scenarios import inference, request
-from tests.conformance.scenario import Scenario
-from tests.conformance.wire import FOUR, Answer, Target, strings
+from tests.conformance.scenarios.grpc_scenarios import inference, request
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import FOUR, Answer, Target, strings
 
 
 def _typed(datatype: str, contents: dict[str, Any], shape: tuple[int, ...] = (2,)) -> Any:

@@ -10,10 +10,10 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
-from tests.conformance.grpc_scenarios import inference, request, rpc
-from tests.conformance.scenario import Scenario
+from tests.conformance.scenarios.grpc_scenarios import inference, request, rpc
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import FOUR, Answer, Target, strings
 from tests.conformance.test_python_backend import GRPC_CODES
-from tests.conformance.wire import FOUR, Answer, Target, strings
 from tests.support import http2
 
 

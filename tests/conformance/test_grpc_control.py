@@ -5,9 +5,9 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
-from tests.conformance.grpc_scenarios import rpc
-from tests.conformance.scenario import ABSENT, Scenario
-from tests.conformance.wire import Answer, Target
+from tests.conformance.scenarios.grpc_scenarios import rpc
+from tests.conformance.scenarios.scenario import ABSENT, Scenario
+from tests.conformance.scenarios.wire import Answer, Target
 
 
 def _index(target: Target, *, ready: bool) -> Answer:

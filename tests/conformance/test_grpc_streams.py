@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario
-from tests.conformance.streams import asked, cancels, events, ids, talk
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.streams import asked, cancels, events, ids, talk
+from tests.conformance.scenarios.wire import Answer, Target, value
 from tests.support.waiting import wait_until
 
 

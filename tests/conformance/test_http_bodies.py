@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, infer
-from tests.conformance.wire import FOUR, Answer, Target, four, value, with_binary
+from tests.conformance.scenarios.scenario import Scenario, infer
+from tests.conformance.scenarios.wire import FOUR, Answer, Target, four, value, with_binary
 
 
 def _deep(depth: int) -> str:

@@ -6,8 +6,8 @@ from http.client import HTTPConnection
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, http
-from tests.conformance.wire import Answer, Target, four
+from tests.conformance.scenarios.scenario import Scenario, http
+from tests.conformance.scenarios.wire import Answer, Target, four
 
 
 def _persistent(target: Target) -> Answer:

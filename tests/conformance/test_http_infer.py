@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, infer
-from tests.conformance.wire import FOUR, four, value, with_binary
+from tests.conformance.scenarios.scenario import Scenario, infer
+from tests.conformance.scenarios.wire import FOUR, four, value, with_binary
 
 
 def _with(*outputs: Any, **more: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, http
-from tests.conformance.wire import Answer, Target, four
+from tests.conformance.scenarios.scenario import Scenario, http
+from tests.conformance.scenarios.wire import Answer, Target, four
 
 
 def _verb(target: Target, method: str) -> Answer:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from tests.conformance.catalogue import Model
 from tests.conformance.conftest import Ask
-from tests.conformance.control import (
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Answer, GrpcReply, Reply, Target, four
+from tests.conformance.servers.catalogue import Model
+from tests.conformance.servers.control import (
     ALL,
     RAISES,
     REPORT,
@@ -21,8 +23,6 @@ from tests.conformance.control import (
     load,
     unload,
 )
-from tests.conformance.scenario import Scenario
-from tests.conformance.wire import Answer, GrpcReply, Reply, Target, four
 
 _MODELS = Path(__file__).parent / "models"
 DESCRIBE = (_MODELS / "describe.py").read_bytes()

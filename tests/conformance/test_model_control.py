@@ -6,11 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from tests.conformance import catalogue
-from tests.conformance.broken import BROKEN
-from tests.conformance.busy import Executions, wait_queued
 from tests.conformance.conftest import Ask
-from tests.conformance.control import (
+from tests.conformance.scenarios.grpc_scenarios import rpc
+from tests.conformance.scenarios.scenario import Scenario, http
+from tests.conformance.scenarios.wire import Answer, Target, four
+from tests.conformance.servers import catalogue
+from tests.conformance.servers.broken import BROKEN
+from tests.conformance.servers.busy import Executions, wait_queued
+from tests.conformance.servers.control import (
     REPORT,
     ZERO,
     change,
@@ -21,9 +24,6 @@ from tests.conformance.control import (
     repository_of,
     unload,
 )
-from tests.conformance.grpc_scenarios import rpc
-from tests.conformance.scenario import Scenario, http
-from tests.conformance.wire import Answer, Target, four
 from tests.support.waiting import wait_until
 
 

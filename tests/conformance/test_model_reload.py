@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.control import (
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Answer, Target
+from tests.conformance.servers.control import (
     ALL,
     RAISES,
     REPORT,
@@ -19,8 +21,6 @@ from tests.conformance.control import (
     load,
     unload,
 )
-from tests.conformance.scenario import Scenario
-from tests.conformance.wire import Answer, Target
 
 
 def _unchanged(target: Target) -> Answer:

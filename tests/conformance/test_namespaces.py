@@ -8,11 +8,11 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
-from tests.conformance.control import REPORT, ZERO, entries, load, unload
-from tests.conformance.grpc_scenarios import inference, request, rpc
-from tests.conformance.scenario import Scenario, http, infer
+from tests.conformance.scenarios.grpc_scenarios import inference, request, rpc
+from tests.conformance.scenarios.scenario import Scenario, http, infer
+from tests.conformance.scenarios.wire import Answer, Target, four, value
+from tests.conformance.servers.control import REPORT, ZERO, entries, load, unload
 from tests.conformance.test_load_overrides import CONFIG, FILES, load_with
-from tests.conformance.wire import Answer, Target, four, value
 
 AMBIGUOUS = "model namespace must be provided to resolve ambiguity"
 UNKNOWN = "Request for unknown model: 'nope' is not found"

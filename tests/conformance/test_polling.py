@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from tests.conformance.busy import Executions
 from tests.conformance.conftest import Ask
-from tests.conformance.control import RAISES, change, entries, load, unload
-from tests.conformance.polling import ALL, Story, at_once, config
-from tests.conformance.scenario import Scenario
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Answer, Target, value
+from tests.conformance.servers.busy import Executions
+from tests.conformance.servers.control import RAISES, change, entries, load, unload
+from tests.conformance.servers.polling import ALL, Story, at_once, config
 
 _OTHER = 'parameters { key: "k" value { string_value: "v" } }'
 _ONLY_1 = "version_policy { specific { versions: [ 1 ] } }"

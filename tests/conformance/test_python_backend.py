@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, infer
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario, infer
+from tests.conformance.scenarios.wire import Answer, Target, value
 
 
 def _mode(mode: str) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario
-from tests.conformance.starting import server_on, start
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.starting import server_on, start
+from tests.conformance.scenarios.wire import Answer, Target, value
 from tests.reference.install import install
 
 BACKEND = """\

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.control import repository_of
-from tests.conformance.scenario import Scenario, http
-from tests.conformance.wire import Answer, Target, four, value
+from tests.conformance.scenarios.scenario import Scenario, http
+from tests.conformance.scenarios.wire import Answer, Target, four, value
+from tests.conformance.servers.control import repository_of
 
 
 def _index(target: Target, body: str | None = None) -> list[dict[str, str]]:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from tests.conformance.busy import Executions, pending, plug, wait_queued
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Answer, Target, value
+from tests.conformance.servers.busy import Executions, pending, plug, wait_queued
 from tests.support.waiting import wait_until
 
 

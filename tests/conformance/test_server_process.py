@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance import catalogue
-from tests.conformance.broken import BROKEN
-from tests.conformance.busy import Executions
 from tests.conformance.conftest import Ask
-from tests.conformance.grpc_scenarios import request
-from tests.conformance.scenario import Scenario
-from tests.conformance.starting import exits, server_on, start
-from tests.conformance.wire import Answer, Target, value
+from tests.conformance.scenarios.grpc_scenarios import request
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.starting import exits, server_on, start
+from tests.conformance.scenarios.wire import Answer, Target, value
+from tests.conformance.servers import catalogue
+from tests.conformance.servers.broken import BROKEN
+from tests.conformance.servers.busy import Executions
 from tests.reference.process import ServerFailedError, ServerProcess
 
 _LATE = request("report", raw=bytes(4), name="DELAY_MS", datatype="INT32", shape=(1,))

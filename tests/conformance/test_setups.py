@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from typing_extensions import override
 
-from tests.conformance.setups import Servers
-from tests.conformance.wire import Target
+from tests.conformance.scenarios.wire import Target
+from tests.conformance.servers.setups import Servers
 from tests.reference.process import Program, ServerProcess
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.conftest import Ask
-from tests.conformance.scenario import Scenario, infer
-from tests.conformance.wire import FOUR, Answer, Target, four, strings, value, with_binary
+from tests.conformance.scenarios.scenario import Scenario, infer
+from tests.conformance.scenarios.wire import FOUR, Answer, Target, four, strings, value, with_binary
 
 
 def _two(first: list[int], second: list[int]) -> dict[str, Any]:

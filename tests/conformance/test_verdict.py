@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import (
+from tests.conformance.comparison.asking import (
     SECONDS,
     TRIES,
     TRIES_OF_A_SILENT_REFERENCE,
@@ -14,12 +14,12 @@ from tests.conformance.asking import (
     ask,
     is_silent,
 )
-from tests.conformance.differences import DIFFERENCES
-from tests.conformance.rows import CLAIMED, TABLE, UNSHOWN, report
-from tests.conformance.scenario import Scenario, leaves, normalised
-from tests.conformance.setups import Servers
-from tests.conformance.verdict import Difference, Verdict, judge, vague
-from tests.conformance.wire import Answer
+from tests.conformance.comparison.differences import DIFFERENCES
+from tests.conformance.comparison.rows import CLAIMED, TABLE, UNSHOWN, report
+from tests.conformance.comparison.verdict import Difference, Verdict, judge, vague
+from tests.conformance.scenarios.scenario import Scenario, leaves, normalised
+from tests.conformance.scenarios.wire import Answer
+from tests.conformance.servers.setups import Servers
 from tests.reference.process import Program
 
 _ASKED = Scenario("asked", ("1.1",), lambda _target: {}, expect={"status": 200})

@@ -8,7 +8,7 @@ import typing
 import pytest
 import yaml
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.builders import build
 from tests.support import manifests
 

@@ -6,7 +6,7 @@ import typing
 import pytest
 import yaml
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.builders import build, server
 from tests.monitoring import files
 from tests.support import manifests

@@ -9,7 +9,7 @@ import typing
 
 import pytest
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.builders import server as server_builder
 from naiad_operator.queue import Key
 from naiad_operator.reconcile.model_poller import (

@@ -25,8 +25,9 @@ from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.repository.store import open_store
 from naiad_operator import versions
-from naiad_operator.api import service
-from naiad_operator.builders import server, storage
+from naiad_operator.api.parsing import service
+from naiad_operator.builders import server
+from naiad_operator.builders.workload import storage
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine
 from tests.support import manifests
 

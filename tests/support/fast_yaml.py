@@ -9,7 +9,7 @@ from yaml.constructor import SafeConstructor
 from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its types leave it out
 from yaml.resolver import Resolver
 
-from naiad_operator.api import yaml_text
+from naiad_operator.api.manifests import yaml_text
 
 
 class _Loader(CParser, yaml_text.Loader):

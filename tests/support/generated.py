@@ -9,7 +9,8 @@ import typing
 
 from naiad.options.options import FLAGS, Flag
 from naiad_operator import cli, options
-from naiad_operator.api import crd, reference, resources, yaml_text
+from naiad_operator.api.manifests import yaml_text
+from naiad_operator.api.schema import crd, reference, resources
 from tests.support import helm, manifests
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

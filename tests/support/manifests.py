@@ -4,7 +4,8 @@ import functools
 import pathlib
 import typing
 
-from naiad_operator.api import names, service
+from naiad_operator.api import names
+from naiad_operator.api.parsing import service
 from naiad_operator.builders import KINDS, build
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults, ScaleUp
 from tests.support import fast_yaml

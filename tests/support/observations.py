@@ -3,7 +3,7 @@
 import datetime as dt
 import typing
 
-from naiad_operator.api import service
+from naiad_operator.api.parsing import service
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.status import ApiError, Conflict, ModelReport, ModelState, Observed, compute
 from naiad_operator.status.upgrade import Upgrade

@@ -15,7 +15,7 @@ import naiad_operator
 naiad_operator.__version__ = os.environ["OTHER_VERSION"]
 
 from naiad_operator import cli  # noqa: E402 - reads the version when it is imported
-from naiad_operator.builders import container  # noqa: E402 - as above
+from naiad_operator.builders.workload import container  # noqa: E402 - as above
 from naiad_operator.upgrade import record  # noqa: E402 - as above
 
 _environment = container.environment

@@ -1,12 +1,14 @@
-"""What a worker writes, as log lines of the server: prints tagged with whose they are, log records as they were meant.
+"""What a worker writes, read from its pipe, as log lines of the server: prints tagged with whose they are, log records as they were meant.
 
 A line is logged when it is complete; one without an end is cut, so that no model fills the server's memory with it. The last lines are kept
 for the error of a worker that dies.
 """
 
+import asyncio
 import collections
 import json
 import logging
+import os
 
 from typing_extensions import override
 
@@ -18,6 +20,12 @@ _LONGEST_LINE = 1 << 16
 _LONGEST_RECORD = 1 << 20
 _HIGHEST_LEVEL = 1_000
 _LOG_MARK = "\x1e"  # as in worker/work.py
+
+_PIPE_BYTES = 1 << 16
+_TURN_BYTES = 1 << 11
+_PAUSE_S = 0.002
+"""Of a worker that writes without end this much output is read at a time, with this pause in between: a line costs the loop about 25 µs,
+and a pipe holds thousands of lines."""
 
 
 class Identity(Record, frozen=True):
@@ -108,6 +116,53 @@ class OutputLog:
                     name, level, path, number, self._tag + message, (), None, extra=extra
                 )
             )
+
+
+class OutputReader:
+    """Reads a worker's output from its pipe, on the event loop, and logs it.
+
+    Args:
+        descriptor: of the pipe. Its owner has `on_readable` called when there is output, and closes it.
+        log: gets the output.
+        loop: the event loop in which every method is called.
+    """
+
+    def __init__(self, descriptor: int, log: OutputLog, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._descriptor = descriptor
+        self._log = log
+        self._loop = loop
+        self._pause: asyncio.TimerHandle | None = None
+
+    def on_readable(self) -> None:
+        """Read a part of the output."""
+        if self._read(_TURN_BYTES) == _TURN_BYTES:
+            self._loop.remove_reader(self._descriptor)
+            self._pause = self._loop.call_later(
+                _PAUSE_S, self._loop.add_reader, self._descriptor, self.on_readable
+            )
+
+    def read_rest(self) -> None:
+        """Read what is left of a worker that has ended: at most what a pipe holds, because a child that left its process group may write for ever."""
+        left = _PIPE_BYTES
+        while left > 0 and (taken := self._read(left)):
+            left -= taken
+
+    def close(self) -> None:
+        """Read no more; log a line that has no end."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._log.close()
+
+    def _read(self, most: int) -> int:
+        """Read output; returns the number of bytes."""
+        try:
+            data = os.read(self._descriptor, most)
+        except BlockingIOError:
+            return 0
+        if not data:
+            self._loop.remove_reader(self._descriptor)
+        self._log.feed(data)
+        return len(data)
 
 
 def _parsed(text: str) -> tuple[int, str, str, int, str] | None:

@@ -1,4 +1,4 @@
-"""A worker process from its start to its end: messages, notifications, output, signals and exit.
+"""A worker process from its start to its end: messages, signals and exit.
 
 All of it runs on the event loop. The pidfd shows the exit of the process, even if a child of it keeps our sockets open. If a socket breaks
 while the process lives, the process is killed. Its output is read to the last line, and every descriptor is closed before `on_end` is
@@ -6,7 +6,6 @@ called.
 """
 
 import asyncio
-import collections
 import collections.abc
 import concurrent.futures
 import contextlib
@@ -20,32 +19,25 @@ from typing import Any
 from naiad.backends.backend import WorkerPlan
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.host import WorkerInstance
-from naiad.hosts.output_log import Identity, OutputLog
+from naiad.hosts.notifications import NotificationSender
+from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, in_words, reap_later, spawn
 from naiad.hosts.worker.link import (
     AHEAD_BYTES,
     CLOSE,
     CREDIT,
-    ERROR,
     GONE,
     NOTIFICATIONS,
     RESPONSE,
-    RESULT,
     Link,
     LinkBrokenError,
     SegmentLostError,
 )
-from naiad.hosts.worker.payload import Payload, Prepared
+from naiad.hosts.worker.payload import Prepared
 
 _log = logging.getLogger(__name__)
 
-_PIPE_BYTES = 1 << 16
-_TURN_BYTES = 1 << 11
-_PAUSE_S = 0.002
-"""Of a worker that writes without end this much output is read at a time, with this pause in between: a line costs the loop about 25 µs,
-and a pipe holds thousands of lines."""
 _BURST = 64
-_POST_AGAIN_S = 0.05
 _LOST_S = 0.3
 _STACKS_S = 0.2
 _LAST_BURSTS = 1_000
@@ -69,6 +61,7 @@ class WorkerProcess:
     Attributes:
         links: the link of each instance.
         place: the processors that it runs on.
+        notify: see `NotificationSender.send`.
         ended: done when the process has ended and every descriptor is closed; the result is that of `on_end`.
     """
 
@@ -86,15 +79,11 @@ class WorkerProcess:
         self._loop = loop
         self._instances = instances
         self._on_end = on_end
-        self._output = OutputLog(identity)
+        self._output_log = OutputLog(identity)
         self._undo = contextlib.ExitStack()
         self._killed_because = ""
         self._taken = 0
-        self._pending: collections.deque[tuple[int, int, bytes, Payload | None]] = (
-            collections.deque()
-        )
         self._timers: list[asyncio.TimerHandle] = []
-        self._retry: asyncio.TimerHandle | None = None
         self.links: list[Link] = []
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
@@ -111,9 +100,11 @@ class WorkerProcess:
             self._process = made.process
             self.place = WorkerAffinity(self.pid, processors=len(os.sched_getaffinity(0)))
             self._gone = made.gone
-            self._control = Link(made.control)
-            undo.callback(self._control.close)
-            self._reading = made.output
+            control = Link(made.control)
+            undo.callback(control.close)
+            self._notifications = NotificationSender(self._identity, control, loop=self._loop)
+            self.notify = self._notifications.send
+            self._output = OutputReader(made.output, self._output_log, loop=self._loop)
             reads: list[tuple[int, collections.abc.Callable[[], object]]] = []
             for data, instance in zip(made.data, self._instances, strict=True):
                 link = Link(data)
@@ -122,7 +113,7 @@ class WorkerProcess:
                 reads.append((data.fileno(), functools.partial(self._receive, link, instance)))
             for descriptor, call in (
                 *reads,
-                (made.output, self._take_output),
+                (made.output, self._output.on_readable),
                 (made.gone, self._on_exit),
             ):
                 self._loop.add_reader(descriptor, call)
@@ -138,7 +129,7 @@ class WorkerProcess:
     @property
     def output_tail(self) -> str:
         """See `OutputLog`."""
-        return self._output.output_tail()
+        return self._output_log.output_tail()
 
     def send(self, place: int, *message: Any) -> None:
         """As `Link.send` on the link of an instance, except that a broken link ends the process, which is reported like any other end.
@@ -193,54 +184,9 @@ class WorkerProcess:
         else:
             done(typing.cast("Exception | None", error))
 
-    def notify(
-        self, kind: int, number: int = 0, header: bytes = b"", payload: Payload | None = None
-    ) -> None:
-        """Send a notification: later if the worker does not read now, never if it is gone.
-
-        A RESULT for which there is no memory or descriptor becomes an ERROR with the same number.
-        """
-        self._pending.append((kind, number, header, payload))
-        if len(self._pending) == 1:
-            self._send_pending()
-
     def _on_broken_link(self, because: str) -> None:
         """The link is broken, most likely because the process ends: give it a moment, so that its exit is reported as the reason."""
         self._timers.append(self._loop.call_later(_LOST_S, self.kill, because))
-
-    def _send_pending(self) -> None:
-        waiting = self._pending
-        self._retry = None
-        try:
-            while waiting:
-                kind, number, header, payload = waiting[0]
-                try:
-                    self._control.notify(kind, header, payload, number)
-                except (BlockingIOError, LinkBrokenError):
-                    raise
-                except Exception as error:  # noqa: BLE001  no message may keep those behind it, whatever is wrong with it
-                    if not self._replaced(kind, number, error):
-                        return
-                else:
-                    waiting.popleft()
-        except BlockingIOError:
-            self._loop.add_writer(self._control.fileno(), self._resume_sending)
-        except LinkBrokenError:
-            waiting.clear()
-
-    def _replaced(self, kind: int, number: int, error: Exception) -> bool:
-        """The first notification cannot be sent: a RESULT becomes an ERROR; any other is sent again later."""
-        if kind != RESULT:
-            self._retry = self._loop.call_later(_POST_AGAIN_S, self._send_pending)
-            return False
-        _log.error("%s: the reply to one of its requests cannot be sent: %s", self._identity, error)
-        why = f"the server could not send the reply: {error}"
-        self._pending[0] = (ERROR, number, why.encode(), None)
-        return True
-
-    def _resume_sending(self) -> None:
-        self._loop.remove_writer(self._control.fileno())
-        self._send_pending()
 
     def dump_and_kill(self, because: str) -> None:
         """Have the process write the stacks of its threads into the log, then kill it; `because` as for `kill`."""
@@ -327,27 +273,6 @@ class WorkerProcess:
             self.notify(CREDIT, self._taken)
             self._taken = 0
 
-    def _take_output(self) -> None:
-        """Read a part of its output."""
-        if self._read_output(_TURN_BYTES) == _TURN_BYTES:
-            self._loop.remove_reader(self._reading)
-            self._loop.call_later(_PAUSE_S, self._take_more_output)
-
-    def _take_more_output(self) -> None:
-        if not self.ended.done():
-            self._loop.add_reader(self._reading, self._take_output)
-
-    def _read_output(self, most: int = _PIPE_BYTES) -> int:
-        """Read its output; returns the number of bytes."""
-        try:
-            data = os.read(self._reading, most)
-        except BlockingIOError:
-            return 0
-        if not data:
-            self._loop.remove_reader(self._reading)
-        self._output.feed(data)
-        return len(data)
-
     def _on_exit(self) -> None:
         end_children(self._process)
         status = self._process.poll()
@@ -367,10 +292,7 @@ class WorkerProcess:
             for _ in range(_LAST_BURSTS):
                 if not self._receive(link, instance):
                     break
-        # At most what a pipe holds: a child that left its process group may write for ever.
-        left = _PIPE_BYTES
-        while left > 0 and (taken := self._read_output(left)):
-            left -= taken
+        self._output.read_rest()
 
     def _abandon(self) -> None:
         """The process does not end: stop waiting for it, and reap it if it ever ends."""
@@ -388,14 +310,11 @@ class WorkerProcess:
         """Close everything, then report how it ended."""
         for timer in self._timers:
             timer.cancel()
-        if self._retry is not None:
-            self._retry.cancel()
-        self._pending.clear()
         if self._copier is not None:
             self._copier.shutdown(wait=False)
         try:
+            self._notifications.close()
             self._output.close()
-            self._loop.remove_writer(self._control.fileno())
         finally:
             self._undo.close()
             self.ended.set_result(how)

@@ -1,16 +1,19 @@
-"""Hosts of worker processes and of threads, closed whatever a test does with them."""
+"""Hosts of worker processes and of threads, and links, closed whatever a test does with them."""
 
 import asyncio
 import collections.abc
 import pathlib
+import socket
 
 import pytest
 
 from naiad.core.clock import SystemClock
 from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.hosts.thread import ThreadHost
+from naiad.hosts.worker.link import Link
+from tests.server.hosts.links import Pair
+from tests.server.hosts.process.workers import Hosts
 from tests.server.hosts.threads import Hosted, local
-from tests.server.hosts.workers import Hosts
 from tests.support.hosts import ScriptedInstance
 
 
@@ -36,6 +39,18 @@ async def hosted() -> collections.abc.AsyncIterator[Hosted]:
     yield make
     for host in hosts:
         await host.close()
+
+
+@pytest.fixture
+def pair() -> collections.abc.Iterator[Pair]:
+    """Both ends of a link."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for each in (ours, theirs):
+        each.setblocking(False)
+    made = Link(ours), Link(theirs)
+    yield made
+    for link_end in made:
+        link_end.close()
 
 
 @pytest.fixture(autouse=True, scope="session")

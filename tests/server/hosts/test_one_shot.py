@@ -16,7 +16,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.engine.workers import run_one_shot
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.output_log import Identity
-from tests.server.hosts.workers import GIVE_UP_S, exists, lines, model, open_descriptors
+from tests.server.hosts.process.workers import GIVE_UP_S, exists, lines, model, open_descriptors
 
 IDENTITY = Identity("m", 1, "config")
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from naiad.hosts import spawn
-from tests.server.hosts.workers import exists, open_descriptors
+from tests.server.hosts.process.workers import exists, open_descriptors
 from tests.support.waiting import wait_until
 
 _SERVER = """

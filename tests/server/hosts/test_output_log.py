@@ -1,11 +1,13 @@
 """What a worker writes becomes log lines of the server."""
 
+import asyncio
 import json
 import logging
+import os
 
 import pytest
 
-from naiad.hosts.output_log import Identity, OutputLog
+from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 
 
 @pytest.fixture
@@ -138,3 +140,44 @@ def test_names_that_a_model_thinks_of_leave_no_loggers(
         output.feed(record(logging.INFO, "x", f"naiad.{number}.{number}"))
     assert set(logging.root.manager.loggerDict) == before
     assert [each.name for each in caplog.records] == [f"naiad.{n}.{n}" for n in range(10)]
+
+
+class EndlessPipe:
+    """A pipe into which a child of the worker writes again as soon as something is read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read = 0
+        monkeypatch.setattr(os, "read", self._read)
+
+    def _read(self, _: int, most: int) -> bytes:
+        self.read += most
+        return b"x" * (most - 1) + b"\n"
+
+
+async def test_of_a_worker_that_has_ended_at_most_a_full_pipe_is_read(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    reader = OutputReader(reading, output, loop=asyncio.get_running_loop())
+    os.write(writing, b"the last line\n")
+    reader.read_rest()
+    assert said(caplog) == [("INFO", "[m m_0_1] the last line")]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        endless = EndlessPipe(monkeypatch)
+        reader.read_rest()
+        assert endless.read == 1 << 16
+    os.close(reading)
+    os.close(writing)
+
+
+async def test_output_without_end_is_read_in_parts_with_pauses(output: OutputLog) -> None:
+    loop = asyncio.get_running_loop()
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    reader = OutputReader(reading, output, loop=loop)
+    loop.add_reader(reading, reader.on_readable)
+    os.write(writing, b"x\n" * 5_000)
+    reader.on_readable()
+    assert not loop.remove_reader(reading)
+    reader.close()
+    os.close(reading)
+    os.close(writing)

@@ -22,10 +22,10 @@ from naiad.hosts.worker import link
 from naiad.hosts.worker.requests import ReceivedRequest, RequestsInProgress
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor
-from tests.server.hosts.several import DIES, RAISES, SAME, WAITS, WHERE
-from tests.server.hosts.test_process_instances import let_go, start
+from tests.server.hosts.process.several import DIES, RAISES, SAME, WAITS, WHERE
+from tests.server.hosts.process.test_instances import let_go, start
+from tests.server.hosts.process.workers import GIVE_UP_S, Hosted, Hosts, answers, ask
 from tests.server.hosts.threads import Hosted as HostedThread
-from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, answers, ask
 from tests.support.hosts import ScriptedInstance, answer_all
 from tests.support.inferences import make_inference
 from tests.support.waiting import until, wait_until

@@ -1,4 +1,4 @@
-"""How a worker ended, in words; its life is shown in test_process.py and its neighbours."""
+"""How a worker ended, in words; its life is shown in `process/`."""
 
 import pytest
 

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from naiad.hosts.thread import LoopCallQueue, LoopQueue, ThreadQueue
-from tests.server.hosts.workers import open_descriptors
+from tests.server.hosts.process.workers import open_descriptors
 
 GIVE_UP_S = 10
 

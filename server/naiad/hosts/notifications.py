@@ -1,0 +1,85 @@
+"""Notifications to a worker process: each is sent at once, or later if the worker does not read now."""
+
+import asyncio
+import collections
+import logging
+
+from naiad.hosts.output_log import Identity
+from naiad.hosts.worker.link import ERROR, RESULT, Link, LinkBrokenError
+from naiad.hosts.worker.payload import Payload
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_S = 0.05
+"""When a notification is sent again for which there was no memory or descriptor."""
+
+
+class NotificationSender:
+    """Sends the notifications of one worker process, in order.
+
+    Args:
+        identity: of the process, for messages.
+        link: it sends on this link, on which nothing else is sent.
+        loop: the event loop in which every method is called.
+    """
+
+    def __init__(self, identity: Identity, link: Link, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._identity = identity
+        self._link = link
+        self._loop = loop
+        self._waiting: collections.deque[tuple[int, int, bytes, Payload | None]] = (
+            collections.deque()
+        )
+        self._retry: asyncio.TimerHandle | None = None
+
+    def send(
+        self, kind: int, number: int = 0, header: bytes = b"", payload: Payload | None = None
+    ) -> None:
+        """Send a notification: later if the worker does not read now, never if it is gone.
+
+        A RESULT for which there is no memory or descriptor becomes an ERROR with the same number.
+        """
+        self._waiting.append((kind, number, header, payload))
+        if len(self._waiting) == 1:
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        waiting = self._waiting
+        self._retry = None
+        try:
+            while waiting:
+                kind, number, header, payload = waiting[0]
+                try:
+                    self._link.notify(kind, header, payload, number)
+                except (BlockingIOError, LinkBrokenError):
+                    raise
+                except Exception as error:  # noqa: BLE001  no message may keep those behind it, whatever is wrong with it
+                    if not self._replaced(kind, number, error):
+                        return
+                else:
+                    waiting.popleft()
+        except BlockingIOError:
+            self._loop.add_writer(self._link.fileno(), self._resume)
+        except LinkBrokenError:
+            waiting.clear()
+
+    def _replaced(self, kind: int, number: int, error: Exception) -> bool:
+        """The first notification cannot be sent: a RESULT becomes an ERROR; any other is sent again later."""
+        if kind != RESULT:
+            self._retry = self._loop.call_later(_AGAIN_S, self._send_waiting)
+            return False
+        _log.error("%s: the reply to one of its requests cannot be sent: %s", self._identity, error)
+        why = f"the server could not send the reply: {error}"
+        self._waiting[0] = (ERROR, number, why.encode(), None)
+        return True
+
+    def _resume(self) -> None:
+        self._loop.remove_writer(self._link.fileno())
+        self._send_waiting()
+
+    def close(self) -> None:
+        """Send no more; called before the link is closed."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._waiting.clear()
+        self._loop.remove_writer(self._link.fileno())

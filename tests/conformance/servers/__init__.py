@@ -1,0 +1,1 @@
+"""Both servers: what they load, and how scenarios change it."""
