@@ -1,11 +1,13 @@
 """Logs where the event loop is when it stalls: a thread watches the loop's heartbeat and samples the stack of the loop's thread.
 
 It is a thread because a busy loop cannot sample itself. It wakes up about 16 times per second. `stalls.py` decides what a stall is and when it
-is reported. The thread needs the interpreter lock too: a stall in which one call held the lock is reported without a stack, from the heartbeat's
-own record.
+is reported. The thread needs the interpreter lock too, so it is as late as the loop when one call holds the lock: such a stall is reported from
+the heartbeat's own record, with the stack of the moment when the lock was free again, or without one.
 """
 
+import collections
 import collections.abc
+import dataclasses
 import logging
 import sys
 import threading
@@ -13,7 +15,7 @@ import traceback
 
 from naiad.core.clock import Clock
 from naiad.serve.loop_lag import STALL_NS, LoopLag, Stall
-from naiad.serve.stalls import StallRule, Step
+from naiad.serve.stalls import POLL_NS, StallRule, Step
 
 log = logging.getLogger("naiad.serve")
 
@@ -21,11 +23,14 @@ _NS_PER_MS = 1e6
 _NS_PER_SECOND = 1e9
 _INNERMOST_FRAMES = 30
 _JOIN_SECONDS = 5.0
+_OBSERVATIONS = 100
 
-_HELD_THE_LOCK = (
-    "no stack could be taken, because one call held the interpreter lock, so that no other thread ran (a long call into C of a model "
-    "that runs in a thread of the server, for example)"
+_LOCK_HELD = (
+    "one call held the interpreter lock, so that no other thread ran (a long call into C of a model that runs in a thread of the server, "
+    "for example)"
 )
+_NO_STACK = f"no stack could be taken, because {_LOCK_HELD}"
+_LATE_STACK = f"{_LOCK_HELD}; when it let go, the loop was in:"
 _OVER_TOO_SOON = "it was over before a stack could be taken"
 
 
@@ -57,6 +62,20 @@ def stack_of(thread: int) -> list[str]:
     return [text.rstrip("\n") for text in traceback.format_list(below)] or [_LOOP_ITSELF]
 
 
+@dataclasses.dataclass(slots=True)
+class _Observation:
+    """What the watchdog saw of one stall.
+
+    Attributes:
+        stack: that of the loop's thread, outermost frame first; empty without one.
+        late_ns: how much later than planned the watchdog itself woke up, in all. It does next to nothing, so it waited for the interpreter lock
+            or for a processor.
+    """
+
+    stack: list[str] = dataclasses.field(default_factory=list)
+    late_ns: int = 0
+
+
 class StallWatchdog:
     """The thread that watches one event loop, by the clock of its heartbeat; `sample` gives the stack of a thread."""
 
@@ -73,8 +92,8 @@ class StallWatchdog:
         self._rule = StallRule()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._stacks: dict[int, list[str]] = {}
-        """The stacks of stalls that are not reported yet, by the heartbeat before the stall."""
+        self._observations = collections.defaultdict[int, _Observation](_Observation)
+        """Those of stalls that are not reported yet, by the heartbeat before the stall."""
 
     def start(self) -> None:
         """Watch the loop that runs in the calling thread."""
@@ -92,7 +111,12 @@ class StallWatchdog:
 
     def _run(self, loop_thread: int) -> None:
         lag, rule, now = self._lag, self._rule, self._clock.monotonic_ns
-        while not self._stop.wait(rule.wait_ns(beat_ns=lag.beat_ns, now_ns=now()) / _NS_PER_SECOND):
+        while True:
+            beat_ns = lag.beat_ns
+            planned_ns = now() + (wait_ns := rule.wait_ns(beat_ns=beat_ns, now_ns=now()))
+            if self._stop.wait(wait_ns / _NS_PER_SECOND):
+                break
+            self._note_lateness(beat_ns, now() - planned_ns)
             match rule.check(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now()):
                 case Step.SAMPLE:
                     self._take_sample(loop_thread)
@@ -105,13 +129,21 @@ class StallWatchdog:
         rule.record(self._ended())
         self._report_ended()
 
+    def _note_lateness(self, beat_ns: int, late_ns: int) -> None:
+        """Note how late the watchdog was itself, for the stall that began with this heartbeat, if it is one."""
+        if late_ns < POLL_NS:
+            return
+        if len(self._observations) == _OBSERVATIONS:
+            del self._observations[next(iter(self._observations))]
+        self._observations[beat_ns].late_ns += late_ns
+
     def _take_sample(self, loop_thread: int) -> None:
         beat_ns = self._lag.beat_ns
         stack = self._sample(loop_thread)
         if (
             self._lag.beat_ns == beat_ns
         ):  # otherwise the stall has ended, and the stack shows later code
-            self._stacks[beat_ns] = stack
+            self._observations[beat_ns].stack = stack
 
     def _ended(self) -> list[Stall]:
         """The stalls that ended since the last call. Call it before the heartbeat is read, or a stall that has just ended is sampled."""
@@ -128,32 +160,32 @@ class StallWatchdog:
         own_ns = max(own_ns, stall.late_ns - stall.run_delay_ns)
         stalled_ms = stall.late_ns / _NS_PER_MS
         run_delay_ms = stall.run_delay_ns / _NS_PER_MS
-        stack = self._stacks.get(stall.beat_ns, [])
-        self._stacks.clear()
+        seen = self._observations[stall.beat_ns]
+        self._observations.clear()
         log.warning(
             "the event loop %s %.0f ms%s, and no request was read or answered meanwhile%s; %s",
             was,
             stalled_ms,
             f" (the longest of {count} times since the last such line)" if count > 1 else "",
             _waiting(run_delay_ms, stalled_ms),
-            _where(stall, stack),
+            _where(stall, seen),
             extra={
                 "stalled_ms": round(stalled_ms, 1),
                 "stalls": count,
                 "run_delay_ms": round(run_delay_ms, 1),
                 "own_ms": round(own_ns / _NS_PER_MS, 1),
-                "stack": stack,
+                "stack": seen.stack,
             },
         )
 
 
-def _where(stall: Stall, stack: list[str]) -> str:
+def _where(stall: Stall, seen: _Observation) -> str:
     """The part of the report about the stack."""
-    if stack:
-        return "it was in:"
+    starved = 2 * stall.run_delay_ns > stall.late_ns
+    if seen.stack:
+        return _LATE_STACK if 2 * seen.late_ns > stall.late_ns and not starved else "it was in:"
     # The watchdog samples when a heartbeat is 50 ms late, if it gets the interpreter lock.
-    could_look = stall.late_ns < 2 * STALL_NS or 2 * stall.run_delay_ns > stall.late_ns
-    return _OVER_TOO_SOON if could_look else _HELD_THE_LOCK
+    return _OVER_TOO_SOON if stall.late_ns < 2 * STALL_NS or starved else _NO_STACK
 
 
 def _waiting(run_delay_ms: float, stalled_ms: float) -> str:

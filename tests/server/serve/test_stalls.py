@@ -6,7 +6,9 @@ import itertools
 import json
 import logging
 import queue
+import sys
 import threading
+import time
 import typing
 
 import pytest
@@ -250,6 +252,35 @@ async def test_a_stall_without_a_stack_is_reported_with_the_reason(
     assert "blocked for 300 ms, and" in record.getMessage()
     assert "one call held the interpreter lock, so that no other thread ran" in record.getMessage()
     assert json.loads(logs.JsonFormatter().format(record))["stack"] == []
+
+
+async def test_a_stack_taken_after_one_call_held_the_lock_is_not_blamed(reports: Reports) -> None:
+    sampled = threading.Event()
+
+    def sample(thread: int) -> list[str]:
+        stack = stack_of(thread)
+        sampled.set()
+        return stack
+
+    def hold_the_lock() -> None:
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(60)  # nobody asks this thread to let the lock go
+        try:
+            end = time.thread_time_ns() + 300 * MS
+            while time.thread_time_ns() < end:
+                pass
+        finally:
+            sys.setswitchinterval(before)
+        assert sampled.wait(WAIT_S)
+
+    record = await watched(hold_the_lock, reports, sample)
+
+    fields = json.loads(logs.JsonFormatter().format(record))
+    starved = fields["run_delay_ms"] * 2 > fields["stalled_ms"]
+    message = record.getMessage()
+    assert starved or "held the interpreter lock" in message
+    assert starved or message.endswith("when it let go, the loop was in:")
+    assert "assert sampled.wait(WAIT_S)" in "".join(fields["stack"])
 
 
 async def test_a_short_stall_without_a_stack_names_no_cause(reports: Reports) -> None:

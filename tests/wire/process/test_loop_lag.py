@@ -63,8 +63,6 @@ def test_a_loop_that_cannot_run_shows_on_the_metrics_page_and_in_the_log(
     stalls = [line for line in lines if "stalled_ms" in line]
     longest = max(stalls, key=lambda line: line["stalled_ms"])
     assert longest["stalled_ms"] > 200
-    # After the call either the loop or the watchdog is first to get the interpreter lock.
     held = "one call held the interpreter lock" in longest["message"]
     waited = longest["run_delay_ms"] * 2 > longest["stalled_ms"]
-    at_the_lock = "waits for the interpreter lock" in "".join(longest["stack"])
-    assert held or waited or at_the_lock, lines
+    assert held or waited, longest
