@@ -264,7 +264,7 @@ async def test_a_stack_taken_after_one_call_held_the_lock_is_not_blamed(reports:
 
     def hold_the_lock() -> None:
         before = sys.getswitchinterval()
-        sys.setswitchinterval(60)  # nobody asks this thread to let the lock go
+        sys.setswitchinterval(60)  # no other thread can ask this one to let the lock go
         try:
             end = time.thread_time_ns() + 300 * MS
             while time.thread_time_ns() < end:
