@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import zlib
 
 CONTROL_PLANE = "control-plane"
 CONTROL_PLANE_ADDRESS = "172.30.0.1"
@@ -68,8 +69,8 @@ class Folders:
 
     @property
     def cgroup(self) -> str:
-        """The folder of the cluster in each cgroup hierarchy of the machine: clusters in different folders run beside each other."""
-        return self.root.name
+        """The folder of the cluster in each cgroup hierarchy of the machine; no other cluster has it, nor the machine."""
+        return f"{self.root.name}-{zlib.crc32(os.fsencode(self.root)):08x}"
 
     @property
     def logs(self) -> pathlib.Path:
@@ -103,4 +104,5 @@ class Folders:
 
 def default_folders() -> Folders:
     """`$NAIAD_CLUSTER` or `/var/tmp/naiad-cluster`."""
-    return Folders(pathlib.Path(os.environ.get(FOLDER_VARIABLE) or "/var/tmp/naiad-cluster"))  # noqa: S108 - its own folder, made by root
+    default = "/var/tmp/naiad-cluster"  # noqa: S108 - its own folder, made by root
+    return Folders(pathlib.Path(os.environ.get(FOLDER_VARIABLE) or default).absolute())

@@ -10,6 +10,7 @@ from e2e.cluster.layout import Folders, Node
 from e2e.cluster.namespaces import ComponentError, Namespaces
 
 FOLDERS = Folders(pathlib.Path("/var/tmp/own"))
+OWN = FOLDERS.cgroup
 NODES = (
     Node("node-a", "172.30.0.11", "10.244.1.0/24", memory_mib=1024),
     Node("node-b", "172.30.0.12", "10.244.2.0/24"),
@@ -52,20 +53,22 @@ def test_version_1_has_the_cgroup_of_a_node_in_every_hierarchy(version_1: pathli
     assert not cgroups.problem()
     cgroups.create(FOLDERS, NODES)
     for name in VERSION_1:
-        assert (version_1 / name / "own" / "node-a").is_dir()
-    assert _content(version_1 / "memory" / "own") == {
+        assert (version_1 / name / OWN / "node-a").is_dir()
+    assert _content(version_1 / "memory" / OWN) == {
         "node-a/memory.limit_in_bytes": str(1 << 30),
         "node-b/memory.limit_in_bytes": str(8 << 30),
     }
     folders = ("", "node-a/", "node-b/")
-    assert _content(version_1 / "cpuset" / "own") == {
+    assert _content(version_1 / "cpuset" / OWN) == {
         f"{folder}cpuset.{name}": content
         for folder in folders
         for name, content in (("cpus", "0-1\n"), ("mems", "0\n"))
     }
-    assert not (version_1 / "unified" / "own").exists()
+    assert not (version_1 / "unified" / OWN).exists()
     cgroup = cgroups.of(FOLDERS, NODES[0])
-    assert cgroup.root == [str(version_1 / name / "own/node-a/cgroup.procs") for name in VERSION_1]
+    assert cgroup.root == [
+        str(version_1 / name / OWN / "node-a/cgroup.procs") for name in VERSION_1
+    ]
     assert cgroup.leaf == cgroup.root
 
 
@@ -73,15 +76,15 @@ def test_version_2_has_the_processes_of_a_node_in_a_child(version_2: pathlib.Pat
     assert not cgroups.problem()
     cgroups.create(FOLDERS, NODES)
     assert (version_2 / "cgroup.subtree_control").read_text() == CONTROLLERS
-    assert _content(version_2 / "own") == {
+    assert _content(version_2 / OWN) == {
         "cgroup.subtree_control": CONTROLLERS,
         "node-a/memory.max": str(1 << 30),
         "node-b/memory.max": str(8 << 30),
     }
     cgroup = cgroups.of(FOLDERS, NODES[0])
-    assert cgroup.root == [str(version_2 / "own/node-a/cgroup.procs")]
-    assert cgroup.leaf == [str(version_2 / "own/node-a/init/cgroup.procs")]
-    assert (version_2 / "own/node-a/init").is_dir()
+    assert cgroup.root == [str(version_2 / OWN / "node-a/cgroup.procs")]
+    assert cgroup.leaf == [str(version_2 / OWN / "node-a/init/cgroup.procs")]
+    assert (version_2 / OWN / "node-a/init").is_dir()
 
 
 @pytest.mark.parametrize("version", ["version_1", "version_2"])
@@ -89,7 +92,7 @@ def test_what_a_dead_node_has_left_is_removed_first(
     version: str, request: pytest.FixtureRequest
 ) -> None:
     root: pathlib.Path = request.getfixturevalue(version)
-    base = root / "own" if version == "version_2" else root / "pids" / "own"
+    base = root / OWN if version == "version_2" else root / "pids" / OWN
     left = base / "node-a" / "kubepods" / "burstable" / "pod1"
     other = base / "node-b" / "kubepods"
     left.mkdir(parents=True)
@@ -104,7 +107,7 @@ def test_what_a_dead_node_has_left_is_removed_first(
 def test_nothing_is_left_of_a_cluster(version: str, request: pytest.FixtureRequest) -> None:
     root: pathlib.Path = request.getfixturevalue(version)
     before = sorted(root.rglob("*"))
-    base = root / "own" if version == "version_2" else root / "pids" / "own"
+    base = root / OWN if version == "version_2" else root / "pids" / OWN
     for name in ("init", "kubepods/pod1/container"):
         (base / "node-a" / name).mkdir(parents=True)
     cgroups.remove(FOLDERS)
@@ -112,10 +115,10 @@ def test_nothing_is_left_of_a_cluster(version: str, request: pytest.FixtureReque
 
 
 def test_a_process_that_does_not_end_is_an_error_with_its_cgroup(version_2: pathlib.Path) -> None:
-    held = version_2 / "own" / "node-a"
+    held = version_2 / OWN / "node-a"
     held.mkdir(parents=True)
     (held / "file").touch()  # as little to be removed as a cgroup with processes
-    message = f"processes are still in {version_2}/own"
+    message = f"processes are still in {version_2}/{OWN}"
     with pytest.raises(ComponentError, match=message):
         cgroups.create(FOLDERS, NODES)
     with pytest.raises(ComponentError, match=message):
@@ -158,3 +161,11 @@ def test_a_process_that_joins_writes_itself_to_every_hierarchy(root: pathlib.Pat
     failed = namespaces.joining([str(root / "none" / "file")], "echo", "done")
     finished = subprocess.run(failed, capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stdout) == (9, "")
+
+
+def test_clusters_in_folders_of_the_same_name_have_cgroups_of_their_own(
+    version_1: pathlib.Path,
+) -> None:
+    for folder in ("/var/tmp/own", "/home/own"):
+        cgroups.create(Folders(pathlib.Path(folder)), NODES)
+    assert len([child for child in (version_1 / "pids").iterdir() if child.is_dir()]) == 2
