@@ -18,7 +18,7 @@ from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.builders import kinds, names as labels
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.builders.workload import storage
-from naiad_operator.cluster import child_store, client, credentials, errors
+from naiad_operator.cluster import child_store, client, credentials, errors, session
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec
 from naiad_operator.options import Options
@@ -68,7 +68,7 @@ async def run(options: Options, *, as_json: bool) -> int:
     """
     access = await credentials.find(kubeconfig=options.kubeconfig, context=options.context)
     api = client.Client(
-        client.open_session(access, agent="naiad-operator/plan"),
+        session.open_session(access, agent="naiad-operator/plan"),
         server=access.endpoint.server,
         manager=names.FIELD_MANAGER,
         timeouts=client.Timeouts(),

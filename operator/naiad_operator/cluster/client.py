@@ -13,7 +13,6 @@ import collections.abc
 import contextlib
 import dataclasses
 import typing
-from asyncio import sslproto
 
 import aiohttp
 import msgspec
@@ -61,7 +60,7 @@ class Client:
     """Sends requests to one API server over one connection pool.
 
     Args:
-        session: adds the credentials to each request; see `open_session`.
+        session: adds the credentials to each request; see `session.open_session`.
         server: the base URL of the API server.
         manager: the default field manager of writes.
         timeouts: the timeouts of requests.
@@ -310,42 +309,6 @@ class Client:
         return aiohttp.ClientTimeout(
             total=self._timeouts.request, sock_connect=self._timeouts.connect
         )
-
-
-def open_session(given: credentials.Credentials, *, agent: str) -> aiohttp.ClientSession:
-    """Opens a session that adds the credentials to each request, and has them loaded again after a 401."""
-
-    async def authorize(
-        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-    ) -> aiohttp.ClientResponse:
-        endpoint = await given.current()
-        if endpoint.authorization:
-            request.headers["Authorization"] = endpoint.authorization
-        if endpoint.server_name:
-            request.server_hostname = endpoint.server_name
-        if endpoint.tls:
-            # There is no public way to a new client certificate, short of another session.
-            request._ssl = endpoint.tls  # noqa: SLF001 - see above
-        response = await handler(request)
-        if response.status == _UNAUTHORIZED:
-            given.forget(endpoint)
-        return response
-
-    # asyncio reserves this for each connection, 256 KiB by default: with a watch per kind and a request per worker, seven megabytes.
-    sslproto.SSLProtocol.max_size = _TLS_BUFFER
-    # No connection limit: each watch holds one connection, and the number of workers bounds the rest.
-    connector = aiohttp.TCPConnector(limit=0, ssl=given.endpoint.tls or False)
-    return aiohttp.ClientSession(
-        connector=connector,
-        headers={"User-Agent": agent},
-        middlewares=(authorize,),
-        proxy=given.endpoint.proxy or None,
-    )
-
-
-_UNAUTHORIZED = 401
-_TLS_BUFFER = 1 << 16
-"""In bytes; a record of TLS has at most 16 KiB."""
 
 
 @contextlib.contextmanager

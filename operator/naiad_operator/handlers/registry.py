@@ -13,7 +13,7 @@ import kopf
 from typing_extensions import override
 
 from naiad_operator.api import names
-from naiad_operator.cluster import client
+from naiad_operator.cluster import client, session
 from naiad_operator.runtime import Runtime
 
 _IDLE_S = 0.5
@@ -84,7 +84,7 @@ def registry(runtime: Runtime) -> kopf.OperatorRegistry:
         endpoint = runtime.access.endpoint
         return kopf.AiohttpSession(
             server=endpoint.server,
-            aiohttp_session=client.open_session(runtime.access, agent="naiad-operator/kopf"),
+            aiohttp_session=session.open_session(runtime.access, agent="naiad-operator/kopf"),
             default_namespace=endpoint.namespace,
         )
 

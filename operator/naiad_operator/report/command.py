@@ -10,7 +10,7 @@ import pathlib
 import sys
 import typing
 
-from naiad_operator.cluster import client, credentials, errors
+from naiad_operator.cluster import client, credentials, errors, session
 from naiad_operator.report import collector, layout
 from naiad_operator.versions import OWN
 
@@ -70,7 +70,7 @@ async def read(
         ApiError: the API server does not accept the credentials, or does not respond.
     """
     api = client.Client(
-        client.open_session(access, agent="naiad-operator/report"),
+        session.open_session(access, agent="naiad-operator/report"),
         server=access.endpoint.server,
         manager=_MANAGER,
         timeouts=client.Timeouts(connect=_CONNECT_S, request=_REQUEST_S),

@@ -18,7 +18,7 @@ import time
 from naiad_operator import logs
 from naiad_operator.api import names
 from naiad_operator.builders import names as labels
-from naiad_operator.cluster import child_store, client, credentials, errors
+from naiad_operator.cluster import child_store, client, credentials, errors, session
 from naiad_operator.cluster.reflector import WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.metrics import Gauges, Metrics, page
@@ -75,7 +75,7 @@ class Runtime:
         self._tasks = Tasks(self.fail)
 
         self.api = client.Client(
-            client.open_session(access, agent=_USER_AGENT),
+            session.open_session(access, agent=_USER_AGENT),
             server=access.endpoint.server,
             manager=names.FIELD_MANAGER,
             timeouts=client.Timeouts(),

@@ -1,0 +1,42 @@
+"""Opens sessions that send requests to the API server with the operator's credentials: those of `client`, and kopf's own."""
+
+from asyncio import sslproto
+
+import aiohttp
+
+from naiad_operator.cluster.credentials import Credentials
+
+_UNAUTHORIZED = 401
+_TLS_BUFFER = 1 << 16
+"""In bytes; a record of TLS has at most 16 KiB."""
+
+
+def open_session(access: Credentials, *, agent: str) -> aiohttp.ClientSession:
+    """Opens a session that adds the credentials to each request, and has them loaded again after a 401."""
+
+    async def authorize(
+        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        endpoint = await access.current()
+        if endpoint.authorization:
+            request.headers["Authorization"] = endpoint.authorization
+        if endpoint.server_name:
+            request.server_hostname = endpoint.server_name
+        if endpoint.tls:
+            # There is no public way to a new client certificate, short of another session.
+            request._ssl = endpoint.tls  # noqa: SLF001 - see above
+        response = await handler(request)
+        if response.status == _UNAUTHORIZED:
+            access.forget(endpoint)
+        return response
+
+    # asyncio reserves this for each connection, 256 KiB by default: with a watch per kind and a request per worker, seven megabytes.
+    sslproto.SSLProtocol.max_size = _TLS_BUFFER
+    # No connection limit: each watch holds one connection, and the number of workers bounds the rest.
+    connector = aiohttp.TCPConnector(limit=0, ssl=access.endpoint.tls or False)
+    return aiohttp.ClientSession(
+        connector=connector,
+        headers={"User-Agent": agent},
+        middlewares=(authorize,),
+        proxy=access.endpoint.proxy or None,
+    )
