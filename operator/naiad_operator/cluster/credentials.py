@@ -15,6 +15,7 @@ import math
 import os
 import pathlib
 import re
+import signal
 import ssl
 import subprocess
 import tempfile
@@ -51,7 +52,7 @@ class Endpoint:
     server: str
     namespace: str = "default"
     context: str = ""
-    authorization: str = ""
+    authorization: str = dataclasses.field(default="", repr=False)
     tls: ssl.SSLContext | None = None
     server_name: str = ""
     proxy: str = ""
@@ -149,13 +150,15 @@ def _load(kubeconfig: str, context: str, old: ssl.SSLContext | None) -> Endpoint
             InClusterConfigLoader(str(token), str(authority)).load_and_set(config)
             namespace = name.read_text(encoding="ascii").strip()
             return _endpoint(config, old, namespace=namespace, seconds=_TOKEN_AGE_S)
-    default = pathlib.Path("~/.kube/config").expanduser()
-    paths = kubeconfig or os.environ.get("KUBECONFIG") or str(default)
-    if paths == str(default) and not default.exists():
-        raise CredentialsError(
-            "no API server found: this is not a pod with a service account, KUBECONFIG is not set and there is no "
-            f"{default}; name a file with --kubeconfig"
-        )
+    paths = kubeconfig or os.environ.get("KUBECONFIG", "")
+    if not paths:
+        default = pathlib.Path("~/.kube/config").expanduser()
+        if not default.exists():
+            raise CredentialsError(
+                "no API server found: this is not a pod with a service account, KUBECONFIG is not set and there is no "
+                f"{default}; name a file with --kubeconfig"
+            )
+        paths = str(default)
     with _explained(f"the kubeconfig {paths}"), tempfile.TemporaryDirectory() as folder:
         return _endpoint(config, old, **_read(paths, context, config, pathlib.Path(folder)))
 
@@ -266,26 +269,27 @@ def _run(user: typing.Any, cluster: typing.Any, folder: pathlib.Path) -> dict[st
     spec = {"interactive": False} | ({"cluster": plugin.cluster.value} if plugin.cluster else {})
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     with _explained(f"the exec plugin {plugin.args[0]!r} of {user.path}"):
-        try:
-            finished = subprocess.run(  # noqa: S603 - the kubeconfig names it
-                plugin.args,
-                cwd=folder,
-                env={**plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(info)},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_TIMEOUT_S,
-                start_new_session=True,  # without a terminal to ask on
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"it did not end in {_TIMEOUT_S:g} s") from None
+        with subprocess.Popen(  # noqa: S603 - the kubeconfig names it
+            plugin.args,
+            cwd=folder,
+            env={**plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(info)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # without a terminal to ask on
+        ) as process:
+            try:
+                output, error_output = process.communicate(timeout=_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # with the programs that it has started
+                raise TimeoutError(f"it did not end in {_TIMEOUT_S:g} s") from None
         status: dict[str, typing.Any] = {}
         with contextlib.suppress(ValueError, TypeError, KeyError):
-            status = json.loads(finished.stdout)["status"]
+            status = json.loads(output)["status"]
         certificate = status.get("clientCertificateData") and status.get("clientKeyData")
-        if finished.returncode or not (status.get("token") or certificate):
-            stderr = finished.stderr.decode(errors="replace").strip()[-500:]
+        if process.returncode or not (status.get("token") or certificate):
+            stderr = error_output.decode(errors="replace").strip()[-500:]
             raise ValueError(
-                f"it exited {finished.returncode} and returned neither a token nor a client certificate with its key: {stderr}"
+                f"it exited {process.returncode} and returned neither a token nor a client certificate with its key: {stderr}"
             )
         return status

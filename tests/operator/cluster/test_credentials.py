@@ -31,6 +31,7 @@ async def test_a_kubeconfigs_current_context_is_taken(tmp_path: Path) -> None:
     endpoint = await found(kubeconfig(tmp_path / "config", USER, **more))
     assert (endpoint.server, endpoint.namespace) == (ONE, "team")
     assert endpoint.authorization == "Bearer secret"
+    assert "secret" not in repr(endpoint), "it may be in a traceback or a log line"
     assert (endpoint.server_name, endpoint.proxy) == ("inside", "http://p")
     assert endpoint.tls
     assert endpoint.tls.verify_mode == ssl.CERT_NONE

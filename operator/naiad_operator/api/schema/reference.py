@@ -51,7 +51,7 @@ def profile_fields() -> str:
 
 
 def _rules() -> list[Rule]:
-    every = [*spec.ROOT, *(rule for table in table.RULES.values() for rule in table)]
+    every = [*spec.ROOT, *(rule for rules in table.RULES.values() for rule in rules)]
     return list({rule.message: rule for rule in every}.values())
 
 
