@@ -11,6 +11,9 @@ import msgspec
 from naiad.protocol.http.transport.head import holds_control
 from naiad.protocol.restricted import Category
 
+BASE_PATH = "naiad.base_path"
+"""The key of an ASGI scope whose request came below the base path."""
+
 _MODEL = "/v2/models/{model}"
 _VERSION = "/v2/models/{model}/versions/{version}"
 _REPOSITORY = "/v2/repository/{repository}"

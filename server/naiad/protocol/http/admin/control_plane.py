@@ -12,16 +12,13 @@ import logging
 from naiad.engine.api import Engine
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.message import AsgiApp, FastRoutes, HttpReply, Receive, Scope, Send
-from naiad.protocol.http.paths import category_of, without_base
+from naiad.protocol.http.paths import BASE_PATH, category_of, without_base
 from naiad.protocol.http.replies import RETRY_AFTER, refusal
 from naiad.protocol.http.routes import NO_TOKEN
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from naiad.protocol.tokens import HEADER, TokenFile
 
 log = logging.getLogger("naiad.http")
-
-BASE_PATH = "naiad.base_path"
-"""The key of a scope whose request came below the base path."""
 
 _NOT_STARTED = "the control plane could not be started"
 _NOT_NOW = refusal(

@@ -13,9 +13,8 @@ from starlette.exceptions import HTTPException
 
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError
-from naiad.protocol.http.admin.control_plane import BASE_PATH
 from naiad.protocol.http.message import HttpReply
-from naiad.protocol.http.paths import API, find
+from naiad.protocol.http.paths import API, BASE_PATH, find
 from naiad.protocol.http.replies import refusal, server_fault
 from naiad.protocol.status import http_status
 
