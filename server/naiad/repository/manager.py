@@ -32,14 +32,7 @@ from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
 from naiad.repository.store import StoredModel, check_name
 from naiad.repository.unloads import Memory, Unloads
-from naiad.repository.version import (
-    Progress,
-    S,
-    Served,
-    Version,
-    VersionState,
-    failed_plan_state,
-)
+from naiad.repository.version import Progress, S, Served, Version, VersionState, failed_plan_state
 
 __all__ = ["Progress", "Repository", "Served", "Version", "VersionState"]
 

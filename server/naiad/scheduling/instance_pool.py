@@ -23,7 +23,8 @@ import logging
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.host import BatchOutcome, DeferredResponse, Host, OnOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse, Host
+from naiad.scheduling.instance_slot import InstanceSlot
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
@@ -31,41 +32,6 @@ from naiad.scheduling.response_dispatcher import ResponseDispatcher
 _log = logging.getLogger(__name__)
 
 OnFree = collections.abc.Callable[[list[Inference] | None], None]
-
-
-class InstanceSlot:
-    """An instance in a pool. Implements `ResourceUser`.
-
-    Attributes:
-        host: runs its batches.
-        name: the instance's name.
-        batch: the batch in execution; None if there is none.
-        ticket: the position of that batch in the order of all batches.
-        prefetched: the batch that begins when that one has ended; None if there is none.
-        prefetched_ticket: the position of this one.
-        usable: whether it can run batches.
-        removed: whether it is to be closed.
-        deferred: the inferences whose batch came back before their responses.
-        on_outcome: gets the outcome of its batch.
-        retry: called when its resources may be available.
-    """
-
-    __slots__ = (
-        "batch", "deferred", "host", "name", "on_outcome", "prefetched", "prefetched_ticket", "removed", "retry", "ticket", "usable",
-    )  # fmt: skip
-
-    def __init__(self, pool: "InstancePool", host: Host) -> None:
-        self.host = host
-        self.name = host.name
-        self.batch: list[Inference] | None = None
-        self.ticket = 0
-        self.prefetched: list[Inference] | None = None
-        self.prefetched_ticket = 0
-        self.usable = True
-        self.removed = False
-        self.deferred = set[Inference]()
-        self.on_outcome: OnOutcome = functools.partial(pool.came_back, self)
-        self.retry = functools.partial(pool.retry, self)
 
 
 class InstancePool:
@@ -112,7 +78,7 @@ class InstancePool:
         self._order = Reordering[BatchOutcome]() if preserve_ordering else None
         self._clock = clock
         self._loop = loop
-        self._slots = [InstanceSlot(self, host) for host in hosts]
+        self._slots = [self._slot(host) for host in hosts]
         self.free = self._slots[::-1]
         self.usable = len(self._slots)
         self.inflight = 0
@@ -151,7 +117,7 @@ class InstancePool:
     ) -> None:
         """Add instances, and remove others: these finish what they have, and are closed (row 7.24). After `open`."""
         for host in added:
-            slot = InstanceSlot(self, host)
+            slot = self._slot(host)
             self._slots.append(slot)
             self._watch(slot)
             self.free.insert(0, slot)
@@ -331,6 +297,9 @@ class InstancePool:
             self._resources.withdraw(slot)
         self._waiting.clear()
         await asyncio.gather(*(slot.host.close() for slot in self._slots), *self._closing)
+
+    def _slot(self, host: Host) -> InstanceSlot:
+        return InstanceSlot(host, came_back=self.came_back, retry=self.retry)
 
     def _watch(self, slot: InstanceSlot) -> None:
         slot.host.deferred_to(functools.partial(self._on_deferred, slot))

@@ -1,0 +1,53 @@
+"""One instance of a model version, as its pool sees it: the batches that it has, and the inferences that wait for its responses."""
+
+import collections.abc
+import functools
+
+from naiad.core.inference import Inference
+from naiad.hosts.host import BatchOutcome, Host, OnOutcome
+
+
+class InstanceSlot:
+    """An instance in a pool. Implements `ResourceUser`.
+
+    Args:
+        host: runs its batches.
+        came_back: gets this instance and the outcome of a batch.
+        retry: gets this instance when its resources may be available.
+
+    Attributes:
+        host: as given.
+        name: the instance's name.
+        batch: the batch in execution; None if there is none.
+        ticket: the position of that batch in the order of all batches.
+        prefetched: the batch that begins when that one has ended; None if there is none.
+        prefetched_ticket: the position of this one.
+        usable: whether it can run batches.
+        removed: whether it is to be closed.
+        deferred: the inferences whose batch came back before their responses.
+        on_outcome: gets the outcome of its batch.
+        retry: called when its resources may be available.
+    """
+
+    __slots__ = (
+        "batch", "deferred", "host", "name", "on_outcome", "prefetched", "prefetched_ticket", "removed", "retry", "ticket", "usable",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        came_back: collections.abc.Callable[["InstanceSlot", BatchOutcome], None],
+        retry: collections.abc.Callable[["InstanceSlot"], None],
+    ) -> None:
+        self.host = host
+        self.name = host.name
+        self.batch: list[Inference] | None = None
+        self.ticket = 0
+        self.prefetched: list[Inference] | None = None
+        self.prefetched_ticket = 0
+        self.usable = True
+        self.removed = False
+        self.deferred = set[Inference]()
+        self.on_outcome: OnOutcome = functools.partial(came_back, self)
+        self.retry = functools.partial(retry, self)
