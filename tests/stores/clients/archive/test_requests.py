@@ -1,4 +1,4 @@
-"""Tarballs of a web server, over HTTPS and HTTP: new versions, broken connections, credentials, and what the messages say."""
+"""How tarballs are requested over HTTPS and HTTP: broken connections, credentials, redirects, and what the messages say."""
 
 import functools
 import hashlib
@@ -11,61 +11,11 @@ import threading
 import pytest
 from typing_extensions import override
 
-from naiad.repository.stores.address import parse
-from naiad.repository.stores.clients import http_requests, snapshots
-from naiad.repository.stores.clients.archive import ArchiveClient
-from naiad.repository.stores.clients.snapshots import Folders
-from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
-from tests.stores.clients.tarballs import repository, tarball
-from tests.stores.clients.web_server import Reply, Request, make_certificate, web_server
-from tests.support.waiting import wait_until
-
-CONTENT = bytes(range(256)) * 10_000
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    return make_certificate(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture
-def scratch(tmp_path: pathlib.Path) -> pathlib.Path:
-    (tmp_path / "scratch").mkdir()
-    return tmp_path / "scratch"
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_requests, "_BACKOFF_S", 0.001)
-    monkeypatch.setenv("NETRC", "/none")
-
-
-class Site:
-    """Serves one file, which tests replace; remembers the requests."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.cut_at: int | None = None
-        self.requests: list[Request] = []
-
-    def __call__(self, request: Request) -> Reply:
-        self.requests.append(request)
-        return Reply.file(request, self.content, cut_at=self.cut_at)
-
-
-def opened(location: str, scratch: pathlib.Path) -> ArchiveClient:
-    return ArchiveClient(parse(location), Folders(scratch, scratch.parent / "listings"))
-
-
-def names(client: ArchiveClient) -> list[str]:
-    return [entry.name for entry in client.listing(recursive=False) if isinstance(entry, Folder)]
-
-
-def objects(client: ArchiveClient, below: str = "") -> dict[str, StoredObject]:
-    """What is listed for a load: the names first, which looks for a newer version."""
-    assert all(isinstance(entry, Folder) for entry in client.listing(recursive=False))
-    listed = client.listing(below, recursive=True)
-    return {entry.key: entry for entry in listed if isinstance(entry, StoredObject)}
+from naiad.repository.stores.clients import http_requests
+from naiad.repository.stores.objects import ChangedError, StoreError
+from tests.stores.clients.archive.archives import CONTENT, Site, names, objects, opened
+from tests.stores.clients.tarballs import repository
+from tests.stores.clients.web_server import Reply, Request, web_server
 
 
 def test_a_tarball_over_https(
@@ -91,92 +41,6 @@ def test_a_tarball_over_https(
         client.close()
         client.close()
         assert list(scratch.iterdir()) == []
-
-
-def test_another_tarball_is_unpacked_and_the_same_one_is_not(scratch: pathlib.Path) -> None:
-    site = Site(repository({"a": b"one", "b": b"b"}))
-    with web_server(site) as url:
-        client = opened(f"{url}/m.tgz", scratch)
-        first = objects(client)
-        assert objects(client) == first
-        assert site.requests[-1].headers["If-None-Match"]
-        site.content = repository({"a": b"two", "b": b"b"})
-        second = objects(client)
-        assert second["b/1/model.onnx"] == first["b/1/model.onnx"]
-        changed = first["a/1/model.onnx"]
-        with pytest.raises(ChangedError):
-            list(client.read(changed, 0, changed.size))
-        assert len(list(scratch.iterdir())) == 1
-        client.close()
-
-
-def test_a_damaged_upload_fails_loads_and_leaves_what_was_there(
-    scratch: pathlib.Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    whole = repository({"a": CONTENT})
-    site = Site(whole)
-    with web_server(site) as url:
-        client = opened(f"{url}/m.tgz", scratch)
-        before = objects(client)["a/1/model.onnx"]
-        site.content = whole[: len(whole) // 2]
-        for _ in range(3):
-            assert names(client) == ["a"]
-            with pytest.raises(StoreError, match="is not a readable tarball"):
-                objects(client)
-        assert caplog.text.count("unpacking while it is downloaded") == 2, "it fails again"
-        assert b"".join(client.read(before, 0, 3)) == CONTENT[:3]
-        assert len(list(scratch.iterdir())) == 1
-        site.content = whole
-        assert objects(client)["a/1/model.onnx"] == before, "the upload was undone"
-        site.content = repository({"a": b"new"})
-        assert objects(client)["a/1/model.onnx"].size == 3
-        client.close()
-
-
-def test_a_failure_that_may_pass_is_tried_again(scratch: pathlib.Path) -> None:
-    site = Site(repository({"a": b"old"}))
-    with web_server(site) as url:
-        client = opened(f"{url}/m.tgz", scratch)
-        assert objects(client)["a/1/model.onnx"].size == 3
-        site.content = repository({"a": b"newer"})
-        site.cut_at = 0
-        with pytest.raises(StoreError, match="breaks again and again"):
-            objects(client)
-        site.cut_at = None
-        assert objects(client)["a/1/model.onnx"].size == 5
-        client.close()
-
-
-def test_polls_do_not_wait_for_a_new_version_and_loads_of_it_fail_until_it_is_complete(
-    scratch: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "_WAIT_S", 0.01)
-    served = [repository({"a": b"old"})]
-    complete = threading.Event()
-
-    def respond(request: Request) -> Reply:
-        if len(served) > 1 and request.headers["Range"]:
-            complete.wait(20)
-        cut_at = None if len(served) == 1 or request.headers["Range"] else 1
-        return Reply.file(request, served[-1], cut_at=cut_at)
-
-    with web_server(respond) as url:
-        client = opened(f"{url}/m.tgz", scratch)
-        (old,) = objects(client).values()
-        served.append(repository({"a": b"newer", "b": b"b"}))
-        for _ in range(3):
-            assert names(client) == ["a"]
-        with pytest.raises(
-            StoreError, match="a newer version is being downloaded; load the model again"
-        ) as error:
-            list(client.listing("a", recursive=True))
-        assert error.value.retry
-        assert b"".join(client.read(old, 0, 3)) == b"old"
-        complete.set()
-        wait_until(lambda: names(client) == ["a", "b"])
-        assert objects(client)["a/1/model.onnx"].size == 5
-        client.close()
 
 
 def test_a_connection_that_breaks_is_continued_where_it_broke(
@@ -338,65 +202,6 @@ def test_redirects_stay_with_https(
         pytest.raises(StoreError, match=message),
     ):
         objects(opened(f"{url}/m.tar", scratch))
-
-
-def test_a_hostile_tarball_writes_nothing_outside(scratch: pathlib.Path) -> None:
-    packed = tarball(("a/1/model.onnx", b"x"), ("../../evil", b"x"))
-    with (
-        web_server(lambda request: Reply.file(request, packed)) as url,
-        pytest.raises(StoreError, match="leads out of the tarball"),
-    ):
-        objects(opened(f"{url}/m.tar", scratch))
-    assert list(scratch.parent.rglob("evil")) == []
-
-
-def test_a_listing_that_was_kept_needs_no_download_until_something_is_read(
-    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A second server with the same cache folder."""
-    caplog.set_level("INFO")
-    for name in ("one", "two", "three"):
-        (tmp_path / name).mkdir()
-    site = Site(repository({"a": CONTENT}))
-    with web_server(site) as url:
-        first = opened(f"{url}/m.tgz", tmp_path / "one")
-        listed = objects(first)
-        first.close()
-        second = opened(f"{url}/m.tgz?other=signature", tmp_path / "two")
-        assert objects(second) == listed
-        assert caplog.text.count("unpacking while it is downloaded") == 1
-        stored = listed["a/1/model.onnx"]
-        assert b"".join(second.read(stored, 5, 10)) == CONTENT[5:10]
-        assert caplog.text.count("unpacking while it is downloaded") == 2
-        second.close()
-
-        third = opened(f"{url}/m.tgz", tmp_path / "three")
-        assert objects(third) == listed
-        site.content = repository({"a": b"new"})
-        with pytest.raises(ChangedError, match="it was replaced since it was listed"):
-            list(third.read(stored, 5, 10))
-        assert objects(third)["a/1/model.onnx"].size == 3
-        third.close()
-        kept = next((tmp_path / "listings").iterdir())
-        kept.write_bytes(b"{")
-        fourth = opened(f"{url}/m.tgz", tmp_path / "three")
-        assert objects(fourth)["a/1/model.onnx"].size == 3
-        fourth.close()
-
-
-def test_a_server_that_says_nothing_of_versions_is_read_once_per_start(
-    scratch: pathlib.Path,
-) -> None:
-    served = [repository({"a": b"one"})]
-    with web_server(lambda _: Reply(200, served[-1])) as url:
-        client = opened(f"{url}/m.tgz", scratch)
-        assert objects(client)["a/1/model.onnx"].size == 3
-        served.append(repository({"a": b"newer"}))
-        assert objects(client)["a/1/model.onnx"].size == 3
-        client.close()
-        client = opened(f"{url}/m.tgz", scratch)
-        assert objects(client)["a/1/model.onnx"].size == 5
-        client.close()
 
 
 def test_a_plain_web_server_is_enough(tmp_path: pathlib.Path, scratch: pathlib.Path) -> None:
