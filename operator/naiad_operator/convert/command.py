@@ -12,12 +12,15 @@ from naiad_operator.api.parsing import service
 from naiad_operator.convert import companions, kserve, references, workload
 from naiad_operator.errors import InvalidSpec, Problem
 
+_RUNTIME = "no runtime is needed: see that the services have the arguments, variables and resources that it gives their containers"
 _STAYS = {
     "PersistentVolumeClaim": "it stays as it is, and the service mounts it by its name",
     "ConfigMap": "it stays as it is",
     "Secret": "it stays as it is: services refer to it by its name",
     "ServiceAccount": "it stays as it is",
     "Namespace": "it stays as it is",
+    "ServingRuntime": _RUNTIME,
+    "ClusterServingRuntime": _RUNTIME,
 }
 
 
@@ -33,7 +36,11 @@ class _Item(typing.NamedTuple):
 
     def say(self, note: Problem) -> None:
         """Says what did not fit, with its line."""
-        _say(f"{self.title}:{self.document.line(note.path)}: {note}")
+        _say(f"{self.title}:{self.line(note)}: {note}")
+
+    def line(self, note: Problem) -> int:
+        """The line of what did not fit."""
+        return self.document.line(note.path)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +67,10 @@ def run(options: argparse.Namespace) -> int:
     for message in unreadable:
         _say(message)
     made, used = _convert(items)
-    problems = [problem for result in made for problem in _problems(result)]
-    for problem in problems:
-        _say(f"the result needs an edit: {problem}")
+    problems = [(result, problem) for result in made for problem in _problems(result)]
+    for result, problem in problems:
+        name = part(result, "metadata").get("name")
+        _say(f"the result needs an edit: {names.KIND} {name}: {problem}")
     for item in items:
         if id(item.document) not in used:
             _pass_over(item)
@@ -84,7 +92,7 @@ def _convert(items: list[_Item]) -> tuple[list[Fields], set[int]]:
     for item in items:
         if kserve.is_kserve(item.value):
             result, notes = kserve.convert(item.value)
-            for note in notes:
+            for note in sorted(notes, key=item.line):
                 item.say(note)
         elif workload.server_container(item.value) is not None:
             result = _workload(item, items, used)

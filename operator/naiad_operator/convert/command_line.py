@@ -59,7 +59,7 @@ def read(
             options = [one for one in words[index + 1 :] if one.startswith("-")]
             scripts = [one for one in words[index + 1 :] if not one.startswith("-")]
             if scripts and any("c" in one for one in options):
-                return _script(scripts[0], {*known})
+                return _script(_without_kubernetes(scripts[0], known), {*known})
         if name == _SERVER:
             found.others.extend(_before(words[:index]))
             return found._replace(arguments=list(words[index + 1 :]), start=index + 1)
@@ -69,9 +69,16 @@ def read(
     return found._replace(arguments=None, others=others)
 
 
+def _without_kubernetes(script: str, known: collections.abc.Collection[str]) -> str:
+    """A script with ${NAME} for $(NAME): the kubelet replaces a variable of the container before the shell sees it."""
+    for name in known:
+        script = script.replace(f"$({name})", f"${{{name}}}")
+    return script
+
+
 def _before(words: collections.abc.Sequence[str]) -> list[str]:
     kept = [word for word in words if pathlib.PurePath(word).name not in _HARMLESS]
-    return [f"{' '.join(kept)}: the operator starts the server itself: left out"] if kept else []
+    return [f"{' '.join(kept)}: the operator starts the server itself"] if kept else []
 
 
 def _unknown(text: str) -> str:

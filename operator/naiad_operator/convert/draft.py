@@ -2,10 +2,14 @@
 
 import collections.abc
 import dataclasses
+import re
 import typing
 
-from naiad_operator.api.manifests.unvalidated import Fields
+from naiad_operator.api.manifests.unvalidated import Fields, entries
 from naiad_operator.errors import Problem
+
+VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+"""How Kubernetes writes a variable in an argument."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -37,6 +41,16 @@ class Draft:
     mounts: list[Fields] = dataclasses.field(default_factory=list)
     argument_path: collections.abc.Callable[[int], str] = lambda _position: "args"
     notes: list[Problem] = dataclasses.field(default_factory=list)
+
+    def filled(self, text: str) -> str:
+        """A text with the values of the variables that the container sets; others stay as they are."""
+        values = {str(one.get("name")): one.get("value") for one in entries(self.container, "env")}
+
+        def value(match: re.Match[str]) -> str:
+            found = values.get(match[1])
+            return found if isinstance(found, str) else match[0]
+
+        return VARIABLE.sub(value, text)
 
     def of_pod(self, field: str, message: str) -> None:
         """Reports a field of the pod."""

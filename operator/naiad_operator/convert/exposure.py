@@ -130,10 +130,21 @@ def ingress(rest: Fields, of: Workload, draft: Draft) -> Notes:
                 "spec.rules",
                 f"{path}: the server's paths begin at /: spec.pathPrefix serves a prefix without the controller's rewriting",
             )
-    secrets = [one.get("secretName") for one in entries(spec, "tls") if one.get("secretName")]
-    if secrets:
-        made["tls"] = {"secretName": secrets[0]}
+    yield from _certificates(entries(spec, "tls"), made)
     for field in ("rules", "tls"):
         spec.pop(field, None)
     if "host" in made or "grpcHost" in made:
         draft.spec["ingress"] = made
+
+
+def _certificates(given: list[Fields], made: Fields) -> Notes:
+    """Writes the Secret of the hosts' certificates into an ingress; there is one for both."""
+    secrets = list(dict.fromkeys(one["secretName"] for one in given if one.get("secretName")))
+    if secrets:
+        made["tls"] = {"secretName": secrets[0]}
+    elif given:
+        message = "left out: it names no Secret, so that the controller's own certificate counts: write one in ingress.tls.secretName"
+        yield Problem("spec.tls", message)
+    if secrets[1:]:
+        message = f"left out: {', '.join(map(str, secrets[1:]))}: ingress.tls.secretName, {secrets[0]}, is for both hosts: it needs a certificate for both"
+        yield Problem("spec.tls", message)

@@ -24,7 +24,8 @@ def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]
     kept: list[str] = []
     load: dict[str, typing.Any] = {}
     for argument in server_args.read(arguments):
-        name, value, path = argument.name, argument.value, draft.argument_path(argument.position)
+        name, path = argument.name, draft.argument_path(argument.position)
+        value = draft.filled(argument.value) if name in _FIELDS else argument.value
         problem = argument.unknown or argument.wrong or _refused(argument)
         if problem:
             draft.of_container(path, f"left out: {problem.removesuffix(': leave it out')}")
@@ -79,7 +80,12 @@ def _is_default(argument: Argument) -> bool:
 def _port(role: str) -> collections.abc.Callable[[str, Draft, dict[str, typing.Any]], None]:
     def set_port(value: str, draft: Draft, _load: dict[str, typing.Any]) -> None:
         number = int(value) if value.isdecimal() else 0
-        if number < _LOWEST_PORT:
+        if "$(" in value:
+            draft.of_container(
+                "args",
+                f"left out: --{role}-port={value}: the variable is not set here: write its value in predictor.ports.{role}",
+            )
+        elif number < _LOWEST_PORT:
             draft.of_container(
                 "args",
                 f"left out: --{role}-port={value}: a pod's user may open ports from {_LOWEST_PORT}",

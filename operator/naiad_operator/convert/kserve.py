@@ -1,32 +1,51 @@
-"""Turns KServe's InferenceServices into Naiad's, and lists the fields that do not fit. Pure."""
+"""Turns KServe's InferenceServices into Naiad's, and lists the fields that do not fit. Pure.
+
+KServe's predictor is a pod's spec with further fields, and its triton or model a container, so the rules for pods of Triton hold for both.
+"""
 
 import collections.abc
 import copy
 import typing
 
 from naiad_operator.api import names, store_address
-from naiad_operator.api.manifests.unvalidated import Fields, part
-from naiad_operator.convert import devices, pods
-from naiad_operator.convert.draft import left
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part
+from naiad_operator.api.rules.spec import OWN_LABELS
+from naiad_operator.convert import kserve_scaling, pods, repositories, workload
+from naiad_operator.convert.draft import Draft, left
+from naiad_operator.convert.references import DEFAULT_PORTS
 from naiad_operator.errors import Problem
 
 KSERVE_GROUPS = ("serving.kserve.io/", "serving.kubeflow.org/v1beta1")
 """The second one is KServe's before it was renamed."""
 
-_SAME = (*pods.SAME, "terminationGracePeriodSeconds")
-"""Fields of KServe's predictor that have the same name and meaning here."""
+_FRAMEWORKS = (
+    "triton", "model", "huggingface", "lightgbm", "onnx", "paddle", "pmml", "pytorch", "sklearn", "tensorflow", "xgboost",
+)  # fmt: skip
+"""Fields of a predictor that are a container; the older ones than model name a framework."""
+_STOP = "serving.kserve.io/stop"
+_OWN_DOMAINS = ("kserve.io", "kubeflow.org", "knative.dev")
+_TOOLS = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "argocd.argoproj.io/")
+_MOUNT = "/mnt/models"
+"""Where KServe puts the models of storageUri."""
 
 _ADVICE = {
-    "annotations": "write those that pods need in spec.annotations; those of KServe and Knative have no effect here",
+    "autoScaling": "write predictor.autoscaling",
+    "batcher": "the server batches itself: write dynamic_batching in config.pbtxt",
     "canaryTrafficPercent": "with a Gateway, write the other models or image and the weight in spec.canary",
     "containerConcurrency": "the server queues requests: set max_queue_delay or queue limits in config.pbtxt",
-    "batcher": "the server batches itself: write dynamic_batching in config.pbtxt",
+    "containers": "another container of the pod: write it in predictor.podTemplate.spec.containers",
+    "explainer": "there is no such component: write an ensemble or a Python model with BLS",
+    "hostIPC": "shared memory with other pods is not supported",
+    "initContainers": "write it in predictor.podTemplate.spec.initContainers, if it does not fetch the models",
+    "lifecycle": "write it in predictor.podTemplate, under spec.containers, name: server",
+    "logger": "the server sends no copies of requests: --access-log in predictor.args logs each request without its tensors",
+    "runtime": "no runtime is needed: see that predictor has the arguments, variables and resources that the runtime gives its container",
     "runtimeVersion": "it names a version of another server: set predictor.image to choose Naiad's",
-    "image": "another server's image: set predictor.image to choose Naiad's",
-    "storage": "write model.storageUri, and the Secret's name in model.storage.secretName",
+    "storage": "its Secret says the bucket and the endpoint: write model.storageUri, and the Secret's name in model.storage.secretName",
+    "storageUris": "write model.repositories, one storageUri per repository",
+    "timeout": "the server ends no request by time: write default_queue_policy in config.pbtxt, or spec.ingress.readTimeoutSeconds",
     "transformer": "write an ensemble or a Python model with BLS",
-    "volumeMounts": "write the mount in predictor.podTemplate",
-    "volumes": "write the volume in predictor.podTemplate",
+    "workerSpec": "a service has no pods that work together: write accelerator.count for several GPUs in one pod",
 }
 _NO_COUNTERPART = "there is no such field in Naiad: leave it out, or write it in predictor.podTemplate when it is a field of pods"
 
@@ -45,116 +64,135 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> tuple[Fields,
         manifest: an InferenceService of serving.kserve.io; it is not changed.
     """
     rest = copy.deepcopy(dict(manifest))
-    notes: list[Problem] = []
-    for field in ("apiVersion", "kind", "status"):
-        rest.pop(field, None)
-    source = part(rest, "metadata")
-    metadata = {key: source.pop(key) for key in ("name", "namespace", "labels") if key in source}
-    rest["metadata"] = {
-        key: value for key, value in source.items() if key == "annotations" and value
-    }
-    predictor = part(part(rest, "spec"), "predictor")
-    kind = next((key for key in ("triton", "model") if isinstance(predictor.get(key), dict)), "")
-    container = part(predictor, kind) if kind else {}
-    path = f"spec.predictor.{kind}"
-    result: Fields = {"model": _model(container, path, notes)}
-    result |= devices.taken(part(container, "resources"))
-    result |= {key: container.pop(key) for key in ("args", "env", "envFrom") if key in container}
-    result |= {key: predictor.pop(key) for key in _SAME if key in predictor}
-    result |= _replicas(predictor, part(result, "resources"), notes)
+    metadata, predictor = part(rest, "metadata"), part(rest, "spec", "predictor")
+    container, field = _container(predictor)
+    draft = Draft(
+        pod=predictor,
+        container=container,
+        pod_path="spec.predictor",
+        container_path=f"spec.predictor.{field}",
+    )
+    _of_container(draft, metadata)
+    _of_metadata(metadata, draft)
+    for fields in (predictor, container):
+        workload.drop_defaults(fields)
+    of_service = {key: predictor.pop(key) for key in _SCALED if key in predictor}
+    rolling = predictor.pop("deploymentStrategy", None)
+    draft.predictor |= workload.strategy(part(rolling))
+    pods.convert(draft)
+    draft.predictor |= kserve_scaling.replicas(
+        of_service, draft.predictor.get("resources", {}), metadata, draft.notes
+    )
+    if draft.mounts:
+        draft.template["containers"] = [{"name": "server", "volumeMounts": draft.mounts}]
+    if draft.template:
+        draft.predictor.setdefault("podTemplate", {})["spec"] = draft.template
     if container.get("protocolVersion") in {"v2", "grpc-v2"}:
         del container["protocolVersion"]
-    if container.get("name") == "kserve-container":
-        del container["name"]
-    notes += left(rest, "", _ADVICE, _NO_COUNTERPART)
-    converted = {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": metadata,
-        "spec": {"predictor": result},
-    }
-    return converted, notes
+    draft.notes += left(container, draft.container_path, _ADVICE, _NO_COUNTERPART)
+    draft.notes += left(part(rest, "spec"), "spec", _ADVICE, _NO_COUNTERPART)
+    return workload.result(manifest, draft), draft.notes
 
 
-def _model(container: Fields, path: str, notes: list[Problem]) -> Fields:
-    uri = container.get("storageUri")
+_SCALED = ("minReplicas", "maxReplicas", "scaleMetric", "scaleTarget")
+
+
+def _container(predictor: Fields) -> tuple[Fields, str]:
+    """The server's container, taken out of the predictor, and its field."""
+    for field in _FRAMEWORKS:
+        if isinstance(predictor.get(field), dict):
+            found: Fields = predictor.pop(field)
+            if field not in {"triton", "model"}:
+                found.setdefault("modelFormat", {"name": field})
+            return found, field
+    containers = entries(predictor, "containers")
+    for index, container in enumerate(containers):
+        if workload.runs_triton(container):
+            predictor["containers"].remove(container)
+            return container, f"containers[{index}]"
+    return {}, "model"
+
+
+def _of_metadata(metadata: Fields, draft: Draft) -> None:
+    """Labels and annotations, which KServe also gives to the pods."""
+    name = metadata.get("name")
+    ports = {**DEFAULT_PORTS, **part(draft.predictor, "ports")}
+    message = f"clients find the service as {name}, ports {ports['http']} (HTTP) and {ports['grpc']} (gRPC), in place of {name}-predictor and of KServe's host, for which write spec.ingress or spec.gateway; where KServe has a Service {name} too, delete its InferenceService first"
+    draft.notes.append(Problem("metadata.name", message))
+    for field in ("labels", "annotations"):
+        given = {**part(metadata, field), **part(draft.pod, field)}
+        draft.pod.pop(field, None)
+        kept = {key: value for key, value in given.items() if not _is_of_tools(key)}
+        if kept:
+            draft.spec[field] = kept
+        dropped = [key for key in given if _is_of_kserve(key) and key != _STOP]
+        if dropped:
+            message = (
+                f"left out: {', '.join(dropped)}: those of KServe and Knative have no effect here"
+            )
+            where = "metadata" if any(key in part(metadata, field) for key in dropped) else "spec.predictor"  # fmt: skip
+            draft.notes.append(Problem(f"{where}.{field}", message))
+    if str(part(metadata, "annotations").get(_STOP)).lower() == "true":
+        draft.spec["suspend"] = True
+
+
+def _is_of_kserve(key: str) -> bool:
+    return key.partition("/")[0].endswith(_OWN_DOMAINS)
+
+
+def _is_of_tools(key: str) -> bool:
+    return _is_of_kserve(key) or key.startswith(_TOOLS) or key in OWN_LABELS
+
+
+def _of_container(draft: Draft, metadata: Fields) -> None:
+    """The models and the arguments of the server's container."""
+    container, where = draft.container, draft.container_path
     model_format = part(container, "modelFormat").get("name")
-    if model_format == "triton":
-        del container["modelFormat"]
-    elif model_format is not None:
+    container.pop("modelFormat", None)
+    if model_format not in {None, "triton"}:
         message = f"{model_format!r} does not say a server here: storageUri must be a folder with one folder per model, NAME/1/FILE"
-        notes.append(Problem(f"{path}.modelFormat", message))
-        del container["modelFormat"]
-    if not isinstance(uri, str):
-        return {}
-    del container["storageUri"]
-    store = store_address.converted(uri)
-    problem = store_address.problem(store.uri if store is not None else uri)
-    if store is not None and not problem:
-        return store.fields
-    notes.append(Problem(f"{path}.storageUri", problem))
-    return {}
+        draft.of_container("modelFormat", message)
+    if "containers[" in where:
+        _storage_variable(container)
+    addresses, requirements = workload.arguments(draft)
+    uri = container.pop("storageUri", None)
+    model: Fields = draft.predictor.setdefault("model", {})
+    if isinstance(uri, str):
+        store = store_address.converted(uri)
+        problem = store_address.problem(store.uri if store is not None else uri)
+        if store is not None and not problem:
+            model |= store.fields
+            _of_account(store.uri, draft)
+        else:
+            draft.of_container("storageUri", problem)
+        for address in addresses:
+            if address.rstrip("/") != _MOUNT:
+                message = f"left out: --model-repository={address}: model.storageUri is the repository; write the folder in it, if it is another one than {_MOUNT}"
+                draft.of_container("args", message)
+    elif "storage" in container or "storageUris" in container:
+        pass  # listed with what no rule takes
+    elif addresses:
+        repositories.convert(addresses, draft)
+    else:
+        name = metadata.get("name")
+        draft.of_container("storageUri", f"is missing: write model.storageUri of {name}")
+    if requirements:
+        model["pythonRequirements"] = requirements
 
 
-def _replicas(predictor: Fields, resources: Fields, notes: list[Problem]) -> Fields:
-    """The number of pods: KServe scales when maxReplicas is above minReplicas, whose default is 1."""
-    low, high = predictor.get("minReplicas", 1), predictor.get("maxReplicas", 0)
-    if not isinstance(low, int) or not isinstance(high, int):
-        return {}
-    predictor.pop("minReplicas", None)
-    predictor.pop("maxReplicas", None)
-    if low == 0:
-        low = 1
-        message = "became 1: for no pods without requests, write autoscaling.class: keda and minReplicas: 0 (docs/operator.md)"
-        notes.append(Problem("spec.predictor.minReplicas", message))
-    if high <= low:
-        message = f"left out: maxReplicas is not above minReplicas, so that nothing scales: the number of pods is {low}"
-        unused = [
-            field
-            for field in ("scaleMetric", "scaleTarget")
-            if predictor.pop(field, None) is not None
-        ]
-        notes += [Problem(f"spec.predictor.{field}", message) for field in unused]
-        return {"replicas": low}
-    metric = predictor.pop("scaleMetric", None)
-    given = predictor.pop("scaleTarget", None)
-    name = metric if metric in {"cpu", "memory"} else "cpu"
-    target = given if given is not None and name == metric else 80
-    if name != metric:
-        message = f"the pods scale by {target} % CPU of resources.requests[cpu]{_other_metric(metric, given)}"
-        field = "maxReplicas" if metric is None else "scaleMetric"
-        notes.append(Problem(f"spec.predictor.{field}", message))
-    if not _is_requested(name, resources):
-        message = f"the autoscaler computes a share of resources.requests[{name}], which is not set: write it, e.g. {_AMOUNTS[name]}"
-        notes.append(Problem("spec.predictor.maxReplicas", message))
-    utilization = {"type": "Utilization", "averageUtilization": target}
-    resource = {"type": "Resource", "resource": {"name": name, "target": utilization}}
-    scaling = {"class": "hpa", "minReplicas": low, "maxReplicas": high, "metrics": [resource]}
-    return {"autoscaling": scaling}
+def _storage_variable(container: Fields) -> None:
+    """A container of one's own gets its models by a variable."""
+    for variable in entries(container, "env"):
+        if variable.get("name") == "STORAGE_URI" and isinstance(variable.get("value"), str):
+            container["env"].remove(variable)
+            container["storageUri"] = variable["value"]
+            return
 
 
-_AMOUNTS = {"cpu": '"2"', "memory": "4Gi"}
-
-
-def _is_requested(name: str, resources: Fields) -> bool:
-    return any(name in part(resources, field) for field in ("requests", "limits"))
-
-
-def _other_metric(metric: typing.Any, target: typing.Any) -> str:
-    """What to write in place of a metric that has no counterpart."""
-    number = target if isinstance(target, int) else 10
-    match metric:
-        case "concurrency":
-            return (
-                f": concurrency counted the requests in flight per pod; autoscaling.pendingRequests: {number} counts those that wait for an instance, and "
-                "queueTimeMs: 10 how long they wait, which fits batching"
-            )
-        case "rps":
-            return (
-                f": for {number} requests per second and pod write autoscaling.class: keda and a trigger: {{type: prometheus, metadata: {{threshold: "
-                f'"{number}", query: sum(rate(nv_inference_request_success{{pod=~"NAME-.*"}}[1m]))}}}}; queueTimeMs: 10 needs no number per model'
-            )
-        case None:
-            return ": autoscaling.queueTimeMs: 10 scales by the time that requests wait for an instance"
-        case _:
-            return f": {metric} is not a metric of KServe that is known here; autoscaling.queueTimeMs: 10 scales by the time that requests wait"
+def _of_account(uri: str, draft: Draft) -> None:
+    """KServe reads a store with the Secrets that are attached to the ServiceAccount."""
+    account = draft.pod.get("serviceAccountName")
+    scheme = uri.partition("://")[0]
+    if account is not None and scheme != "pvc":
+        message = f"KServe also reads the store with the Secrets of ServiceAccount {account}, which has no effect here: unless {account} is an identity of the cloud, write its Secret in model.storage.secretName, and its endpoint annotation in model.storage.endpoint"
+        draft.of_pod("serviceAccountName", message)

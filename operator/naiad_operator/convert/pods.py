@@ -47,10 +47,10 @@ def convert(draft: Draft) -> None:
     _stop(draft)
     _security(draft)
     image = draft.container.get("image")
-    draft.of_container(
-        "image",
-        f"{image} is another server's: the operator's default image is used; set predictor.image to choose one",
-    )
+    if image is not None:
+        message = f"{image} is another server's: the operator's default image is used; set predictor.image to choose one"
+        draft.of_container("image", message)
+    _host_ports(draft)
     for field in _OF_IMAGE:
         draft.container.pop(field, None)
     account = draft.pod.get("serviceAccount")
@@ -100,10 +100,10 @@ def _volumes(draft: Draft) -> None:
         volume = volumes.get(name, {})
         empty = volume.get("emptyDir")
         if path == _SHARED_MEMORY and isinstance(empty, dict):
-            if "sizeLimit" in empty:
-                draft.predictor["sharedMemory"] = str(empty["sizeLimit"])
+            _shared_memory(draft, empty, name)
             continue
         if isinstance(empty, dict) and path in _OWN_MOUNTS:
+            _own_mount(draft, empty, name, path)
             continue
         if "hostPath" in volume:
             draft.of_pod(
@@ -112,11 +112,28 @@ def _volumes(draft: Draft) -> None:
             )
         own = f"{name}-own" if _OWN_VOLUMES.fullmatch(name) else name
         draft.mounts.append({**mount, "name": own})
-        patched[own] = {**volume, "name": own}
+        patched[own] = {**(volume or {"emptyDir": {}}), "name": own}
     draft.container.pop("volumeMounts", None)
     draft.pod.pop("volumes", None)
     if patched:
         draft.template["volumes"] = list(patched.values())
+
+
+def _shared_memory(draft: Draft, empty: Fields, name: str) -> None:
+    if "sizeLimit" in empty:
+        draft.predictor["sharedMemory"] = str(empty["sizeLimit"])
+        return
+    message = f"{name} has no sizeLimit, and /dev/shm of a service has 1Gi: write what the models need in predictor.sharedMemory"
+    draft.of_pod("volumes", message)
+
+
+def _own_mount(draft: Draft, empty: Fields, name: str, path: str) -> None:
+    """A folder for which the operator has a volume of its own, a plain emptyDir."""
+    limits = {key: value for key, value in empty.items() if value not in ("", None)}
+    if limits:
+        named = ", ".join(f"{key}: {value}" for key, value in limits.items())
+        message = f"left out: {named} of {name}: {path} is an emptyDir without a limit, on the node's disk"
+        draft.of_pod("volumes", message)
 
 
 def _probes(draft: Draft) -> None:
@@ -175,22 +192,36 @@ def _security(draft: Draft) -> None:
         (draft.container, draft.of_container, "spec.containers, name: server"),
     ):
         context = part(fields.pop("securityContext", None))
-        same = ("runAsUser", "runAsGroup", "fsGroup")
-        other = {
-            key: value
-            for key, value in context.items()
-            if not (key in same and value == _USER) and key not in _HARDENED
-        }
+        other = [key for key, value in context.items() if not _is_hardened(key, value)]
         if other:
             report(
                 "securityContext",
-                f"left out: {', '.join(other)}: the pods run as user 1000 under Pod Security restricted; what a claim's files need goes into predictor.podTemplate ({patch})",
+                f"left out: {', '.join(other)}: the pods run as user 1000 under Pod Security restricted, with a read-only root; what the models need goes into predictor.podTemplate ({patch})",
             )
 
 
-_HARDENED = frozenset(
-    ("allowPrivilegeEscalation", "capabilities", "fsGroupChangePolicy", "readOnlyRootFilesystem", "runAsNonRoot", "seccompProfile")
-)  # fmt: skip
+_HARDENED: dict[str, typing.Any] = {
+    "allowPrivilegeEscalation": False, "fsGroupChangePolicy": "OnRootMismatch", "privileged": False, "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER, "seccompProfile": {"type": "RuntimeDefault"},
+}  # fmt: skip
+"""The security of the operator's pods."""
+
+
+def _is_hardened(field: str, value: typing.Any) -> bool:
+    """Whether a field of a security context allows a pod no more than the operator's pods may."""
+    if field == "capabilities":
+        return not part({field: value}, field).get("add")
+    return field == "fsGroupChangePolicy" or value == _HARDENED.get(field, ...)
+
+
+def _host_ports(draft: Draft) -> None:
+    """Ports of the node, which the operator's pods have none of."""
+    opened = [
+        str(one["hostPort"]) for one in entries(draft.container, "ports") if one.get("hostPort")
+    ]
+    if opened:
+        message = f"left out: hostPort {', '.join(opened)}: clients outside the cluster use spec.service (type: NodePort), spec.ingress or spec.gateway"
+        draft.of_container("ports", message)
 
 
 def _single_strategy(draft: Draft) -> None:

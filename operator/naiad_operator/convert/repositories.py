@@ -7,7 +7,8 @@ import typing
 
 from naiad_operator.api import store_address
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
-from naiad_operator.convert.draft import Draft
+from naiad_operator.builders import server
+from naiad_operator.convert.draft import VARIABLE, Draft
 
 _KEYS = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
@@ -17,12 +18,15 @@ _REGIONS = ("AWS_DEFAULT_REGION", "AWS_REGION")
 _GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
 _SEVERAL = "TRITON_CLOUD_CREDENTIAL_PATH"
 _DEFAULT_GOOGLE_KEY = "key.json"
-_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
 def convert(addresses: collections.abc.Sequence[str], draft: Draft) -> None:
     """Writes the model's repositories into the draft, and takes what they need out of the pod."""
-    sources = [source for one in addresses if (source := _source(_filled(one, draft), draft))]
+    used: list[Fields] = []
+    sources = [source for one in addresses if (source := _source(draft.filled(one), draft, used))]
+    draft.container["volumeMounts"] = [
+        one for one in entries(draft.container, "volumeMounts") if one not in used
+    ]
     if not addresses:
         draft.of_container("args", "has no --model-repository: write model.storageUri")
     credentials: dict[str, Fields] = {}
@@ -40,20 +44,15 @@ def convert(addresses: collections.abc.Sequence[str], draft: Draft) -> None:
         model["repositories"] = sources
 
 
-def _filled(address: str, draft: Draft) -> str:
-    """An address with the values of the variables that the container sets."""
-    values = {str(one.get("name")): one.get("value") for one in entries(draft.container, "env")}
+def _source(address: str, draft: Draft, used: list[Fields]) -> Fields | None:
+    """A repository of the service; None when it has no counterpart, which is reported.
 
-    def value(match: re.Match[str]) -> str:
-        text = values.get(match[1])
-        return text if isinstance(text, str) else match[0]
-
-    return _VARIABLE.sub(value, address)
-
-
-def _source(address: str, draft: Draft) -> Fields | None:
-    """A repository of the service; None when it has no counterpart, which is reported."""
-    if _VARIABLE.search(address):
+    Args:
+        address: the repository.
+        draft: the service.
+        used: the mounts that the operator's replace; those of this repository are added.
+    """
+    if VARIABLE.search(address):
         draft.of_container(
             "args",
             f"--model-repository={address}: the variable is not set here: write its value in model.storageUri",
@@ -66,10 +65,10 @@ def _source(address: str, draft: Draft) -> Fields | None:
             return store.fields
         draft.of_container("args", f"--model-repository: {problem}")
         return None
-    return _folder(pathlib.PurePosixPath(address.removeprefix("file://")), draft)
+    return _folder(pathlib.PurePosixPath(address.removeprefix("file://")), draft, used)
 
 
-def _folder(folder: pathlib.PurePosixPath, draft: Draft) -> Fields | None:
+def _folder(folder: pathlib.PurePosixPath, draft: Draft, used: list[Fields]) -> Fields | None:
     mounts = [
         one
         for one in entries(draft.container, "volumeMounts")
@@ -89,10 +88,15 @@ def _folder(folder: pathlib.PurePosixPath, draft: Draft) -> Fields | None:
     )
     claim = part(volume, "persistentVolumeClaim").get("claimName")
     if isinstance(claim, str) and not mount.get("subPathExpr"):
-        draft.container["volumeMounts"].remove(mount)
+        # A mount of more than the repository stays, for what else is read from it.
+        if str(below) == ".":
+            used.append(mount)
+            note = f"the repository {folder} becomes a read-only mount below {server.REPOSITORIES_FOLDER}: change absolute paths in config.pbtxt, model.py and env that name {folder}"
+            draft.of_container("volumeMounts", note)
         path = pathlib.PurePosixPath(str(mount.get("subPath") or "")) / below
         inside = "" if str(path) == "." else f"/{path}"
         return {"storageUri": f"pvc://{claim}{inside}"}
+    used.append(mount)
     return _of_other_volume(volume, folder, mount, draft)
 
 
@@ -109,7 +113,6 @@ _ADVICE = {
 def _of_other_volume(
     volume: Fields, folder: pathlib.PurePosixPath, mount: Fields, draft: Draft
 ) -> Fields | None:
-    draft.container["volumeMounts"].remove(mount)
     kind = next((key for key in volume if key != "name"), "no volume of the pod")
     where = f"the repository {folder} (volume {mount.get('name')})"
     if kind != "emptyDir":

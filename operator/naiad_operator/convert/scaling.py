@@ -35,7 +35,7 @@ def autoscaler(rest: Fields, _of: Workload, draft: Draft) -> Notes:
             field, value = next(iter(ours.items()))
             yield Problem(
                 path,
-                f"became autoscaling.{field}: {value}; Prometheus' adapter needs Naiad's rules (manifests/monitoring/prometheus-adapter-values.yaml)",
+                f"became autoscaling.{field}: {value}{_rounded(metric, ours)}; Prometheus' adapter needs Naiad's rules (manifests/monitoring/prometheus-adapter-values.yaml)",
             )
             continue
         scaling.setdefault("metrics", []).append(_renamed(metric))
@@ -62,6 +62,16 @@ def _own_metric(metric: Fields) -> Fields:
     if "queue" in name and name.endswith("_us"):
         return {"queueTimeMs": max(1, round(value / _MICROSECONDS))}
     return {}
+
+
+def _rounded(metric: Fields, ours: Fields) -> str:
+    """What rounding has changed; "" for nothing."""
+    pods = part(metric, "pods")
+    target = part(pods, "target").get("averageValue", pods.get("targetAverageValue"))
+    factor = _MICROSECONDS if "queueTimeMs" in ours else 1
+    if quantity.amount(str(target)) == next(iter(ours.values())) * factor:
+        return ""
+    return f" (rounded from {target}{' µs' if factor > 1 else ''}: the field is an integer, at least 1)"
 
 
 def _renamed(metric: Fields) -> Fields:

@@ -13,7 +13,10 @@ from naiad_operator.errors import Problem
 
 KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Pod")
 _WORDS = ("tritonserver", "--model-repository", "--model-store")
+_CLIENTS = "-sdk"
+"""The end of the tags of Triton's images with clients, e.g. perf_analyzer."""
 _HELM = ("helm.sh/", "app.kubernetes.io/managed-by", "meta.helm.sh/")
+_TOOLS = ("kubectl.kubernetes.io/", "deployment.kubernetes.io/", "meta.helm.sh/", "helm.sh/")
 _PROMETHEUS = "prometheus.io/"
 _NOT_REPORTED = (
     "podManagementPolicy",
@@ -64,7 +67,7 @@ def server_container(manifest: typing.Any) -> int | None:
         return None
     containers = pod_of(manifest).get("containers")
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        if isinstance(container, dict) and _runs_triton(container):
+        if isinstance(container, dict) and runs_triton(container):
             return index
     return None
 
@@ -76,13 +79,11 @@ def owner(manifest: typing.Any) -> str:
     return ""
 
 
-def _runs_triton(container: Fields) -> bool:
-    text = " ".join(
-        [
-            str(container.get("image")).rpartition("@")[0] or str(container.get("image")),
-            *_words(container),
-        ]
-    )
+def runs_triton(container: Fields) -> bool:
+    """Whether a container runs Triton's server, by its image or its words."""
+    image = str(container.get("image")).partition("@")[0]
+    named = "" if image.endswith(_CLIENTS) else image
+    text = " ".join([named, *_words(container)])
     return any(word in text for word in _WORDS)
 
 
@@ -113,9 +114,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
     pod = pod_of(rest)
     container = pod["containers"].pop(index)
     for fields in (part(rest, "spec"), pod, container):
-        for name, value in _DEFAULTS.items():
-            if fields.get(name) == value:
-                del fields[name]
+        drop_defaults(fields)
     draft = Draft(
         pod=pod,
         container=container,
@@ -154,6 +153,13 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
     return draft
 
 
+def drop_defaults(fields: Fields) -> None:
+    """Removes what the API server fills in."""
+    for name, value in _DEFAULTS.items():
+        if fields.get(name) == value:
+            del fields[name]
+
+
 def metadata(manifest: collections.abc.Mapping[str, typing.Any]) -> Fields:
     """The metadata of the service: the name, the namespace and the labels that are not Helm's."""
     given = part(manifest, "metadata")
@@ -179,6 +185,18 @@ def result(manifest: collections.abc.Mapping[str, typing.Any], draft: Draft) -> 
 
 
 def _of_container(draft: Draft) -> None:
+    addresses, requirements = arguments(draft)
+    repositories.convert(addresses, draft)
+    if requirements:
+        draft.predictor["model"]["pythonRequirements"] = requirements
+
+
+def arguments(draft: Draft) -> tuple[list[str], list[str]]:
+    """Moves what the container's command and args say into the draft; what does not fit is reported.
+
+    Returns:
+        The values of --model-repository, and the Python packages that a script installs first.
+    """
     known = [str(one.get("name")) for one in entries(draft.container, "env")]
     started = command_line.read(_words(draft.container), known)
     field = "args" if draft.container.get("args") else "command"
@@ -203,10 +221,8 @@ def _of_container(draft: Draft) -> None:
             ),
             *own,
         ]
-    found = flags.convert(started.arguments or (), draft)
-    repositories.convert(found, draft)
-    if started.requirements:
-        draft.predictor["model"]["pythonRequirements"] = list(dict.fromkeys(started.requirements))
+    addresses = flags.convert(started.arguments or (), draft)
+    return addresses, list(dict.fromkeys(started.requirements))
 
 
 def _of_workload(rest: Fields, draft: Draft) -> None:
@@ -216,9 +232,13 @@ def _of_workload(rest: Fields, draft: Draft) -> None:
     both = "this Deployment and its Service" if kind == "Deployment" else "a Service of this name"
     message = f"the operator's Deployment and Service will be called {name} as well: delete {both} first, or write another name to run both"
     draft.notes.append(Problem("metadata.name", message))
-    if kind == "Pod":
+    if kind == "Pod":  # its annotations are those of the pods
         draft.predictor["replicas"] = 1
         return
+    others = [key for key in part(rest, "metadata", "annotations") if not key.startswith(_TOOLS)]
+    if others:
+        message = f"left out: {', '.join(others)}: they are the old {kind}'s: write those that tools need in spec.annotations"
+        draft.notes.append(Problem("metadata.annotations", message))
     spec = part(rest, "spec")
     if kind == "DaemonSet":
         draft.predictor |= {"placement": "onePerNode", "replicas": 1}
@@ -231,7 +251,7 @@ def _of_workload(rest: Fields, draft: Draft) -> None:
     replicas = spec.pop("replicas", 1)
     draft.predictor.setdefault("replicas", replicas)
     if kind == "Deployment":
-        draft.predictor |= _strategy(part(spec, "strategy"))
+        draft.predictor |= strategy(part(spec, "strategy"))
     if entries(spec, "volumeClaimTemplates"):
         draft.notes.append(
             Problem(
@@ -242,14 +262,14 @@ def _of_workload(rest: Fields, draft: Draft) -> None:
     draft.notes += left(remaining, "spec", _ADVICE, _OTHERWISE)
 
 
-def _strategy(strategy: Fields) -> Fields:
+def strategy(given: Fields) -> Fields:
     """The field deploymentStrategy; nothing for what the API server fills in."""
-    rolling = part(strategy, "rollingUpdate")
+    rolling = part(given, "rollingUpdate")
     shares = {key: rolling[key] for key in rolling if key in {"maxSurge", "maxUnavailable"}}
     is_default = all(value == _DEFAULT_SHARE for value in shares.values())
-    if not strategy or (strategy.get("type") == "RollingUpdate" and is_default):
+    if not given or (given.get("type") == "RollingUpdate" and is_default):
         return {}
-    kind = {"type": strategy["type"]} if "type" in strategy else {}
+    kind = {"type": given["type"]} if "type" in given else {}
     return {"deploymentStrategy": {**kind, **shares}}
 
 

@@ -20,6 +20,7 @@ FLAG = "--model-repository=/models"
         (["sh", "-c", f"set -e; ldconfig && A=1 tritonserver {FLAG} 2>&1 | tee /log"], [FLAG]),
         (["sh", "-c", f"# starts\ntritonserver {FLAG} > /dev/null & wait"], [FLAG]),
         (["sh", "-c", f"tritonserver {FLAG} --id=$NAME --log-file=${{LOG:-/log}}"], [FLAG, "--id=$(NAME)", "--log-file=/log"]),
+        (["sh", "-c", f"tritonserver {FLAG} --id=$(NAME)"], [FLAG, "--id=$(NAME)"]),
         (["python3", "serve.py"], None),
         ([], None),
     ],

@@ -96,3 +96,30 @@ def test_an_ingress_with_both_protocols(convert: RUN) -> None:
     assert listed(
         converted, "not converted: c.example.com/ of demo: a service has one host per protocol"
     )
+
+
+def test_certificates_that_an_ingress_cannot_keep_are_said(convert: RUN) -> None:
+    backend = {"service": {"name": "demo", "port": {"number": 8000}}}
+    rule = {"host": "a.example.com", "http": {"paths": [{"path": "/", "backend": backend}]}}
+    ingress: Object = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "demo"},
+        "spec": {"rules": [rule], "tls": [{"secretName": "a"}, {"secretName": "b"}]},
+    }
+    converted = convert(deployment(), service({"ports": [{"port": 8000}]}), ingress)
+    assert converted.services[0]["spec"]["ingress"]["tls"] == {"secretName": "a"}
+    assert listed(converted, "spec.tls: left out: b: ingress.tls.secretName, a, is for both hosts")
+    ingress["spec"]["tls"] = [{"hosts": ["a.example.com"]}]
+    converted = convert(deployment(), service({"ports": [{"port": 8000}]}), ingress)
+    assert "tls" not in converted.services[0]["spec"]["ingress"]
+    assert listed(converted, "spec.tls: left out: it names no Secret")
+
+
+def test_a_queue_time_that_is_rounded_is_said(convert: RUN) -> None:
+    """50 microseconds are the default of NVIDIA's chart."""
+    converted = convert(deployment(), autoscaler(metrics=[pods_metric("avg_time_queue_us", "50")]))
+    assert converted.predictor["autoscaling"]["queueTimeMs"] == 1
+    assert listed(converted, "became autoscaling.queueTimeMs: 1 (rounded from 50 µs:")
+    converted = convert(deployment(), autoscaler(metrics=[pods_metric("avg_time_queue_us", "5k")]))
+    assert not listed(converted, "rounded")

@@ -54,3 +54,11 @@ def test_arguments_that_do_not_fit_are_listed(convert: RUN, arg: str, words: str
     assert converted.status == 0
     assert "args" not in converted.predictor
     assert listed(converted, words), converted.lines
+
+
+def test_a_port_in_a_variable(convert: RUN) -> None:
+    args = ["tritonserver", "--model-repository=s3://acme/models", "--http-port=$(PORT)"]
+    converted = convert(deployment({"args": args, "env": [{"name": "PORT", "value": "9000"}]}))
+    assert converted.predictor["ports"] == {"http": 9000}
+    converted = convert(deployment({"args": args}))
+    assert listed(converted, "left out: --http-port=$(PORT): the variable is not set here")

@@ -57,6 +57,8 @@ def test_a_triton_predictor_becomes_a_service_that_check_accepts(
     assert predictor["autoscaling"]["metrics"][0]["resource"]["name"] == "cpu"
     assert predictor["nodeSelector"] == {"pool": "gpu"}
     assert [line.split(": ")[:2] for line in err.splitlines()] == [
+        ["FILE:4", "metadata.name"],
+        ["FILE:12", "spec.predictor.serviceAccountName"],
         ["FILE:14", "spec.predictor.canaryTrafficPercent"],
         ["FILE:17", "spec.predictor.triton.runtimeVersion"],
     ]
@@ -99,7 +101,10 @@ def test_a_store_that_cannot_be_read_leaves_a_result_that_needs_an_edit(
         "spec.predictor.triton.storageUri: is hf://…, which a server reads, but not a service"
         in err
     )
-    assert "the result needs an edit: spec.predictor.model" in err
+    assert (
+        "the result needs an edit: InferenceService torchscript-cifar10: spec.predictor.model"
+        in err
+    )
 
 
 def test_a_file_without_a_service_of_kserve(
@@ -141,10 +146,10 @@ def test_pods_between_two_numbers_without_a_metric(
 def test_what_no_rule_takes_is_listed(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = TRITON.replace("    canaryTrafficPercent: 10", "    timeout: 60")
+    text = TRITON.replace("    canaryTrafficPercent: 10", "    power: 60")
     text = text.replace("nvidia.com/gpu: 2", "nvidia.com/gpu: many")
     _, _, err = convert(text, tmp_path, capsys)
-    assert "spec.predictor.timeout: not converted: there is no such field in Naiad" in err
+    assert "spec.predictor.power: not converted: there is no such field in Naiad" in err
 
 
 @pytest.mark.parametrize(

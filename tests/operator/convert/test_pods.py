@@ -69,3 +69,51 @@ def test_slices_of_the_strategy_single(convert: RUN) -> None:
         "type": "mig", "strategy": "single", "profile": "1g.6gb+me", "product": "NVIDIA-A30", "count": 1,
     }  # fmt: skip
     assert converted.predictor["nodeSelector"] == {"pool": "a"}
+
+
+def test_volumes_that_are_smaller_here_are_said(convert: RUN) -> None:
+    container = {
+        "volumeMounts": [
+            {"name": "shm", "mountPath": "/dev/shm"},
+            {"name": "scratch", "mountPath": "/tmp"},
+            {"name": "claimed", "mountPath": "/claimed"},
+        ]
+    }
+    volumes = [
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        {"name": "scratch", "emptyDir": {"sizeLimit": "50Gi"}},
+    ]
+    converted = convert(deployment(container, {"volumes": volumes}))
+    assert listed(converted, "volumes: shm has no sizeLimit, and /dev/shm of a service has 1Gi")
+    assert listed(converted, "volumes: left out: sizeLimit: 50Gi of scratch")
+    [claimed] = converted.predictor["podTemplate"]["spec"]["volumes"]
+    assert claimed == {"name": "claimed", "emptyDir": {}}
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        ({"capabilities": {"add": ["IPC_LOCK"]}}, "left out: capabilities"),
+        ({"runAsNonRoot": False, "readOnlyRootFilesystem": False}, "left out: runAsNonRoot, readOnlyRootFilesystem"),
+        ({"seccompProfile": {"type": "Unconfined"}}, "left out: seccompProfile"),
+        ({"capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 1000, "readOnlyRootFilesystem": True}, ""),
+    ],
+)  # fmt: skip
+def test_rights_that_pods_do_not_have_here_are_said(
+    convert: RUN, context: Object, words: str
+) -> None:
+    converted = convert(deployment({"securityContext": context}))
+    assert listed(converted, "securityContext") == bool(words)
+    assert listed(converted, words)
+
+
+def test_ports_of_the_node_are_said(convert: RUN) -> None:
+    converted = convert(deployment({"ports": [{"containerPort": 8000, "hostPort": 80}]}))
+    assert listed(converted, "ports: left out: hostPort 80: clients outside the cluster use")
+
+
+def test_an_image_of_clients_is_not_a_server(convert: RUN) -> None:
+    image = "nvcr.io/nvidia/tritonserver:24.09-py3-sdk"
+    converted = convert(deployment({"image": image, "args": ["sleep", "infinity"]}))
+    assert converted.services == []
+    assert listed(converted, "Deployment demo: not converted: none of its containers runs triton")

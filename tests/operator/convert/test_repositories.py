@@ -24,7 +24,30 @@ def test_a_claim_is_a_store(convert: RUN) -> None:
     assert convert(mounted(CLAIM)).predictor["model"] == {"storageUri": "pvc://store/a"}
     converted = convert(mounted(CLAIM, subPath="x/y"))
     assert converted.predictor["model"] == {"storageUri": "pvc://store/x/y/a"}
-    assert "podTemplate" not in converted.predictor, "the operator mounts it"
+
+
+def test_a_claim_that_is_the_repository_is_mounted_by_the_operator(convert: RUN) -> None:
+    converted = convert(mounted(CLAIM, mountPath="/mnt/models/a"))
+    assert converted.predictor["model"] == {"storageUri": "pvc://store"}
+    assert "podTemplate" not in converted.predictor
+    assert listed(converted, "volumeMounts: the repository /mnt/models/a becomes a read-only mount")
+
+
+def test_what_a_claim_has_beside_the_repository_stays_mounted(convert: RUN) -> None:
+    template = convert(mounted(CLAIM)).predictor["podTemplate"]["spec"]
+    assert template["volumes"] == [{"name": "models", **CLAIM}]
+    [server] = template["containers"]
+    assert server["volumeMounts"] == [{"name": "models", "mountPath": "/mnt/models"}]
+
+
+def test_two_repositories_of_one_claim(convert: RUN) -> None:
+    source = mounted(CLAIM)
+    container = source["spec"]["template"]["spec"]["containers"][0]
+    container["args"].append("--model-repository=/mnt/models/b")
+    converted = convert(source)
+    assert converted.status == 0
+    uris = [one["storageUri"] for one in converted.predictor["model"]["repositories"]]
+    assert uris == ["pvc://store/a", "pvc://store/b"]
 
 
 def test_the_innermost_mount_is_the_repository(convert: RUN) -> None:

@@ -32,6 +32,12 @@ def test_nothing_of_a_file_is_lost_without_a_word(convert: RUN) -> None:
         assert listed(converted, f"{field}: not converted"), field
 
 
+def test_annotations_of_the_deployment_are_listed(convert: RUN) -> None:
+    source = deployment()
+    source["metadata"]["annotations"] = {"reloader.stakater.com/auto": "true", "deployment.kubernetes.io/revision": "3"}  # fmt: skip
+    assert listed(convert(source), "metadata.annotations: left out: reloader.stakater.com/auto:")
+
+
 def test_what_the_api_server_fills_in_says_nothing(convert: RUN) -> None:
     """The Deployment as `kubectl get -o yaml` prints it."""
     dump = deployment(
