@@ -26,6 +26,8 @@ CHILDREN = (
     "ServiceMonitor",
 )
 """The kinds of objects that the operator makes for a service."""
+OF_OPERATOR = "app.kubernetes.io/managed-by=naiad-operator"
+"""A selector of these objects."""
 
 
 def definitions() -> list[Object]:

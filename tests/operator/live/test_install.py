@@ -5,27 +5,26 @@ ServiceAccount and the arguments of the Deployment that they made, and carries o
 """
 
 import typing
-import urllib.parse
 
 import pytest
 
+from tests.apiserver import rights
 from tests.apiserver.client import Kubectl, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import (
     CHILDREN,
     CRD_NAME,
+    OF_OPERATOR,
     condition,
+    event_of,
     inference_service,
     installation,
-    served,
-    token_of,
 )
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.support import helm
 
 Manifest = dict[str, typing.Any]
 
-SELECTOR = "app.kubernetes.io/managed-by=naiad-operator"
 FEATURES: list[Manifest] = [
     {
         "networkPolicy": {"enabled": True},
@@ -53,28 +52,11 @@ def own_plane(full_plane: ControlPlane) -> ControlPlane:
     return full_plane
 
 
-def install(admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:
+def install(plane: ControlPlane, admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:
     """Apply the objects; a token of the operator's account and the arguments of its Deployment."""
-    made: dict[str, Manifest] = {}
-    for manifest in sorted(
-        objects, key=lambda m: m["kind"] not in ("Namespace", "CustomResourceDefinition")
-    ):
-        if manifest["kind"] == "CustomResourceDefinition":
-            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{manifest['metadata']['name']}"
-            query = urllib.parse.urlencode({"fieldManager": "helm", "force": "true"})
-            admin.request(
-                "PATCH",
-                f"{path}?{query}",
-                body=manifest,
-                content_type="application/apply-patch+yaml",
-            )
-            served(admin, manifest)
-        else:
-            admin.apply(manifest, manager="helm", force=True)
-        made[manifest["kind"]] = manifest
-    account = made["ServiceAccount"]["metadata"]
-    token = token_of(admin, account["name"], account["namespace"])
-    args: list[str] = made["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    token = rights.given(plane, admin, objects)
+    (deployment,) = (one for one in objects if one["kind"] == "Deployment")
+    args: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     return token, [one for one in args if not one.startswith("--http-port")]
 
 
@@ -96,7 +78,7 @@ def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> No
 
     def there() -> bool | None:
         operator.check()
-        found = {kind for kind in wanted if admin.list(kind, namespace, labels=SELECTOR)}
+        found = {kind for kind in wanted if admin.list(kind, namespace, labels=OF_OPERATOR)}
         return found == wanted or None
 
     until(f"a child of every kind among {sorted(wanted)}", there)
@@ -127,15 +109,15 @@ def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> No
     for number in range(len(FEATURES)):
         admin.delete("InferenceService", f"service-{number}", namespace)
     for kind in wanted:
-        admin.gone(kind, namespace, labels=SELECTOR)
-    assert not [line for line in operator.lines() if "forbidden" in str(line).lower()]
+        admin.gone(kind, namespace, labels=OF_OPERATOR)
+    assert not rights.refusals(operator)
     assert not bugs(operator.lines())
 
 
 def test_the_plain_manifests_permit_all_that_is_needed(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    token, arguments = install(admin, installation())
+    token, arguments = install(own_plane, admin, installation())
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "anywhere"}})
     log = tmp_path_factory.mktemp("wide") / "operator.log"
     operator = OperatorProcess(own_plane.kubeconfig(token), *arguments, log=log)
@@ -155,9 +137,8 @@ def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
     for name in ("narrow-system", "team-a", "team-b", "team-c"):
         admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     values = {"watchNamespaces": ["team-a", "team-b"], "replicas": 2}
-    token, arguments = install(
-        admin, helm.manifests(values, name="narrow", namespace="narrow-system")
-    )
+    objects = helm.manifests(values, name="narrow", namespace="narrow-system")
+    token, arguments = install(own_plane, admin, objects)
     log = tmp_path_factory.mktemp("narrow") / "operator.log"
     operator = OperatorProcess(own_plane.kubeconfig(token), *arguments, log=log)
     try:
@@ -173,6 +154,15 @@ def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
             with pytest.raises(RefusedError, match="403"):
                 user.list(kind, namespace)
         user.close()
+        for namespace in ("team-a", "team-b", "team-c"):
+            admin.create(inference_service("demo", namespace, replicas=2))
+        for namespace in ("team-a", "team-b"):
+            admin.wait_for("PodDisruptionBudget", "demo", namespace)
+            scaled = {"spec": {"replicas": 5}}
+            admin.patch("Deployment", "demo", namespace, body=scaled, subresource="scale")
+            event_of(admin, "demo", namespace, reason="DriftCorrected")
+        assert admin.find("Deployment", "demo", "team-c") is None
+        assert not rights.refusals(operator)
     finally:
         assert operator.stop() == 0, operator.tail()
 
@@ -182,9 +172,9 @@ def test_a_resource_that_is_taken_away_ends_the_operator_with_a_sentence(
 ) -> None:
     """And the next one waits for it: a cluster's owner may delete the definition and apply it again."""
     objects = installation()
-    token, arguments = install(admin, objects)
-    folder = tmp_path_factory.mktemp("gone")
+    token, arguments = install(own_plane, admin, objects)
     config = own_plane.kubeconfig(token)
+    folder = tmp_path_factory.mktemp("gone")
     first = OperatorProcess(config, *arguments, log=folder / "first.log").wait_ready()
     definition = next(m for m in objects if m["metadata"]["name"] == CRD_NAME)
     admin.delete("CustomResourceDefinition", definition["metadata"]["name"])
@@ -195,7 +185,7 @@ def test_a_resource_that_is_taken_away_ends_the_operator_with_a_sentence(
     second = OperatorProcess(config, *arguments, log=folder / "second.log")
     try:
         until("it to wait", lambda: "does not serve" in second.tail() or None)
-        install(admin, objects)
+        install(own_plane, admin, objects)
         second.wait_ready()
     finally:
         assert second.stop() == 0, second.tail()

@@ -1,12 +1,12 @@
-"""The operator with the rights that the chart gives it, and not one more: a verb that is missing fails here.
+"""The operator with the rights that the chart gives it for a whole cluster, and not one more: a verb that is missing fails here.
 
 Services with each set of children are made, edited, disturbed and deleted by an operator that logs in with its own ServiceAccount's token.
-The kinds of KEDA, the Gateway API and the Prometheus operator come to the API server while it runs.
+The kinds of KEDA, the Gateway API and the Prometheus operator come to the API server while it runs. Rights in chosen namespaces, and those of the
+plain manifests, are in test_install.
 """
 
 import collections
 import copy
-import functools
 import os
 import subprocess
 import sys
@@ -14,18 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver import foreign
+from tests.apiserver import foreign, rights
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet, unschedulable
 from tests.apiserver.objects import (
     CHILDREN,
+    OF_OPERATOR,
     definitions,
-    event_of,
     inference_service,
     make_namespace,
     served,
-    token_of,
 )
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.support import helm, manifests
@@ -50,54 +49,11 @@ def admin(admin: Kubectl) -> Kubectl:
     return admin
 
 
-def installed(admin: Kubectl, own_plane: ControlPlane, values: Object) -> Path:
-    """The chart's rights, given; gives the kubeconfig of its ServiceAccount."""
-    account, granted = "", []
-    for manifest in helm.manifests(values, namespace=_OPERATOR_NAMESPACE):
-        if manifest["kind"] in _RBAC:
-            if manifest["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
-                manifest["metadata"].setdefault("namespace", _OPERATOR_NAMESPACE)
-            admin.apply(manifest, force=True)
-        if manifest["kind"] == "ServiceAccount":
-            account = manifest["metadata"]["name"]
-        if manifest["kind"] in ("ClusterRole", "Role"):
-            granted += [
-                (manifest["metadata"].get("namespace", ""), rule) for rule in manifest["rules"]
-            ]
-    token = token_of(admin, account, _OPERATOR_NAMESPACE)
-    person = own_plane.user(token)
-    # The API server learns of new roles and bindings by watches of its own, which are late on a busy machine.
-    for namespace, rule in granted:
-        until(f"{rule} to hold", functools.partial(is_allowed, person, namespace, rule))
-    person.close()
-    return own_plane.kubeconfig(token)
-
-
-def is_allowed(person: Kubectl, namespace: str, rule: Object) -> bool:
-    """Whether a person may what a rule of a role grants; of its resources and verbs the first."""
-    [group, *_], [resource, *_], [verb, *_] = rule["apiGroups"], rule["resources"], rule["verbs"]
-    resource, _, subresource = resource.partition("/")
-    asked = {"group": group, "resource": resource, "subresource": subresource, "verb": verb}
-    if rule.get("resourceNames"):
-        asked["name"] = rule["resourceNames"][0]
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {**asked, "namespace": namespace}},
-    }
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    return bool(person.request("POST", path, body=review)["status"]["allowed"])
-
-
-def refusals(operator: OperatorProcess) -> list[str]:
-    return [line["message"] for line in operator.lines() if "forbidden" in line["message"].lower()]
-
-
-def everything(admin: Kubectl, namespace: str, labels: str) -> set[str]:
+def everything(admin: Kubectl, namespace: str) -> set[str]:
     names = set()
     for kind in CHILDREN:
         try:
-            names |= {kind for _ in admin.list(kind, namespace, labels=labels)}
+            names |= {kind for _ in admin.list(kind, namespace, labels=OF_OPERATOR)}
         except RefusedError as refused:
             if refused.code not in (404, 429):  # not served yet, or only just
                 raise
@@ -128,7 +84,9 @@ def test_cluster_wide_with_kinds_that_come_later(
     own_plane: ControlPlane, admin: Kubectl, tmp_path: Path
 ) -> None:
     namespace = make_namespace(admin, "everywhere")
-    kubeconfig = installed(admin, own_plane, {})
+    chart = helm.manifests(namespace=_OPERATOR_NAMESPACE)
+    token = rights.given(own_plane, admin, [one for one in chart if one["kind"] in _RBAC])
+    kubeconfig = own_plane.kubeconfig(token)
     # With an address: once KEDA is there, services that need one are invalid without.
     prometheus = "--prometheus-address=http://prometheus.example.com:9090"
     operator = OperatorProcess(
@@ -147,18 +105,14 @@ def test_cluster_wide_with_kinds_that_come_later(
         wanted = set(CHILDREN)
         until(
             "a child of every kind",
-            lambda: (
-                everything(admin, namespace, "app.kubernetes.io/managed-by=naiad-operator")
-                == wanted
-                or None
-            ),
+            lambda: everything(admin, namespace) == wanted or None,
         )
         plan = planned(kubeconfig, prometheus)
         assert "services: 0 would restart" in plan
         assert "forbidden" not in plan.lower()
         disturbed(admin, namespace)
         shrunk(admin, namespace)
-        assert refusals(operator) == []
+        assert rights.refusals(operator) == []
         assert operator.stop() == 0, operator.tail()
         assert bugs(operator.lines()) == []
     finally:
@@ -184,9 +138,7 @@ def planned(kubeconfig: Path, *arguments: str) -> str:
 def disturbed(admin: Kubectl, namespace: str) -> None:
     """One object of each kind is deleted, and comes again."""
     for kind in CHILDREN:
-        [first, *_] = admin.list(
-            kind, namespace, labels="app.kubernetes.io/managed-by=naiad-operator"
-        )
+        [first, *_] = admin.list(kind, namespace, labels=OF_OPERATOR)
         name, uid = first["metadata"]["name"], first["metadata"]["uid"]
         admin.delete(kind, name, namespace)
 
@@ -217,50 +169,5 @@ def shrunk(admin: Kubectl, namespace: str) -> None:
         until(f"{name} to be replaced", replaced)
     until(
         "nothing but Deployments and Services",
-        lambda: (
-            everything(admin, namespace, "app.kubernetes.io/managed-by=naiad-operator")
-            == {"Deployment", "Service"}
-            or None
-        ),
+        lambda: everything(admin, namespace) == {"Deployment", "Service"} or None,
     )
-
-
-def test_a_list_of_namespaces_with_roles_only_and_a_lease(
-    own_plane: ControlPlane, admin: Kubectl, tmp_path: Path
-) -> None:
-    mine, theirs, other = (make_namespace(admin, name) for name in ("mine", "theirs", "other"))
-    values = {"watchNamespaces": [mine, theirs], "replicas": 2}
-    for manifest in (
-        "naiad",
-        "naiad-nodes",
-        "naiad-profiles",
-    ):  # what the test before gave cluster-wide
-        for kind in ("ClusterRoleBinding", "ClusterRole"):
-            if admin.find(kind, manifest) is not None:
-                admin.delete(kind, manifest)
-    kubeconfig = installed(admin, own_plane, values)
-    [deployment] = [
-        m
-        for m in helm.manifests(values, namespace=_OPERATOR_NAMESPACE)
-        if m["kind"] == "Deployment"
-    ]
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    own_place = ("--http-port", "--log-")
-    flags = [flag for flag in container["args"] if not flag.startswith(own_place)]
-    operator = OperatorProcess(kubeconfig, *flags, log=tmp_path / "log")
-    try:
-        operator.wait_ready()
-        for namespace in (mine, theirs, other):
-            admin.create(inference_service("demo", namespace, replicas=2))
-        for namespace in (mine, theirs):
-            admin.wait_for("PodDisruptionBudget", "demo", namespace)
-            admin.patch(
-                "Deployment", "demo", namespace, body={"spec": {"replicas": 5}}, subresource="scale"
-            )
-            event_of(admin, "demo", namespace, reason="DriftCorrected")
-        assert admin.find("Deployment", "demo", other) is None
-        assert refusals(operator) == []
-        assert operator.stop() == 0, operator.tail()
-        assert bugs(operator.lines()) == []
-    finally:
-        operator.kill()
