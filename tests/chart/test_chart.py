@@ -15,9 +15,7 @@ from naiad_operator.api.schema import crd, resources
 from naiad_operator.builders import KINDS
 from tests.support import generated, helm
 
-pytestmark = pytest.mark.skipif(
-    not helm.AVAILABLE, reason="Helm is not installed: install helm, or pip install helm-python-sdk"
-)
+pytestmark = helm.needed
 
 Manifest = dict[str, typing.Any]
 

@@ -11,9 +11,7 @@ from naiad_operator.api.manifests import yaml_text
 from naiad_operator.api.parsing import service
 from tests.support import helm
 
-pytestmark = pytest.mark.skipif(
-    not helm.AVAILABLE, reason="Helm is not installed: install helm, or pip install helm-python-sdk"
-)
+pytestmark = helm.needed
 
 Manifest = dict[str, typing.Any]
 

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import typing
 
+import pytest
+
 from tests.support import fast_yaml
 
 CHART = pathlib.Path(__file__).parent.parent.parent / "charts" / "naiad"
@@ -18,6 +20,12 @@ _COMMAND = shutil.which("helm")
 _LIBRARY = importlib.util.find_spec("helm_python") is not None
 
 AVAILABLE = _COMMAND is not None or _LIBRARY
+
+needed = pytest.mark.skipif(
+    not AVAILABLE,
+    reason="Helm is not installed: install helm, or pip install helm-python-sdk",
+)
+"""Skips tests where there is none."""
 
 Manifest = dict[str, typing.Any]
 

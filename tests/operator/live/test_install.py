@@ -128,9 +128,7 @@ def test_the_plain_manifests_permit_all_that_is_needed(
         assert operator.stop() == 0, operator.tail()
 
 
-@pytest.mark.skipif(
-    not helm.AVAILABLE, reason="Helm is not installed: install helm, or pip install helm-python-sdk"
-)
+@helm.needed
 def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

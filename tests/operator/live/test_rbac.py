@@ -29,6 +29,8 @@ from tests.apiserver.objects import (
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.support import helm, manifests
 
+pytestmark = helm.needed
+
 _RBAC = frozenset({"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 _OPERATOR_NAMESPACE = "naiad-system"
 _ALIKE = 3

@@ -19,6 +19,8 @@ from tests.apiserver.operator import OperatorProcess, bugs
 from tests.apiserver.proxy import Proxy, proxying
 from tests.support import helm
 
+pytestmark = helm.needed
+
 KEDA = {"autoscaling": {"class": "keda", "queueTimeMs": 5}}
 MONITORED = {"spec_": {"monitoring": {"podMonitor": True}}}
 ROLE = "written-by-hand"
