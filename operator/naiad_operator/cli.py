@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "Services, autoscalers, Ingresses and monitors in the same files say; and on standard error each field that did not fit.",
     )
     convert.add_options(converting)
-    converting.set_defaults(run=convert.run)
+    converting.set_defaults(run=lambda given: convert.run(given, check.problems))
     planning = commands.add_parser(
         "plan",
         help="print what this release would change in a cluster, and which pods it would restart",

@@ -202,3 +202,52 @@ def test_stores(check: RUN, predictor: dict[str, typing.Any], line: str) -> None
     assert status == (1 if line and not line.startswith("warning") else 0)
     assert lines[0].startswith(line or "1 service")
     assert len(lines) == (2 if line else 1), "said once"
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"limits": {"cpu": -1}}, "limits[cpu]: is -1: write 0 or more"),
+        ({"limits": {"cpu": -1}, "requests": {"cpu": 1}}, "limits[cpu]: is -1: write 0 or more"),
+        ({"limits": {"memory": "512m"}}, "limits[memory]: is 512m, 0.512 bytes, because m is a thousandth: write M or Mi, e.g. 512Mi"),
+        ({"requests": {"memory": 4096}}, "warning: spec.predictor.resources.requests[memory]: is 4096, 4096 bytes: write a unit, e.g. 4096Mi"),
+        ({"requests": {"gpu": 1}}, "requests[gpu]: there is no resource gpu: GPUs are requested in predictor.accelerator"),
+        ({"requests": {"memry": "1Gi"}}, "requests[memry]: there is no resource memry: did you mean memory?"),
+    ],
+)  # fmt: skip
+def test_amounts_that_are_hardly_meant(
+    check: RUN, resources: dict[str, typing.Any], message: str
+) -> None:
+    status, lines = check(manifests.resource(resources=resources))
+    assert status == (0 if message.startswith("warning") else 1)
+    odd = [line for line in lines[:-1] if "/dev/shm" not in line]
+    assert len(odd) == 1
+    assert message in odd[0]
+
+
+def test_a_variable_that_stands_twice(check: RUN) -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
+    status, lines = check(manifests.resource(env=env))
+    assert status == 0
+    assert lines[0].startswith("warning: spec.predictor.env[2].name: A is already env[0]")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"containers": [{"name": "sever", "args": ["x"]}]}, "warning: spec.predictor.podTemplate.spec.containers[0].name: adds a container sever"),
+        ({"container": [{"name": "server"}]}, "spec.predictor.podTemplate.spec.container: a pod has no such field: did you mean containers?"),
+        ({"containers": [{"name": "server"}, {"name": "agent", "image": "a"}], "hostNetwork": True}, ""),
+    ],
+)  # fmt: skip
+def test_what_is_misspelled_in_the_pod_template(
+    check: RUN, spec: dict[str, typing.Any], message: str
+) -> None:
+    _, lines = check(manifests.resource(podTemplate={"spec": spec}))
+    assert lines[0].startswith(message or "1 service")
+
+
+def test_an_address_that_ends_with_a_blank(check: RUN) -> None:
+    status, lines = check(manifests.resource(model={"storageUri": "s3://acme/models "}))
+    assert status == 0
+    assert "model.storageUri: ends with a blank" in lines[0]

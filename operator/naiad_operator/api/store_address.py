@@ -161,6 +161,8 @@ def _of_parts(scheme: str, rest: str) -> str:  # noqa: PLR0911 - one return per 
 
 def doubt(address: str) -> str:
     """What looks wrong in an address that can be read; "" for nothing."""
+    if address != address.strip():
+        return "ends with a blank, which counts as a part of the path: leave it out"
     match = _ONE_MODEL.search(address.partition("://")[2].partition("/")[2])
     if not match:
         return ""

@@ -1,6 +1,7 @@
 """Checks CPU, memory and other resources: requests above their limits, and what an autoscaler or /dev/shm needs of them."""
 
 import decimal
+import difflib
 import typing
 
 from naiad_operator.api import quantity
@@ -8,6 +9,10 @@ from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.check.finding import Findings, error, warning
 
 _DEFAULT_SHARED_MEMORY = "1Gi"
+_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_BYTES = frozenset(_RESOURCES[1:])
+_FEW_BYTES = 1024**2
+"""No server runs in less."""
 
 
 def findings(predictor: typing.Any, path: str) -> Findings:
@@ -24,6 +29,9 @@ def findings(predictor: typing.Any, path: str) -> Findings:
         yield from _compare(
             "ephemeral-storage", size, limits, f"{path}.model.cache.size", "which is also a request"
         )
+    for kind, amounts in (("requests", requests), ("limits", limits)):
+        for name, amount in amounts.items():
+            yield from _odd(name, amount, f"{path}.resources.{kind}[{name}]")
     for name, amount in requests.items():
         yield from _compare(name, amount, limits, f"{path}.resources.requests[{name}]")
         if "/" in name and name not in limits:
@@ -33,11 +41,31 @@ def findings(predictor: typing.Any, path: str) -> Findings:
     yield from _utilization(predictor, {*requests, *limits}, path)
 
 
+def _odd(name: str, amount: typing.Any, where: str) -> Findings:
+    """What Kubernetes refuses or what is hardly meant: an unknown resource, less than nothing, bytes without a unit."""
+    number = _number(amount)
+    if "/" not in name and name not in _RESOURCES and not name.startswith("hugepages-"):
+        near = difflib.get_close_matches(name, _RESOURCES, n=1)
+        hint = f"did you mean {near[0]}?" if near else "others have a domain, as example.com/fpga"
+        if "gpu" in name.lower():
+            hint = "GPUs are requested in predictor.accelerator"
+        yield error(where, f"there is no resource {name}: {hint}")
+    if number is None or (number < 0 and isinstance(amount, str)):  # an error of the schema
+        return
+    if number < 0:
+        yield error(where, f"is {amount}: write 0 or more")
+    elif name in _BYTES and number % 1:
+        message = f"is {amount}, {number:f} bytes, because m is a thousandth: write M or Mi, e.g. {str(amount).rstrip('m')}Mi"
+        yield error(where, message)
+    elif name in _BYTES and 0 < number < _FEW_BYTES:
+        yield warning(where, f"is {amount}, {number:f} bytes: write a unit, e.g. {number:f}Mi")
+
+
 def _compare(
     name: str, amount: typing.Any, limits: dict[str, typing.Any], where: str, role: str = ""
 ) -> Findings:
     wanted, most = _number(amount), _number(limits.get(name))
-    if wanted is None or most is None or wanted <= most:
+    if wanted is None or most is None or wanted <= most or min(wanted, most) < 0:
         return
     what = f"is {amount}, {role}," if role else f"is {amount},"
     message = f"{what} and limits[{name}] is {limits[name]}: Kubernetes takes no request above its limit: write at most {limits[name]}, or a higher limit"
@@ -47,7 +75,7 @@ def _compare(
 def _shared_memory(predictor: typing.Any, limits: dict[str, typing.Any], path: str) -> Findings:
     amount = part(predictor).get("sharedMemory", _DEFAULT_SHARED_MEMORY)
     size, limit = _number(amount), _number(limits.get("memory"))
-    if size is not None and limit is not None and size >= limit:
+    if size is not None and limit is not None and size >= limit >= _FEW_BYTES:
         message = f"is {limits['memory']}, and /dev/shm (predictor.sharedMemory, {amount}) counts against it: a full /dev/shm would leave the server no memory; write a higher limit or a smaller sharedMemory"
         yield warning(f"{path}.resources.limits[memory]", message)
 

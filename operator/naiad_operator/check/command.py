@@ -19,7 +19,7 @@ from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS
 from naiad_operator.check import files
 from naiad_operator.check.service import examine, examine_profile
-from naiad_operator.errors import InvalidSpec
+from naiad_operator.errors import InvalidSpec, Problem
 
 _IMAGE = "naiad-server"
 """A placeholder for the image that the operator was installed with, which no file contains."""
@@ -60,6 +60,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a kind that the cluster lacks; may be given several times",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="only say what is wrong")
+
+
+def problems(manifest: service.Manifest) -> list[Problem]:
+    """What `check` without options calls wrong with an InferenceService; warnings do not count."""
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    _, findings = examine(manifest, parser.parse_args(["-f", "-"]))
+    return [one.problem for one in findings if not one.is_warning]
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS, build
 from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.builders.workload import image
-from naiad_operator.check import amounts, arguments, stores
+from naiad_operator.check import amounts, arguments, pods, stores
 from naiad_operator.check.finding import Finding, Findings
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
 from naiad_operator.versions import OWN, Version
@@ -90,6 +90,7 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
     path = "spec.predictor"
     yield from arguments.findings(part(written, "predictor").get("args"), f"{path}.args", version)
     yield from amounts.findings(predictor, path)
+    yield from pods.findings(part(written, "predictor"), path)
     yield from stores.findings(predictor, path, version)
     canary = part(effective, "canary")
     if canary:

@@ -8,9 +8,8 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.api.manifests import document, yaml_text
 from naiad_operator.api.manifests.unvalidated import Fields, part
-from naiad_operator.api.parsing import service
 from naiad_operator.convert import companions, kserve, references, workload
-from naiad_operator.errors import InvalidSpec, Problem
+from naiad_operator.errors import Problem
 
 _RUNTIME = "no runtime is needed: see that the services have the arguments, variables and resources that it gives their containers"
 _STAYS = {
@@ -55,8 +54,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(
+    options: argparse.Namespace,
+    problems_of: collections.abc.Callable[[Fields], collections.abc.Iterable[Problem]],
+) -> int:
     """Converts files.
+
+    Args:
+        options: the options of the command.
+        problems_of: what `check` calls wrong with a service.
 
     Returns:
         The exit status: 0 when there are services and each is valid, though fields may be listed; else 1.
@@ -67,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     for message in unreadable:
         _say(message)
     made, used = _convert(items)
-    problems = [(result, problem) for result in made for problem in _problems(result)]
+    problems = [(result, problem) for result in made for problem in problems_of(result)]
     for result, problem in problems:
         name = part(result, "metadata").get("name")
         _say(f"the result needs an edit: {names.KIND} {name}: {problem}")
@@ -167,14 +173,6 @@ def _pass_over(item: _Item) -> None:
     else:
         reason = _STAYS.get(str(kind), "there is no rule for it")
     _say(f"{item.title}:{item.document.line('kind')}: {kind} {name}: not converted: {reason}")
-
-
-def _problems(result: Fields) -> collections.abc.Sequence[Problem]:
-    try:
-        service.parse(result)
-    except InvalidSpec as error:
-        return error.problems
-    return ()
 
 
 def _say(line: str) -> None:

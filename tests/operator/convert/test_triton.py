@@ -32,6 +32,13 @@ def test_nothing_of_a_file_is_lost_without_a_word(convert: RUN) -> None:
         assert listed(converted, f"{field}: not converted"), field
 
 
+def test_what_check_calls_wrong_needs_an_edit(convert: RUN) -> None:
+    """Kubernetes refused it as well, or it was never meant."""
+    converted = convert(deployment({"resources": {"limits": {"memory": "512m"}}}))
+    assert converted.status == 1
+    assert listed(converted, "InferenceService demo: spec.predictor.resources.limits[memory]: is")
+
+
 def test_annotations_of_the_deployment_are_listed(convert: RUN) -> None:
     source = deployment()
     source["metadata"]["annotations"] = {"reloader.stakater.com/auto": "true", "deployment.kubernetes.io/revision": "3"}  # fmt: skip

@@ -9,12 +9,13 @@ import typing
 import msgspec
 
 from naiad_operator.api import names
+from naiad_operator.api.parsing import forms
 from naiad_operator.api.rules import table
 from naiad_operator.api.rules.cel import matches
 from naiad_operator.api.rules.rule import Rule
 from naiad_operator.api.schema import openapi
 from naiad_operator.api.schema.resources import SERVICE, CustomResource
-from naiad_operator.api.types import bounds, structs
+from naiad_operator.api.types import structs
 from naiad_operator.errors import Problem
 
 Manifest = collections.abc.Mapping[str, typing.Any]
@@ -277,9 +278,7 @@ def _bounds_problem(wanted: openapi.Schema, value: typing.Any) -> str:  # noqa: 
         if not wanted.get("minLength", 0) <= len(value) <= wanted.get("maxLength", len(value)):
             return f"has {len(value)} characters: write {wanted.get('minLength', 0)} to {wanted['maxLength']}"
         if "pattern" in wanted and not matches(value, wanted["pattern"]):
-            form = bounds.FORMS.get(
-                wanted["pattern"], f"something that matches {wanted['pattern']}"
-            )
+            form = forms.FORMS.get(wanted["pattern"], f"something that matches {wanted['pattern']}")
             return f"is {brief(value)}: write {form}"
         return ""
     if isinstance(value, list | tuple):

@@ -1,6 +1,5 @@
 """Bounded types of the resource's fields. The API server rejects a CEL rule whose cost it cannot bound, so every type is bounded."""
 
-import collections.abc
 import typing
 
 import msgspec
@@ -57,17 +56,3 @@ Labels = typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=64)]
 
 AnyObject = dict[str, typing.Any]
 """A Kubernetes object that is passed on unchanged; the API server validates it when the child is applied."""
-
-_FORMS: tuple[tuple[typing.Any, str], ...] = (
-    (Quantity, "a quantity, e.g. 500m, 2 or 8Gi"),
-    (Duration, "a duration, e.g. 15s or 1m30s"),
-    (ObjectName, "the name of an object: lower-case letters, digits, '-' and '.'"),
-    (HostName, "a host name, e.g. models.example.com"),
-    (DataKey, "a key of a Secret: letters, digits, '-', '_' and '.'"),
-    (LabelValue, "the value of a label: letters, digits, '-', '_' and '.'"),
-)
-
-FORMS: collections.abc.Mapping[str, str] = {
-    typing.get_args(bounded)[1].pattern: words for bounded, words in _FORMS
-}
-"""What a text must be that a pattern is for, for error messages."""

@@ -102,7 +102,7 @@ class Toleration(Part, frozen=True):
 
 
 Tolerations = typing.Annotated[tuple[Toleration, ...], msgspec.Meta(max_length=16)]
-_ModelName = typing.Annotated[
+ReadyModelName = typing.Annotated[
     str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\s=,]+$")
 ]
 _Seconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3600)]
@@ -196,5 +196,6 @@ class Readiness(Part, frozen=True):
 
     policy: typing.Literal["all", "any", "models"] = "all"
     models: (
-        typing.Annotated[tuple[_ModelName, ...], msgspec.Meta(min_length=1, max_length=64)] | None
+        typing.Annotated[tuple[ReadyModelName, ...], msgspec.Meta(min_length=1, max_length=64)]
+        | None
     ) = None

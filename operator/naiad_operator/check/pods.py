@@ -1,0 +1,43 @@
+"""Checks variables that stand twice, and podTemplate: containers whose names are misspelled, and fields that no pod has."""
+
+import difflib
+import typing
+
+from naiad_operator.api.manifests.unvalidated import entries, part
+from naiad_operator.builders import server
+from naiad_operator.check.finding import Findings, error, warning
+
+_LISTS = (
+    "containers",
+    "initContainers",
+    "volumes",
+    "tolerations",
+    "imagePullSecrets",
+    "hostAliases",
+)
+"""Fields of a pod's spec whose names are often written in the singular."""
+
+
+def findings(predictor: dict[str, typing.Any], path: str) -> Findings:
+    """What is wrong with the variables and the podTemplate of a predictor, as it is written."""
+    seen: dict[str, int] = {}
+    for index, variable in enumerate(entries(predictor, "env")):
+        name = str(variable.get("name"))
+        if name in seen:
+            message = (
+                f"{name} is already env[{seen[name]}]: the last one counts: leave one of them out"
+            )
+            yield warning(f"{path}.env[{index}].name", message)
+        seen[name] = index
+    pod = part(predictor, "podTemplate", "spec")
+    here = f"{path}.podTemplate.spec"
+    for field in pod:
+        near = difflib.get_close_matches(field, _LISTS, n=1, cutoff=0.85)
+        if near and field not in _LISTS:
+            yield error(f"{here}.{field}", f"a pod has no such field: did you mean {near[0]}?")
+    for index, container in enumerate(entries(pod, "containers")):
+        name = str(container.get("name"))
+        if name == server.CONTAINER or "image" in container or "$patch" in container:
+            continue
+        message = f"adds a container {name} that has no image, which Kubernetes refuses unless the NaiadProfile has it: the server's is called {server.CONTAINER}"
+        yield warning(f"{here}.containers[{index}].name", message)
