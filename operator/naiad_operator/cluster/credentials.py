@@ -5,6 +5,7 @@ and its failure is an error, and several kubeconfigs count as for kubectl. The p
 """
 
 import asyncio
+import base64
 import collections.abc
 import concurrent.futures
 import contextlib
@@ -30,6 +31,7 @@ _TOKEN_AGE_S = 60.0
 """How long a token read from a file is used; the kubelet renews tokens at 80 % of their hour."""
 _EXPIRY_MARGIN_S = 30.0
 _TIMEOUT_S = 60.0
+_FOR_PLUGINS = "client.authentication.k8s.io/exec"
 
 
 class CredentialsError(aiohttp.ClientConnectionError):
@@ -266,7 +268,7 @@ def _run(user: typing.Any, cluster: typing.Any, folder: pathlib.Path) -> dict[st
     from kubernetes.config.exec_provider import ExecProvider  # noqa: PLC0415 - see the module
 
     plugin = ExecProvider(user["exec"], str(folder), cluster)
-    spec = {"interactive": False} | ({"cluster": plugin.cluster.value} if plugin.cluster else {})
+    spec = {"interactive": False} | ({"cluster": _cluster_info(cluster)} if plugin.cluster else {})
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     with _explained(f"the exec plugin {plugin.args[0]!r} of {user.path}"):
         with subprocess.Popen(  # noqa: S603 - the kubeconfig names it
@@ -293,3 +295,16 @@ def _run(user: typing.Any, cluster: typing.Any, folder: pathlib.Path) -> dict[st
                 f"it exited {process.returncode} and returned neither a token nor a client certificate with its key: {stderr}"
             )
         return status
+
+
+def _cluster_info(cluster: typing.Any) -> dict[str, typing.Any]:
+    """What kubectl gives a plugin of a cluster: the authority in place of its file, and what its `extensions` hold for plugins."""
+    info = dict(cluster.value)
+    authority = info.pop("certificate-authority", "")
+    if authority and not info.get("certificate-authority-data"):
+        content = (pathlib.Path(cluster.path).absolute().parent / authority).read_bytes()
+        info["certificate-authority-data"] = base64.b64encode(content).decode()
+    for extension in info.pop("extensions", None) or ():
+        if extension["name"] == _FOR_PLUGINS:
+            info["config"] = extension["extension"]
+    return info

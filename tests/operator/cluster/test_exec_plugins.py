@@ -1,6 +1,8 @@
 """Exec plugins of kubeconfigs: when one is run, with what, and what is said of one that fails."""
 
 import asyncio
+import base64
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 
 from naiad_operator.cluster import credentials
 from naiad_operator.cluster.credentials import CredentialsError
+from tests.apiserver import certificates
 from tests.operator.cluster.kubeconfigs import (
     ONE,
     PLUGIN,
@@ -35,6 +38,34 @@ async def test_an_exec_plugin_is_run_with_its_environment_and_without_a_terminal
     )
     path = plugin(tmp_path, code, env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
     assert (await found(path)).authorization == f"Bearer [me, , False, {ONE}/]"
+
+
+async def test_an_exec_plugin_gets_the_cluster_as_kubectl_gives_it(
+    tmp_path: Path, authority: certificates.Certificates
+) -> None:
+    """With the authority itself in place of its file, and with what the kubeconfig holds for plugins."""
+    code = (
+        'import json, os; cluster = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]["cluster"];'
+        'print(json.dumps({"status": {"token": json.dumps(cluster)}}))'
+    )
+    path = plugin(tmp_path, code, provideClusterInfo=True)
+    (tmp_path / "ca.crt").write_bytes(authority.ca.read_bytes())
+    whole = json.loads(path.read_text())
+    whole["clusters"][0]["cluster"] = {
+        "server": ONE,
+        "certificate-authority": "ca.crt",
+        "extensions": [
+            {"name": "another", "extension": {"who": "else"}},
+            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "me"}},
+        ],
+    }
+    path.write_text(json.dumps(whole))
+    endpoint = await found(path)
+    assert json.loads(endpoint.authorization.removeprefix("Bearer ")) == {
+        "server": ONE,
+        "certificate-authority-data": base64.b64encode(authority.ca.read_bytes()).decode(),
+        "config": {"audience": "me"},
+    }
 
 
 async def test_an_exec_plugin_is_run_again_when_its_token_expires(tmp_path: Path) -> None:
