@@ -226,4 +226,4 @@ def table(costs: collections.abc.Iterable[Cost]) -> str:
 
 
 if __name__ == "__main__":
-    print(table(measure(rounds=20)))
+    print(table(measure(rounds=_ROUNDS)))

@@ -1,4 +1,4 @@
-"""The API server's audit log: every request by the operator (its static user, its group, or any service account outside kube-system).
+"""The API server's audit log: every request by the operator (its static user, or any service account outside kube-system).
 
 So "nothing was written" and "nothing was read" are counted where it cannot be argued with.
 """
@@ -51,7 +51,7 @@ class AuditLog:
 
 
 def policy(user: str) -> dict[str, Any]:
-    """What is logged: the requests of `user`, of its group and of service accounts outside kube-system."""
+    """What is logged: the requests of `user` and of service accounts outside kube-system."""
     ours = {"level": "Metadata"}
     return {
         "apiVersion": "audit.k8s.io/v1",
@@ -63,7 +63,7 @@ def policy(user: str) -> dict[str, Any]:
                 "userGroups": ["system:serviceaccounts:kube-system", "system:masters"],
             },
             ours | {"users": [user]},
-            ours | {"userGroups": ["system:serviceaccounts", "naiad:operators"]},
+            ours | {"userGroups": ["system:serviceaccounts"]},
             {"level": "None"},
         ],
     }

@@ -37,12 +37,11 @@ class Certificates:
         """The key that signs service-account tokens (RSA: every version of Kubernetes takes it)."""
         return self.folder / "service-account.key"
 
-    def client(self, user: str, *, group: str = "") -> tuple[Path, Path]:
+    def client(self, user: str) -> tuple[Path, Path]:
         """A client certificate for `user`; made when first asked for."""
         certificate, key = self.folder / f"client-{user}.crt", self.folder / f"client-{user}.key"
         if not certificate.exists():
-            subject = (f"/O={group}" if group else "") + f"/CN={user}"
-            _signed(self, certificate, key, subject=subject, usage="clientAuth")
+            _signed(self, certificate, key, subject=f"/CN={user}", usage="clientAuth")
         return certificate, key
 
 

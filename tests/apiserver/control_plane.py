@@ -73,18 +73,10 @@ class ControlPlane:
         """A kubeconfig file for a token, perhaps by way of a proxy in front of the API server."""
         address = server or self.server
         path = self.folder / f"kubeconfig-{abs(hash((token, address)))}"
-        path.write_text(self._kubeconfig(address, {"token": token}), encoding="utf-8")
+        path.write_text(self._kubeconfig(address, token), encoding="utf-8")
         return path
 
-    def certificate_kubeconfig(self, user: str, *, group: str = "") -> Path:
-        """A kubeconfig file for a user who has a client certificate."""
-        certificate, key = self.certificates.client(user, group=group)
-        path = self.folder / f"kubeconfig-{user}"
-        files = {"client-certificate": str(certificate), "client-key": str(key)}
-        path.write_text(self._kubeconfig(self.server, files), encoding="utf-8")
-        return path
-
-    def _kubeconfig(self, server: str, user: dict[str, str]) -> str:
+    def _kubeconfig(self, server: str, token: str) -> str:
         cluster = {"server": server, "certificate-authority": str(self.certificates.ca)}
         content = {
             "apiVersion": "v1",
@@ -92,7 +84,7 @@ class ControlPlane:
             "current-context": "tests",
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
             "clusters": [{"name": "tests", "cluster": cluster}],
-            "users": [{"name": "tests", "user": user}],
+            "users": [{"name": "tests", "user": {"token": token}}],
         }
         return json.dumps(content)
 

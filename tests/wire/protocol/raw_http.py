@@ -24,10 +24,3 @@ def exchange(address: str, data: bytes, *, method: str = "GET") -> tuple[int, by
         reply = http.client.HTTPResponse(peer, method=method)
         reply.begin()
         return reply.status, reply.read()
-
-
-def read_reply(peer: socket.socket, *, method: str = "GET") -> tuple[int, bytes]:
-    """One reply of a connection that goes on (nothing may follow the reply yet)."""
-    reply = http.client.HTTPResponse(peer, method=method)
-    reply.begin()
-    return reply.status, reply.read()
