@@ -23,6 +23,7 @@ _QUIET = frozenset(
         "NewTemplate",
         "Suspended",
         "WaitingForNode",
+        "WaitingForVolume",
         "SchedulingGated",
         "Loading",
         "Complete",

@@ -113,14 +113,14 @@ def _ended(pod: str, container: Manifest, ended: Manifest, *, loops: bool) -> Fa
     reason: Reason = "CrashLoopBackOff" if loops else "ContainerEnded"
     if ended.get("reason") == "OOMKilled":
         reason = "OOMKilled"
-        message = "it needed more memory than its limit: raise predictor.resources.limits.memory"
+        message = f"it needed more memory than its limit: raise {_memory_limit(container)}"
     elif ended.get("reason") in _NOT_STARTED:
         reason = "CreateContainerError"
         message = ended.get("message") or "it could not be started"
     elif code == 0:
         message = f"exit code 0, as after a probe that failed: kubectl describe pod {pod}"
     else:
-        message = error_line(ended.get("message") or "") or f"exit code {code}"
+        message = error_line(ended.get("message") or "") or _code(code, pod)
     name = container.get("name")
     who = "" if name == server.CONTAINER else f", container {name}"
     what = "ends each time it is started" if loops else "ended and is started again"
@@ -132,6 +132,25 @@ def _ended(pod: str, container: Manifest, ended: Manifest, *, loops: bool) -> Fa
         time=ended.get("finishedAt"),
         loops=loops,
     )
+
+
+def _memory_limit(container: Manifest) -> str:
+    """Where the memory limit of a container is written."""
+    name = str(container.get("name"))
+    if name == server.CONTAINER or name.startswith(server.FETCH_CONTAINER):
+        return "predictor.resources.limits.memory"
+    return f"that of container {name}, e.g. in predictor.podTemplate"
+
+
+_SIGNALS = {
+    134: "SIGABRT", 135: "SIGBUS, as when /dev/shm is full: raise predictor.sharedMemory", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM",
+}  # fmt: skip
+
+
+def _code(code: int | None, pod: str) -> str:
+    """An exit code without a line of the log that would explain it."""
+    signal = f" ({_SIGNALS[code]})" if code in _SIGNALS else ""
+    return f"exit code {code}{signal}, and no log: kubectl describe pod {pod}"
 
 
 def fetching(candidates: collections.abc.Iterable[Manifest]) -> str:

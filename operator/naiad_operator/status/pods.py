@@ -146,6 +146,22 @@ def is_ready(pod: Manifest) -> bool:
     )
 
 
+def unreported(pods: collections.abc.Iterable[Manifest]) -> str:
+    """A message about the first pod whose node does not report; "" if there is none.
+
+    The kubelet sets both conditions together, so only the node's controller, for a kubelet that is silent, makes Ready False and leaves the other.
+    """
+    for pod in pods:
+        conditions = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
+        ready, containers = conditions.get("Ready") or {}, conditions.get("ContainersReady") or {}
+        gated = ready.get("reason") == "ReadinessGatesNotReady"
+        if ready.get("status") == "False" and containers.get("status") == "True" and not gated:
+            node = (pod.get("spec") or {}).get("nodeName")
+            named = f" {node}" if node else ""
+            return f"pod {pod['metadata']['name']} does not count as ready because its node{named} does not report (kubectl describe node{named})"
+    return ""
+
+
 def has_started(pod: Manifest) -> bool:
     """Whether the pod's server has loaded, or failed to load, what it loads at the start: its startup probe has succeeded."""
     return is_ready(pod) or any(

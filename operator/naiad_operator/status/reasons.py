@@ -66,5 +66,6 @@ Reason = typing.Literal[
     "Upgrading",
     "Valid",
     "WaitingForNode",
+    "WaitingForVolume",
     "WatchFailed",
 ]

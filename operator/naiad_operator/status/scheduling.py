@@ -33,12 +33,23 @@ class Unscheduled:
 
 
 def unscheduled(
-    pod: Manifest, service: InferenceService, facts: ClusterFacts, now: dt.datetime
+    pod: Manifest,
+    service: InferenceService,
+    facts: ClusterFacts,
+    now: dt.datetime,
+    claims: collections.abc.Sequence[str] = (),
 ) -> Unscheduled | None:
     """Why a pod has no node; None if it has one, or if the scheduler has not looked at it yet.
 
-    An autoscaler of nodes reacts to exactly these pods, so for `Defaults.node_wait_seconds` they only wait. What no new node provides, like
-    a missing claim, is a failure at once.
+    An autoscaler of nodes reacts to exactly these pods, so for `Defaults.node_wait_seconds` they only wait, as they do for a volume that is being made.
+    What neither provides, like a missing claim, is a failure at once.
+
+    Args:
+        pod: the pod.
+        service: the service.
+        facts: what the cluster has.
+        now: the time.
+        claims: the PersistentVolumeClaims that the pods mount.
     """
     status: Manifest = pod.get("status") or {}
     name = pod["metadata"]["name"]
@@ -50,6 +61,9 @@ def unscheduled(
         message = f"pod {name} is not scheduled until its scheduling gates are removed (a queue such as Kueue sets them)"
         return Unscheduled(pod=name, reason="SchedulingGated", message=message, waits=True)
     reason, explained = _explained(text, service, facts)
+    awaited = _awaited_claims(text, claims)
+    if awaited:
+        explained = f"{awaited}: {text}"
     scale_up = facts.scale_ups.get(name)
     since = pods.time(condition.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
     if scale_up is not None and scale_up.is_coming:
@@ -62,6 +76,11 @@ def unscheduled(
     if now >= until or _needs_no_node(text):
         return Unscheduled(
             pod=name, reason=reason, message=f"pod {name} has no node: {explained}", waits=False
+        )
+    if awaited:
+        message = f"pod {name} waits for its volumes: {explained}"
+        return Unscheduled(
+            pod=name, reason="WaitingForVolume", message=message, waits=True, until=until
         )
     nominated = status.get("nominatedNodeName")
     node = f"for node {nominated}, which is to make room" if nominated else "for a node"
@@ -108,7 +127,24 @@ def _unscheduled_condition(status: Manifest) -> Manifest | None:
 
 def _needs_no_node(message: str) -> bool:
     """Whether the scheduler misses an object, as in `persistentvolumeclaim "models" not found`."""
-    return " not found" in message
+    return any(words in message for words in _MISSING)
+
+
+_MISSING = (" not found", "bound to non-existent persistentvolume", '" is being deleted')
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
+"""What the scheduler says of claims whose volume does not wait for a pod's node: it has to be made first."""
+
+
+def _awaited_claims(message: str, claims: collections.abc.Sequence[str]) -> str:
+    """Which claims are not bound to a volume, in words; "" when the scheduler misses none."""
+    if _UNBOUND not in message:
+        return ""
+    if len(claims) == 1:
+        return f"PersistentVolumeClaim {claims[0]} is not bound to a volume (kubectl describe pvc {claims[0]})"
+    named = f" ({', '.join(claims)})" if claims else ""
+    return (
+        f"a PersistentVolumeClaim of the pod is not bound to a volume{named} (kubectl describe pvc)"
+    )
 
 
 def _explained(message: str, service: InferenceService, facts: ClusterFacts) -> tuple[Reason, str]:
@@ -129,8 +165,12 @@ def _explained(message: str, service: InferenceService, facts: ClusterFacts) -> 
         explained = f"{taken}: {message}"
     reason: Reason = "AcceleratorUnavailable" if is_missing else "Unschedulable"
     text = explained if is_missing else message
-    labels = _required_labels(device_request) if "affinity" in message else ""
+    labels = _required_labels(device_request) if _OTHER_LABELS in message else ""
     return reason, f"{text.rstrip('.')}. {labels}" if labels else text
+
+
+_OTHER_LABELS = "match Pod's node affinity"
+"""In the scheduler's message when nodes have other labels than the pod wants. A volume may have a node affinity as well."""
 
 
 def _required_labels(device_request: accelerator.DeviceRequest) -> str:

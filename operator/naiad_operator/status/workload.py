@@ -33,6 +33,7 @@ class Workload:
         lost: a message about a pod that was evicted or failed, and is replaced; "" if none exists.
         fetching: a message about a pod that fetches its models; "" if none exists.
         mounting: a message about a pod whose volumes are not mounted; "" if none exists.
+        unreported: a message about a pod whose node does not report; "" if none exists.
     """
 
     exists: bool
@@ -51,6 +52,7 @@ class Workload:
     lost: str = ""
     fetching: str = ""
     mounting: str = ""
+    unreported: str = ""
 
     @property
     def rolled_out(self) -> bool:
@@ -109,6 +111,7 @@ def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> 
         lost=f"{losses.newest} and is replaced" if losses.newest else "",
         fetching=pod_failures.fetching(newest),
         mounting=pod_failures.mounting(newest, _volumes(manifest)),
+        unreported=pods.unreported(newest),
     )
     if seen.rolled_out and seen.available == seen.desired:
         return dataclasses.replace(seen, failure=None, failed=0, waiting=None)
@@ -158,7 +161,12 @@ def _unscheduled(
     observed: Observed,
     now: dt.datetime,
 ) -> list[scheduling.Unscheduled]:
-    pods_ = (scheduling.unscheduled(pod, service, observed.facts, now) for pod in candidates)
+    volumes = _volumes(_deployment(service, observed))
+    found = [(one.get("persistentVolumeClaim") or {}).get("claimName") for one in volumes]
+    claims = list(dict.fromkeys(filter(None, found)))
+    pods_ = (
+        scheduling.unscheduled(pod, service, observed.facts, now, claims) for pod in candidates
+    )
     return [pod for pod in pods_ if pod is not None]
 
 
@@ -218,7 +226,8 @@ def _rollout(workload: Workload) -> str:
     if workload.rolled_out and workload.total > workload.desired:
         return f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
     counts = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
-    return "; ".join(filter(None, (counts, workload.lost, workload.fetching, workload.mounting)))
+    found = (workload.lost, workload.fetching, workload.mounting, workload.unreported)
+    return "; ".join(filter(None, (counts, *found)))
 
 
 def is_complete(service: InferenceService, workload: Workload) -> bool:

@@ -34,7 +34,12 @@ def test_the_steps_of_a_rollout_have_no_events() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [("RollingOut", "Normal"), ("Suspended", "Normal"), ("ImagePullBackOff", "Warning")],
+    [
+        ("RollingOut", "Normal"),
+        ("Suspended", "Normal"),
+        ("WaitingForVolume", "Normal"),
+        ("ImagePullBackOff", "Warning"),
+    ],
 )
 def test_only_what_needs_attention_is_a_warning(reason: str, kind: str) -> None:
     [event] = of_transition(status("True", "Ready"), status("False", reason, "why"))

@@ -8,6 +8,7 @@ from tests.operator.status.parts import (
     OTHER_LABELS,
     SINGLE,
     TOO_LONG,
+    VOLUMES,
     Manifest,
     scale_up,
 )
@@ -19,7 +20,34 @@ from tests.support.observations import (
     unscheduled,
 )
 
+UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+IS_UNBOUND = f"PersistentVolumeClaim models is not bound to a volume (kubectl describe pvc models): {UNBOUND}"
+OTHER_ZONE = (
+    "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had volume node affinity conflict."
+)
+OF_CLAIM = {("Deployment", "demo"): deployment(ready=0, spec=VOLUMES)}
+
 NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
+    "a claim without a volume, which may be made": (
+        {"children": OF_CLAIM, "pods": [unscheduled(UNBOUND, since=ago(seconds=20))]},
+        ("WaitingForVolume", f"pod {POD} waits for its volumes: {IS_UNBOUND}"),
+    ),
+    "a claim without a volume for longer than that takes": (
+        {"children": OF_CLAIM, "pods": [unscheduled(UNBOUND)]},
+        ("Unschedulable", f"pod {POD} has no node: {IS_UNBOUND}"),
+    ),
+    "a claim whose volume is gone": (
+        {"children": OF_CLAIM, "pods": [unscheduled('persistentvolumeclaim "models" bound to non-existent persistentvolume "a"', since=ago(seconds=20))]},
+        ("Unschedulable", f'pod {POD} has no node: persistentvolumeclaim "models" bound to non-existent persistentvolume "a"'),
+    ),
+    "a claim that is being deleted": (
+        {"children": OF_CLAIM, "pods": [unscheduled('persistentvolumeclaim "models" is being deleted', since=ago(seconds=20))]},
+        ("Unschedulable", f'pod {POD} has no node: persistentvolumeclaim "models" is being deleted'),
+    ),
+    "a volume in another zone says nothing about labels of GPUs": (
+        {"resource": manifests.resource(accelerator={"type": "gpu"}), "children": NOT_READY, "pods": [unscheduled(OTHER_ZONE)]},
+        ("Unschedulable", f"pod {POD} has no node: {OTHER_ZONE}"),
+    ),
     "no node offers the slice, and nodes may be read": (
         {
             "resource": manifests.resource(**MIG),

@@ -21,6 +21,14 @@ from tests.support.observations import (
     waiting,
 )
 
+
+def unreported(*of_kubelet: str, reason: str = "") -> Manifest:
+    """A pod that only the node's controller counts as not ready."""
+    conditions = [said("Ready", "False", reason), *(said(one, "True", "") for one in of_kubelet)]  # fmt: skip
+    silent = pod(phase="Running", conditions=conditions)
+    return {**silent, "spec": {"nodeName": "node-1"}}
+
+
 NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     "nothing is there yet": (
         {"children": {("Deployment", "demo"): None, ("Service", "demo"): None}},
@@ -116,7 +124,32 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "the server ends without a word": (
         {"children": NOT_READY, "pods": [ended("", code=139, restarts=1)], "models": None},
-        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ends each time it is started: exit code 139"),
+        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ends each time it is started: exit code 139 (SIGSEGV), and no log: kubectl describe pod demo-6d5f-x7k2p"),
+    ),
+    "a container beside the server needs too much memory": (
+        {
+            "children": NOT_READY,
+            "pods": [pod(phase="Running", containerStatuses=[{**ended("", code=137, reason="OOMKilled")["status"]["containerStatuses"][0], "name": "agent"}])],
+            "models": None,
+        },
+        ("OOMKilled", "pod demo-6d5f-x7k2p, container agent ends each time it is started: it needed more memory than its limit: raise that of container agent, e.g. in predictor.podTemplate"),
+    ),
+    "a node that does not report": (
+        {
+            "children": ONE_READY,
+            "pods": [
+                pod("demo-6d5f-aaaaa", phase="Running", conditions=[said("Ready", "True", "")]),
+                unreported("ContainersReady"),
+            ],
+        },
+        ("RollingOut", "1 of 2 pods serve, 2 of the newest template; pod demo-6d5f-x7k2p does not count as ready because its node node-1 does not report (kubectl describe node node-1)"),
+    ),
+    "a pod whose readiness gate is closed": (
+        {
+            "children": ONE_READY,
+            "pods": [unreported("ContainersReady", reason="ReadinessGatesNotReady")],
+        },
+        ("RollingOut", "1 of 2 pods serve, 2 of the newest template"),
     ),
     "the server needs too much memory": (
         {"children": NOT_READY, "pods": [ended("", code=137, reason="OOMKilled")], "models": None},
