@@ -9,8 +9,10 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from e2e import failure, services
+from e2e.addons.target import Target
 from e2e.cluster.cluster import Cluster
 from e2e.kubernetes import Kubernetes
+from e2e.registry_cluster import StoriesPod, in_pod
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _NUMBERS = itertools.count(1)
@@ -30,9 +32,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The cluster of this project, for stories that end nodes or pull cables; skipped on a cluster of the user's."""
-    if os.environ.get("NAIAD_STORIES_IN_POD"):
+    if in_pod():
         pytest.skip("only on this project's own cluster: it reaches into the nodes")
     return Cluster()
+
+
+@pytest.fixture(scope="session")
+def target() -> Target:
+    """Where the stories run, for those that install something: this project's cluster, or one of the user's."""
+    return StoriesPod() if in_pod() else Cluster()
 
 
 @pytest.hookimpl(wrapper=True)

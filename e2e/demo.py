@@ -67,7 +67,7 @@ def install_chart(cluster: Target, *values: str, options: "typing.Sequence[str]"
         options: of helm, for values that are lists or objects.
     """
     chart = str(ROOT / "charts" / "naiad")
-    given = ",".join(("ingressNamespace=ingress", *values))
+    given = ",".join(("ingressNamespace=ingress", *cluster.chart_values, *values))
     install.helm(cluster, "upgrade", "--install", "naiad", chart, "-n", "naiad-system", "--create-namespace", "--wait", "--timeout=2m", "--set", given, *options)  # fmt: skip
 
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import yaml
 
-from e2e import kubectl
 from e2e.addons import install
 from e2e.cluster.layout import HOSTS
-from e2e.demo import ROOT, install_chart, version
-from e2e.imagebuild import base, wheels
+from e2e.demo import ROOT, install_chart
+from e2e.imagebuild import base, releases, wheels
 from e2e.imagebuild.build import PARTS, Images
 from e2e.imagebuild.buildah import Buildah
+from e2e.registry_cluster import IN_POD_VARIABLE, RegistryCluster
 from tests.toolchain import debian, programs
 
 REGISTRY_VARIABLE = "NAIAD_REGISTRY"
@@ -30,6 +30,7 @@ _CRD = "inferenceservices.serving.naiad.dev"
 _GATEWAY_CRD = "gateways.gateway.networking.k8s.io"
 _TREE = (
     "pyproject.toml",
+    "charts",
     "e2e",
     "examples",
     "tests/__init__.py",
@@ -51,7 +52,7 @@ COPY cache /opt/cache
 COPY tree /stories
 WORKDIR /stories
 ENV PATH=/opt/stories/bin:/opt/tools:$PATH KUBEBUILDER_ASSETS=/opt/tools XDG_CACHE_HOME=/opt/cache
-ENV OPENSSL_CONF=/opt/tools/openssl.cnf NAIAD_STORIES_IN_POD=1 HOME=/tmp PYTHONDONTWRITEBYTECODE=1
+ENV OPENSSL_CONF=/opt/tools/openssl.cnf HOME=/tmp PYTHONDONTWRITEBYTECODE=1
 USER 1000:1000
 """
 
@@ -60,7 +61,7 @@ class UserClusterError(RuntimeError):
     """The cluster or the registry cannot be used; the message says what to do."""
 
 
-class UserCluster:
+class UserCluster(RegistryCluster):
     """The cluster of `$KUBECONFIG`.
 
     Args:
@@ -72,9 +73,8 @@ class UserCluster:
 
     def __init__(self, registry: str, folder: pathlib.Path, step: Callable[[str], None]) -> None:
         self._insecure = registry.startswith("http://")
-        self._registry = registry.removeprefix("http://").rstrip("/")
+        super().__init__(registry.removeprefix("http://").rstrip("/"))
         self._step = step
-        self._kubectl = programs.find(["kubectl"])["kubectl"]
         self._buildah = Buildah(folder / "storage")
         self._folder = folder
 
@@ -82,14 +82,6 @@ class UserCluster:
     def archives(self) -> pathlib.Path:
         """A folder for image archives."""
         return self._folder / "add-ons"
-
-    def kubectl(self, *arguments: str, text: str = "") -> str:
-        """The output of kubectl.
-
-        Raises:
-            KubectlError: it failed; the message has what it printed.
-        """
-        return kubectl.output([self._kubectl, *arguments], arguments, text)
 
     def import_archive(self, archive: pathlib.Path) -> None:
         """Pushes the image of an archive to the registry, under its own name and tag."""
@@ -99,26 +91,6 @@ class UserCluster:
             tag = str(json.loads(manifest.read())[0]["RepoTags"][0])
         local = self._buildah.load(archive)
         self._buildah.push(local, self.image(tag.rpartition("/")[2]), insecure=self._insecure)
-
-    def image(self, name: str) -> str:
-        """The address of an image in the registry."""
-        return f"{self._registry}/{name}"
-
-    def adapted(self, manifest: str) -> str:
-        """A manifest with images of the registry and without fixed addresses."""
-        documents = [one for one in yaml.safe_load_all(manifest) if one]
-        for document in documents:
-            for spec in _pod_specs(document):
-                for container in (*spec.get("initContainers", ()), *spec["containers"]):
-                    container["image"] = self.image(container["image"].rpartition("/")[2])
-                    container["imagePullPolicy"] = "Always"
-            if document["kind"] == "Service":
-                document["spec"].pop("clusterIP", None)
-        return yaml.safe_dump_all(documents)
-
-    def run(self, *command: str) -> list[str]:
-        """The command itself: KUBECONFIG is set already."""
-        return list(command)
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
@@ -136,6 +108,7 @@ class UserCluster:
                 images.prepare()
                 for part in PARTS:
                     self.import_archive(images.build(part).archive)
+                releases.provide(self, images, ROOT)
                 self._build_stories()
             self._step("images built and pushed")
             install.import_images(self, "traefik", "versitygw")
@@ -143,8 +116,9 @@ class UserCluster:
                 install.apply_gateway_api(self)
             install.apply(self, "traefik", "s3")
             install.wait_for_deployments(self, "ingress/traefik", "store/s3")
-            install_chart(self, f"image.repository={self.image('naiad-operator')}", f"serverImage={self.image(f'naiad-server:{version()}')}")  # fmt: skip
-            self._step("ingress controller, object store and the chart")
+            install_chart(self)
+            install.google_storage(self)
+            self._step("ingress controller, object stores and the chart")
             yield
         finally:
             self._remove(gateway_api=gateway_api)
@@ -153,7 +127,7 @@ class UserCluster:
     def run_stories(self, pytest: Sequence[str]) -> int:
         """Runs the stories in a pod and prints what they print; the exit status."""
         address = self.kubectl("-n", "ingress", "get", "service", "traefik", "-o", "jsonpath={.spec.clusterIP}")  # fmt: skip
-        self.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(self._stories(address, pytest)))
+        self.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(self.manifests(address, pytest)))
         self.kubectl("-n", _NAMESPACE, "wait", f"pod/{_POD}", "--for=condition=Ready", f"--timeout={_START_S}s")  # fmt: skip
         subprocess.run([self._kubectl, "-n", _NAMESPACE, "logs", "-f", _POD], check=False)
         query = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}"
@@ -192,7 +166,7 @@ class UserCluster:
             self._buildah.build(folder, "Dockerfile", "naiad-stories:1")
         self._buildah.push("naiad-stories:1", self.image("naiad-stories:1"), insecure=self._insecure)  # fmt: skip
 
-    def _stories(self, address: str, pytest: Sequence[str]) -> "list[dict[str, typing.Any]]":
+    def manifests(self, address: str, pytest: Sequence[str]) -> "list[dict[str, typing.Any]]":
         """The pod with its namespace and rights: it makes namespaces and everything in them."""
         metadata = {"name": _POD, "namespace": _NAMESPACE}
         upload = "python -m e2e.bucket examples/model_repository models production"
@@ -200,6 +174,7 @@ class UserCluster:
             "name": _POD,
             "image": self.image("naiad-stories:1"),
             "imagePullPolicy": "Always",
+            "env": [{"name": IN_POD_VARIABLE, "value": self._registry}],
             "command": ["sh", "-c", f'{upload} && exec python -m pytest "$@"', "stories", *pytest],
         }
         pod = {
@@ -241,13 +216,6 @@ class UserCluster:
 
     def _has(self, crd: str) -> bool:
         return bool(self.kubectl("get", "crd", crd, "--ignore-not-found", "-o", "name").strip())
-
-
-def _pod_specs(document: "dict[str, typing.Any]") -> "Iterator[dict[str, typing.Any]]":
-    """The pod of a workload."""
-    template = document.get("spec", {}).get("template") if document["kind"] != "Pod" else document
-    if template:
-        yield template["spec"]
 
 
 def registry() -> str:

@@ -70,10 +70,9 @@ def google_storage(cluster: Target) -> None:
         "data": {front.name: front.read_text()},
     }
     cluster.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(config))
-    text = (
-        (MANIFESTS / "gcs.yaml").read_text().replace("SERVER_IMAGE", server_image(cluster.kubectl))
-    )
-    cluster.kubectl("apply", "--server-side", "-f", "-", text=text)
+    server = server_image(cluster.kubectl)
+    text = (MANIFESTS / "gcs.yaml").read_text().replace("SERVER_IMAGE", server)
+    cluster.kubectl("apply", "--server-side", "-f", "-", text=cluster.adapted(text))
     wait_for_deployments(cluster, "store/gcs")
 
 

@@ -2,6 +2,7 @@
 
 import pathlib
 import typing
+from collections.abc import Sequence
 
 
 class Target(typing.Protocol):
@@ -20,6 +21,13 @@ class Target(typing.Protocol):
 
     def import_archive(self, archive: pathlib.Path) -> None:
         """Makes the images of an archive known to every node."""
+
+    def image(self, name: str) -> str:
+        """How the nodes call an image of this project that is on the cluster, e.g. `naiad-server:0.2.0`."""
+
+    @property
+    def chart_values(self) -> Sequence[str]:
+        """Values that this project's chart needs on this cluster, like `serverImage=…`."""
 
     def adapted(self, manifest: str) -> str:
         """A manifest of this project as this cluster needs it."""

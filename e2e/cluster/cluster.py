@@ -144,6 +144,15 @@ class Cluster:
         """A folder for image archives."""
         return self.folders.root / "images"
 
+    def image(self, name: str) -> str:
+        """The image's own name: archives are imported, nothing is pulled."""
+        return name
+
+    @property
+    def chart_values(self) -> "typing.Sequence[str]":
+        """None: the chart's defaults are the names of this tree's images."""
+        return ()
+
     def adapted(self, manifest: str) -> str:
         """A manifest of this project as it is: they are written for this cluster."""
         return manifest

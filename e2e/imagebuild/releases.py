@@ -9,6 +9,7 @@ import pathlib
 import py_compile
 import tempfile
 
+from e2e.addons.target import Target
 from e2e.imagebuild.build import Images
 
 _PACKAGES = "/opt/naiad/lib/python3.11/site-packages"
@@ -32,7 +33,7 @@ class Release:
 
     @property
     def image(self) -> str:
-        """The image's name."""
+        """The image's name on this project's own cluster."""
         return f"naiad-{self.part}:{self.version}"
 
     def files(self, tree: pathlib.Path) -> dict[str, str]:
@@ -80,6 +81,17 @@ OLDER_SERVER = Release(
     ),
 )
 """A release whose parser does not have the option `REMOVED_OPTION`, as 0.1.0 did not."""
+
+
+def provide(cluster: Target, images: Images, tree: pathlib.Path) -> None:
+    """Both releases on a cluster.
+
+    Raises:
+        BuildahError: buildah failed.
+        ValueError: the tree does not have what a release changes.
+    """
+    for release in (LATER_OPERATOR, OLDER_SERVER):
+        cluster.import_archive(build(images, tree, release))
 
 
 def build(images: Images, tree: pathlib.Path, release: Release) -> pathlib.Path:

@@ -6,8 +6,8 @@ import pytest
 
 from e2e import google_stand_in, load, services
 from e2e.addons import install
+from e2e.addons.target import Target
 from e2e.bucket import EXAMPLES
-from e2e.cluster.cluster import Cluster
 from e2e.google_stand_in import Account, Google
 from e2e.kubernetes import Kubernetes, Object
 
@@ -24,9 +24,9 @@ class Accounts(typing.NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def accounts(cluster: Cluster) -> Accounts:
+def accounts(target: Target) -> Accounts:
     """The accounts, and the bucket with a model."""
-    install.google_storage(cluster)
+    install.google_storage(target)
     found = Accounts(Account("reader", BUCKET), Account("stranger"), Account("reader"))
     store = Google(found.reader, found.stranger)
     store.upload(EXAMPLES / "word_count", BUCKET, "production/word_count")

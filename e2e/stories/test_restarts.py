@@ -66,7 +66,7 @@ def test_a_crashed_server(demo: Kubernetes, cluster: Cluster) -> None:
         demo.wait_ready("demo")
 
 
-def test_a_pod_that_was_preempted_and_left_failed(demo: Kubernetes, cluster: Cluster) -> None:
+def test_a_pod_that_was_preempted_and_left_failed(demo: Kubernetes) -> None:
     with no_request_fails():
         name = demo.list("pods")[0]["metadata"]["name"]
         failed = {"phase": "Failed", "reason": "Preempting", "message": "made room for another pod"}

@@ -14,7 +14,7 @@ import tritonclient.utils
 
 from e2e import load, services
 from e2e.addons import install
-from e2e.cluster.cluster import Cluster
+from e2e.addons.target import Target
 from e2e.demo import install_chart
 from e2e.kubernetes import KubectlError, Kubernetes, Object
 
@@ -115,14 +115,14 @@ def _may(kubernetes: Kubernetes, user: str, verb: str, resource: str) -> bool:
     return False
 
 
-def test_an_operator_without_an_optional_group(kubernetes: Kubernetes, cluster: Cluster) -> None:
+def test_an_operator_without_an_optional_group(kubernetes: Kubernetes, target: Target) -> None:
     made = services.service("demo", gateway=services.gateway(HOST))
     kubernetes.apply(services.secret(), made)
     kubernetes.wait_ready("demo")
     sender = functools.partial(load.http, f"{HOST}:80")
     load.wait_for_routes(kubernetes, sender)
     with load.running([sender] * 2, rate=50) as result:
-        with _without(_GATEWAY_GROUP, cluster):
+        with _without(_GATEWAY_GROUP, target):
             message = kubernetes.wait_condition(
                 "demo", "NetworkReady", status="False", reason="WatchFailed"
             )
@@ -145,14 +145,14 @@ def _ready(kubernetes: Kubernetes, name: str) -> int:
 
 
 @contextlib.contextmanager
-def _without(group: str, cluster: Cluster) -> Iterator[None]:
+def _without(group: str, target: Target) -> Iterator[None]:
     """An operator that started without its rules for a group; with the rule again afterwards."""
     system = Kubernetes("naiad-system")
     rules = (system.get("clusterrole", "naiad") or {})["rules"]
     system.patch("clusterrole", "naiad", {"rules": [each for each in rules if group not in each["apiGroups"]]})  # fmt: skip
     try:
         system.run("delete", "pods", "--all")
-        install.wait_for_deployments(cluster, "naiad-system/naiad")
+        install.wait_for_deployments(target, "naiad-system/naiad")
         yield
     finally:
         system.patch("clusterrole", "naiad", {"rules": rules})
@@ -168,12 +168,12 @@ def _health() -> str:
 
 
 def test_an_operator_of_one_namespace(
-    kubernetes: Kubernetes, neighbour: Kubernetes, cluster: Cluster
+    kubernetes: Kubernetes, neighbour: Kubernetes, target: Target
 ) -> None:
     senders = [_team(kubernetes, HOST, "ours"), _team(neighbour, NEIGHBOUR, "theirs")]
     two = {"spec": {"predictor": {"replicas": 2}}}
     with load.running(senders, rate=50) as result:
-        install_chart(cluster, f"watchNamespaces={{{kubernetes.namespace}}}")
+        install_chart(target, f"watchNamespaces={{{kubernetes.namespace}}}")
         try:
             assert kubernetes.get("clusterrole", "naiad") is None
             assert not _may(neighbour, _OPERATOR, "list", "pods")
@@ -183,7 +183,7 @@ def test_an_operator_of_one_namespace(
             assert len(kubernetes.list("pods")) == 2
             assert len(neighbour.list("pods")) == 1
         finally:
-            install_chart(cluster)
+            install_chart(target)
         neighbour.wait_ready("demo")
         assert len(neighbour.list("pods")) == 2
     assert not result.failures

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from e2e import load, services
+from e2e.addons import install
+from e2e.addons.target import Target
 from e2e.cluster.cluster import Cluster
 from e2e.demo import IMAGES, ROOT, install_chart, version
 from e2e.imagebuild import releases
@@ -26,25 +28,25 @@ _STARTS_S = 240
 
 
 @pytest.fixture(scope="module")
-def others(cluster: Cluster) -> None:
-    """The images of the other releases, on all nodes: each is a layer on this tree's image."""
-    with Images(ROOT, IMAGES) as images:
-        for release in (LATER_OPERATOR, OLDER_SERVER):
-            cluster.import_archive(releases.build(images, ROOT, release))
+def others(target: Target) -> None:
+    """The images of the other releases, each a layer on this tree's image; a cluster of the user's has them already."""
+    if isinstance(target, Cluster):
+        with Images(ROOT, IMAGES) as images:
+            releases.provide(target, images, ROOT)
 
 
 @pytest.fixture
-def upgraded(cluster: Cluster, others: None) -> Iterator[functools.partial[None]]:
+def upgraded(target: Target, others: None) -> Iterator[functools.partial[None]]:
     """What runs `helm upgrade` to the later release; at the end the operator is this tree's again."""
-    yield functools.partial(install_chart, cluster, f"image.tag={LATER_OPERATOR.version}")
-    install_chart(cluster)
+    yield functools.partial(install_chart, target, f"image.tag={LATER_OPERATOR.version}")
+    install_chart(target)
 
 
 def test_an_older_server_gets_only_options_that_it_knows(
-    kubernetes: Kubernetes, others: None
+    kubernetes: Kubernetes, target: Target, others: None
 ) -> None:
     """The version is in the image's tag, so the operator knows it before the first pod runs."""
-    older = services.service("demo", predictor={"image": OLDER_SERVER.image})
+    older = services.service("demo", predictor={"image": target.image(OLDER_SERVER.image)})
     kubernetes.apply(services.secret(), older)
     kubernetes.wait_ready("demo")
     first = _pods(kubernetes)
@@ -71,9 +73,9 @@ def test_an_older_server_gets_only_options_that_it_knows(
 
 
 def test_an_upgrade_restarts_one_service_at_a_time_and_pauses_at_one_that_fails(
-    kubernetes: Kubernetes, upgraded: functools.partial[None]
+    kubernetes: Kubernetes, target: Target, upgraded: functools.partial[None]
 ) -> None:
-    kubernetes.apply(services.secret(), _settings(), *_three())
+    kubernetes.apply(services.secret(), _settings(), *_three(target))
     for name in NAMES:
         kubernetes.wait_ready(name, timeout=_STARTS_S)
     senders = [functools.partial(load.http, f"{host}:80") for host in (HOST, OTHER_HOST)]
@@ -81,7 +83,7 @@ def test_an_upgrade_restarts_one_service_at_a_time_and_pauses_at_one_that_fails(
     before = _pods(kubernetes)
 
     # The new release says what it would restart, and does nothing.
-    status, text = _plan(kubernetes)
+    status, text = _plan(kubernetes, target)
     assert status == 3
     for name in NAMES:
         assert f"{kubernetes.namespace}/{name}: would restart its pods\n  spec.containers[server].env[RELEASE]: nothing →" in text  # fmt: skip
@@ -109,10 +111,10 @@ def test_an_upgrade_restarts_one_service_at_a_time_and_pauses_at_one_that_fails(
     kubernetes.wait("the old pods gone", lambda: not before & _pods(kubernetes))
 
 
-def _three() -> list[Object]:
+def _three(target: Target) -> list[Object]:
     """Two services under load, of which one pins an older server, and one that needs a ConfigMap."""
     settings = {"envFrom": [{"configMapRef": {"name": "settings"}}]}
-    older = {"image": OLDER_SERVER.image}
+    older = {"image": target.image(OLDER_SERVER.image)}
     return [
         services.service("a", ingress=services.ingress(HOST)),
         services.service("b", predictor=settings),
@@ -147,12 +149,12 @@ def _releases(kubernetes: Kubernetes) -> dict[str, str]:
     return found
 
 
-def _plan(kubernetes: Kubernetes) -> tuple[int, str]:
+def _plan(kubernetes: Kubernetes, target: Target) -> tuple[int, str]:
     """`naiad-operator plan` of the later release, as docs/operator.md runs it: the exit status, and what it prints of the namespace."""
     kubectl = programs.find(["kubectl"])["kubectl"]
     override = json.dumps({"spec": {"serviceAccountName": "naiad"}})
-    command = ["-n", "naiad-system", "run", "plan", "--rm", "-i", "--restart=Never", f"--image={LATER_OPERATOR.image}", f"--overrides={override}"]  # fmt: skip
-    options = [f"--default-image=naiad-server:{version()}", f"--watch-namespaces={kubernetes.namespace}"]  # fmt: skip
+    command = ["-n", "naiad-system", "run", "plan", "--rm", "-i", "--restart=Never", f"--image={target.image(LATER_OPERATOR.image)}", f"--overrides={override}"]  # fmt: skip
+    options = [f"--default-image={install.server_image(kubernetes.run)}", f"--watch-namespaces={kubernetes.namespace}"]  # fmt: skip
     ended = subprocess.run([kubectl, *command, "--", "plan", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # fmt: skip
     return ended.returncode, ended.stdout + ended.stderr
 

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import yaml
 
-from e2e import user_cluster
+from e2e import registry_cluster, user_cluster
 from e2e.addons import install
 from tests.toolchain import programs
 
@@ -17,7 +17,7 @@ def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> user_clu
     return user_cluster.UserCluster("http://registry.example.com/team/", tmp_path, print)
 
 
-@pytest.mark.parametrize("name", ["traefik", "s3"])
+@pytest.mark.parametrize("name", ["traefik", "s3", "gcs"])
 def test_images_come_from_the_registry_and_addresses_from_the_cluster(
     cluster: user_cluster.UserCluster, name: str
 ) -> None:
@@ -33,6 +33,19 @@ def test_images_come_from_the_registry_and_addresses_from_the_cluster(
     assert all(image.startswith("registry.example.com/team/") for image in images)
     assert "Never" not in adapted
     assert not any("clusterIP" in one["spec"] for one in after if one["kind"] == "Service")
+
+
+def test_the_stories_see_the_images_of_the_registry(
+    cluster: user_cluster.UserCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pod,) = [one for one in cluster.manifests("10.0.0.1", []) if one["kind"] == "Pod"]
+    (container,) = pod["spec"]["containers"]
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    assert registry_cluster.in_pod()
+    within = registry_cluster.StoriesPod()
+    assert within.image("naiad-operator:1") == "registry.example.com/team/naiad-operator:1"
+    assert within.chart_values == cluster.chart_values
 
 
 def test_a_registry_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
