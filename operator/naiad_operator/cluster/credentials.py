@@ -5,6 +5,7 @@ and its failure is an error, and several kubeconfigs count as for kubectl. The p
 """
 
 import asyncio
+import atexit
 import base64
 import collections.abc
 import concurrent.futures
@@ -280,11 +281,14 @@ def _run(user: typing.Any, cluster: typing.Any, folder: pathlib.Path) -> dict[st
             stderr=subprocess.PIPE,
             start_new_session=True,  # without a terminal to ask on
         ) as process:
+            _plugins.add(process)
             try:
                 output, error_output = process.communicate(timeout=_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # with the programs that it has started
+                _kill(process)
                 raise TimeoutError(f"it did not end in {_TIMEOUT_S:g} s") from None
+            finally:
+                _plugins.discard(process)
         status: dict[str, typing.Any] = {}
         with contextlib.suppress(ValueError, TypeError, KeyError):
             status = json.loads(output)["status"]
@@ -295,6 +299,23 @@ def _run(user: typing.Any, cluster: typing.Any, folder: pathlib.Path) -> dict[st
                 f"it exited {process.returncode} and returned neither a token nor a client certificate with its key: {stderr}"
             )
         return status
+
+
+_plugins: set[subprocess.Popen[bytes]] = set()
+"""The exec plugins that run now: they are not in the terminal's session, whose Ctrl-C would end them with this process."""
+
+
+@atexit.register
+def _end_plugins() -> None:
+    for process in tuple(_plugins):
+        if process.poll() is None:
+            _kill(process)
+
+
+def _kill(plugin: subprocess.Popen[bytes]) -> None:
+    """Ends a plugin with the programs that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(plugin.pid, signal.SIGKILL)
 
 
 def _cluster_info(cluster: typing.Any) -> dict[str, typing.Any]:

@@ -25,7 +25,7 @@ from tests.operator.cluster.kubeconfigs import (
     runs,
     sent,
 )
-from tests.support.waiting import until
+from tests.support.waiting import until, wait_until
 
 
 async def test_an_exec_plugin_is_run_with_its_environment_and_without_a_terminal(
@@ -129,36 +129,43 @@ async def test_an_exec_plugin_that_hangs_is_killed(
     short = returning(token="t", expirationTimestamp="2000-01-01T00:00:00Z")
     access = await loaded(plugin(tmp_path, short), clock)
     monkeypatch.setattr(credentials, "_TIMEOUT_S", 1.0)
-    # As many plugins it is a script, which starts the program that hangs.
-    script = "#!/bin/sh\necho run >> runs\nsleep 99 &\necho $! > pid\nwait\n"
-    (tmp_path / "plugin.sh").write_text(script)
+    hangs(tmp_path)
     clock.now += 2
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(access.current(), 0.3)
     with pytest.raises(CredentialsError, match=r"plugin.sh' of .* did not end in 1 s"):
         await access.current()
     assert runs(tmp_path) == 2
-    pid = int((tmp_path / "pid").read_text())
-    await until(lambda: has_ended(pid), what="the plugin's program goes on")
+    await until(lambda: has_ended(tmp_path), what="the plugin's program goes on")
 
 
-def has_ended(pid: int) -> bool:
-    """Whether a process has ended; its parent, which is not the test, may not have waited for it yet."""
+def hangs(folder: Path) -> None:
+    """Changes the plugin: as many it is a script, which starts a program; this one hangs."""
+    script = "#!/bin/sh\necho run >> runs\nsleep 99 &\necho $! > new\nmv new pid\nwait\n"
+    (folder / "plugin.sh").write_text(script)
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether the program that hangs has ended; its parent, which is not the test, may not have waited for it yet."""
     try:
-        status = Path(f"/proc/{pid}/stat").read_text()
+        status = Path(f"/proc/{int((folder / 'pid').read_text())}/stat").read_text()
     except FileNotFoundError:
-        return True
+        return (folder / "pid").exists()
     return status.rpartition(")")[2].split()[0] == "Z"
 
 
-def test_a_process_ends_while_a_plugin_hangs(tmp_path: Path) -> None:
-    path = plugin(tmp_path, "import time; time.sleep(60)")
+def test_a_process_ends_while_a_plugin_hangs_and_the_plugin_with_it(tmp_path: Path) -> None:
+    path = plugin(tmp_path, returning(token="t"))
+    hangs(tmp_path)
     script = (
         "import asyncio\nfrom naiad_operator.cluster.credentials import find\n"
         "async def main():\n"
         f"    asyncio.create_task(find(kubeconfig={str(path)!r}))\n"
-        f"    while not __import__('os').path.exists({str(tmp_path / 'runs')!r}): await asyncio.sleep(0.05)\n"
+        f"    while not __import__('os').path.exists({str(tmp_path / 'pid')!r}): await asyncio.sleep(0.05)\n"
         "asyncio.run(main())"
     )
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=40)
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, env=environment, timeout=40, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    wait_until(lambda: has_ended(tmp_path), what="the plugin's program goes on")
