@@ -251,3 +251,15 @@ def test_an_address_that_ends_with_a_blank(check: RUN) -> None:
     status, lines = check(manifests.resource(model={"storageUri": "s3://acme/models "}))
     assert status == 0
     assert "model.storageUri: ends with a blank" in lines[0]
+
+
+def test_a_key_of_a_label_that_kubernetes_refuses(check: RUN) -> None:
+    wrong = manifests.resource(nodeSelector={"pool": "a", "-pool": "b"})
+    wrong["spec"] |= {"labels": {"a b": "c", "example.com/team": "d"}, "annotations": {"/x": "z"}}
+    status, lines = check(wrong)
+    assert status == 1
+    assert fields(lines) == [
+        "spec.predictor.nodeSelector[-pool]",
+        "spec.labels[a b]",
+        "spec.annotations[/x]",
+    ]

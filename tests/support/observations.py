@@ -152,6 +152,7 @@ def status(
     unwatched: typing.Mapping[tuple[str, str], str] | None = None,
     facts: ClusterFacts | None = None,
     upgrade: Upgrade | None = None,
+    profile: service.Profile | None = None,
     now: str = NOW,
 ) -> Manifest:
     """The status of a resource; of one with two ready pods when nothing else is said."""
@@ -172,7 +173,7 @@ def status(
         upgrade=upgrade,
         unwatched=unwatched or {},
     )
-    parsed = service.parse(resource or manifests.resource(replicas=2))
+    parsed = service.parse(resource or manifests.resource(replicas=2), profile)
     return compute(parsed, observed, now)
 
 

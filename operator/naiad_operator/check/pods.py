@@ -1,6 +1,7 @@
-"""Checks variables that stand twice, and podTemplate: containers whose names are misspelled, and fields that no pod has."""
+"""Checks variables that stand twice, keys of labels, and podTemplate: containers whose names are misspelled, and fields that no pod has."""
 
 import difflib
+import re
 import typing
 
 from naiad_operator.api.manifests.unvalidated import entries, part
@@ -16,6 +17,24 @@ _LISTS = (
     "hostAliases",
 )
 """Fields of a pod's spec whose names are often written in the singular."""
+
+
+_LABEL_KEY = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+
+
+def keys(spec: typing.Any) -> Findings:
+    """Keys of labels and annotations that Kubernetes refuses.
+
+    Args:
+        spec: the spec as it is written.
+    """
+    for path, field in ((("labels",), "labels"), (("annotations",), "annotations"), (("predictor", "nodeSelector"), "predictor.nodeSelector")):  # fmt: skip
+        for key in part(spec, *path):
+            if _LABEL_KEY.fullmatch(str(key)) is None:
+                message = "the key has the form NAME or example.com/NAME: letters, digits, '-', '_' and '.', at most 63 in NAME"
+                yield error(f"spec.{field}[{key}]", message)
 
 
 def findings(predictor: dict[str, typing.Any], path: str) -> Findings:

@@ -90,6 +90,7 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
     path = "spec.predictor"
     yield from arguments.findings(part(written, "predictor").get("args"), f"{path}.args", version)
     yield from amounts.findings(predictor, path)
+    yield from pods.keys(written)
     yield from pods.findings(part(written, "predictor"), path)
     yield from stores.findings(predictor, path, version)
     canary = part(effective, "canary")

@@ -114,7 +114,7 @@ def from_response(
         status: the Status object in the response; empty when it had none.
         retry_after: the Retry-After header.
     """
-    reason, message = status.get("reason") or "", status.get("message") or ""
+    reason, message = status.get("reason") or "", _in_one_line(status.get("message") or "")
     if code == _SERVER and (patch_error := _PATCH_ERROR.match(message)):
         # A field that the server does not know, or knows with another type, is an error in the manifest, despite the code 500.
         code, reason, message = 422, "Invalid", _GO_VALUE.sub(r"\1", patch_error[1])
@@ -127,6 +127,14 @@ def from_response(
     if kind is None:
         kind = ServerTrouble if code >= _SERVER else ApiError
     return kind(action, **fields)
+
+
+def _in_one_line(message: str) -> str:
+    """A message that may be a list, one entry per line, with "errors:" above it."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith("errors:"):
+        lines[:2] = [f"{lines[0].removesuffix('errors:')}{lines[1]}"]
+    return "; ".join(lines)
 
 
 _TOO_MANY_REQUESTS = 429

@@ -135,7 +135,10 @@ def _conditions(
     progressing = workload.progressing(service, pods)
     refused = traffic.refused(observed, lambda kind: kind not in _ELSEWHERE)
     if refused:
-        progressing = Condition(progressing.type, "False", *refused)
+        reason, message = refused
+        if reason == "ApplyFailed" and service.profile is not None:
+            message += f" (with the fields of the {service.profile.title})"
+        progressing = Condition(progressing.type, "False", reason, message)
     unseen = traffic.unwatched(observed, lambda kind: kind not in _ELSEWHERE)
     if unseen:
         progressing = Condition(progressing.type, *unseen)

@@ -1,9 +1,20 @@
 """What a cluster can show of a service, and what its Ready condition then says: children that belong to others, are refused or go."""
 
+from naiad_operator.api import names
+from naiad_operator.api.parsing import service
 from naiad_operator.status import ApiError, Conflict
 from tests.operator.status.parts import Manifest, spec
 from tests.support.observations import (
     deployment,
+)
+
+PROFILE = service.parse_profile(
+    {
+        "apiVersion": names.API_VERSION,
+        "kind": names.PROFILE_KIND,
+        "metadata": {"name": "gold"},
+        "spec": {"podTemplate": {"spec": {"hostname": "a"}}},
+    }
 )
 
 NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
@@ -33,6 +44,10 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     "the Deployment is refused": (
         {"errors": [ApiError("Deployment", "demo", 'strict decoding error: unknown field "spec.template.spec.x"')]},
         ("ApplyFailed", 'Deployment demo was refused: strict decoding error: unknown field "spec.template.spec.x"'),
+    ),
+    "the Deployment is refused, and a profile has a part in it": (
+        {"errors": [ApiError("Deployment", "demo", ".spec.a: field not declared in schema")], "profile": PROFILE},
+        ("ApplyFailed", "Deployment demo was refused: .spec.a: field not declared in schema (with the fields of the NaiadProfile gold)"),
     ),
     "the Ingress is refused": (
         {"resource": spec(ingress={"enabled": True, "host": "a.example"}), "errors": [ApiError("Ingress", "demo", "host taken")]},
