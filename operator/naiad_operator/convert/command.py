@@ -19,6 +19,11 @@ _STAYS = {
     "ServiceAccount": "it stays as it is",
     "Namespace": "it stays as it is",
     "ServingRuntime": _RUNTIME,
+    "HTTPRoute": "write its Gateways and hosts in spec.gateway",
+    "GRPCRoute": "write its Gateways and hosts in spec.gateway",
+    "IngressRoute": "write its hosts in spec.ingress or spec.gateway",
+    "VirtualService": "write its hosts in spec.ingress or spec.gateway",
+    "NetworkPolicy": "write it in spec.networkPolicy",
     "ClusterServingRuntime": _RUNTIME,
 }
 

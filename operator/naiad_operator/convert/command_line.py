@@ -19,6 +19,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(
     r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^}]*))?\})"
 )
+_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
+"""What the shell replaces with the output of a command."""
+_OPEN, _CLOSE, _BLANK = "\ue000", "\ue001", "\ue002"
+"""Such a command as part of one word; characters for private use."""
 _PIP_FLAGS = frozenset(
     ("--no-cache-dir", "--upgrade", "-U", "-q", "--quiet", "--user", "--no-input", "--break-system-packages",
      "--disable-pip-version-check", "--no-deps")
@@ -82,6 +86,7 @@ def _before(words: collections.abc.Sequence[str]) -> list[str]:
 
 
 def _unknown(text: str) -> str:
+    text = _shown(text)
     shown = text if len(text) <= 100 else f"{text[:90]}…"  # noqa: PLR2004 - a line of a terminal
     return f"{shown}: the operator starts `naiad serve` and nothing else: do this in an image of your own, or in a container of predictor.podTemplate"
 
@@ -90,7 +95,7 @@ def _script(text: str, known: set[str]) -> CommandLine:
     """Reads a shell script: assignments, pip, and the command that starts the server."""
     arguments: list[str] | None = None
     found = CommandLine([], {}, [], [])
-    for command in _commands(text, found.others):
+    for command in _commands(_SUBSTITUTION.sub(_as_one_word, text), found.others):
         words = _without_assignments(command, found.variables)
         name = pathlib.PurePath(words[0]).name if words else ""
         servers = [i for i, word in enumerate(words) if pathlib.PurePath(word).name == _SERVER]
@@ -107,10 +112,36 @@ def _script(text: str, known: set[str]) -> CommandLine:
             found.others.append(f"{' '.join(words)}: the script decides at start: write what holds")
     if arguments is None:
         return found._replace(arguments=None)
+    for name in [name for name, value in found.variables.items() if _OPEN in value]:
+        computed = _shown(found.variables.pop(name))
+        found.others.append(f"{name}={computed}: the shell computes this at start: write its value")
     variables = {*known, *found.variables}
-    expanded = [_expanded(word, variables, found.others) for word in arguments]
+    kept = _without_computed(arguments, found.others)
+    expanded = [_expanded(word, variables, found.others) for word in kept]
     values = {name: _expanded(value, variables, found.others) for name, value in found.variables.items()}  # fmt: skip
     return found._replace(arguments=expanded, variables=values)
+
+
+def _without_computed(arguments: list[str], others: list[str]) -> list[str]:
+    """The arguments without those that the shell computes, each with its option."""
+    kept: list[str] = []
+    for word in arguments:
+        if _OPEN not in word:
+            kept.append(word)
+            continue
+        option = ""
+        if not word.startswith("-") and kept and kept[-1].startswith("--") and "=" not in kept[-1]:
+            option = f"{kept.pop()} "
+        others.append(f"{option}{_shown(word)}: the shell computes this at start: write its value")
+    return kept
+
+
+def _shown(word: str) -> str:
+    return word.replace(_OPEN, "$(").replace(_CLOSE, ")").replace(_BLANK, " ")
+
+
+def _as_one_word(match: re.Match[str]) -> str:
+    return f"{_OPEN}{(match[1] or match[2] or '').replace(' ', _BLANK)}{_CLOSE}"
 
 
 def _commands(text: str, others: list[str]) -> collections.abc.Iterator[list[str]]:
@@ -164,8 +195,6 @@ def _expanded(word: str, known: set[str], others: list[str]) -> str:
         others.append(f"{word}: the variable {name} is not set in env: write its value")
         return match[0]
 
-    if word.endswith("$") or "`" in word:
-        others.append(f"{word}(…): the shell computes this at start: write its value")
     return _VARIABLE.sub(variable, word)
 
 

@@ -1,8 +1,10 @@
 """The server's arguments of another system as fields of a predictor: what the operator writes from a field becomes the field, the rest `args`."""
 
 import collections.abc
+import pathlib
 import typing
 
+from naiad_operator.api.manifests.unvalidated import entries
 from naiad_operator.builders import server, server_args
 from naiad_operator.builders.server_args import Argument
 from naiad_operator.convert.draft import Draft
@@ -26,7 +28,7 @@ def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]
     for argument in server_args.read(arguments):
         name, path = argument.name, draft.argument_path(argument.position)
         value = draft.filled(argument.value) if name in _FIELDS else argument.value
-        problem = argument.unknown or argument.wrong or _refused(argument)
+        problem = argument.unknown or argument.wrong or _refused(argument, draft)
         if problem:
             draft.of_container(path, f"left out: {problem.removesuffix(': leave it out')}")
         elif name in {"model-repository", "model-store"}:
@@ -47,7 +49,7 @@ def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]
     return repositories
 
 
-def _refused(argument: Argument) -> str:
+def _refused(argument: Argument, draft: Draft) -> str:
     """Why an option of the server is not for a service; "" when it is."""
     name, value = argument.name, argument.value
     if name in server_args.OWNED and name not in _FIELDS:
@@ -56,9 +58,18 @@ def _refused(argument: Argument) -> str:
         return "--allow-http=false: the kubelet's probes use HTTP"
     if name in {"http-address", "metrics-address"} and value not in _ALL_ADDRESSES:
         return f"--{name}={value}: probes and clients reach the pod by its own address"
+    if name == "log-file" and not _is_writable(value, draft):
+        return f"--log-file={value}: the root of the pods is read-only, and the log of a container is its standard output"
     if name == "exit-on-error" and value.lower() not in _OFF:
         return "--exit-on-error=true: the operator writes false, so that the status says which model failed; a pod whose model failed gets no requests"
     return ""
+
+
+def _is_writable(path: str, draft: Draft) -> bool:
+    """Whether a file is in a volume; the root of the pods is read-only."""
+    folders = [str(one.get("mountPath")) for one in entries(draft.container, "volumeMounts")]
+    file = pathlib.PurePosixPath(path)
+    return any(file.is_relative_to(one) for one in ("/tmp", "/dev", *folders))  # noqa: S108 - the pod's own
 
 
 def _is_default(argument: Argument) -> bool:

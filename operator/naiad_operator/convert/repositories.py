@@ -115,7 +115,7 @@ def _of_other_volume(
 ) -> Fields | None:
     kind = next((key for key in volume if key != "name"), "no volume of the pod")
     where = f"the repository {folder} (volume {mount.get('name')})"
-    if kind != "emptyDir":
+    if kind not in {"emptyDir", "ephemeral"}:
         advice = _ADVICE.get(
             kind, f"is {kind}, which a service does not read: write model.storageUri"
         )
@@ -134,10 +134,11 @@ def _of_other_volume(
             )
             part(container).clear()
             return found[0].fields
-    draft.of_pod(
-        "volumes",
-        f"{where} is an emptyDir that something in the pod fills: write the store that it comes from in model.storageUri",
+    advice = _ADVICE.get(
+        kind,
+        "is an emptyDir that something in the pod fills: write the store that it comes from in model.storageUri",
     )
+    draft.of_pod("volumes", f"{where} {advice}")
     return None
 
 
@@ -174,6 +175,14 @@ def _credentials(scheme: str, draft: Draft) -> Fields:
         region = next((name for name in _REGIONS if "value" in variables.get(name, {})), "")
         if region:
             storage["region"] = variables[region]["value"]
+            for other in _REGIONS:
+                if (
+                    other != region
+                    and other in variables
+                    and variables[other].get("value") != storage["region"]
+                ):
+                    message = f"left out: {other}: model.storage.region has the value of {region}"
+                    draft.of_container("env", message)
             _drop(draft, _REGIONS)
     for variable, field in ((_SEVERAL, "credentialFileKey"), (_GOOGLE, "serviceAccountKeyField")):
         path = variables.get(variable, {}).get("value")

@@ -53,6 +53,7 @@ _ADVICE = {
     "status": "the operator writes it",
     "volumeClaimTemplates": "there is no claim per pod: make one claim for predictor.model.cache, or write pvc://CLAIM/path",
 }
+_SECOND = "another server of the pod: make a Deployment of its own of it, and convert that too"
 _OTHERWISE = "write it in predictor.podTemplate if it is a field of pods, else leave it out"
 
 
@@ -134,7 +135,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
     draft.notes += [
         Problem(
             f"{pod_path}.containers[{number + (number >= index)}]",
-            f"not converted: {one.get('name')}: {_ADVICE['containers']}",
+            f"not converted: {one.get('name')}: {_SECOND if runs_triton(one) else _ADVICE['containers']}",
         )
         for number, one in enumerate(others)
         if isinstance(one, dict)

@@ -67,3 +67,17 @@ def test_a_command_that_is_not_known_is_said() -> None:
     found = command_line.read(["python3", "launch_triton_server.py", "--model_repo", "/models"])
     assert found.arguments is None
     assert found.others[0].startswith("python3 launch_triton_server.py --model_repo /models: the")
+
+
+def test_what_the_shell_computes_is_left_out_and_said_once() -> None:
+    script = (
+        "export A=$(nproc --all) B=1\ntritonserver --id=$(hostname) --log-verbose `cat /v` --id=$B"
+    )
+    found = command_line.read(["sh", "-c", script], known=[])
+    assert found.arguments == ["--id=$(B)"]
+    assert found.variables == {"B": "1"}
+    assert [one.partition(": ")[0] for one in found.others] == [
+        "A=$(nproc --all)",
+        "--id=$(hostname)",
+        "--log-verbose $(cat /v)",
+    ]

@@ -44,6 +44,7 @@ def test_arguments_become_fields(convert: RUN, args: list[str], fields: Object) 
         ("--http-address=127.0.0.1", "left out: --http-address=127.0.0.1: probes and clients"),
         ("--exit-on-error=true", "left out: --exit-on-error=true: the operator writes false"),
         ("--auth-token-file=/a", "left out: --auth-token-file is what the operator writes: set spec.auth"),
+        ("--log-file=/var/log/a", "left out: --log-file=/var/log/a: the root of the pods is read-only"),
         ("--load-model=x", "left out: model.load.models needs --model-control-mode=explicit"),
     ],
 )  # fmt: skip

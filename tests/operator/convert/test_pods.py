@@ -117,3 +117,13 @@ def test_an_image_of_clients_is_not_a_server(convert: RUN) -> None:
     converted = convert(deployment({"image": image, "args": ["sleep", "infinity"]}))
     assert converted.services == []
     assert listed(converted, "Deployment demo: not converted: none of its containers runs triton")
+
+
+def test_a_second_server_and_routes_are_named(convert: RUN) -> None:
+    second = {"name": "b", "image": "tritonserver", "args": ["--model-repository=s3://acme/b"]}
+    source = deployment()
+    source["spec"]["template"]["spec"]["containers"].append(second)
+    route = {"kind": "HTTPRoute", "apiVersion": "gateway.networking.k8s.io/v1", "metadata": {"name": "a"}}  # fmt: skip
+    converted = convert(source, route)
+    assert listed(converted, "containers[1]: not converted: b: another server of the pod")
+    assert listed(converted, "HTTPRoute a: not converted: write its Gateways and hosts in")

@@ -95,8 +95,9 @@ def test_a_repository_without_a_store_is_said(convert: RUN, container: Object, w
     assert listed(converted, words), converted.lines
 
 
-def test_an_init_container_that_copies_from_one_store_names_it(convert: RUN) -> None:
-    source = mounted({"emptyDir": {}})
+@pytest.mark.parametrize("kind", ["emptyDir", "ephemeral"])
+def test_an_init_container_that_copies_from_one_store_names_it(convert: RUN, kind: str) -> None:
+    source = mounted({kind: {}})
     init = {
         "name": "copy",
         "args": ["gsutil", "-m", "cp", "-r", "gs://acme/models/*", "/mnt"],
@@ -149,3 +150,11 @@ def test_a_file_of_a_secret_becomes_storage(
     converted = convert(deployment(container, {"volumes": volumes}))
     assert converted.predictor["model"] == {"storageUri": uri, "storage": storage}
     assert not converted.predictor.keys() & {"env", "podTemplate"}
+
+
+def test_a_second_variable_for_the_region_is_said(convert: RUN) -> None:
+    default = {"name": "AWS_DEFAULT_REGION", "value": "eu-west-1"}
+    other = {"name": "AWS_REGION", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}
+    converted = convert(deployment({"env": [default, other]}))
+    assert converted.predictor["model"]["storage"] == {"region": "eu-west-1"}
+    assert listed(converted, "env: left out: AWS_REGION: model.storage.region has the value of")
