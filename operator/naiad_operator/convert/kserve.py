@@ -23,6 +23,8 @@ _FRAMEWORKS = (
 )  # fmt: skip
 """Fields of a predictor that are a container; the older ones than model name a framework."""
 _STOP = "serving.kserve.io/stop"
+_READ = frozenset((_STOP, kserve_scaling.METRIC, kserve_scaling.TARGET))
+"""Annotations that have a counterpart."""
 _OWN_DOMAINS = ("kserve.io", "kubeflow.org", "knative.dev")
 _TOOLS = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "argocd.argoproj.io/")
 _MOUNT = "/mnt/models"
@@ -72,7 +74,9 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> tuple[Fields,
         pod_path="spec.predictor",
         container_path=f"spec.predictor.{field}",
     )
-    _of_container(draft, metadata)
+    _of_container(draft)
+    if draft.container_path.endswith(".model") and not container:
+        _of_other_server(draft)
     _of_metadata(metadata, draft)
     for fields in (predictor, container):
         workload.drop_defaults(fields)
@@ -113,19 +117,27 @@ def _container(predictor: Fields) -> tuple[Fields, str]:
     return {}, "model"
 
 
+def _of_other_server(draft: Draft) -> None:
+    """Reports the containers of a predictor without one that runs Triton."""
+    if draft.pod.pop("containers", None):
+        message = "none of them runs tritonserver: Naiad serves a model repository in their place: write model.storageUri"
+        draft.of_pod("containers", message)
+
+
 def _of_metadata(metadata: Fields, draft: Draft) -> None:
     """Labels and annotations, which KServe also gives to the pods."""
     name = metadata.get("name")
     ports = {**DEFAULT_PORTS, **part(draft.predictor, "ports")}
     message = f"clients find the service as {name}, ports {ports['http']} (HTTP) and {ports['grpc']} (gRPC), in place of {name}-predictor and of KServe's host, for which write spec.ingress or spec.gateway; where KServe has a Service {name} too, delete its InferenceService first"
-    draft.notes.append(Problem("metadata.name", message))
+    if name is not None:
+        draft.notes.append(Problem("metadata.name", message))
     for field in ("labels", "annotations"):
         given = {**part(metadata, field), **part(draft.pod, field)}
         draft.pod.pop(field, None)
         kept = {key: value for key, value in given.items() if not _is_of_tools(key)}
         if kept:
             draft.spec[field] = kept
-        dropped = [key for key in given if _is_of_kserve(key) and key != _STOP]
+        dropped = [key for key in given if _is_of_kserve(key) and key not in _READ]
         if dropped:
             message = (
                 f"left out: {', '.join(dropped)}: those of KServe and Knative have no effect here"
@@ -144,7 +156,7 @@ def _is_of_tools(key: str) -> bool:
     return _is_of_kserve(key) or key.startswith(_TOOLS) or key in OWN_LABELS
 
 
-def _of_container(draft: Draft, metadata: Fields) -> None:
+def _of_container(draft: Draft) -> None:
     """The models and the arguments of the server's container."""
     container, where = draft.container, draft.container_path
     model_format = part(container, "modelFormat").get("name")
@@ -173,9 +185,6 @@ def _of_container(draft: Draft, metadata: Fields) -> None:
         pass  # listed with what no rule takes
     elif addresses:
         repositories.convert(addresses, draft)
-    else:
-        name = metadata.get("name")
-        draft.of_container("storageUri", f"is missing: write model.storageUri of {name}")
     if requirements:
         model["pythonRequirements"] = requirements
 

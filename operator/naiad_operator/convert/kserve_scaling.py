@@ -5,6 +5,10 @@ import typing
 from naiad_operator.api.manifests.unvalidated import Fields, part
 from naiad_operator.errors import Problem
 
+METRIC = "serving.kserve.io/metric"
+TARGET = "serving.kserve.io/targetUtilizationPercentage"
+"""Annotations that say what scaleMetric and scaleTarget say."""
+
 
 def replicas(
     predictor: Fields, resources: typing.Any, metadata: Fields, notes: list[Problem]
@@ -38,8 +42,10 @@ def replicas(
         ]
         notes += [Problem(f"spec.predictor.{field}", message) for field in unused]
         return {"replicas": low}
-    metric = predictor.pop("scaleMetric", None)
-    given = predictor.pop("scaleTarget", None)
+    annotations = part(metadata, "annotations")
+    default = annotations.get(METRIC, "cpu" if TARGET in annotations else None)
+    metric = predictor.pop("scaleMetric", default)
+    given = predictor.pop("scaleTarget", _percent(annotations.get(TARGET)))
     name = metric if metric in {"cpu", "memory"} else "cpu"
     target = given if given is not None and name == metric else 80
     if name != metric:
@@ -53,6 +59,10 @@ def replicas(
     resource = {"type": "Resource", "resource": {"name": name, "target": utilization}}
     scaling = {"class": "hpa", "minReplicas": low, "maxReplicas": high, "metrics": [resource]}
     return {"autoscaling": scaling}
+
+
+def _percent(text: typing.Any) -> int | None:
+    return int(text) if isinstance(text, str) and text.isdecimal() else None
 
 
 def _number(predictor: Fields, field: str, default: int, notes: list[Problem]) -> int:

@@ -178,3 +178,25 @@ def test_a_store_in_a_secret_is_said_once(convert: RUN) -> None:
     assert converted.status == 1
     assert listed(converted, "triton.storage: not converted: its Secret says the bucket")
     assert not listed(converted, "no volume is mounted there")
+
+
+def test_a_metric_and_a_share_in_annotations(convert: RUN) -> None:
+    annotations = {"serving.kserve.io/metric": "memory", "serving.kserve.io/targetUtilizationPercentage": "70"}  # fmt: skip
+    requests = {"resources": {"requests": {"memory": "4Gi"}}}
+    converted = convert(kserve(requests, {"maxReplicas": 3}, annotations=annotations))
+    [metric] = converted.predictor["autoscaling"]["metrics"]
+    assert metric["resource"] == {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 70}}  # fmt: skip
+    assert not listed(converted, "annotations")
+    del annotations["serving.kserve.io/metric"]
+    converted = convert(kserve({}, {"maxReplicas": 3}, annotations=annotations))
+    [metric] = converted.predictor["autoscaling"]["metrics"]
+    assert metric["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}  # fmt: skip
+
+
+def test_a_container_of_another_server_is_named(convert: RUN) -> None:
+    source = kserve()
+    source["spec"]["predictor"] = {"containers": [{"name": "kserve-container", "image": "mlserver"}]}  # fmt: skip
+    converted = convert(source)
+    assert converted.status == 1
+    assert listed(converted, "spec.predictor.containers: none of them runs tritonserver")
+    assert sum("storageUri" in line for line in converted.lines) == 2, "what to write, and the rule"
