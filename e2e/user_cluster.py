@@ -43,6 +43,16 @@ _PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "py
 _REPORT_PACKAGES = ("aiohttp", "kubernetes", "msgspec", "typing-extensions")
 """For what is printed of a story that failed."""
 _START_S = 300
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "own", "cluster": {"server": "https://kubernetes.default.svc", "certificate-authority": f"{_ACCOUNT}/ca.crt"}}],
+    "users": [{"name": "own", "user": {"tokenFile": f"{_ACCOUNT}/token"}}],
+    "contexts": [{"name": "own", "context": {"cluster": "own", "user": "own"}}],
+    "current-context": "own",
+}  # fmt: skip
+"""The pod's own account, in a file: without one, `kubectl --as` does not find the cluster."""
 _DOCKERFILE = f"""\
 FROM {base.NAME}
 COPY wheels /wheels
@@ -52,7 +62,7 @@ COPY cache /opt/cache
 COPY tree /stories
 WORKDIR /stories
 ENV PATH=/opt/stories/bin:/opt/tools:$PATH KUBEBUILDER_ASSETS=/opt/tools XDG_CACHE_HOME=/opt/cache
-ENV OPENSSL_CONF=/opt/tools/openssl.cnf HOME=/tmp PYTHONDONTWRITEBYTECODE=1
+ENV KUBECONFIG=/opt/tools/kubeconfig OPENSSL_CONF=/opt/tools/openssl.cnf HOME=/tmp PYTHONDONTWRITEBYTECODE=1
 USER 1000:1000
 """
 
@@ -162,6 +172,7 @@ class UserCluster(RegistryCluster):
                     shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
                 else:
                     shutil.copy2(source, place)
+            (folder / "tools" / "kubeconfig").write_text(json.dumps(_KUBECONFIG))
             (folder / "Dockerfile").write_text(_DOCKERFILE)
             self._buildah.build(folder, "Dockerfile", "naiad-stories:1")
         self._buildah.push("naiad-stories:1", self.image("naiad-stories:1"), insecure=self._insecure)  # fmt: skip

@@ -133,7 +133,7 @@ class StallWatchdog:
         """Note how late the watchdog was itself, for the stall that began with this heartbeat, if it is one."""
         if late_ns < POLL_NS:
             return
-        if len(self._observations) == _OBSERVATIONS:
+        if len(self._observations) >= _OBSERVATIONS:
             del self._observations[next(iter(self._observations))]
         self._observations[beat_ns].late_ns += late_ns
 
