@@ -31,7 +31,11 @@ def run(options: argparse.Namespace) -> int:
     try:
         with _written(path) as file:
             _write(options, file, path, now)
-    except (credentials.CredentialsError, errors.ApiError, OSError) as error:
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        _say(f"naiad-operator: cannot write {path}: {why}: choose another file with --output")
+        return 1
+    except (credentials.CredentialsError, errors.ApiError) as error:
         _say(f"naiad-operator: {error}")
         return 1
     except KeyboardInterrupt:
