@@ -31,16 +31,19 @@ def run(options: argparse.Namespace) -> int:
     try:
         with _written(path) as file:
             _write(options, file, path, now)
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        _say(f"naiad-operator: cannot write {path}: {why}: choose another file with --output")
-        return 1
-    except (credentials.CredentialsError, errors.ApiError) as error:
-        _say(f"naiad-operator: {error}")
+    except (credentials.CredentialsError, errors.ApiError, OSError) as error:
+        _say(f"naiad-operator: {_why(error, path)}")
         return 1
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _why(error: Exception, path: str) -> str:
+    """The error in words; of the archive's own file with what to do."""
+    if isinstance(error, OSError) and error.filename == path:
+        return f"cannot write {path}: {error.strerror}: choose another file with --output"
+    return str(error)
 
 
 def _write(options: argparse.Namespace, file: typing.BinaryIO, path: str, now: dt.datetime) -> None:
