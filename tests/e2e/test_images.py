@@ -1,25 +1,27 @@
 """Images of archives reach a node."""
 
 import pathlib
+import types
+import typing
 
 import pytest
 
 from e2e.cluster import images
 from e2e.cluster.namespaces import Namespaces
+from tests.toolchain.programs import Programs
 
 
-class _Node(Namespaces):
+def _node() -> Namespaces:
     """Namespaces that are those of the test."""
+    node = types.SimpleNamespace(name="node-a", entered=lambda *command: list(command))
+    return typing.cast("Namespaces", node)
 
-    def entered(self, *command: str) -> list[str]:
-        return list(command)
 
-
-def _ctr(folder: pathlib.Path, script: str) -> dict[str, str]:
+def _ctr(folder: pathlib.Path, script: str) -> Programs:
     program = folder / "ctr"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return {"ctr": str(program)}
+    return Programs({"ctr": program})
 
 
 def test_an_archive_is_imported_from_a_folder_that_the_node_does_not_see(tmp_path: pathlib.Path) -> None:  # fmt: skip
@@ -27,7 +29,7 @@ def test_an_archive_is_imported_from_a_folder_that_the_node_does_not_see(tmp_pat
     archive = tmp_path / "image.tar"
     archive.write_bytes(b"layers")
     programs = _ctr(tmp_path, f'echo "$@" > {tmp_path}/arguments; cat > {tmp_path}/imported')
-    images.import_archive(_Node("node-a", 1), programs, archive)  # type: ignore[arg-type]
+    images.import_archive(_node(), programs, archive)
     assert (tmp_path / "imported").read_bytes() == b"layers"
     assert str(archive) not in (tmp_path / "arguments").read_text()
 
@@ -37,4 +39,4 @@ def test_a_refused_archive_is_named_with_the_reason(tmp_path: pathlib.Path) -> N
     archive.write_bytes(b"no image")
     programs = _ctr(tmp_path, "echo unrecognized image format >&2; exit 1")
     with pytest.raises(RuntimeError, match=r"node-a: import of .*image\.tar: unrecognized image"):
-        images.import_archive(_Node("node-a", 1), programs, archive)  # type: ignore[arg-type]
+        images.import_archive(_node(), programs, archive)
