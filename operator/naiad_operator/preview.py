@@ -207,7 +207,7 @@ def _object_of(step: plan.Step) -> str:
             return f"{manifest['kind']} {manifest['metadata']['name']}"
         case plan.HandOver(name):
             return f"{kinds.DEPLOYMENT.kind} {name}"
-        case plan.Delete(child):
+        case plan.Delete(child) | plan.Keep(child):
             return f"{child.kind} {child.name}"
         case plan.Wait(kind, name):
             return f"{kind} {name}"

@@ -45,6 +45,7 @@ class ApplyResult:
         relabelled: created children, by kind and name, that existed without the operator's labels.
         terminating: objects in the way that are being deleted, by kind and name.
         writes: the number of writes that were sent.
+        kept: whether a child is deleted later, once the Gateways have the routes without it.
     """
 
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
@@ -54,6 +55,7 @@ class ApplyResult:
     relabelled: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     terminating: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     writes: int = 0
+    kept: bool = False
 
 
 def _is_still_reached(step: plan.Step, result: ApplyResult) -> bool:
@@ -160,6 +162,9 @@ class Applier:
                 await self._api.delete(_ref_of_child(child), uid=child.uid)
                 self._store.mark_deleting(child.uid)
                 self._partial.pop(child.uid, None)
+            case plan.Keep(child):
+                _log.debug("%s %s is kept for a route", child.kind, child.name)
+                result.kept = True
             case plan.Wait(kind, name):
                 _log.debug("%s %s is still being deleted", kind, name)
                 result.terminating.append((kind, name))
@@ -308,7 +313,7 @@ def _kind_and_name(step: plan.Step) -> tuple[str, str]:
             return manifest["kind"], manifest["metadata"]["name"]
         case plan.HandOver(name):
             return kinds.DEPLOYMENT.kind, name
-        case plan.Delete(child):
+        case plan.Delete(child) | plan.Keep(child):
             return child.kind, child.name
         case plan.Wait(kind, name):
             return kind, name

@@ -9,6 +9,8 @@ Without a step, nothing is written. The rules:
 * A child that is controlled by the service and no longer wanted is deleted, under its uid. Autoscalers are deleted before the
   Deployment is applied, because they would scale it; everything else is deleted afterwards, so that new routes exist before old
   ones are removed.
+* Pods and Services that are no longer wanted stay until each Gateway has taken up the routes without them: a Gateway that sees a
+  Service go before the route's new version answers every request of the route with an error.
 * A child that is being deleted is waited for, and so is a child of an earlier service of the same name, which the garbage
   collector deletes.
 * When an autoscaler takes over the Deployment's replicas, the operator first applies them as a second field manager: a field whose
@@ -31,6 +33,9 @@ Manifest = dict[str, typing.Any]
 Accepted = collections.abc.Callable[[Child, str], bool]
 
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_ROUTES = ("HTTPRoute", "GRPCRoute")
+_REACHED = ("Deployment", "Service")
+"""What requests of a route reach."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +77,13 @@ class Delete:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Keep:
+    """Delete a child that is no longer wanted later: a Gateway may still send requests to it."""
+
+    child: Child
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
     """Wait for an object that is being deleted; its watch event causes the next reconcile."""
 
@@ -79,7 +91,7 @@ class Wait:
     name: str
 
 
-Step = Create | Apply | HandOver | Delete | Wait
+Step = Create | Apply | HandOver | Delete | Keep | Wait
 
 
 def decide(
@@ -117,8 +129,39 @@ def decide(
             steps.append(Wait(child.kind, child.name))
             continue
         steps += _steps_for(stamped(manifest), child, uid=uid, accepted=accepted)
-    steps += [step for step in unwanted if step.child.kind not in _AUTOSCALERS]
+    gone = [step.child for step in unwanted if step.child.kind not in _AUTOSCALERS]
+    keeps = any(child.kind in _REACHED for child in gone) and _leads_elsewhere(steps, by_name)
+    steps += [Keep(child) if keeps and child.kind in _REACHED else Delete(child) for child in gone]
     return steps
+
+
+def _leads_elsewhere(
+    steps: collections.abc.Iterable[Step],
+    live: collections.abc.Mapping[tuple[str, str], Child],
+) -> bool:
+    """Whether a Gateway still has an older version of a wanted route. A route that no Gateway has taken up does not count."""
+    changed = {
+        (step.manifest["kind"], step.manifest["metadata"]["name"])
+        for step in steps
+        if isinstance(step, Apply)
+    }
+    for key, child in live.items():
+        if child.kind not in _ROUTES or child.deleting:
+            continue
+        route = child.manifest()
+        generation = route["metadata"].get("generation") or 0
+        conditions = [
+            condition
+            for parent in (route.get("status") or {}).get("parents") or ()
+            for condition in parent.get("conditions") or ()
+            if condition["type"] == "Accepted"
+        ]
+        if conditions and key in changed:
+            return True
+        # A Gateway that leaves the field out says nothing about the version that it has.
+        if any((c.get("observedGeneration") or generation) < generation for c in conditions):
+            return True
+    return False
 
 
 def is_left_over(controller_name: str, controller_uid: str, *, owner: str, uid: str) -> bool:

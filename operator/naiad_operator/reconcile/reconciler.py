@@ -57,6 +57,9 @@ _CREATED_REQUEUE_S = 1.0
 _TERMINATING_REQUEUE_S = 5.0
 """The wait while a child is being deleted; its last event causes an earlier reconcile, unless it has lost the operator's labels."""
 
+_KEPT_REQUEUE_S = 5.0
+"""The wait while a child is kept for a route; the route's new status usually causes an earlier reconcile."""
+
 _ROUNDING_S = 1.0
 """Times in statuses are whole seconds."""
 
@@ -236,7 +239,7 @@ class Reconciler:
         if defers and (delay := self._newer.status_delay(key, service, status, self._seconds())):
             return Result(requeue_after=delay)
         await self._status.write(key, service.raw, status)
-        return self._outcome(key, service, observed, status)
+        return self._outcome(key, service, observed, status, kept=result.kept)
 
     async def _apply(
         self, key: Key, service: services.InferenceService, steps: list[plan.Step]
@@ -271,6 +274,8 @@ class Reconciler:
         service: services.InferenceService,
         observed: Observed,
         status: services.Manifest,
+        *,
+        kept: bool,
     ) -> Outcome:
         """When the service is reconciled next, after its status was written."""
         if observed.errors:
@@ -282,6 +287,8 @@ class Reconciler:
         now = self._dependencies.clock()
         change = next_change(service, observed, now)
         delays = [max((change - now).total_seconds(), 0) + _ROUNDING_S] if change else []
+        if kept:
+            delays.append(_KEPT_REQUEUE_S)
         if reason_of(status, PROGRESSING) == "WaitingForNode":
             # An autoscaler of nodes writes Events, which are not watched.
             of_pods = self._dependencies.scale_ups

@@ -193,3 +193,36 @@ def test_the_routes_leave_a_removed_canary_before_it_is_deleted() -> None:
         "Deployment",
         "Service",
     ]
+
+
+CANARY = [other("Deployment", "demo-canary"), other("Service", "demo-canary")]
+
+
+def route(*, generation: int, seen: int | None) -> Child:
+    """A live HTTPRoute; `seen` is the generation that its Gateway has, None without a Gateway."""
+    manifest = other("HTTPRoute")
+    body = plan.stamped(manifest)
+    body["metadata"]["generation"] = generation
+    if seen is not None:
+        accepted = {"type": "Accepted", "status": "True", "observedGeneration": seen}
+        body["status"] = {"parents": [{"conditions": [accepted]}]}
+    return applied(manifest, body=packed.pack(body))
+
+
+def test_a_canary_is_kept_until_the_gateway_has_the_route_without_it() -> None:
+    """Otherwise Traefik may see the Service go first, and answers every request with an error for two seconds."""
+    canary = [applied(manifest) for manifest in CANARY]
+    kept = [plan.Keep(child) for child in canary]
+    changed = {**other("HTTPRoute"), "spec": {"x": 2}}
+    steps = decide([changed], route(generation=1, seen=1), *canary)
+    assert [type(step) for step in steps] == [plan.Apply, plan.Keep, plan.Keep]
+    assert decide([other("HTTPRoute")], route(generation=2, seen=1), *canary) == kept
+    deleted = [plan.Delete(child) for child in canary]
+    assert decide([other("HTTPRoute")], route(generation=2, seen=2), *canary) == deleted
+
+
+def test_a_route_without_a_gateway_keeps_no_canary() -> None:
+    canary = [applied(manifest) for manifest in CANARY]
+    changed = {**other("HTTPRoute"), "spec": {"x": 2}}
+    steps = decide([changed], route(generation=1, seen=None), *canary)
+    assert [type(step) for step in steps] == [plan.Apply, plan.Delete, plan.Delete]
