@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import pathlib
+import signal
 import sys
 import time
 import tomllib
@@ -21,6 +22,7 @@ from e2e.kubernetes import condition_of
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "build" / "images"
 _READY_S = 120
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> int:
@@ -31,6 +33,9 @@ def main() -> int:
     except (ComponentError, BuildahError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: make cluster-demo goes on from here, make cluster-down removes what was started", file=sys.stderr)  # fmt: skip
+        return _INTERRUPTED
     return 0
 
 

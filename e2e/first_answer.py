@@ -2,10 +2,13 @@
 
 import pathlib
 import sys
+import time
+import typing
 
 import numpy as np
 import tritonclient.grpc
 import tritonclient.http
+from tritonclient.utils import InferenceServerException
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 sys.path.append(str(EXAMPLES))
@@ -14,6 +17,8 @@ from magika_features import features, labels  # noqa: E402 - of the examples
 
 _HTTP = "quickstart.example.com:80"
 _GRPC = "grpc.quickstart.example.com:80"
+_ROUTE_S = 30
+_STEP_S = 0.1
 
 
 def main() -> None:
@@ -27,10 +32,27 @@ def main() -> None:
         client = package.InferenceServerClient(address)
         tensor = package.InferInput("bytes", list(content.shape), "INT32")
         tensor.set_data_from_numpy(content)
-        scores = client.infer("magika", [tensor]).as_numpy("target_label")[0]
+        scores = when_routed(lambda: client.infer("magika", [tensor])).as_numpy("target_label")[0]  # noqa: B023 - called at once
         best = int(scores.argmax())
         print(f"           {protocol}: {names[best]} ({scores[best]:.1%})")
         client.close()
+
+
+def when_routed(
+    send: typing.Callable[[], typing.Any],
+    *,
+    clock: typing.Callable[[], float] = time.monotonic,
+    sleep: typing.Callable[[float], None] = time.sleep,
+) -> typing.Any:
+    """What `send` returns. An ingress controller has no server for some seconds after the service is Ready: until then it is repeated."""
+    deadline = clock() + _ROUTE_S
+    while True:
+        try:
+            return send()
+        except InferenceServerException:
+            if clock() > deadline:
+                raise
+        sleep(_STEP_S)
 
 
 if __name__ == "__main__":

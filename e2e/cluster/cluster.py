@@ -66,12 +66,12 @@ class Cluster:
         return CONTROL_PLANE in self.places and self.places[CONTROL_PLANE].alive
 
     def up(self) -> None:
-        """Starts everything that does not run; returns when all nodes are Ready.
+        """Starts the cluster unless it runs; returns when all nodes are Ready. One whose start was interrupted is started again from nothing.
 
         Raises:
             ComponentError: something did not come up.
         """
-        if self.running:
+        if self.running and self.folders.complete.exists():
             self._wait_for_nodes(())
             self._step("was running already")
             return
@@ -109,6 +109,7 @@ class Cluster:
             started.append(node.start_kubelet(each, place, self.programs, self.folders))
             started.append(node.start_proxy(each, place, self.programs, self.folders))
         self._wait_for_nodes(started)
+        self.folders.complete.touch()
         self._step("all nodes Ready")
 
     def down(self) -> None:

@@ -93,6 +93,11 @@ class Folders:
         return self.root / "state.json"
 
     @property
+    def complete(self) -> pathlib.Path:
+        """A file that exists once all nodes were Ready."""
+        return self.root / "complete"
+
+    @property
     def admin_kubeconfig(self) -> pathlib.Path:
         """May do everything; its server is only reachable within the cluster's network namespace."""
         return self.certificates / "admin.kubeconfig"
