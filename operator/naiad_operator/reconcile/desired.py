@@ -160,6 +160,7 @@ def steps_to(
     unwatched: collections.abc.Container[str],
     only_missing: bool,
     accepted: plan.Accepted,
+    keeps: bool = True,
 ) -> list[plan.Step]:
     """The steps that bring the children to their wanted state.
 
@@ -170,6 +171,7 @@ def steps_to(
         unwatched: kinds that cannot be watched. Nothing is known about their objects: they are neither written nor deleted.
         only_missing: whether to create only children that do not exist: a newer operator has written the others.
         accepted: as in `plan.decide`.
+        keeps: as in `plan.decide`.
     """
     wanted = [manifest for manifest in wanted if manifest["kind"] not in unwatched]
     children = [child for child in children if child.kind not in unwatched]
@@ -178,7 +180,9 @@ def steps_to(
         wanted = [m for m in wanted if (m["kind"], m["metadata"]["name"]) not in present]
         children = [child for child in children if child.deleting]
     owner = f"{names.KIND}.{names.GROUP} {service.name}"
-    return plan.decide(wanted, children, uid=service.uid, owner=owner, accepted=accepted)
+    return plan.decide(
+        wanted, children, uid=service.uid, owner=owner, accepted=accepted, keeps=keeps
+    )
 
 
 def render(

@@ -101,6 +101,7 @@ def decide(
     uid: str,
     owner: str,
     accepted: Accepted,
+    keeps: bool = True,
 ) -> list[Step]:
     """The steps, in order.
 
@@ -111,6 +112,7 @@ def decide(
         owner: the service as `child_store.qualified_name` writes it.
         accepted: whether applying this digest to this child has already resulted in missing fields, so that another apply would
             change nothing.
+        keeps: whether to wait for Gateways before pods and Services are deleted.
     """
     by_name = {(child.kind, child.name): child for child in live}
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in wanted}
@@ -130,8 +132,11 @@ def decide(
             continue
         steps += _steps_for(stamped(manifest), child, uid=uid, accepted=accepted)
     gone = [step.child for step in unwanted if step.child.kind not in _AUTOSCALERS]
-    keeps = any(child.kind in _REACHED for child in gone) and _leads_elsewhere(steps, by_name)
-    steps += [Keep(child) if keeps and child.kind in _REACHED else Delete(child) for child in gone]
+    waits = any(child.kind in _REACHED for child in gone) and _leads_elsewhere(steps, by_name)
+    steps += [
+        Keep(child) if keeps and waits and child.kind in _REACHED else Delete(child)
+        for child in gone
+    ]
     return steps
 
 

@@ -60,6 +60,9 @@ _TERMINATING_REQUEUE_S = 5.0
 _KEPT_REQUEUE_S = 5.0
 """The wait while a child is kept for a route; the route's new status usually causes an earlier reconcile."""
 
+_KEPT_S = 60.0
+"""How long a child is kept at most: a Gateway whose controller is gone never has the new route."""
+
 _ROUNDING_S = 1.0
 """Times in statuses are whole seconds."""
 
@@ -115,6 +118,7 @@ class Reconciler:
         self.conditions = self._status.conditions
         self._newer = NewerOperators()
         self._server_errors: collections.Counter[Key] = collections.Counter()
+        self._kept_since: dict[Key, float] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconciles one service.
@@ -193,11 +197,16 @@ class Reconciler:
             unwatched=unwatched,
             only_missing=defers and service.is_observed,
             accepted=self._applier.accepted,
+            keeps=self._seconds() - self._kept_since.get(key, self._seconds()) < _KEPT_S,
         )
         if not is_fresh and service.status and any(isinstance(s, plan.Create) for s in steps):
             # Children that are missing may have gone with their service, whose deletion the watch has missed.
             return None
         result = await self._apply(key, service, steps)
+        if result.kept:
+            self._kept_since.setdefault(key, self._seconds())
+        else:
+            self._kept_since.pop(key, None)
         waits = result.created or desired.writes_records_only(steps, records)
         if waits and not (result.refused or result.conflicts or result.terminating):
             # The children's controllers are working now: a status would be outdated before it is written.
@@ -357,6 +366,7 @@ class Reconciler:
         self._dependencies.services.forget(key)
         self._status.forget(key)
         self._server_errors.pop(key, None)
+        self._kept_since.pop(key, None)
         return Deleted()
 
     def _seconds(self) -> float:

@@ -85,7 +85,7 @@ class World:
         self.kubelet.step(self.namespace, become=become)
         for kind in ("HTTPRoute", "GRPCRoute"):
             route = self.admin.find(kind, self.name, self.namespace)
-            if route is not None and not (route.get("status") or {}).get("parents"):
+            if route is not None and not is_accepted(route):
                 route["status"] = {"parents": [accepted(route)]}
                 try:
                     self.admin.replace_status(route)
@@ -118,6 +118,13 @@ class World:
             for pod in self.kubelet.pods(self.namespace)
             if pod["metadata"]["ownerReferences"][0]["name"] in sets
         }
+
+
+def is_accepted(route: Object) -> bool:
+    """Whether the Gateway has this version of the route."""
+    parents = (route.get("status") or {}).get("parents") or ()
+    seen = [one["observedGeneration"] for parent in parents for one in parent["conditions"]]
+    return seen == [route["metadata"]["generation"]]
 
 
 def accepted(route: Object) -> Object:
@@ -181,7 +188,7 @@ def test_a_canary_from_its_first_pod_to_its_promotion(admin: Kubectl, here: str)
     done = world.until("Ready", lambda it: is_true(it, "Ready"))
     assert not condition(done, "CanaryReady")
     assert "canary" not in done["status"]
-    until("the canary to go", lambda: not admin.find("Deployment", "demo-canary", here))
+    world.until("the canary to go", lambda it: not admin.find("Deployment", "demo-canary", here))
     assert weights(admin, "demo", here) == ({"demo": 1},) * 2
     for kind in KINDS:
         until(f"no {kind}", lambda kind=kind: not admin.find(kind, "demo-canary", here))  # type: ignore[misc] # mypy cannot infer it

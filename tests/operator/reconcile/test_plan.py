@@ -221,6 +221,13 @@ def test_a_canary_is_kept_until_the_gateway_has_the_route_without_it() -> None:
     assert decide([other("HTTPRoute")], route(generation=2, seen=2), *canary) == deleted
 
 
+def test_a_canary_is_not_kept_for_ever() -> None:
+    canary = [applied(manifest) for manifest in CANARY]
+    live = [route(generation=2, seen=1), *canary]
+    steps = plan.decide([other("HTTPRoute")], live, uid=UID, owner=OWNER, accepted=lambda child, stamp: False, keeps=False)  # fmt: skip
+    assert steps == [plan.Delete(child) for child in canary]
+
+
 def test_a_route_without_a_gateway_keeps_no_canary() -> None:
     canary = [applied(manifest) for manifest in CANARY]
     changed = {**other("HTTPRoute"), "spec": {"x": 2}}
