@@ -5,6 +5,7 @@ import shutil
 
 from e2e.cluster import cgroups
 from e2e.cluster.namespaces import ComponentError
+from tests.toolchain.programs import cache_folder
 
 _PACKAGES = {
     "ip": "iproute2",
@@ -19,6 +20,9 @@ _PACKAGES = {
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Debian keeps these programs out of the PATH of other users than root."""
+
+_HIDDEN = ("/var", "/opt", "/run")
+"""Folders that each node has of its own: what the machine has there it does not see."""
 
 
 def check() -> None:
@@ -35,6 +39,9 @@ def check() -> None:
     if missing:
         packages = " ".join(dict.fromkeys(_PACKAGES[program] for program in missing))
         problems.append(f"{', '.join(missing)} not found: apt-get install {packages}")
+    cache = cache_folder()
+    if any(cache.is_relative_to(folder) for folder in _HIDDEN):
+        problems.append(f"nodes see nothing of {', '.join(_HIDDEN)}, and their programs are in {cache}: set XDG_CACHE_HOME to a folder elsewhere")  # fmt: skip
     if problem := cgroups.problem():
         problems.append(f"{problem}, or set KUBECONFIG to a cluster of kind or minikube, see docs/cluster.md")  # fmt: skip
     if problems:

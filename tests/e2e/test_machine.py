@@ -26,10 +26,21 @@ def test_everything_that_is_missing_is_in_one_message(
     assert "KUBECONFIG" in message
 
 
+def test_a_cache_that_nodes_do_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a home folder like /var/lib/jenkins: the programs of nodes are in the cache."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cgroups, "problem", str)
+    monkeypatch.setattr(shutil, "which", lambda name, path: f"/usr/bin/{name}")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/lib/jenkins/.cache")
+    with pytest.raises(ComponentError, match="set XDG_CACHE_HOME to a folder elsewhere"):
+        machine.check()
+
+
 def test_a_machine_with_everything_is_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(cgroups, "problem", str)
     monkeypatch.setattr(shutil, "which", lambda name, path: f"/usr/bin/{name}")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/root/.cache")
     machine.check()
