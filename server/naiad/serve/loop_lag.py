@@ -70,6 +70,11 @@ class Stall(Record, frozen=True):
     late_ns: int
     run_delay_ns: int
 
+    @property
+    def is_starved(self) -> bool:
+        """Whether the loop waited for a processor for the most part: the machine caused it."""
+        return 2 * self.run_delay_ns > self.late_ns
+
 
 class LoopLag:
     """The heartbeat of one event loop and the histogram of its delays.

@@ -181,11 +181,14 @@ class StallWatchdog:
 
 def _where(stall: Stall, seen: _Observation) -> str:
     """The part of the report about the stack."""
-    starved = 2 * stall.run_delay_ns > stall.late_ns
     if seen.stack:
-        return _LATE_STACK if 2 * seen.late_ns > stall.late_ns and not starved else "it was in:"
+        return (
+            _LATE_STACK
+            if 2 * seen.late_ns > stall.late_ns and not stall.is_starved
+            else "it was in:"
+        )
     # The watchdog samples when a heartbeat is 50 ms late, if it gets the interpreter lock.
-    return _OVER_TOO_SOON if stall.late_ns < 2 * STALL_NS or starved else _NO_STACK
+    return _OVER_TOO_SOON if stall.late_ns < 2 * STALL_NS or stall.is_starved else _NO_STACK
 
 
 def _waiting(run_delay_ms: float, stalled_ms: float) -> str:

@@ -84,6 +84,26 @@ def test_of_many_stalls_one_is_reported_per_second_and_the_others_are_in_the_nex
     assert reports == [(80, 1), *[(80, 10)] * (len(times) - 1)]
 
 
+def test_stalls_of_a_busy_machine_are_reported_once_per_minute_and_own_ones_at_once() -> None:
+    rule = StallRule()
+    reported: list[tuple[int, int]] = []
+
+    def check(now_s: int, *, late_ms: int, run_delay_ms: int) -> None:
+        now = now_s * 1000 * MS
+        stall = Stall(now, late_ms * MS, run_delay_ms * MS)
+        if rule.check(ended=[stall], beat_ns=now, now_ns=now) is Step.REPORT_ENDED:
+            reported.append((now_s, rule.count))
+            rule.reported()
+
+    for second in range(0, 122, 2):
+        check(second, late_ms=60, run_delay_ms=50)
+    assert reported == [(0, 1), (60, 30), (120, 30)]
+    check(130, late_ms=70, run_delay_ms=10)
+    assert reported[-1] == (130, 1)
+    check(132, late_ms=60, run_delay_ms=50)
+    assert reported[-1] == (130, 1)
+
+
 def test_a_report_of_many_stalls_is_about_the_longest() -> None:
     rule = StallRule()
     rule.record([Stall(1, 60 * MS, 0), Stall(2, 90 * MS, 80 * MS), Stall(3, 70 * MS, 0)])
