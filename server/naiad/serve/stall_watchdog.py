@@ -7,14 +7,13 @@ the heartbeat's own record, with the stack of the moment when the lock was free 
 
 import collections
 import collections.abc
-import dataclasses
 import logging
 import sys
 import threading
 import traceback
 
 from naiad.core.clock import Clock
-from naiad.serve.loop_lag import STALL_NS, LoopLag, Stall
+from naiad.serve.loop_lag import INTERVAL_NS, STALL_NS, LoopLag, Stall
 from naiad.serve.stalls import POLL_NS, StallRule, Step
 
 log = logging.getLogger("naiad.serve")
@@ -23,7 +22,7 @@ _NS_PER_MS = 1e6
 _NS_PER_SECOND = 1e9
 _INNERMOST_FRAMES = 30
 _JOIN_SECONDS = 5.0
-_OBSERVATIONS = 100
+_KEPT = 100
 
 _LOCK_HELD = (
     "one call held the interpreter lock, so that no other thread ran (a long call into C of a model that runs in a thread of the server, "
@@ -62,20 +61,6 @@ def stack_of(thread: int) -> list[str]:
     return [text.rstrip("\n") for text in traceback.format_list(below)] or [_LOOP_ITSELF]
 
 
-@dataclasses.dataclass(slots=True)
-class _Observation:
-    """What the watchdog saw of one stall.
-
-    Attributes:
-        stack: that of the loop's thread, outermost frame first; empty without one.
-        late_ns: how much later than planned the watchdog itself woke up, in all. It does next to nothing, so it waited for the interpreter lock
-            or for a processor.
-    """
-
-    stack: list[str] = dataclasses.field(default_factory=list)
-    late_ns: int = 0
-
-
 class StallWatchdog:
     """The thread that watches one event loop, by the clock of its heartbeat; `sample` gives the stack of a thread."""
 
@@ -92,8 +77,10 @@ class StallWatchdog:
         self._rule = StallRule()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._observations = collections.defaultdict[int, _Observation](_Observation)
-        """Those of stalls that are not reported yet, by the heartbeat before the stall."""
+        self._stacks: dict[int, list[str]] = {}
+        """The stacks of stalls that are not reported yet, by the heartbeat before the stall; of many, the latest."""
+        self._late = collections.deque[tuple[int, int]](maxlen=_KEPT)
+        """From when to when the watchdog was late itself, the last times: it does next to nothing, so it waited for the interpreter lock or for a processor."""
 
     def start(self) -> None:
         """Watch the loop that runs in the calling thread."""
@@ -112,11 +99,10 @@ class StallWatchdog:
     def _run(self, loop_thread: int) -> None:
         lag, rule, now = self._lag, self._rule, self._clock.monotonic_ns
         while True:
-            beat_ns = lag.beat_ns
-            planned_ns = now() + (wait_ns := rule.wait_ns(beat_ns=beat_ns, now_ns=now()))
+            planned_ns = now() + (wait_ns := rule.wait_ns(beat_ns=lag.beat_ns, now_ns=now()))
             if self._stop.wait(wait_ns / _NS_PER_SECOND):
                 break
-            self._note_lateness(beat_ns, now() - planned_ns)
+            self._note_lateness(planned_ns, woken_ns := now())
             match rule.check(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now()):
                 case Step.SAMPLE:
                     self._take_sample(loop_thread)
@@ -126,24 +112,22 @@ class StallWatchdog:
                     self._report(lag.stall_so_far(), "has been blocked for")
                 case Step.WAIT:
                     pass
+            self._note_lateness(woken_ns, now())  # another thread may have taken the lock away
         rule.record(self._ended())
         self._report_ended()
 
-    def _note_lateness(self, beat_ns: int, late_ns: int) -> None:
-        """Note how late the watchdog was itself, for the stall that began with this heartbeat, if it is one."""
-        if late_ns < POLL_NS:
-            return
-        if len(self._observations) >= _OBSERVATIONS:
-            del self._observations[next(iter(self._observations))]
-        self._observations[beat_ns].late_ns += late_ns
+    def _note_lateness(self, planned_ns: int, now_ns: int) -> None:
+        if now_ns - planned_ns > POLL_NS:
+            self._late.append((planned_ns, now_ns))
 
     def _take_sample(self, loop_thread: int) -> None:
         beat_ns = self._lag.beat_ns
         stack = self._sample(loop_thread)
-        if (
-            self._lag.beat_ns == beat_ns
-        ):  # otherwise the stall has ended, and the stack shows later code
-            self._observations[beat_ns].stack = stack
+        if self._lag.beat_ns != beat_ns:  # the stall has ended, and the stack shows later code
+            return
+        while len(self._stacks) >= _KEPT:
+            del self._stacks[next(iter(self._stacks))]
+        self._stacks[beat_ns] = stack
 
     def _ended(self) -> list[Stall]:
         """The stalls that ended since the last call. Call it before the heartbeat is read, or a stall that has just ended is sampled."""
@@ -160,33 +144,35 @@ class StallWatchdog:
         own_ns = max(own_ns, stall.late_ns - stall.run_delay_ns)
         stalled_ms = stall.late_ns / _NS_PER_MS
         run_delay_ms = stall.run_delay_ns / _NS_PER_MS
-        seen = self._observations[stall.beat_ns]
-        self._observations.clear()
+        stack = self._stacks.get(stall.beat_ns, [])
+        self._stacks.clear()
         log.warning(
             "the event loop %s %.0f ms%s, and no request was read or answered meanwhile%s; %s",
             was,
             stalled_ms,
             f" (the longest of {count} times since the last such line)" if count > 1 else "",
             _waiting(run_delay_ms, stalled_ms),
-            _where(stall, seen),
+            _where(stall, stack, late_ns=self._late_in(stall)),
             extra={
                 "stalled_ms": round(stalled_ms, 1),
                 "stalls": count,
                 "run_delay_ms": round(run_delay_ms, 1),
                 "own_ms": round(own_ns / _NS_PER_MS, 1),
-                "stack": seen.stack,
+                "stack": stack,
             },
         )
 
+    def _late_in(self, stall: Stall) -> int:
+        """For how long of a stall the watchdog was late itself, in nanoseconds."""
+        end_ns = stall.beat_ns + INTERVAL_NS + stall.late_ns
+        parts = (min(woken, end_ns) - max(planned, stall.beat_ns) for planned, woken in self._late)
+        return sum(max(0, part) for part in parts)
 
-def _where(stall: Stall, seen: _Observation) -> str:
-    """The part of the report about the stack."""
-    if seen.stack:
-        return (
-            _LATE_STACK
-            if 2 * seen.late_ns > stall.late_ns and not stall.is_starved
-            else "it was in:"
-        )
+
+def _where(stall: Stall, stack: list[str], *, late_ns: int) -> str:
+    """The part of the report about the stack; `late_ns` is the part of the stall in which the watchdog could not run either."""
+    if stack:
+        return _LATE_STACK if 2 * late_ns > stall.late_ns and not stall.is_starved else "it was in:"
     # The watchdog samples when a heartbeat is 50 ms late, if it gets the interpreter lock.
     return _OVER_TOO_SOON if stall.late_ns < 2 * STALL_NS or stall.is_starved else _NO_STACK
 
