@@ -46,6 +46,8 @@ OPEN = Access()
 _TEXT = b"to be or not to be"
 _EXPECTED = 6
 _TIMEOUT_S = 20
+_ROUTE_S = 2.5 * _TIMEOUT_S
+"""A connection to a Service that kube-proxy has not yet noticed hangs until its request's timeout; the next one gets through."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -104,12 +106,14 @@ def running(senders: Sequence[Sender], *, rate: float) -> Iterator[Result]:  # f
             thread.join(_TIMEOUT_S + 5)
 
 
-def responds(sender: Sender) -> bool:
-    """Whether one request succeeds, e.g. to wait for a route that the controller has not noticed yet."""
+def responds(sender: Sender, errors: "list[str] | None" = None) -> bool:
+    """Whether one request succeeds, e.g. to wait for a route that the controller has not noticed yet; its error is added to `errors`."""
     try:
         with sender() as send:
             send()
-    except Exception:  # noqa: BLE001 - as above
+    except Exception as error:  # noqa: BLE001 - whatever a client raises
+        if errors is not None:
+            errors.append(f"{type(error).__name__}: {error}"[:200])
         return False
     return True
 
@@ -117,7 +121,13 @@ def responds(sender: Sender) -> bool:
 def wait_for_routes(kubernetes: Kubernetes, *senders: Sender) -> None:
     """Waits until each sender's request succeeds: an ingress controller notices a route a moment after the service is Ready."""
     for sender in senders:
-        kubernetes.wait("the route", functools.partial(responds, sender), timeout=20)
+        errors: list[str] = []
+        kubernetes.wait(
+            "the route",
+            functools.partial(responds, sender, errors),
+            seen=lambda: f"{errors[-1]} ({len(errors)} requests)",  # noqa: B023 - called in this round
+            timeout=_ROUTE_S,
+        )
 
 
 def http_client(
