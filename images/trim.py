@@ -35,6 +35,8 @@ def unused(site: pathlib.Path) -> "list[pathlib.Path]":
 
 def main(environment: pathlib.Path) -> None:
     """Trim an environment in place."""
+    for command in environment.glob("bin/pip*"):
+        command.unlink()  # it would fail, and hide the base image's own pip
     for site in environment.glob("lib/python*/site-packages"):
         for path in unused(site):
             if path.is_dir():
