@@ -321,7 +321,7 @@ class Reconciler:
         candidates = service_pods.reporting(
             observed.pods,
             observed.children.get((kinds.DEPLOYMENT.kind, service.name)) or {},
-            looping=workload.crash_looping(service, observed),
+            looping=workload.crash_looping(service, observed, self._dependencies.clock()),
         )
         addresses = model_poller.addresses(candidates, service.spec.predictor.ports.metrics)
         poller.poll(key, addresses, of)

@@ -62,8 +62,12 @@ def _none_missing(models: collections.abc.Sequence[ModelState], *, loads_all: bo
     message = "1 model is ready" if ready == 1 else f"{ready} models are ready"
     if evicted:
         message += f", {evicted} made room for them (--model-memory-limit)"
-    if ready + evicted == 0:
-        message = "no model is loaded: load.mode is explicit, so clients load them"
+    if not ready:
+        message = "no model is loaded: " + (
+            "each made room for another (--model-memory-limit), and is loaded again by its next request"
+            if evicted
+            else "load.mode is explicit, so clients load them"
+        )
     return Condition(MODELS_LOADED, "True", "Loaded", message)
 
 

@@ -6,6 +6,7 @@ of them, so that a condition stays as it is, and its Event is written once.
 
 import collections.abc
 import dataclasses
+import datetime as dt
 import json
 import re
 
@@ -57,28 +58,53 @@ class Failure:
     loops: bool = False
 
 
-def failures(candidates: collections.abc.Iterable[Manifest], *, startup_s: float) -> list[Failure]:
+def failures(
+    candidates: collections.abc.Iterable[Manifest],
+    *,
+    startup_s: float,
+    now: dt.datetime | None = None,
+) -> list[Failure]:
     """The failures of pods, in their order.
 
     Args:
         candidates: the pods.
         startup_s: how long the startup probe lets a container run before it counts as failed.
+        now: the time; None when it is not known, so that a crash loop has no end.
     """
-    every = (_failure(pod, startup_s) for pod in candidates if not pods.is_over(pod))
+    every = (_failure(pod, startup_s, now) for pod in candidates if not pods.is_over(pod))
     return [failure for failure in every if failure is not None]
 
 
-def _failure(pod: Manifest, startup_s: float) -> Failure | None:
+def next_change(
+    candidates: collections.abc.Iterable[Manifest], *, startup_s: float, now: dt.datetime
+) -> dt.datetime | None:
+    """When the passing of time alone ends a crash loop; None if it does not."""
+    ends = (
+        _end_of_loop(container, startup_s)
+        for pod in candidates
+        for container in _containers(pod)
+        if not container.get("ready")
+    )
+    return min((end for end in ends if end is not None and end > now), default=None)
+
+
+def _containers(pod: Manifest) -> collections.abc.Iterator[Manifest]:
     status: Manifest = pod.get("status") or {}
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            failure = _container_failure(pod["metadata"]["name"], container, startup_s)
-            if failure is not None:
-                return failure
+        yield from status.get(kind) or ()
+
+
+def _failure(pod: Manifest, startup_s: float, now: dt.datetime | None) -> Failure | None:
+    for container in _containers(pod):
+        failure = _container_failure(pod["metadata"]["name"], container, startup_s, now)
+        if failure is not None:
+            return failure
     return None
 
 
-def _container_failure(pod: str, container: Manifest, startup_s: float) -> Failure | None:
+def _container_failure(
+    pod: str, container: Manifest, startup_s: float, now: dt.datetime | None
+) -> Failure | None:
     state: Manifest = container.get("state") or {}
     waiting: Manifest = state.get("waiting") or {}
     reason = waiting.get("reason") or ""
@@ -88,7 +114,9 @@ def _container_failure(pod: str, container: Manifest, startup_s: float) -> Failu
     # A container that waits for anything else has got further, or not as far, since it ended.
     if ended and not container.get("ready") and reason in ("", _CRASH_LOOP, "RunContainerError"):
         loops = reason == _CRASH_LOOP or _is_loop(container, ended, startup_s)
-        if loops or ended.get("exitCode") != 0:
+        if (loops or ended.get("exitCode") != 0) and not _has_recovered(
+            container, startup_s, now, loops=loops
+        ):
             return _ended(pod, container, ended, loops=loops)
     if reason not in _WAITING_REASONS:
         return None
@@ -106,6 +134,29 @@ def _is_loop(container: Manifest, ended: Manifest, startup_s: float) -> bool:
         return True
     seconds = (pods.time(finished) - pods.time(started)).total_seconds()
     return seconds < startup_s + _LOOP_MARGIN_S
+
+
+def _has_recovered(
+    container: Manifest, startup_s: float, now: dt.datetime | None, *, loops: bool
+) -> bool:
+    """Whether a container has started since it ended, so that its end is not why it is not ready: its models may have failed since.
+
+    One in a crash loop has not until it has run for longer than such a loop allows: it would be in and out of the loop with each start.
+    """
+    state: Manifest = container.get("state") or {}
+    if "running" not in state or not container.get("started"):
+        return False
+    end = _end_of_loop(container, startup_s)
+    return not loops or (now is not None and end is not None and now >= end)
+
+
+def _end_of_loop(container: Manifest, startup_s: float) -> dt.datetime | None:
+    """When a container that has started has run for long enough to be in no crash loop; None for one that has not."""
+    running: Manifest = (container.get("state") or {}).get("running") or {}
+    since = running.get("startedAt")
+    if not since or not container.get("started") or not container.get("restartCount"):
+        return None
+    return pods.time(since) + dt.timedelta(seconds=startup_s + _LOOP_MARGIN_S)
 
 
 def _ended(pod: str, container: Manifest, ended: Manifest, *, loops: bool) -> Failure:

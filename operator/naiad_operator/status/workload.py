@@ -67,7 +67,7 @@ def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> 
     newest = pods.of_newest_template(observed.pods, manifest)
     unscheduled = _unscheduled(newest, service, observed, now)
     failures = [
-        *pod_failures.failures(newest, startup_s=startup_seconds(service)),
+        *pod_failures.failures(newest, startup_s=startup_seconds(service), now=now),
         *(
             pod_failures.Failure(reason=pod.reason, message=pod.message, pod=pod.pod)
             for pod in unscheduled
@@ -137,12 +137,13 @@ def next_change(
     newest = pods.of_newest_template(observed.pods, _deployment(service, observed))
     times = [pod.until for pod in _unscheduled(newest, service, observed, now)]
     times.append(pods.losses(newest, now).until)
+    times.append(pod_failures.next_change(newest, startup_s=startup_seconds(service), now=now))
     return min((time for time in times if time is not None), default=None)
 
 
-def crash_looping(service: InferenceService, observed: Observed) -> set[str]:
+def crash_looping(service: InferenceService, observed: Observed, now: dt.datetime) -> set[str]:
     """The names of pods in a crash loop."""
-    found = pod_failures.failures(observed.pods, startup_s=startup_seconds(service))
+    found = pod_failures.failures(observed.pods, startup_s=startup_seconds(service), now=now)
     return {failure.pod for failure in found if failure.loops}
 
 

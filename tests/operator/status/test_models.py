@@ -48,6 +48,15 @@ CASES: dict[str, tuple[list[ModelState], tuple[str, str, str], str]] = {
         ("True", "Loaded", "1 model is ready, 1 made room for them (--model-memory-limit)"),
         "1/1",
     ),
+    "no model is left": (
+        [state("a", reason="evicted")],
+        (
+            "True",
+            "Loaded",
+            "no model is loaded: each made room for another (--model-memory-limit), and is loaded again by its next request",
+        ),
+        "0/0",
+    ),
     "a model loads": (
         [READY_MODEL, state("big", "LOADING", "fetching", version="")],
         ("False", "Loading", "loading model big"),

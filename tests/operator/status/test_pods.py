@@ -8,7 +8,7 @@ import pytest
 
 from naiad_operator.api.parsing import service
 from naiad_operator.reconcile import events
-from naiad_operator.status import Observed, autoscaling, pods, workload
+from naiad_operator.status import ModelState, Observed, autoscaling, pods, workload
 from tests.operator.status.parts import HPA, KEDA, NOT_READY, ONE_READY, hpa, said
 from tests.support import manifests
 from tests.support.observations import (
@@ -120,6 +120,46 @@ def test_a_single_end_is_not_a_loop() -> None:
         "ContainerEnded",
         "pod demo-6d5f-x7k2p ended and is started again: error: x",
     )
+
+
+FAILED_MODEL = ModelState(name="m", version="2", state="UNAVAILABLE", reason="no file")
+
+
+def restarted(*, restarts: int, running_since: str, ran_s: float = 20) -> Manifest:
+    """A pod whose server needed too much memory, was started again, and has loaded its models; they are not ready."""
+    again = ended("", code=137, reason="OOMKilled", restarts=restarts, phase="running", ran_s=ran_s)
+    (server,) = again["status"]["containerStatuses"]
+    server |= {"started": True, "state": {"running": {"startedAt": running_since}}}
+    return again
+
+
+@pytest.mark.parametrize(
+    "recovered",
+    [
+        restarted(restarts=1, running_since=ago(seconds=29)),
+        restarted(restarts=3, running_since=ago(days=3)),
+        restarted(restarts=3, running_since=ago(minutes=1), ran_s=100_000),
+    ],
+    ids=["once", "in a loop, days ago", "after long runs"],
+)
+def test_a_server_that_has_started_again_is_not_ready_for_another_reason_than_its_last_end(
+    recovered: Manifest,
+) -> None:
+    given = status(children=NOT_READY, pods=[recovered], models=[FAILED_MODEL])
+    assert condition(given)[1:] == ("ModelFailed", "model m version 2: no file")
+    assert condition(given, "Progressing")[:2] == ("True", "RollingOut")
+    seen = Observed(children=NOT_READY, facts=manifests.facts(), pods=[recovered])
+    parsed = service.parse(manifests.resource())
+    assert not workload.crash_looping(parsed, seen, dt.datetime.fromisoformat(NOW))
+
+
+def test_a_server_in_a_crash_loop_stays_in_it_when_it_has_started_until_it_runs_for_longer() -> (
+    None
+):
+    looping = restarted(restarts=3, running_since=ago(minutes=14))
+    given = status(children=NOT_READY, pods=[looping], models=None)
+    assert condition(given)[1] == "OOMKilled"
+    assert change(looping) == 60
 
 
 def test_pods_that_a_node_loses_at_the_same_time_do_not_count_as_a_loop() -> None:
