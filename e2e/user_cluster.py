@@ -131,6 +131,7 @@ class UserCluster(RegistryCluster):
             self._step("ingress controller, object stores and the chart")
             yield
         finally:
+            self._buildah.unmount()
             self._remove(gateway_api=gateway_api)
             self._step("removed from the cluster")
 

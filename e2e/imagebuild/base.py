@@ -28,18 +28,20 @@ def ensure(buildah: Buildah) -> bool:
     Raises:
         BuildahError: debootstrap is missing or failed.
     """
-    if all(buildah.has(name) for name in _NAMES):
-        return False
-    archive, made = wheels.images_folder() / "base.tar", False
+    archive = wheels.images_folder() / "base.tar"
     with lock(archive):
-        if not archive.exists():
+        is_made = not archive.exists()
+        if is_made:
             _debootstrap(buildah)
             buildah.save(_NAMES[0], archive)
-            made = True
-        else:
-            buildah.load(archive)
-    buildah.run("tag", *_NAMES)
-    return made
+        version, known = str(archive.stat().st_mtime_ns), buildah.storage / "base.version"
+        if known.exists() and known.read_text() == version and all(map(buildah.has, _NAMES)):
+            return False
+        # Also one that was made just now: an image has another id once it was in an archive.
+        buildah.load(archive)
+        buildah.run("tag", *_NAMES)
+        known.write_text(version)
+    return is_made
 
 
 def _debootstrap(buildah: Buildah) -> None:

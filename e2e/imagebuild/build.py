@@ -1,6 +1,8 @@
 """The images of this tree: base and wheels first, then each Dockerfile, then an archive and an SBOM. What has not changed is not built again."""
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import pathlib
@@ -29,7 +31,7 @@ class Image:
         archive: the docker archive.
         megabytes: unpacked, without the base.
         limit: what it may have.
-        packages: how many Python packages it holds; the SBOM lists them.
+        packages: how many Python packages it holds; the SBOM lists them, and those of the base.
         is_new: whether it was built just now.
     """
 
@@ -42,7 +44,7 @@ class Image:
 
 
 class Images:
-    """Builds the images of a tree; a context, at whose end no mount is left.
+    """Builds the images of a tree; a context, at whose end no mount is left. One process at a time enters it for a folder.
 
     Args:
         tree: the project.
@@ -65,12 +67,21 @@ class Images:
         self.version = str(project["version"])
         folder.mkdir(parents=True, exist_ok=True)
         self.buildah = Buildah(folder / "storage")
+        self._held = contextlib.ExitStack()
 
     def __enter__(self) -> typing.Self:
+        # Two would write the same archives, and the first to end would unmount what the other builds in.
+        handle = self._held.enter_context((self.folder / ".lock").open("w"))
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._say(f"waiting for another process that builds images in {self.folder}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.buildah.unmount()
+        with self._held:
+            self.buildah.unmount()
 
     def prepare(self) -> None:
         """Gets what both builds need: the base image and the wheels.
@@ -94,7 +105,7 @@ class Images:
         """
         name = f"naiad-{part}:{self.version}"
         archive, note = self.folder / f"naiad-{part}.tar", self.folder / f"naiad-{part}.json"
-        inputs = digest(self._tree, part)
+        inputs = f"{digest(self._tree, part)} {self.buildah.id_of(base.NAME)}"
         known = json.loads(note.read_text()) if note.exists() and archive.exists() else {}
         is_new = known.get("inputs") != inputs
         if is_new:
@@ -119,7 +130,7 @@ class Images:
             environment = root / "opt" / "naiad"
             size = sum(path.lstat().st_size for path in environment.rglob("*"))
             listed = self.folder / f"naiad-{part}.cdx.json"
-            packages = sbom.write(environment, f"naiad-{part}", self.version, listed)
+            packages = sbom.write(root, f"naiad-{part}", self.version, listed)
         return {"megabytes": size / 1e6, "packages": packages}
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,10 +18,13 @@ class Buildah:
 
     Args:
         storage: its folder.
+
+    Attributes:
+        storage: as in the arguments.
     """
 
     def __init__(self, storage: pathlib.Path) -> None:
-        self._storage = storage
+        self.storage = storage
         storage.mkdir(parents=True, exist_ok=True)
         # Otherwise short names of images are looked up in registries.
         self._registries = storage / "registries.conf"
@@ -40,13 +44,13 @@ class Buildah:
             raise BuildahError(
                 "images are built by buildah, which is not installed: apt-get install buildah"
             )
-        folders = ["--root", str(self._storage / "root"), "--runroot", str(self._storage / "run")]
+        folders = ["--root", str(self.storage / "root"), "--runroot", str(self.storage / "run")]
         command = ["buildah", *folders, "--storage-driver", "overlay", *arguments]
         environment = {
             **os.environ,
             "BUILDAH_ISOLATION": "chroot",
             "CONTAINERS_REGISTRIES_CONF": str(self._registries),
-            "TMPDIR": str(self._storage),
+            "TMPDIR": str(self.storage),
         }
         finished = subprocess.run(
             command, input=text, capture_output=True, text=True, check=False, env=environment
@@ -58,11 +62,14 @@ class Buildah:
 
     def has(self, image: str) -> bool:
         """Whether the storage has an image."""
+        return bool(self.id_of(image))
+
+    def id_of(self, image: str) -> str:
+        """The id of an image of the storage, which changes with its content; "" if the storage does not have it."""
         try:
-            self.run("inspect", "--type", "image", image)
+            return self.run("inspect", "--type", "image", "--format", "{{.FromImageID}}", image).strip()  # fmt: skip
         except BuildahError:
-            return False
-        return True
+            return ""
 
     def import_folder(self, folder: pathlib.Path, image: str, path: str) -> None:
         """Makes a root file system an image.
@@ -87,10 +94,12 @@ class Buildah:
         self.run("bud", "--format=docker", "--layers", "--pull=false", f"--signature-policy={self._policy}", *values, "-f", file, "-t", image, str(folder))  # fmt: skip
 
     def save(self, image: str, archive: pathlib.Path) -> None:
-        """Writes an image to a docker archive, under its own name."""
-        archive.unlink(missing_ok=True)
+        """Writes an image to a docker archive, under its own name. The archive is whole, or the one that was there."""
+        partial = archive.with_name(f".{archive.name}.partial")
+        partial.unlink(missing_ok=True)
         policy = f"--signature-policy={self._policy}"
-        self.run("push", "--quiet", policy, image, f"docker-archive:{archive}:{image}")
+        self.run("push", "--quiet", policy, image, f"docker-archive:{partial}:{image}")
+        partial.replace(archive)
 
     def load(self, archive: pathlib.Path) -> str:
         """Takes the image of a docker archive into the storage; its id."""
@@ -103,10 +112,9 @@ class Buildah:
 
     def unmount(self) -> None:
         """Unmounts what builds have left mounted, as one that was interrupted does, so that the storage can be removed."""
-        mounted = pathlib.Path("/proc/self/mounts").read_text().splitlines()
-        for place in reversed([line.split()[1] for line in mounted]):
-            if pathlib.Path(place).is_relative_to(self._storage.resolve()):
-                subprocess.run(["/bin/umount", "-l", place], check=False)
+        mounts = pathlib.Path("/proc/self/mounts").read_text()
+        for place in reversed(mounted_below(mounts, self.storage.resolve())):
+            subprocess.run(["/bin/umount", "-l", place], check=False)
 
     @contextlib.contextmanager
     def mounted(self, image: str) -> Iterator[pathlib.Path]:
@@ -116,3 +124,10 @@ class Buildah:
             yield pathlib.Path(self.run("mount", container).strip())
         finally:
             self.run("rm", container)
+
+
+def mounted_below(mounts: str, folder: pathlib.Path) -> list[str]:
+    """The mount points below a folder, of `/proc/self/mounts`, where spaces and their like are octal numbers."""
+    places = [line.split(" ")[1] for line in mounts.splitlines()]
+    plain = [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place) for place in places]
+    return [place for place in plain if pathlib.Path(place).is_relative_to(folder)]

@@ -6,6 +6,7 @@ They lie in `$XDG_CACHE_HOME/naiad/images/wheels-<digest>/` and are copied to th
 import hashlib
 import json
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tests.toolchain.programs import cache_folder, lock
 
 _BUILDERS = ("hatchling", "backports.tarfile")
 """What builds the project, and what only the Python of the base image needs: Debian has 3.11.2."""
+_PYTHON = (3, 11)
+"""Of the base image."""
 _KEPT = 3
 
 
@@ -37,21 +40,31 @@ def ensure(tree: pathlib.Path, extras: str) -> bool:
         Whether they had to be downloaded or built.
 
     Raises:
-        BuildahError: pip failed.
+        BuildahError: pip failed, or this Python is not that of the base image.
     """
+    if sys.version_info[:2] != _PYTHON:
+        raise BuildahError(f"wheels are made for the Python that runs this, {platform.python_version()}, and the base image has {_PYTHON[0]}.{_PYTHON[1]}: make the environment with it (make clean, then make images PYTHON=python{_PYTHON[0]}.{_PYTHON[1]})")  # fmt: skip
     project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
-    wanted = [project["dependencies"], project["optional-dependencies"], (tree / "constraints.txt").read_text(), extras, _BUILDERS, sys.version]  # fmt: skip
+    wanted = [project["dependencies"], project["optional-dependencies"], (tree / "constraints.txt").read_text(), extras, _BUILDERS, sys.version, platform.machine()]  # fmt: skip
     home = images_folder() / f"wheels-{hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:16]}"  # fmt: skip
     made = False
-    with lock(home):
+    with lock(images_folder() / "wheels"):
         if not home.is_dir():
             _make(tree, extras, home)
             made = True
-        (tree / "wheels").mkdir(exist_ok=True)
-        for wheel in home.iterdir():
-            if not (tree / "wheels" / wheel.name).exists():
-                shutil.copy2(wheel, tree / "wheels")
+        _copy(home, tree / "wheels")
     return made
+
+
+def _copy(home: pathlib.Path, folder: pathlib.Path) -> None:
+    """Copies the wheels that a folder lacks. One that has a wheel's name is whole."""
+    folder.mkdir(exist_ok=True)
+    for wheel in home.iterdir():
+        place = folder / wheel.name
+        if not place.exists():
+            partial = folder / ".partial"
+            shutil.copy2(wheel, partial)
+            partial.replace(place)
 
 
 def download(tree: pathlib.Path, folder: pathlib.Path, packages: Iterable[str]) -> None:
@@ -70,6 +83,8 @@ def download(tree: pathlib.Path, folder: pathlib.Path, packages: Iterable[str]) 
 
 
 def _make(tree: pathlib.Path, extras: str, home: pathlib.Path) -> None:
+    for left in home.parent.glob(".wheels.*/"):
+        shutil.rmtree(left, ignore_errors=True)  # by one that was ended
     with tempfile.TemporaryDirectory(prefix=".wheels.", dir=home.parent) as name:
         scratch = pathlib.Path(name) / "wheels"
         download(tree, scratch, [f".[{extras}]", *_BUILDERS])

@@ -1,0 +1,182 @@
+"""What a build that was interrupted, or that runs beside another one, leaves behind: no broken archive or wheel, no mount, no old base."""
+
+import contextlib
+import pathlib
+import shutil
+import threading
+import types
+import typing
+
+import pytest
+
+from e2e import user_cluster
+from e2e.imagebuild import base, build, buildah, wheels
+from e2e.imagebuild.buildah import Buildah, BuildahError
+from tests.toolchain import programs
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class Storage:
+    """A storage of images that are the texts of their archives."""
+
+    def __init__(self, storage: pathlib.Path) -> None:
+        self.storage = storage
+        storage.mkdir(parents=True, exist_ok=True)
+        self.images: dict[str, str] = {}
+        self.built: list[str] = []
+        self.unmounted = False
+
+    def has(self, image: str) -> bool:
+        return image in self.images
+
+    def id_of(self, image: str) -> str:
+        return self.images.get(image, self.images.get(f"docker.io/library/{image}", ""))
+
+    def load(self, archive: pathlib.Path) -> None:
+        self.images[f"docker.io/library/{base.NAME}"] = archive.read_text()
+
+    def save(self, image: str, archive: pathlib.Path) -> None:
+        archive.write_text(self.images[image])
+
+    def build(self, tree: pathlib.Path, dockerfile: str, image: str, **_: str) -> None:
+        self.built.append(image)
+        self.images[image] = "built"
+
+    def run(self, command: str, name: str, *others: str) -> None:
+        assert command == "tag"
+        self.images |= dict.fromkeys(others, self.images[name])
+
+    def unmount(self) -> None:
+        self.unmounted = True
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return wheels.images_folder()
+
+
+def test_a_save_that_fails_leaves_the_archive_that_was_there(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "buildah"
+    program.parent.mkdir()
+    # the last argument is docker-archive:PATH:NAME:TAG
+    program.write_text('#!/bin/sh\nfor last; do :; done\necho half > "$(echo "$last" | cut -d: -f2)"\nexit 1\n')  # fmt: skip
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    archive = tmp_path / "image.tar"
+    archive.write_text("whole")
+    with pytest.raises(BuildahError):
+        Buildah(tmp_path / "storage").save("image:1", archive)
+    assert archive.read_text() == "whole"
+
+
+def test_mounts_below_a_folder_whose_name_has_a_space_are_found() -> None:
+    mounts = "overlay /a\\040tree/storage/root/overlay ext4 rw 0 0\nproc /proc proc rw 0 0\n"
+    folder = pathlib.Path("/a tree/storage")
+    assert buildah.mounted_below(mounts, folder) == ["/a tree/storage/root/overlay"]
+
+
+def test_the_base_is_made_again_once_its_archive_was_removed(
+    tmp_path: pathlib.Path, cache: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storages = [Storage(tmp_path / "one"), Storage(tmp_path / "two")]
+    versions = iter(["bookworm", "bookworm with newer packages"])
+
+    def debootstrap(storage: Storage) -> None:
+        storage.images[f"docker.io/library/{base.NAME}"] = next(versions)
+
+    def ensure(storage: Storage) -> tuple[bool, str]:
+        is_made = base.ensure(typing.cast("Buildah", storage))
+        return is_made, storage.images[f"localhost/{base.NAME}"]
+
+    monkeypatch.setattr(base, "_debootstrap", debootstrap)
+    assert ensure(storages[0]) == (True, "bookworm")
+    assert [ensure(storage) for storage in storages] == [(False, "bookworm")] * 2
+    (cache / "base.tar").unlink()
+    assert ensure(storages[0]) == (True, "bookworm with newer packages")
+    assert ensure(storages[1]) == (False, "bookworm with newer packages")
+
+
+def test_an_image_is_built_again_on_another_base(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(tmp_path / "storage")
+    images = build.Images(ROOT, tmp_path / "images")
+    images.buildah = typing.cast("Buildah", storage)
+    measured = {"megabytes": 1.0, "packages": 1}
+    monkeypatch.setattr(images, "_measure", lambda part, name: measured)
+    storage.images[base.NAME] = "first"
+    assert images.build("operator").is_new
+    assert not images.build("operator").is_new
+    storage.images[base.NAME] = "second"
+    assert images.build("operator").is_new
+
+
+def test_two_builds_of_a_folder_wait_for_each_other(tmp_path: pathlib.Path) -> None:
+    waiting, entered = threading.Event(), threading.Event()
+
+    def second() -> None:
+        with build.Images(ROOT, tmp_path, lambda _: waiting.set()):
+            entered.set()
+
+    with build.Images(ROOT, tmp_path):
+        other = threading.Thread(target=second)
+        other.start()
+        assert waiting.wait(60)
+        assert not entered.is_set()
+    other.join(60)
+    assert entered.is_set()
+
+
+def test_a_wheel_that_was_copied_in_part_has_no_wheels_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy2(ROOT / name, tree / name)
+
+    def make(tree: pathlib.Path, extras: str, home: pathlib.Path) -> None:
+        home.mkdir()
+        (home / "numpy-2.whl").write_text("whole")
+
+    def interrupted(source: pathlib.Path, place: pathlib.Path) -> None:
+        pathlib.Path(place).write_text("wh")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wheels, "_make", make)
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(shutil, "copy2", interrupted)
+        wheels.ensure(tree, "operator")
+    assert not list((tree / "wheels").glob("*.whl"))
+    wheels.ensure(tree, "operator")
+    assert (tree / "wheels" / "numpy-2.whl").read_text() == "whole"
+
+
+def test_a_python_that_is_not_the_bases_is_refused_with_what_to_do(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, "_PYTHON", (3, 99))
+    with pytest.raises(BuildahError, match=r"the base image has 3\.99: .*PYTHON=python3\.99"):
+        wheels.ensure(tmp_path, "operator")
+
+
+def test_no_mount_is_left_by_images_that_were_pushed_to_a_users_registry(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each load into the storage mounts it, also after the last build."""
+    found = programs.Programs({"kubectl": pathlib.Path("kubectl")})
+    monkeypatch.setattr(programs, "find", lambda names: found)
+    cluster = user_cluster.UserCluster("registry.example.com/team", tmp_path, print)
+    storage = Storage(tmp_path / "storage")
+    monkeypatch.setattr(cluster, "_buildah", storage)
+    monkeypatch.setattr(cluster, "_has", lambda crd: False)
+    monkeypatch.setattr(cluster, "_remove", lambda **_: None)
+    ended = types.SimpleNamespace(prepare=lambda: None, build=lambda part: None)
+    monkeypatch.setattr(user_cluster, "Images", lambda *_: contextlib.nullcontext(ended))
+    with pytest.raises(AttributeError), cluster.prepared():
+        pass
+    assert storage.unmounted
