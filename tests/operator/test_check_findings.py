@@ -263,3 +263,121 @@ def test_a_key_of_a_label_that_kubernetes_refuses(check: RUN) -> None:
         "spec.labels[a b]",
         "spec.annotations[/x]",
     ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"namespace": "Team_A"}, "metadata.namespace: is 'Team_A': write the name of a namespace"),
+        ({"labels": {"a b": "c"}}, "metadata.labels[a b]: the key has the form NAME"),
+        ({"labels": {"a": "b c"}}, "metadata.labels[a]: is 'b c': write the value of a label"),
+        ({"annotations": {"/a": "b c"}}, "metadata.annotations[/a]: the key has the form NAME"),
+    ],
+)
+def test_metadata_that_kubernetes_refuses(
+    check: RUN, metadata: dict[str, typing.Any], message: str
+) -> None:
+    wrong = manifests.resource()
+    wrong["metadata"] |= metadata
+    status, lines = check(wrong)
+    assert status == 1
+    assert lines[0].startswith(message)
+    assert lines[-1] == "1 problem"
+
+
+def keda(**fields: typing.Any) -> dict[str, typing.Any]:
+    return {"autoscaling": {"class": "keda", **fields}}
+
+
+CRON = {"type": "cron", "metadata": {"timezone": "UTC", "desiredReplicas": "1"}}
+CPU = {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "60"}}
+WITH_CPU = {"resources": {"requests": {"cpu": "1"}}}
+
+
+@pytest.mark.parametrize(
+    ("predictor", "message"),
+    [
+        (keda(triggers=[CRON]), ""),
+        (keda(triggers=[{"metadata": {}}]), "triggers[0].type: is missing: write the name of a scaler"),
+        (keda(triggers=[CRON, {"type": "cron"}]), "triggers[1].metadata: is missing: write a mapping"),
+        (keda(triggers=[{**CRON, "metadata": {"desiredReplicas": 1}}]), "triggers[0].metadata[desiredReplicas]: is 1: write a text, in quotes"),
+        (keda(triggers=[CPU]), "warning: triggers[0]: utilization is a share of resources.requests[cpu]"),
+        ({**keda(triggers=[CPU]), **WITH_CPU}, ""),
+        (keda(triggers=[{**CPU, "metricType": "AverageValue"}]), ""),
+        ({**keda(triggers=[CPU], minReplicas=0), **WITH_CPU}, "triggers: cpu and memory are measured in pods, so they start no first one"),
+        ({**keda(triggers=[CPU], minReplicas=0, activation={"source": "nginx"}), **WITH_CPU}, ""),
+        ({**keda(triggers=[CPU, CRON], minReplicas=0), **WITH_CPU}, ""),
+    ],
+)  # fmt: skip
+def test_triggers_that_keda_would_refuse(
+    check: RUN, predictor: dict[str, typing.Any], message: str
+) -> None:
+    status, lines = check(manifests.resource(**predictor))
+    assert status == (1 if message and not message.startswith("warning") else 0)
+    first = lines[0].replace("spec.predictor.autoscaling.", "", 1)
+    assert first.startswith(message or "1 service")
+
+
+def test_the_autoscaler_of_a_canary_needs_the_requests_of_its_pods(check: RUN) -> None:
+    service = manifests.resource()
+    service["spec"]["gateway"] = {"parentRefs": [{"name": "a"}], "hostnames": ["a.example.com"]}
+    service["spec"]["canary"] = {"weight": 1, **keda(triggers=[CPU])}
+    _, lines = check(service)
+    assert fields(lines) == ["spec.canary.autoscaling.triggers[0]"]
+
+
+def test_an_older_server_of_a_canary_lacks_what_came_later(check: RUN) -> None:
+    """As the operator would say it: a canary with an image of its own has a server's version of its own."""
+    service = manifests.resource(model={"storageUri": "pvc://models"}, readiness={"policy": "any"})
+    service["spec"]["gateway"] = {"parentRefs": [{"name": "a"}], "hostnames": ["a.example.com"]}
+    service["spec"]["canary"] = {"weight": 1, "image": "example.com/naiad-server:0.1.0"}
+    status, lines = check(service)
+    assert status == 1
+    assert "readiness: needs a server of version 0.2.0 or newer" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("predictor", "message"),
+    [
+        ({"model": {"storageUri": "pvc://a", "pythonRequirements": ["transformers=4.57"]}},
+         "spec.predictor.model.pythonRequirements[0]: is 'transformers=4.57', which pip refuses: write transformers==4.57"),
+        ({"model": {"storageUri": "pvc://a", "pythonRequirements": ["a[x]===1", "b>=1,<=2", "c", "d @ https://e/f?g=h", "i==1;python_version=='3.12'"]}}, ""),
+        ({"model": {"storageUri": "pvc://a", "load": {"mode": "explicit", "models": ["a"]}}, "readiness": {"policy": "models", "models": ["a", "b"]}},
+         "warning: spec.predictor.model.load.models: does not name model b, for which readiness.models waits"),
+        ({"model": {"storageUri": "pvc://a", "load": {"mode": "explicit", "models": ["*"]}}, "readiness": {"policy": "models", "models": ["b"]}}, ""),
+        ({"tolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 3}]},
+         "spec.predictor.tolerations[0].tolerationSeconds: only a taint with the effect NoExecute"),
+        ({"tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 3}]}, ""),
+        ({"podTemplate": {"spec": {"containers": [{"name": "server", "$patch": "delete"}]}}},
+         "spec.predictor.podTemplate: takes the container server away"),
+        ({"podTemplate": {"spec": None}}, "spec.predictor.podTemplate: takes the container server away"),
+    ],
+)  # fmt: skip
+def test_pods_that_would_not_be_ready_or_not_be_accepted(
+    check: RUN, predictor: dict[str, typing.Any], message: str
+) -> None:
+    status, lines = check(manifests.resource(**predictor))
+    assert status == (1 if message and not message.startswith("warning") else 0)
+    assert lines[0].startswith(message or "1 service")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"service": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8", "10.0.0.0/33"]}},
+         "spec.service.loadBalancerSourceRanges[1]: is '10.0.0.0/33', which is not a range of addresses"),
+        ({"service": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["2001:db8::/32"]}}, ""),
+        ({"ingress": {"enabled": True, "host": "a..example.com"}}, "spec.ingress.host: is 'a..example.com': the parts"),
+        ({"ingress": {"enabled": True, "host": "*.example.com"}}, ""),
+        ({"gateway": {"parentRefs": [{"name": "a"}], "hostnames": ["a.example.com", f"{'b' * 64}.example.com"]}}, "spec.gateway.hostnames[1]: is 'bbb"),
+        ({"gateway": {"parentRefs": [{"name": "a"}], "grpcHostnames": ["a-.example.com"]}}, "spec.gateway.grpcHostnames[0]: is 'a-.example.com'"),
+    ],
+)  # fmt: skip
+def test_entries_that_the_api_server_would_refuse(
+    check: RUN, spec: dict[str, typing.Any], message: str
+) -> None:
+    service = manifests.resource()
+    service["spec"] |= spec
+    status, lines = check(service)
+    assert status == (1 if message else 0)
+    assert lines[0].startswith(message or "1 service")

@@ -1,4 +1,4 @@
-"""Checks CPU, memory and other resources: requests above their limits, and what an autoscaler or /dev/shm needs of them."""
+"""Checks CPU, memory and other resources: requests above their limits, and what /dev/shm needs of them."""
 
 import decimal
 import difflib
@@ -38,7 +38,6 @@ def findings(predictor: typing.Any, path: str) -> Findings:
             message = "Kubernetes wants the limit of an extended resource: write it in limits, where it counts as the request, too"
             yield error(f"{path}.resources.requests[{name}]", message)
     yield from _shared_memory(predictor, limits, path)
-    yield from _utilization(predictor, {*requests, *limits}, path)
 
 
 def _odd(name: str, amount: typing.Any, where: str) -> Findings:
@@ -78,17 +77,6 @@ def _shared_memory(predictor: typing.Any, limits: dict[str, typing.Any], path: s
     if size is not None and limit is not None and size >= limit >= _FEW_BYTES:
         message = f"is {limits['memory']}, and /dev/shm (predictor.sharedMemory, {amount}) counts against it: a full /dev/shm would leave the server no memory; write a higher limit or a smaller sharedMemory"
         yield warning(f"{path}.resources.limits[memory]", message)
-
-
-def _utilization(predictor: typing.Any, known: set[str], path: str) -> Findings:
-    """An autoscaler computes utilization from requests, for which a limit stands in."""
-    metrics = part(predictor, "autoscaling").get("metrics")
-    for index, metric in enumerate(metrics if isinstance(metrics, list | tuple) else ()):
-        resource = part(metric, "resource")
-        name = resource.get("name")
-        if part(resource, "target").get("type") == "Utilization" and name not in known:
-            message = f"utilization is a share of resources.requests[{name}], which is not set, so that the autoscaler would not work: write the request, or set it in the NaiadProfile"
-            yield warning(f"{path}.autoscaling.metrics[{index}]", message)
 
 
 def _number(amount: typing.Any) -> decimal.Decimal | None:

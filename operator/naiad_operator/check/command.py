@@ -87,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
                 _say(str(candidate))
                 continue
             if files.is_profile(candidate):
+                counts["profile"] += 1
                 findings = examine_profile(candidate.value, options)
             else:
                 counts["service"] += 1
@@ -114,12 +115,15 @@ def _conclude(
     if counts["problem"]:
         _say(f"{counted('problem')}{warnings}")
         return 1
-    if not counts["service"]:
-        titles = ", ".join(document.shown(name) for name in given)
-        _say(f"nothing to check: no InferenceService in {titles}")
-        return 1
-    _say(f"{counted('service')}, {objects} objects{warnings}: valid")
-    return 0
+    if counts["service"]:
+        _say(f"{counted('service')}, {objects} objects{warnings}: valid")
+        return 0
+    if counts["profile"]:
+        _say(f"{counted('profile')}{warnings}: valid")
+        return 0
+    titles = ", ".join(document.shown(name) for name in given)
+    _say(f"nothing to check: no InferenceService in {titles}")
+    return 1
 
 
 def _valid_profiles(

@@ -1,6 +1,7 @@
 """Reads the InferenceServices and NaiadProfiles of the files that `check` is given."""
 
 import collections.abc
+import difflib
 import typing
 
 from typing_extensions import override
@@ -33,6 +34,7 @@ class Remark(typing.NamedTuple):
 Read = collections.abc.Iterator[document.Document | Remark]
 
 
+_LISTS = ("List", f"{names.KIND}List", f"{names.PROFILE_KIND}List")
 _OTHERS = frozenset(
     ("serving.kserve.io", "serving.kubeflow.org", "machinelearning.seldon.io", "mlops.seldon.io", "apps.nvidia.com", "ray.io")
 )  # fmt: skip
@@ -60,7 +62,7 @@ def _meant(candidate: document.Document, title: str) -> Read:
             f"is {brief(candidate.value)}: write a mapping with apiVersion, kind, metadata and spec"
         )
         yield Remark(f"{title}:{candidate.line()}", message)
-    elif str(candidate.value.get("kind")) in {"List", f"{names.KIND}List"}:
+    elif str(candidate.value.get("kind")) in _LISTS:
         for item in candidate.items("items"):
             yield from _meant(item, title)
     elif convert.is_kserve(candidate.value):
@@ -104,4 +106,8 @@ def _again(
 
 def is_profile(candidate: document.Document) -> bool:
     """Whether a document is meant to be a NaiadProfile, so that a wrong one is reported."""
-    return str(candidate.value.get("kind")).lower() == names.PROFILE_KIND.lower()
+    kind = str(candidate.value.get("kind"))
+    if kind.lower() == names.PROFILE_KIND.lower():
+        return True
+    near = difflib.get_close_matches(kind, (names.KIND, names.PROFILE_KIND), n=1)
+    return service.is_meant(candidate.value) and near == [names.PROFILE_KIND]

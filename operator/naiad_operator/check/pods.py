@@ -1,7 +1,7 @@
-"""Checks variables that stand twice, keys of labels, and podTemplate: containers whose names are misspelled, and fields that no pod has."""
+"""Checks variables that stand twice, tolerations, and podTemplate: containers whose names are misspelled, and fields that no pod has."""
 
+import collections.abc
 import difflib
-import re
 import typing
 
 from naiad_operator.api.manifests.unvalidated import entries, part
@@ -19,24 +19,6 @@ _LISTS = (
 """Fields of a pod's spec whose names are often written in the singular."""
 
 
-_LABEL_KEY = re.compile(
-    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
-
-
-def keys(spec: typing.Any) -> Findings:
-    """Keys of labels and annotations that Kubernetes refuses.
-
-    Args:
-        spec: the spec as it is written.
-    """
-    for path, field in ((("labels",), "labels"), (("annotations",), "annotations"), (("predictor", "nodeSelector"), "predictor.nodeSelector")):  # fmt: skip
-        for key in part(spec, *path):
-            if _LABEL_KEY.fullmatch(str(key)) is None:
-                message = "the key has the form NAME or example.com/NAME: letters, digits, '-', '_' and '.', at most 63 in NAME"
-                yield error(f"spec.{field}[{key}]", message)
-
-
 def findings(predictor: dict[str, typing.Any], path: str) -> Findings:
     """What is wrong with the variables and the podTemplate of a predictor, as it is written."""
     seen: dict[str, int] = {}
@@ -48,6 +30,10 @@ def findings(predictor: dict[str, typing.Any], path: str) -> Findings:
             )
             yield warning(f"{path}.env[{index}].name", message)
         seen[name] = index
+    for index, toleration in enumerate(entries(predictor, "tolerations")):
+        if "tolerationSeconds" in toleration and toleration.get("effect") != "NoExecute":
+            message = "only a taint with the effect NoExecute is tolerated for a time: write effect: NoExecute, or leave tolerationSeconds out"
+            yield error(f"{path}.tolerations[{index}].tolerationSeconds", message)
     pod = part(predictor, "podTemplate", "spec")
     here = f"{path}.podTemplate.spec"
     for field in pod:
@@ -60,3 +46,20 @@ def findings(predictor: dict[str, typing.Any], path: str) -> Findings:
             continue
         message = f"adds a container {name} that has no image, which Kubernetes refuses unless the NaiadProfile has it: the server's is called {server.CONTAINER}"
         yield warning(f"{here}.containers[{index}].name", message)
+
+
+def without_containers(
+    children: collections.abc.Iterable[dict[str, typing.Any]], path: str
+) -> Findings:
+    """That a podTemplate takes every container away.
+
+    Args:
+        children: the objects of a service.
+        path: the field podTemplate.
+    """
+    for child in children:
+        pod = part(child, "spec", "template", "spec")
+        if child["kind"] == "Deployment" and not pod.get("containers"):
+            message = f"takes the container {server.CONTAINER} away, and no pod is without one: patch its fields instead"
+            yield error(path, message)
+            return

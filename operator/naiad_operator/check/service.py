@@ -5,13 +5,23 @@ import collections.abc
 import copy
 import typing
 
+from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.api.parsing import merging, profiles, service, validation
 from naiad_operator.api.schema import resources
-from naiad_operator.builders import KINDS, build
-from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.builders import KINDS, build, canary
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
 from naiad_operator.builders.workload import image
-from naiad_operator.check import amounts, arguments, pods, stores
+from naiad_operator.check import (
+    amounts,
+    arguments,
+    autoscaling,
+    metadata,
+    models,
+    pods,
+    stores,
+    traffic,
+)
 from naiad_operator.check.finding import Finding, Findings
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
 from naiad_operator.versions import OWN, Version
@@ -62,7 +72,11 @@ def examine(
     except InvalidSpec as error:
         is_consequence = own and validation.check(usable)
         problems += [] if is_consequence else error.problems
-    found = list(_of_spec(effective, filled, options))
+    found = [
+        *metadata.of_service(manifest),
+        *_of_spec(effective, filled, options),
+        *pods.without_containers(children, "spec.predictor.podTemplate"),
+    ]
     replaced = {one.problem.path for one in found if one.problem.path.endswith(".storageUri")}
     findings = [Finding(one) for one in dict.fromkeys(problems) if one.path not in replaced]
     return Checked([] if problems else children, [*findings, *found])
@@ -73,8 +87,33 @@ def examine_profile(manifest: Manifest, options: argparse.Namespace) -> list[Fin
     filled, problems = validation.examine(manifest, resources.PROFILE)
     found = [Finding(one) for one in problems]
     version = _version(part(filled), options)
+    found += metadata.of_profile(manifest)
     found += arguments.findings(part(filled).get("args"), "spec.args", version)
-    return [*found, *amounts.findings(filled, "spec")]
+    found += amounts.findings(filled, "spec")
+    found += pods.findings(part(filled), "spec")
+    return found if problems else [*found, *_of_any_service(manifest, options)]
+
+
+def _of_any_service(manifest: Manifest, options: argparse.Namespace) -> Findings:
+    """What every service with a valid profile would be refused for: a podTemplate or an affinity that fits no pod."""
+    profile = service.parse_profile(manifest)
+    try:
+        parsed = service.parse(_ANY_SERVICE, profile)
+        children = build(parsed, _facts(parsed, options))
+    except InvalidSpec as error:
+        for problem in error.problems:
+            path = problem.path.removeprefix(f"{profile.title}: ")
+            yield Finding(Problem(path.replace("spec.predictor.", "spec."), problem.message))
+    else:
+        yield from pods.without_containers(children, "spec.podTemplate")
+
+
+_ANY_SERVICE: Manifest = {
+    "apiVersion": names.API_VERSION,
+    "kind": names.KIND,
+    "metadata": {"name": "any"},
+    "spec": {"predictor": {"model": {"storageUri": "pvc://models"}}},
+}
 
 
 def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Namespace) -> Findings:
@@ -90,19 +129,23 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
     path = "spec.predictor"
     yield from arguments.findings(part(written, "predictor").get("args"), f"{path}.args", version)
     yield from amounts.findings(predictor, path)
-    yield from pods.keys(written)
+    yield from autoscaling.findings(predictor, path)
+    yield from models.findings(predictor, path)
     yield from pods.findings(part(written, "predictor"), path)
     yield from stores.findings(predictor, path, version)
-    canary = part(effective, "canary")
-    if canary:
-        path, both = "spec.canary", {**predictor, **canary}
+    yield from traffic.findings(written)
+    beside = part(effective, "canary")
+    if beside:
+        path, both = "spec.canary", {**predictor, **beside}
         version = _version(both, options)
         yield from arguments.findings(part(written, "canary").get("args"), f"{path}.args", version)
-        if "resources" in canary:
+        if "resources" in beside:
             yield from amounts.findings(
-                {**canary, "sharedMemory": predictor.get("sharedMemory")}, path
+                {**beside, "sharedMemory": predictor.get("sharedMemory")}, path
             )
-        if "model" in canary:
+        yield from autoscaling.findings({**both, "autoscaling": beside.get("autoscaling")}, path)
+        if "model" in beside:
+            yield from models.findings(both, path)
             yield from stores.findings(both, path, version)
 
 
@@ -110,8 +153,15 @@ def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> Clu
     defaults = Defaults(image=options.image, prometheus_address=options.prometheus_address)
     apis = frozenset(kind.key for kind in KINDS if kind.kind not in options.without)
     chosen = image.resolve(parsed, defaults)
+    beside = canary.service_of(parsed)
+    own = beside is not None and beside.spec.predictor.image
+    of_canary = image.resolve(beside, defaults) if beside is not None and own else chosen
     return ClusterFacts(
-        apis=apis, image=chosen.image, server_version=chosen.version, defaults=defaults
+        apis=apis,
+        image=chosen.image,
+        server_version=chosen.version,
+        defaults=defaults,
+        canary=CanaryFacts(server_version=of_canary.version),
     )
 
 

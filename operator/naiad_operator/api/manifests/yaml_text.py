@@ -1,6 +1,7 @@
 """Reads and writes manifests as YAML in the usual style: fields in their order, no anchors, long texts on one line."""
 
 import collections.abc
+import math
 import re
 import typing
 
@@ -99,47 +100,73 @@ class Loader(yaml.SafeLoader):
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_VALUES = 1_000_000
 """The maximum number of values in a document with its aliases expanded. A few lines of nested aliases can exceed any memory."""
+_MOST_LEVELS = 100
+"""The maximum nesting of a document with its aliases expanded. Objects of Kubernetes have twenty levels, and what compares and writes values is recursive."""
+
+
+class _Extent(typing.NamedTuple):
+    """How many values a node holds, itself included, and in how many levels, with its aliases expanded."""
+
+    values: int
+    levels: int
+
+
+_BEING_MEASURED = _Extent(0, 0)
 
 
 def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.ConstructorError]:
     """The structural errors of a document, each with its line.
 
-    They are: a duplicate key (one of the two values would silently be lost), a value that contains itself, and aliases that expand
+    They are: a duplicate key (one of the two values would silently be lost), a value that contains itself, and aliases or levels
     without bound.
     """
-    sizes: dict[int, int] = {}
+    extents: dict[int, _Extent] = {}
     errors: list[tuple[yaml.Node, str]] = []
-    _measure(root, sizes, errors)
-    if not errors and sizes[id(root)] > _MOST_VALUES:
+    _measure(root, extents, errors)
+    if not errors and extents[id(root)].values > _MOST_VALUES:
         errors.append((root, "the aliases of this document expand to more than a million values"))
     for node, message in errors:
         yield yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _measure(node: yaml.Node, sizes: dict[int, int], errors: list[tuple[yaml.Node, str]]) -> int:
-    """The number of values of a node with its aliases expanded; 0 stands for a node that is still being measured."""
-    known = sizes.get(id(node))
+def _measure(
+    node: yaml.Node, extents: dict[int, _Extent], errors: list[tuple[yaml.Node, str]]
+) -> _Extent:
+    """Measures a node and everything in it."""
+    known = extents.get(id(node))
     if known is not None:
-        if known == 0:
+        if known is _BEING_MEASURED:
             errors.append((node, "this value contains itself, through an alias of its own anchor"))
         return known
-    sizes[id(node)] = 0
-    total = 1
+    extents[id(node)] = _BEING_MEASURED
+    values, levels = 1, 0
+    below: list[yaml.Node] = []
     if isinstance(node, yaml.SequenceNode):
-        total += sum(_measure(item, sizes, errors) for item in node.value)
+        below = node.value
     elif isinstance(node, yaml.MappingNode):
-        first: dict[str, yaml.Node] = {}
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                before = first.setdefault(key.value, key)
-                if before is not key:
-                    line = before.start_mark.line + 1
-                    errors.append(
-                        (key, f"the key {key.value!r} appears twice, the first time in line {line}")
-                    )
-            total += 1 + _measure(value, sizes, errors)
-    sizes[id(node)] = total
-    return total
+        below = [value for _, value in node.value]
+        values += len(below)  # the keys
+        _find_duplicates(node, errors)
+    for one in below:
+        inner = _measure(one, extents, errors)
+        values, levels = values + inner.values, max(levels, inner.levels)
+    if levels == _MOST_LEVELS:
+        message = f"this is nested too deeply to be meant: it has more than {_MOST_LEVELS} levels"
+        errors.append((node, message))
+    extents[id(node)] = _Extent(values, levels + 1)
+    return extents[id(node)]
+
+
+def _find_duplicates(node: yaml.MappingNode, errors: list[tuple[yaml.Node, str]]) -> None:
+    first: dict[str, yaml.Node] = {}
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+            before = first.setdefault(key.value, key)
+            if before is not key:
+                line = before.start_mark.line + 1
+                errors.append(
+                    (key, f"the key {key.value!r} appears twice, the first time in line {line}")
+                )
 
 
 def _key(key: typing.Any) -> str:
@@ -148,6 +175,8 @@ def _key(key: typing.Any) -> str:
 
 def _number(loader: Loader, node: yaml.ScalarNode) -> float:
     value = float(loader.construct_yaml_float(node))
+    if not math.isfinite(value):
+        raise ValueError(value)  # JSON has no such number
     return int(value) if value.is_integer() else value
 
 
