@@ -10,6 +10,7 @@ import typing
 import pytest
 
 from naiad import __main__, fetch
+from naiad.backends import catalog
 from naiad.config.document import Document
 from naiad.config.override import with_fields
 from naiad.core.messages import model_config_pb2
@@ -52,6 +53,10 @@ def fetches(path: pathlib.Path) -> list[dict[str, typing.Any]]:
 def flags(written: list[str]) -> dict[str, str]:
     """Flag -> its last value."""
     return dict(one.removeprefix("--").split("=", 1) for one in written)
+
+
+def test_the_backends_are_those_of_the_server() -> None:
+    assert catalog.OWN.keys() == server.BACKENDS
 
 
 @pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)

@@ -103,6 +103,14 @@ def _of_web(rest: str) -> Store | None:
     return None
 
 
+def dropped(address: str) -> str:
+    """What `converted` leaves out of an address that a service can read; "" for nothing."""
+    scheme, rest = _divided(address)
+    if scheme not in {"http", "https"} or "?" not in rest:
+        return ""
+    return "left out: what follows '?': a service reads the store with the Secret in model.storage.secretName, not with a signed address"
+
+
 def problem(address: str) -> str:
     """Why a service cannot read an address, and what to write instead; "" when it can."""
     scheme, rest = _divided(address)

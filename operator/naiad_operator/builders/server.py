@@ -68,6 +68,9 @@ METRICS_PATH = "/metrics"
 STATUS_PATH = "/status"
 """On the metrics port: {"models": [{"name", "version", "state", "reason"}]}."""
 
+BACKENDS = frozenset(("onnxruntime", "python"))
+"""Those that the server itself has; packages bring others."""
+
 GRPC_SERVICE = "inference.GRPCInferenceService"
 GRPC_HEALTH_SERVICE = "grpc.health.v1.Health"
 

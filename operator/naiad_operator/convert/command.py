@@ -12,6 +12,7 @@ from naiad_operator.convert import companions, kserve, references, workload
 from naiad_operator.errors import Problem
 
 _RUNTIME = "no runtime is needed: see that the services have the arguments, variables and resources that it gives their containers"
+_LANGUAGE_MODELS = "it serves language models with vLLM, which this server does not run"
 _STAYS = {
     "PersistentVolumeClaim": "it stays as it is, and the service mounts it by its name",
     "ConfigMap": "it stays as it is",
@@ -24,6 +25,17 @@ _STAYS = {
     "IngressRoute": "write its hosts in spec.ingress or spec.gateway",
     "VirtualService": "write its hosts in spec.ingress or spec.gateway",
     "NetworkPolicy": "write it in spec.networkPolicy",
+    "PersistentVolume": "it stays as it is",
+    "Role": "it stays as it is",
+    "RoleBinding": "it stays as it is",
+    "ClusterRole": "it stays as it is",
+    "ClusterRoleBinding": "it stays as it is",
+    "PrometheusRule": "it stays as it is: see that its queries count the new pods, which have other labels and names",
+    "LLMInferenceService": _LANGUAGE_MODELS,
+    "LLMInferenceServiceConfig": _LANGUAGE_MODELS,
+    "InferenceGraph": "there is no such object: write a Python model that calls the others (docs/bls.md)",
+    "LeaderWorkerSet": "a service has no pods that work together: write accelerator.count for several GPUs in one pod",
+    "VerticalPodAutoscaler": "write the requests that it recommends in predictor.resources",
     "ClusterServingRuntime": _RUNTIME,
 }
 
@@ -100,9 +112,10 @@ def _convert(items: list[_Item]) -> tuple[list[Fields], set[int]]:
     """The services, and the ids of the documents that went into them."""
     made: list[Fields] = []
     used: set[int] = set()
+    manifests = [one.value for one in items if isinstance(one.value, dict)]
     for item in items:
-        if kserve.is_kserve(item.value):
-            result, notes = kserve.convert(item.value)
+        if kserve.is_kserve(item.value) and not kserve.is_old(item.value):
+            result, notes = kserve.convert(item.value, manifests)
             for note in sorted(notes, key=item.line):
                 item.say(note)
         elif workload.server_container(item.value) is not None:
@@ -142,9 +155,9 @@ def _workload(item: _Item, items: list[_Item], used: set[int]) -> Fields:
     of = references.workload(item.value, pod["containers"][index], draft.predictor)
     others = [one for one in items if isinstance(one.value, dict)]
     services = {
-        str(part(one.value, "metadata").get("name"))
+        str(part(one.value, "metadata").get("name")): part(one.value, "metadata", "labels")
         for one in others
-        if one.value.get("kind") == "Service" and companions.belongs(one.value, of, ())
+        if one.value.get("kind") == "Service" and companions.belongs(one.value, of, {})
     }
     said = [(item, note) for note in draft.notes]
     for one in others:
@@ -173,11 +186,26 @@ def _pass_over(item: _Item) -> None:
         reason = f"it is made by {workload.owner(value)}"
     elif str(value.get("apiVersion")).startswith(f"{names.GROUP}/"):
         reason = "it is Naiad's already"
-    elif kind in workload.KINDS:
-        reason = "none of its containers runs tritonserver"
     else:
-        reason = _STAYS.get(str(kind), "there is no rule for it")
+        reason = _reason(value)
     _say(f"{item.title}:{item.document.line('kind')}: {kind} {name}: not converted: {reason}")
+
+
+def _reason(value: Fields) -> str:
+    """Why there is no service for an object that a user wrote, and what to do."""
+    kind = str(value.get("kind"))
+    if kserve.is_kserve(value):
+        return "it is written in KServe's API before v1beta1: move what is in spec.default to spec, write apiVersion: serving.kserve.io/v1beta1, and convert that"
+    if workload.has_triton(value):
+        return f"its pods run tritonserver, but a service is made of {', '.join(workload.KINDS)}: write its spec.template in a Deployment, and convert that"
+    if kind in workload.KINDS:
+        return "none of its containers runs tritonserver"
+    if kind in companions.KINDS:
+        return "it belongs to none of the objects that are converted: none of them has the labels, the name or the namespace that it selects"
+    if kind == "TrainedModel":
+        service = part(value, "spec").get("inferenceService")
+        return f"its model is a folder of the repository of InferenceService {service}: copy its storageUri there, as NAME/1/FILE"
+    return _STAYS.get(kind, "there is no rule for it")
 
 
 def _say(line: str) -> None:

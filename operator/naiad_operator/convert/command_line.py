@@ -63,7 +63,8 @@ def read(
             options = [one for one in words[index + 1 :] if one.startswith("-")]
             scripts = [one for one in words[index + 1 :] if not one.startswith("-")]
             if scripts and any("c" in one for one in options):
-                return _script(_without_kubernetes(scripts[0], known), {*known})
+                script = words.index(scripts[0], index)
+                return _with_parameters(words[script], words[script + 1 :], known)
         if name == _SERVER:
             found.others.extend(_before(words[:index]))
             return found._replace(arguments=list(words[index + 1 :]), start=index + 1)
@@ -71,6 +72,24 @@ def read(
             return found._replace(arguments=list(words), start=0)
     others = [_unknown(" ".join(words))] if words else []
     return found._replace(arguments=None, others=others)
+
+
+def _with_parameters(
+    script: str, parameters: collections.abc.Sequence[str], known: collections.abc.Collection[str]
+) -> CommandLine:
+    """Reads a script, and the words behind it: the first is its $0, and "$@" stands for the others."""
+    script = _without_kubernetes(script, known)
+    quoted = " ".join(shlex.quote(one) for one in parameters[1:])
+    used = _ALL_PARAMETERS.search(script) is not None
+    found = _script(_ALL_PARAMETERS.sub(lambda _: quoted, script), {*known})
+    if parameters and not used:
+        found.others.append(
+            f"{' '.join(parameters)}: the shell runs only the first word behind -c, and these are its parameters, so that the server never got them: write those that it needs in predictor.args"
+        )
+    return found
+
+
+_ALL_PARAMETERS = re.compile(r"""(["']?)\$[@*]\1""")
 
 
 def _without_kubernetes(script: str, known: collections.abc.Collection[str]) -> str:

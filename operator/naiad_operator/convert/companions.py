@@ -4,7 +4,7 @@ import collections.abc
 import copy
 import typing
 
-from naiad_operator.api.manifests.unvalidated import Fields, entries, part
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.convert import exposure, scaling
 from naiad_operator.convert.draft import Draft, left
 from naiad_operator.convert.references import Manifest, Notes, Workload
@@ -14,17 +14,18 @@ _METADATA = ("apiVersion", "kind", "metadata", "status")
 _OTHERWISE = "a service has no such field"
 
 
-def belongs(manifest: Manifest, of: Workload, services: collections.abc.Collection[str]) -> bool:
+def belongs(
+    manifest: Manifest, of: Workload, services: collections.abc.Mapping[str, Fields]
+) -> bool:
     """Whether an object says something of a workload.
 
     Args:
         manifest: the object.
         of: the workload.
-        services: the names of its Services, to which Ingresses refer.
+        services: by their names, the labels of its Services: Ingresses refer to the names, and ServiceMonitors to the labels.
     """
-    namespace = str(part(manifest, "metadata").get("namespace") or "")
     spec = part(manifest, "spec")
-    if namespace != of.namespace or str(manifest.get("kind")) not in _CONVERTERS:
+    if str(manifest.get("kind")) not in KINDS or not _reaches(manifest, of.namespace):
         return False
     match manifest["kind"]:
         case "Service":
@@ -34,8 +35,21 @@ def belongs(manifest: Manifest, of: Workload, services: collections.abc.Collecti
             return target.get("name") == of.name and target.get("kind", "Deployment") == of.kind
         case "Ingress":
             return any(name in services for _, _, name, _ in exposure.backends(spec))
+        case "ServiceMonitor":
+            selector = part(spec, "selector").get("matchLabels")
+            return any(_selects(selector, labels) for labels in services.values())
         case _:
             return _selects(part(spec, "selector").get("matchLabels"), of.labels)
+
+
+def _reaches(manifest: Manifest, namespace: str) -> bool:
+    """Whether an object counts in a namespace; one without a namespace gets that of its neighbours when it is applied."""
+    given = str(part(manifest, "metadata").get("namespace") or "")
+    if given in {"", namespace}:
+        return True
+    selector = part(manifest, "spec", "namespaceSelector")
+    names = texts(selector, "matchNames")
+    return selector.get("any") is True or (bool(namespace) and namespace in names)
 
 
 def _selects(selector: typing.Any, labels: Fields) -> bool:
@@ -93,6 +107,8 @@ _CONVERTERS: dict[str, collections.abc.Callable[[Fields, Workload, Draft], Notes
     "ServiceMonitor": _monitor,
     "PodDisruptionBudget": _budget,
 }
+KINDS = frozenset(_CONVERTERS)
+"""The kinds that say something of a workload."""
 
 
 def claim_notes(manifest: Manifest, draft: Draft) -> list[Problem]:

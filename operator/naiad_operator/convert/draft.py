@@ -29,6 +29,7 @@ class Draft:
         mounts: the mounts of the server's container in it.
         argument_path: the path of an argument of the server, by its position.
         notes: what did not fit, by its path in the manifest.
+        mounted: the names of the volumes that the server's container mounts.
     """
 
     pod: Fields
@@ -41,6 +42,12 @@ class Draft:
     mounts: list[Fields] = dataclasses.field(default_factory=list)
     argument_path: collections.abc.Callable[[int], str] = lambda _position: "args"
     notes: list[Problem] = dataclasses.field(default_factory=list)
+    mounted: frozenset[str] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Reads the names of the volumes before rules take mounts out of the container."""
+        mounts = entries(self.container, "volumeMounts")
+        self.mounted = frozenset(str(one.get("name")) for one in mounts)
 
     def filled(self, text: str) -> str:
         """A text with the values of the variables that the container sets; others stay as they are."""

@@ -39,9 +39,24 @@ def service(rest: Fields, of: Workload, draft: Draft) -> Notes:
         if spec.get(field) == value:
             del spec[field]
     name = part(rest, "metadata").get("name")
+    if _is_of_metrics(entries(spec, "ports"), of):
+        port = {**DEFAULT_PORTS, **part(draft.predictor, "ports")}["metrics"]
+        rest.pop("spec")
+        yield Problem(
+            "kind",
+            f"left out: {name} has the metrics port only: it is port {port} of Service {of.name}; write spec.monitoring for the Prometheus operator",
+        )
+        return
     if name != of.name:
         yield Problem("metadata.name", f"clients find the service as {of.name} in place of {name}")
     made = _service_fields(rest)
+    before = draft.spec.get("service", {})
+    if before.get("type") and made.get("type", before["type"]) != before["type"]:
+        yield Problem(
+            "spec.type",
+            f"left out: {made['type']}: there is one Service for both protocols, and another one here has type {before['type']}",
+        )
+        made["type"] = before["type"]
     if spec.get("clusterIP") == "None":
         made["headless"] = True
         message = f"the Service that resolves to the pods is {of.name}-headless, with the gRPC port"
@@ -53,6 +68,16 @@ def service(rest: Fields, of: Workload, draft: Draft) -> Notes:
         spec.pop(field, None)
     if made:
         draft.spec["service"] = {**draft.spec.get("service", {}), **made}
+
+
+def _is_of_metrics(ports: list[Fields], of: Workload) -> bool:
+    """Whether a Service only leads to the metrics."""
+    return bool(ports) and {_role(port, of) for port in ports} == {"metrics"}
+
+
+def _role(port: Fields, of: Workload) -> str:
+    """What a port of a Service leads to; "" for none of the server's ports."""
+    return of.ports.get(str(port.get("targetPort", port.get("port"))), "")
 
 
 def _service_fields(rest: Fields) -> Fields:
@@ -78,7 +103,7 @@ def _ports(
     numbers = {**DEFAULT_PORTS, **part(draft.predictor, "ports")}
     is_outside = made.get("type", "ClusterIP") != "ClusterIP"
     for port in ports:
-        role = of.ports.get(str(port.get("targetPort", port.get("port"))), "")
+        role = _role(port, of)
         if not role:
             yield f"port {port.get('port')} does not lead to the server: left out"
         elif role == "metrics" and is_outside:
@@ -93,14 +118,19 @@ def backends(spec: Fields) -> collections.abc.Iterator[tuple[str, str, str, typi
     """Of each path of an Ingress: the host, the path, the name of the Service, and its port."""
     for rule in entries(spec, "rules"):
         for path in entries(part(rule, "http"), "paths"):
-            service = part(path, "backend", "service")
-            port = part(service, "port")
-            yield (
-                str(rule.get("host") or ""),
-                str(path.get("path") or "/"),
-                str(service.get("name")),
-                port.get("number", port.get("name")),
-            )
+            host, prefix = str(rule.get("host") or ""), str(path.get("path") or "/")
+            yield host, prefix, *_backend(part(path, "backend"))
+    for field in ("defaultBackend", "backend"):
+        if part(spec, field):
+            yield "", "/", *_backend(part(spec, field))
+
+
+def _backend(fields: Fields) -> tuple[str, typing.Any]:
+    """The name and the port of a Service, also as they were written before networking.k8s.io/v1."""
+    service = part(fields, "service")
+    port = part(service, "port")
+    name = service.get("name", fields.get("serviceName"))
+    return str(name), port.get("number", port.get("name", fields.get("servicePort")))
 
 
 def ingress(rest: Fields, of: Workload, draft: Draft) -> Notes:
@@ -115,11 +145,13 @@ def ingress(rest: Fields, of: Workload, draft: Draft) -> Notes:
     for host, path, name, port in backends(spec):
         role = of.ports.get(str(port), "grpc" if "grpc" in str(port) else "http")
         field, own = ("grpcHost", "grpcAnnotations") if role == "grpc" else ("host", "annotations")
-        if not host or field in made or role == "metrics":
-            yield Problem(
-                "spec.rules",
-                f"not converted: {host or 'every host'}{path} of {name}: a service has one host per protocol, in ingress.host and ingress.grpcHost",
-            )
+        if not host:
+            message = f"not converted: {path} of {name}, for every host: write a host in ingress.{field}, which an ingress of a service needs"
+            yield Problem("spec.rules", message)
+            continue
+        if field in made or role == "metrics":
+            message = f"not converted: {host}{path} of {name}: a service has one host per protocol, in ingress.host and ingress.grpcHost"
+            yield Problem("spec.rules", message)
             continue
         made[field] = host
         if annotations:
@@ -131,10 +163,13 @@ def ingress(rest: Fields, of: Workload, draft: Draft) -> Notes:
                 f"{path}: the server's paths begin at /: spec.pathPrefix serves a prefix without the controller's rewriting",
             )
     yield from _certificates(entries(spec, "tls"), made)
-    for field in ("rules", "tls"):
+    for field in ("rules", "tls", "defaultBackend", "backend"):
         spec.pop(field, None)
     if "host" in made or "grpcHost" in made:
         draft.spec["ingress"] = made
+    elif annotations:
+        message = f"left out: {', '.join(annotations)}: without a host there is no ingress: write them in ingress.annotations"
+        yield Problem("metadata.annotations", message)
 
 
 def _certificates(given: list[Fields], made: Fields) -> Notes:

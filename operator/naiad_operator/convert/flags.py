@@ -42,8 +42,8 @@ def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]
     if load.get("mode") == "explicit" and "models" not in load:
         kept.append("--model-control-mode=explicit")
         load.clear()
-    if load:
-        draft.predictor.setdefault("model", {})["load"] = _consistent(load, draft)
+    if consistent := _consistent(load, draft):
+        draft.predictor.setdefault("model", {})["load"] = consistent
     if kept:
         draft.predictor["args"] = kept
     return repositories

@@ -3,11 +3,14 @@
 import typing
 
 from naiad_operator.api.manifests.unvalidated import Fields, part
+from naiad_operator.convert import kserve_metrics
 from naiad_operator.errors import Problem
 
 METRIC = "serving.kserve.io/metric"
 TARGET = "serving.kserve.io/targetUtilizationPercentage"
 """Annotations that say what scaleMetric and scaleTarget say."""
+CLASS = "serving.kserve.io/autoscalerClass"
+"""The annotation that says who scales: hpa, keda, external or none."""
 
 
 def replicas(
@@ -23,6 +26,15 @@ def replicas(
     """
     low = _number(predictor, "minReplicas", 1, notes)
     high = _number(predictor, "maxReplicas", 0, notes)
+    annotations = part(metadata, "annotations")
+    scaler = str(annotations.get(CLASS))
+    if scaler in {"external", "none"}:
+        return _unscaled(predictor, scaler, max(low, 1), notes)
+    rules = part(predictor, "autoScaling")
+    if high > low and (scaling := kserve_metrics.convert(rules, low, high, notes)):
+        if scaling["minReplicas"] != low:
+            notes.append(Problem("spec.predictor.minReplicas", _RAISED))
+        return {"autoscaling": scaling}
     if 0 < high < low:
         message = f"left out: {high} is less than minReplicas, {low}"
         notes.append(Problem("spec.predictor.maxReplicas", message))
@@ -31,22 +43,20 @@ def replicas(
         notes.append(Problem("spec.predictor.maxReplicas", message))
     if low == 0:
         low = 1
-        message = "became 1: for no pods without requests, write autoscaling.class: keda and minReplicas: 0 (docs/operator.md)"
-        notes.append(Problem("spec.predictor.minReplicas", message))
+        notes.append(Problem("spec.predictor.minReplicas", _RAISED))
     if high <= low:
         message = f"left out: maxReplicas is not above minReplicas, so that nothing scales: the number of pods is {low}"
         unused = [
             field
-            for field in ("scaleMetric", "scaleTarget")
+            for field in ("scaleMetric", "scaleTarget", "autoScaling")
             if predictor.pop(field, None) is not None
         ]
         notes += [Problem(f"spec.predictor.{field}", message) for field in unused]
         return {"replicas": low}
-    annotations = part(metadata, "annotations")
     default = annotations.get(METRIC, "cpu" if TARGET in annotations else None)
     metric = predictor.pop("scaleMetric", default)
     given = predictor.pop("scaleTarget", _percent(annotations.get(TARGET)))
-    name = metric if metric in {"cpu", "memory"} else "cpu"
+    name = metric if metric in ("cpu", "memory") else "cpu"
     target = given if given is not None and name == metric else 80
     if name != metric:
         message = f"the pods scale by {target} % CPU of resources.requests[cpu]{_other_metric(metric, given)}"
@@ -58,7 +68,26 @@ def replicas(
     utilization = {"type": "Utilization", "averageUtilization": target}
     resource = {"type": "Resource", "resource": {"name": name, "target": utilization}}
     scaling = {"class": "hpa", "minReplicas": low, "maxReplicas": high, "metrics": [resource]}
-    return {"autoscaling": scaling}
+    behavior = part(rules, "behavior")
+    return {"autoscaling": scaling | ({"behavior": behavior} if behavior else {})}
+
+
+_RAISED = "became 1: for no pods without requests, write autoscaling.class: keda and minReplicas: 0 (docs/operator.md)"
+
+
+def _unscaled(predictor: Fields, scaler: str, low: int, notes: list[Problem]) -> Fields:
+    """A service without an autoscaler of KServe's."""
+    unused = [field for field in _OF_SCALER if predictor.pop(field, None) is not None]
+    message = f"left out: {CLASS}: {scaler} says that KServe scales nothing"
+    notes += [Problem(f"spec.predictor.{field}", message) for field in unused]
+    if scaler == "none":
+        return {"replicas": low}
+    message = "became autoscaling.class: external: your autoscaler's target is now the InferenceService, through its subresource scale, and no longer a Deployment"
+    notes.append(Problem("metadata.annotations", message))
+    return {"replicas": low, "autoscaling": {"class": "external"}}
+
+
+_OF_SCALER = ("maxReplicas", "scaleMetric", "scaleTarget", "autoScaling")
 
 
 def _percent(text: typing.Any) -> int | None:
@@ -66,7 +95,9 @@ def _percent(text: typing.Any) -> int | None:
 
 
 def _number(predictor: Fields, field: str, default: int, notes: list[Problem]) -> int:
-    value = predictor.get(field, default)
+    value = predictor.get(field)
+    if value is None:
+        return default
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     notes.append(Problem(f"spec.predictor.{field}", f"left out: {value!r} is not an integer"))
@@ -82,7 +113,7 @@ def _is_serverless(predictor: Fields, metadata: Fields) -> bool:
     return (
         mode in {"Serverless", "Knative"}
         or predictor.get("minReplicas") == 0
-        or predictor.get("scaleMetric") in {"concurrency", "rps"}
+        or predictor.get("scaleMetric") in ("concurrency", "rps")
         or any(key.startswith("autoscaling.knative.dev/") for key in annotations)
     )
 

@@ -29,7 +29,8 @@ _DEVICE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 _OWN_VOLUMES = re.compile(r"tmp|shm|cache|auth|fetched|credentials.*|repository-.*")
 _OWN_MOUNTS = ("/tmp", server.CACHE_FOLDER)  # noqa: S108 - the pod's own, an emptyDir
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - as above
-_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+"""The probes of a container."""
 _PERIOD_SECONDS = 10
 _DEFAULT_FAILURES = 60
 _SINGLE = re.compile(r"(.+)-MIG-([1-9][0-9]*g\.[0-9]+gb.*)")
@@ -113,6 +114,10 @@ def _volumes(draft: Draft) -> None:
         own = f"{name}-own" if _OWN_VOLUMES.fullmatch(name) else name
         draft.mounts.append({**mount, "name": own})
         patched[own] = {**(volume or {"emptyDir": {}}), "name": own}
+    others = [name for name in volumes if name not in draft.mounted]
+    if others:
+        message = f"left out: {', '.join(others)}: the server does not mount them: write those of other containers in predictor.podTemplate.spec.volumes"
+        draft.of_pod("volumes", message)
     draft.container.pop("volumeMounts", None)
     draft.pod.pop("volumes", None)
     if patched:
@@ -137,7 +142,7 @@ def _own_mount(draft: Draft, empty: Fields, name: str, path: str) -> None:
 
 
 def _probes(draft: Draft) -> None:
-    given = {name: part(draft.container.pop(name)) for name in _PROBES if name in draft.container}
+    given = {name: part(draft.container.pop(name)) for name in PROBES if name in draft.container}
     if not given:
         return
     seconds = max(_allowed(one) for one in given.values())

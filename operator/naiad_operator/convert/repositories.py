@@ -18,6 +18,9 @@ _REGIONS = ("AWS_DEFAULT_REGION", "AWS_REGION")
 _GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
 _SEVERAL = "TRITON_CLOUD_CREDENTIAL_PATH"
 _DEFAULT_GOOGLE_KEY = "key.json"
+_SHELL_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\}|\((\w+)\))")
+_COPIED = frozenset(("downwardAPI", "gitRepo", "projected", "secret"))
+"""Volumes that no PersistentVolume can be."""
 
 
 def convert(addresses: collections.abc.Sequence[str], draft: Draft) -> None:
@@ -28,7 +31,14 @@ def convert(addresses: collections.abc.Sequence[str], draft: Draft) -> None:
         one for one in entries(draft.container, "volumeMounts") if one not in used
     ]
     if not addresses:
-        draft.of_container("args", "has no --model-repository: write model.storageUri")
+        claims = [
+            str(claim)
+            for one in entries(draft.pod, "volumes")
+            if (claim := part(one, "persistentVolumeClaim").get("claimName"))
+            and str(one.get("name")) in draft.mounted
+        ]
+        hint = f", e.g. pvc://{claims[0]}, where the server mounts this claim" if claims else ""
+        draft.of_container("args", f"has no --model-repository: write model.storageUri{hint}")
     credentials: dict[str, Fields] = {}
     for source in sources:
         scheme = source["storageUri"].partition("://")[0]
@@ -62,6 +72,9 @@ def _source(address: str, draft: Draft, used: list[Fields]) -> Fields | None:
         store = store_address.converted(address)
         problem = store_address.problem(store.uri if store is not None else address)
         if store is not None and not problem:
+            dropped = store_address.dropped(address)
+            if dropped:
+                draft.of_container("args", f"--model-repository: {dropped}")
             return store.fields
         draft.of_container("args", f"--model-repository: {problem}")
         return None
@@ -102,23 +115,26 @@ def _folder(folder: pathlib.PurePosixPath, draft: Draft, used: list[Fields]) -> 
 
 _ADVICE = {
     "hostPath": "is a folder of one node: make a PersistentVolume of it (local, or nfs) and a claim, and write pvc://CLAIM/path",
-    "nfs": "is mounted by the pod: make a PersistentVolume with this nfs and a claim for it, and write pvc://CLAIM/path",
     "csi": "is mounted by the pod: make a PersistentVolume with this csi and a claim for it, and write pvc://CLAIM/path, or the bucket itself",
-    "ephemeral": "is a claim per pod: make one claim, ReadWriteMany for pods on several nodes, and write pvc://CLAIM/path",
     "configMap": "is a ConfigMap: copy the models into a claim or a bucket, and write model.storageUri",
     "image": "is an image: copy the models into a claim or a bucket, and write model.storageUri",
+    "ephemeral": "is a claim per pod: make one claim, ReadWriteMany for pods on several nodes, and write pvc://CLAIM/path",
 }
 
 
 def _of_other_volume(
     volume: Fields, folder: pathlib.PurePosixPath, mount: Fields, draft: Draft
 ) -> Fields | None:
-    kind = next((key for key in volume if key != "name"), "no volume of the pod")
+    kind = next((key for key in volume if key != "name"), "")
     where = f"the repository {folder} (volume {mount.get('name')})"
     if kind not in {"emptyDir", "ephemeral"}:
-        advice = _ADVICE.get(
-            kind, f"is {kind}, which a service does not read: write model.storageUri"
-        )
+        if kind in _COPIED:
+            advice = f"is of the type {kind}: copy the models into a claim or a bucket, and write model.storageUri"
+        elif not volume:
+            advice = "is not among the volumes of the pod: write model.storageUri"
+        else:
+            advice = f"is mounted by the pod: make a PersistentVolume with this {kind} and a claim for it, and write pvc://CLAIM/path"
+        advice = _ADVICE.get(kind, advice)
         draft.of_pod("volumes", f"{where} {advice}")
         return None
     for index, container in enumerate(entries(draft.pod, "initContainers")):
@@ -145,9 +161,20 @@ def _of_other_volume(
 def _addresses(container: Fields) -> list[store_address.Store]:
     """The different addresses of stores in the words of a container."""
     text = " ".join([*texts(container, "command"), *texts(container, "args")])
+    values = {str(one.get("name")): one.get("value") for one in entries(container, "env")}
+
+    def value(match: re.Match[str]) -> str:
+        name = next(filter(None, match.groups()))
+        return str(values[name]) if values.get(name) is not None else match[0]
+
+    text = _SHELL_VARIABLE.sub(value, text)
     found = re.findall(r"\b(?:s3|gs|as|az|gcs)://[^\s'\";|&)]+", text)
     stores = [store_address.converted(one.rstrip("/*").removesuffix("/.")) for one in found]
-    usable = [one for one in stores if one is not None and not store_address.problem(one.uri)]
+    usable = [
+        one
+        for one in stores
+        if one is not None and "$" not in one.uri and not store_address.problem(one.uri)
+    ]
     return list(dict.fromkeys(usable))
 
 

@@ -39,7 +39,7 @@ def autoscaler(rest: Fields, _of: Workload, draft: Draft) -> Notes:
             )
             continue
         scaling.setdefault("metrics", []).append(_renamed(metric))
-        if metric.get("type") not in {"Resource", "ContainerResource"}:
+        if metric.get("type") not in ("Resource", "ContainerResource"):
             yield Problem(
                 path, "copied: see that it counts the new pods, which have other labels and names"
             )

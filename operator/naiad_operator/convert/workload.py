@@ -13,6 +13,8 @@ from naiad_operator.errors import Problem
 
 KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Pod")
 _WORDS = ("tritonserver", "--model-repository", "--model-store")
+_OTHER_SERVER = "torchserve"
+"""A server that has an option --model-store as well."""
 _CLIENTS = "-sdk"
 """The end of the tags of Triton's images with clients, e.g. perf_analyzer."""
 _HELM = ("helm.sh/", "app.kubernetes.io/managed-by", "meta.helm.sh/")
@@ -51,10 +53,15 @@ _ADVICE = {
     "progressDeadlineSeconds": "it follows from predictor.probes.startup",
     "revisionHistoryLimit": "the operator keeps what it needs",
     "status": "the operator writes it",
-    "volumeClaimTemplates": "there is no claim per pod: make one claim for predictor.model.cache, or write pvc://CLAIM/path",
+    "volumeClaimTemplates": "pods have no claims that outlive them: what the server mounts, except its repository, became an ephemeral volume in predictor.podTemplate; make one claim for predictor.model.cache, or write pvc://CLAIM/path",
 }
 _SECOND = "another server of the pod: make a Deployment of its own of it, and convert that too"
-_OTHERWISE = "write it in predictor.podTemplate if it is a field of pods, else leave it out"
+OF_CONTAINER = (
+    "write it in predictor.podTemplate, under spec.containers, name: server, or leave it out"
+)
+"""What to do with a field of the server's container that no rule takes."""
+_OF_POD = "write it in predictor.podTemplate.spec, or leave it out"
+_OTHERWISE = "there is no such field in Naiad: leave it out"
 
 
 def server_container(manifest: typing.Any) -> int | None:
@@ -73,6 +80,15 @@ def server_container(manifest: typing.Any) -> int | None:
     return None
 
 
+def has_triton(manifest: Fields) -> bool:
+    """Whether an object of another kind has a template of pods that run Triton."""
+    spec = part(manifest, "spec")
+    pod = part(part(spec, "jobTemplate", "spec") or spec, "template", "spec")
+    return manifest.get("kind") not in KINDS and any(
+        runs_triton(one) for one in entries(pod, "containers")
+    )
+
+
 def owner(manifest: typing.Any) -> str:
     """The object that an object is made by, which is converted in its place; "" for none."""
     for reference in entries(part(manifest, "metadata"), "ownerReferences"):
@@ -85,7 +101,15 @@ def runs_triton(container: Fields) -> bool:
     image = str(container.get("image")).partition("@")[0]
     named = "" if image.endswith(_CLIENTS) else image
     text = " ".join([named, *_words(container)])
-    return any(word in text for word in _WORDS)
+    if _OTHER_SERVER in text:
+        return False
+    return any(word in text for word in _WORDS) or ("triton" in named and _is_probed(container))
+
+
+def _is_probed(container: Fields) -> bool:
+    """Whether the kubelet asks a container for the health of Triton, as it does of one that a script of its own starts."""
+    probes = (part(container, name, "httpGet") for name in pods.PROBES)
+    return any(str(one.get("path")).startswith("/v2/health/") for one in probes)
 
 
 def _words(container: Fields) -> list[str]:
@@ -116,6 +140,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
     container = pod["containers"].pop(index)
     for fields in (part(rest, "spec"), pod, container):
         drop_defaults(fields)
+    _claims_per_pod(rest, pod)
     draft = Draft(
         pod=pod,
         container=container,
@@ -149,9 +174,17 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
                 )
             )
     pod.pop("initContainers", None)
-    draft.notes += left(container, draft.container_path, _ADVICE, _OTHERWISE)
-    draft.notes += left(pod, pod_path, _ADVICE, _OTHERWISE)
+    draft.notes += left(container, draft.container_path, _ADVICE, OF_CONTAINER)
+    draft.notes += left(pod, pod_path, _ADVICE, _OF_POD)
     return draft
+
+
+def _claims_per_pod(rest: Fields, pod: Fields) -> None:
+    """Writes the claims that a StatefulSet makes per pod as volumes that a pod makes itself."""
+    for template in entries(part(rest, "spec"), "volumeClaimTemplates"):
+        name = part(template, "metadata").get("name")
+        claim = {"volumeClaimTemplate": {"spec": part(template, "spec")}}
+        pod["volumes"] = [*entries(pod, "volumes"), {"name": name, "ephemeral": claim}]
 
 
 def drop_defaults(fields: Fields) -> None:
@@ -253,20 +286,33 @@ def _of_workload(rest: Fields, draft: Draft) -> None:
     draft.predictor.setdefault("replicas", replicas)
     if kind == "Deployment":
         draft.predictor |= strategy(part(spec, "strategy"))
+    if kind == "StatefulSet":
+        _of_stateful_set(spec, draft)
     if entries(spec, "volumeClaimTemplates"):
-        draft.notes.append(
-            Problem(
-                "spec.volumeClaimTemplates", f"not converted: {_ADVICE['volumeClaimTemplates']}"
-            )
-        )
+        draft.notes.append(Problem("spec.volumeClaimTemplates", _ADVICE["volumeClaimTemplates"]))
     remaining = {key: value for key, value in spec.items() if key not in _NOT_REPORTED}
     draft.notes += left(remaining, "spec", _ADVICE, _OTHERWISE)
+
+
+def _of_stateful_set(spec: Fields, draft: Draft) -> None:
+    """What pods with names of their own have, and those of a Deployment have not."""
+    if spec.get("serviceName"):
+        message = f"left out: {spec['serviceName']}: pods have no names of their own: clients use the service, or each pod's address from the Service that service.headless: true makes"
+        draft.notes.append(Problem("spec.serviceName", message))
+    update = part(spec, "updateStrategy")
+    if update.get("type") == "OnDelete" or part(update, "rollingUpdate").get("partition"):
+        message = "left out: pods are replaced step by step when something changes: predictor.deploymentStrategy says how many at once"
+        draft.notes.append(Problem("spec.updateStrategy", message))
 
 
 def strategy(given: Fields) -> Fields:
     """The field deploymentStrategy; nothing for what the API server fills in."""
     rolling = part(given, "rollingUpdate")
-    shares = {key: rolling[key] for key in rolling if key in {"maxSurge", "maxUnavailable"}}
+    shares = {
+        key: int(value) if isinstance(value := rolling[key], str) and value.isdecimal() else value
+        for key in rolling
+        if key in {"maxSurge", "maxUnavailable"}
+    }
     is_default = all(value == _DEFAULT_SHARE for value in shares.values())
     if not given or (given.get("type") == "RollingUpdate" and is_default):
         return {}

@@ -21,6 +21,8 @@ FLAG = "--model-repository=/models"
         (["sh", "-c", f"# starts\ntritonserver {FLAG} > /dev/null & wait"], [FLAG]),
         (["sh", "-c", f"tritonserver {FLAG} --id=$NAME --log-file=${{LOG:-/log}}"], [FLAG, "--id=$(NAME)", "--log-file=/log"]),
         (["sh", "-c", f"tritonserver {FLAG} --id=$(NAME)"], [FLAG, "--id=$(NAME)"]),
+        (["sh", "-c", 'exec tritonserver "$@"', "--", FLAG, "--id", "a b"], [FLAG, "--id", "a b"]),
+        (["sh", "-c", "tritonserver $* --id=a", "sh", FLAG], [FLAG, "--id=a"]),
         (["python3", "serve.py"], None),
         ([], None),
     ],
@@ -67,6 +69,14 @@ def test_a_command_that_is_not_known_is_said() -> None:
     found = command_line.read(["python3", "launch_triton_server.py", "--model_repo", "/models"])
     assert found.arguments is None
     assert found.others[0].startswith("python3 launch_triton_server.py --model_repo /models: the")
+
+
+def test_words_behind_a_script_are_not_the_servers() -> None:
+    """A common mistake: the shell runs the first word, and the server starts without options."""
+    found = command_line.read(["sh", "-c", "tritonserver", FLAG, "--id=a"])
+    assert found.arguments == []
+    [other] = found.others
+    assert other.startswith(f"{FLAG} --id=a: the shell runs only the first word behind -c")
 
 
 def test_what_the_shell_computes_is_left_out_and_said_once() -> None:

@@ -2,6 +2,8 @@
 
 import typing
 
+import pytest
+
 from tests.operator.convert.triton import RUN, Object, deployment, listed, service
 
 
@@ -34,7 +36,7 @@ def test_a_service_of_another_workload_or_namespace_is_passed_over(convert: RUN)
     elsewhere = service({"type": "NodePort"}, name="elsewhere", namespace="x")
     converted = convert(deployment(), other, elsewhere)
     assert "service" not in converted.services[0]["spec"]
-    assert listed(converted, "Service other: not converted: there is no rule for it")
+    assert listed(converted, "Service other: not converted: it belongs to none of the objects")
     assert listed(converted, "Service elsewhere: not converted")
 
 
@@ -96,6 +98,90 @@ def test_an_ingress_with_both_protocols(convert: RUN) -> None:
     assert listed(
         converted, "not converted: c.example.com/ of demo: a service has one host per protocol"
     )
+
+
+def test_a_service_monitor_selects_the_labels_of_a_service(convert: RUN) -> None:
+    """NVIDIA's charts have one Service for requests and one for metrics."""
+    ports = [{"name": "metrics", "port": 8080, "targetPort": 8002}]
+    annotations = {"alpha.monitoring.coreos.com/non-namespaced": "true"}
+    metrics = service({"ports": ports}, name="demo-metrics", labels={"app": "demo-metrics"}, annotations=annotations)  # fmt: skip
+    monitor: Object = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": {"name": "demo", "labels": {"release": "prometheus"}},
+        "spec": {
+            "selector": {"matchLabels": {"app": "demo-metrics"}},
+            "endpoints": [{"port": "metrics", "interval": "30s"}],
+        },
+    }
+    converted = convert(deployment(), metrics, monitor)
+    spec = converted.services[0]["spec"]
+    assert spec["monitoring"] == {
+        "serviceMonitor": True,
+        "interval": "30s",
+        "labels": {"release": "prometheus"},
+    }
+    assert "service" not in spec
+    assert listed(converted, "kind: left out: demo-metrics has the metrics port only")
+    monitor["spec"]["selector"] = {"matchLabels": {"app": "demo"}}
+    converted = convert(deployment(), metrics, monitor)
+    assert listed(converted, "ServiceMonitor demo: not converted: it belongs to none of")
+
+
+@pytest.mark.parametrize(
+    ("namespace", "selector", "is_read"),
+    [
+        ("monitoring", {"matchNames": ["models"]}, True),
+        ("monitoring", {"any": True}, True),
+        ("monitoring", {"matchNames": ["other"]}, False),
+        ("monitoring", None, False),
+        ("models", None, True),
+        (None, None, True),
+    ],
+)
+def test_a_monitor_in_another_namespace(
+    convert: RUN, namespace: str | None, selector: Object | None, *, is_read: bool
+) -> None:
+    source = deployment()
+    source["metadata"]["namespace"] = "models"
+    monitor = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {"name": "demo", "namespace": namespace},
+        "spec": {"selector": {"matchLabels": {"app": "demo"}}, "namespaceSelector": selector},
+    }
+    assert ("monitoring" in convert(source, monitor).services[0]["spec"]) == is_read
+
+
+def test_two_services_become_one(convert: RUN) -> None:
+    http = service({"type": "LoadBalancer", "ports": [{"port": 8000}]}, name="http")
+    grpc = service({"type": "NodePort", "ports": [{"port": 8001, "nodePort": 30001}]}, name="grpc")
+    converted = convert(deployment(), http, grpc)
+    assert converted.services[0]["spec"]["service"] == {
+        "type": "LoadBalancer",
+        "nodePorts": {"grpc": 30001},
+    }
+    assert listed(converted, "spec.type: left out: NodePort: there is one Service for both")
+
+
+def test_an_ingress_without_a_host_and_one_of_an_old_api(convert: RUN) -> None:
+    old = {"serviceName": "demo", "servicePort": 8001}
+    ingress: Object = {
+        "apiVersion": "networking.k8s.io/v1beta1",
+        "kind": "Ingress",
+        "metadata": {"name": "demo"},
+        "spec": {"rules": [{"host": "a.example.com", "http": {"paths": [{"backend": old}]}}]},
+    }
+    ports = {"ports": [{"port": 8001}]}
+    converted = convert(deployment(), service(ports), ingress)
+    assert converted.services[0]["spec"]["ingress"]["grpcHost"] == "a.example.com"
+    backend = {"service": {"name": "demo", "port": {"number": 8000}}}
+    ingress["spec"] = {"defaultBackend": backend, "ingressClassName": "gce"}
+    ingress["metadata"]["annotations"] = {"kubernetes.io/ingress.global-static-ip-name": "a"}
+    converted = convert(deployment(), service(ports), ingress)
+    assert "ingress" not in converted.services[0]["spec"]
+    assert listed(converted, "spec.rules: not converted: / of demo, for every host: write a host")
+    assert listed(converted, "metadata.annotations: left out: kubernetes.io/ingress.global-static")
 
 
 def test_certificates_that_an_ingress_cannot_keep_are_said(convert: RUN) -> None:

@@ -54,6 +54,7 @@ def test_arguments_that_do_not_fit_are_listed(convert: RUN, arg: str, words: str
     )
     assert converted.status == 0
     assert "args" not in converted.predictor
+    assert converted.predictor["model"] == {"storageUri": "s3://acme/models"}
     assert listed(converted, words), converted.lines
 
 

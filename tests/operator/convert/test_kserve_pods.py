@@ -165,7 +165,9 @@ def test_an_older_field_of_a_framework_and_a_runtime_are_named(convert: RUN) -> 
     runtime = {"apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime", "metadata": {"name": "a"}}  # fmt: skip
     converted = convert(source, runtime)
     assert converted.predictor["model"] == {"storageUri": "s3://acme/models"}
-    assert listed(converted, "spec.predictor.onnx.modelFormat: 'onnx' does not say a server here")
+    assert listed(
+        converted, "spec.predictor.onnx.modelFormat: left out: 'onnx': the server finds the format"
+    )
     assert listed(converted, "ServingRuntime a: not converted: no runtime is needed")
 
 
@@ -176,7 +178,7 @@ def test_a_store_in_a_secret_is_said_once(convert: RUN) -> None:
     del triton["storageUri"]
     converted = convert(source)
     assert converted.status == 1
-    assert listed(converted, "triton.storage: not converted: its Secret says the bucket")
+    assert listed(converted, "triton.storage: not converted: write model.storageUri, e.g. s3://")
     assert not listed(converted, "no volume is mounted there")
 
 

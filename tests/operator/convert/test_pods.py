@@ -47,6 +47,13 @@ def test_volumes_go_into_the_template(convert: RUN) -> None:
     assert listed(converted, "volumes: cache is a folder of a node (/srv)")
 
 
+def test_volumes_of_other_containers_are_said(convert: RUN) -> None:
+    volumes = [{"name": "tls", "secret": {"secretName": "tls"}}, {"name": "a", "emptyDir": {}}]
+    container = {"volumeMounts": [{"name": "a", "mountPath": "/a"}]}
+    converted = convert(deployment(container, {"volumes": volumes}))
+    assert listed(converted, "volumes: left out: tls: the server does not mount them")
+
+
 def test_how_a_pod_starts_and_stops(convert: RUN) -> None:
     slow = {"httpGet": {"path": "/", "port": 1}, "initialDelaySeconds": 900, "periodSeconds": 30}
     hook = {"preStop": {"sleep": {"seconds": 20}}}

@@ -70,6 +70,8 @@ def test_the_innermost_mount_is_the_repository(convert: RUN) -> None:
         ({"emptyDir": {}}, "is an emptyDir that something in the pod fills"),
         ({"configMap": {"name": "a"}}, "is a ConfigMap: copy the models into a claim"),
         ({"image": {"reference": "a"}}, "is an image: copy the models"),
+        ({"secret": {"secretName": "a"}}, "is of the type secret: copy the models"),
+        ({"azureFile": {"shareName": "a"}}, "make a PersistentVolume with this azureFile and a claim"),
     ],
 )  # fmt: skip
 def test_a_repository_in_another_volume_is_said(convert: RUN, volume: Object, words: str) -> None:
@@ -158,3 +160,10 @@ def test_a_second_variable_for_the_region_is_said(convert: RUN) -> None:
     converted = convert(deployment({"env": [default, other]}))
     assert converted.predictor["model"]["storage"] == {"region": "eu-west-1"}
     assert listed(converted, "env: left out: AWS_REGION: model.storage.region has the value of")
+
+
+def test_a_signature_in_an_address_is_left_out_and_said(convert: RUN) -> None:
+    address = "https://acme.blob.core.windows.net/models/a?sv=2024&sig=x"
+    converted = convert(deployment({"args": ["tritonserver", f"--model-repository={address}"]}))
+    assert converted.predictor["model"]["storageUri"] == "as://acme/models/a"
+    assert listed(converted, "--model-repository: left out: what follows '?'")

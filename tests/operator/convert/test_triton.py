@@ -28,8 +28,12 @@ def test_nothing_of_a_file_is_lost_without_a_word(convert: RUN) -> None:
     strange = deployment({"strangeOfContainer": 1}, {"strangeOfPod": {"a": 1}}, {"strange": [1]})
     strange["metadata"]["namespace"] = "models"
     converted = convert(strange)
-    for field in ("containers[0].strangeOfContainer", "spec.strangeOfPod.a", "spec.strange"):
-        assert listed(converted, f"{field}: not converted"), field
+    for field, advice in (
+        ("containers[0].strangeOfContainer", "write it in predictor.podTemplate, under spec.containers"),
+        ("spec.strangeOfPod.a", "write it in predictor.podTemplate.spec"),
+        ("spec.strange", "there is no such field in Naiad: leave it out"),
+    ):  # fmt: skip
+        assert listed(converted, f"{field}: not converted: {advice}"), field
 
 
 def test_what_check_calls_wrong_needs_an_edit(convert: RUN) -> None:
@@ -90,6 +94,61 @@ def test_other_kinds_with_the_same_pods(convert: RUN, kind: str) -> None:
     assert ("placement" in converted.predictor) == (kind == "DaemonSet")
 
 
+def test_a_stateful_set_has_names_and_claims_that_pods_lose(convert: RUN) -> None:
+    claims = [
+        {"metadata": {"name": "cache"}, "spec": {"accessModes": ["ReadWriteOnce"]}},
+        {"metadata": {"name": "models"}, "spec": {}},
+    ]
+    mounts = [{"name": "cache", "mountPath": "/c"}, {"name": "models", "mountPath": "/models"}]
+    init = {
+        "name": "fetch",
+        "command": ["sh", "-c", "aws s3 sync s3://$BUCKET/${FOLDER} /models"],
+        "env": [{"name": "BUCKET", "value": "acme"}, {"name": "FOLDER", "value": "m"}],
+        "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+    }
+    container = {"args": ["tritonserver", "--model-repository=/models"], "volumeMounts": mounts}
+    spec = {
+        "serviceName": "peers",
+        "updateStrategy": {"type": "OnDelete"},
+        "volumeClaimTemplates": claims,
+    }
+    source = deployment(container, {"initContainers": [init]}, spec)
+    source["kind"] = "StatefulSet"
+    converted = convert(source)
+    assert converted.status == 0
+    assert converted.predictor["model"] == {"storageUri": "s3://acme/m"}
+    [volume] = converted.predictor["podTemplate"]["spec"]["volumes"]
+    claim = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+    # The name cache is one of the operator's own.
+    assert volume == {"name": "cache-own", "ephemeral": claim}
+    for field in ("serviceName: left out: peers", "updateStrategy: left out", "volumeClaimTemplates: pods"):  # fmt: skip
+        assert listed(converted, f"spec.{field}"), field
+
+
+def test_a_server_is_found_by_its_probes_and_torchserve_is_another_one(convert: RUN) -> None:
+    probe = {"httpGet": {"path": "/v2/health/ready", "port": 8000}}
+    script: Object = {"image": "acme/triton-trt-llm:1", "args": ["python3", "server.py"], "readinessProbe": probe}  # fmt: skip
+    claim = {"name": "m", "persistentVolumeClaim": {"claimName": "engines"}}
+    script["volumeMounts"] = [{"name": "m", "mountPath": "/engines"}]
+    converted = convert(deployment(script, {"volumes": [claim]}))
+    assert listed(converted, "has no --model-repository: write model.storageUri, e.g. pvc://engines")  # fmt: skip
+    del script["readinessProbe"]
+    assert convert(deployment(script)).services == []
+    torchserve = {"image": "pytorch/torchserve", "args": ["torchserve", "--model-store=/m"]}
+    assert convert(deployment(torchserve)).services == []
+
+
+def test_a_number_of_pods_in_quotes(convert: RUN) -> None:
+    rolling = {"maxSurge": "1", "maxUnavailable": "0"}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    converted = convert(deployment(spec={"strategy": strategy}))
+    assert converted.predictor["deploymentStrategy"] == {
+        "type": "RollingUpdate",
+        "maxSurge": 1,
+        "maxUnavailable": 0,
+    }
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -125,7 +184,16 @@ def test_only_objects_that_a_user_wrote_are_converted(convert: RUN) -> None:
     [
         ({"kind": "ConfigMap", "metadata": {"name": "a"}}, "ConfigMap a: not converted: it stays as it is"),
         ({"kind": "Deployment", "metadata": {"name": "a"}}, "Deployment a: not converted: none of its containers runs tritonserver"),
-        ({"kind": "Role", "metadata": {"name": "a"}}, "Role a: not converted: there is no rule for it"),
+        ({"kind": "Application", "metadata": {"name": "a"}}, "Application a: not converted: there is no rule for it"),
+        ({"kind": "Role", "metadata": {"name": "a"}}, "Role a: not converted: it stays as it is"),
+        ({"kind": "LLMInferenceService", "metadata": {"name": "a"}}, "it serves language models with vLLM, which this server does not run"),
+        ({"kind": "TrainedModel", "metadata": {"name": "a"}, "spec": {"inferenceService": "b"}}, "a folder of the repository of InferenceService b"),
+        ({"kind": "Rollout", "metadata": {"name": "a"}, "spec": deployment()["spec"]}, "Rollout a: not converted: its pods run tritonserver, but"),
+        ({"kind": "CronJob", "metadata": {"name": "a"}, "spec": {"jobTemplate": deployment()}}, "CronJob a: not converted: its pods run tritonserver"),
+        (
+            {"apiVersion": "serving.kubeflow.org/v1alpha2", "kind": "InferenceService", "metadata": {"name": "a"}, "spec": {"default": {}}},
+            "it is written in KServe's API before v1beta1: move what is in spec.default to spec",
+        ),
         ({"apiVersion": "serving.naiad.dev/v1alpha1", "kind": "InferenceService"}, "it is Naiad's already"),
     ],
 )  # fmt: skip

@@ -1,0 +1,184 @@
+"""What KServe's predictor says of its models: their format, the protocol of their clients, their store and its credentials. Pure."""
+
+import base64
+import binascii
+import collections.abc
+import functools
+import json
+import pathlib
+import typing
+
+from naiad_operator.api import store_address
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part
+from naiad_operator.builders import server
+from naiad_operator.convert import kserve_secrets, repositories
+from naiad_operator.convert.draft import Draft
+from naiad_operator.convert.kserve_secrets import Manifests
+
+_MOUNT = "/mnt/models"
+"""Where KServe puts the models of storageUri."""
+_BACKENDS = {
+    "onnx": "onnxruntime", "openvino": "openvino", "python": "python", "pytorch": "pytorch", "tensorflow": "tensorflow", "tensorrt": "tensorrt",
+}  # fmt: skip
+"""By KServe's name of a format, the backend that runs it."""
+_V2_FORMATS = frozenset(("onnx", "python", "tensorrt", "triton"))
+"""Formats whose servers speak protocol v2 where a predictor does not say; those of the others speak v1."""
+_STORAGE_SECRET = "storage-config"  # noqa: S105 - the Secret's name
+
+
+def convert(addresses: list[str], namespace: str, others: Manifests, draft: Draft) -> None:
+    """Moves the models of a predictor into the draft.
+
+    Args:
+        addresses: the values of --model-repository.
+        namespace: the namespace of the service.
+        others: the manifests of the same files, among them Secrets.
+        draft: the service.
+    """
+    container = draft.container
+    _format(draft)
+    if "containers[" in draft.container_path:
+        _storage_variable(container)
+    model: Fields = draft.predictor.setdefault("model", {})
+    uri = container.pop("storageUri", None)
+    if isinstance(uri, str):
+        report = functools.partial(draft.of_container, "storageUri")
+        model |= _store(uri, report, namespace, others, draft)
+        for address in addresses:
+            if address.rstrip("/") != _MOUNT:
+                message = f"left out: --model-repository={address}: model.storageUri is the repository; write the folder in it, if it is another one than {_MOUNT}"
+                draft.of_container("args", message)
+    elif "storage" in container:
+        _storage(namespace, others, draft)
+    elif entries(draft.pod, "storageUris"):
+        _several(namespace, others, draft)
+    elif addresses:
+        repositories.convert(addresses, draft)
+
+
+def _format(draft: Draft) -> None:
+    """Says what the format and the protocol ask of the user: the server finds the backend by the files."""
+    given = str(part(draft.container.pop("modelFormat", None)).get("name") or "triton")
+    protocol = str(draft.container.pop("protocolVersion", None) or "")
+    if protocol not in {"", "v2", "grpc-v2"}:
+        draft.of_container("protocolVersion", f"left out: {protocol}: {_CLIENTS}")
+    if given == "triton":
+        return
+    runs = _BACKENDS.get(given) in server.BACKENDS
+    message = f"left out: {given!r}: " + (
+        "the server finds the format by the files"
+        if runs
+        else "the server has no backend for it: export the model to ONNX, write a Python model, or install a package with such a backend in an image of your own (docs/backends.md)"
+    )
+    message += f". storageUri must be a model repository, a folder with one folder per model, e.g. NAME/1/{'model.onnx' if given == 'onnx' else 'FILE'}"
+    if not protocol and given not in _V2_FORMATS:
+        message += f". {_CLIENTS[0].upper()}{_CLIENTS[1:]}"
+    draft.of_container("modelFormat", message)
+
+
+_CLIENTS = "the server speaks protocol v2: clients send /v2/models/NAME/infer in place of /v1/models/NAME:predict"
+
+
+def _storage_variable(container: Fields) -> None:
+    """A container of one's own gets its models by a variable."""
+    for variable in entries(container, "env"):
+        if variable.get("name") == "STORAGE_URI" and isinstance(variable.get("value"), str):
+            container["env"].remove(variable)
+            container["storageUri"] = variable["value"]
+            return
+
+
+def _store(
+    uri: str,
+    report: collections.abc.Callable[[str], None],
+    namespace: str,
+    others: Manifests,
+    draft: Draft,
+) -> Fields:
+    """The fields of a repository; {} for an address that a service cannot read, which is reported."""
+    store = store_address.converted(uri)
+    problem = store_address.problem(store.uri if store is not None else uri)
+    if store is None or problem:
+        report(problem)
+        return {}
+    for message in (store_address.dropped(uri), store_address.doubt(store.uri)):
+        if message:
+            report(message)
+    storage = {
+        **_of_account(store.uri, namespace, others, draft),
+        **store.fields.get("storage", {}),
+    }
+    return {"storageUri": store.uri} | ({"storage": storage} if storage else {})
+
+
+def _of_account(uri: str, namespace: str, others: Manifests, draft: Draft) -> Fields:
+    """KServe reads a store with the Secrets that are attached to the ServiceAccount, by default the one that is called default."""
+    account = draft.pod.get("serviceAccountName")
+    scheme = uri.partition("://")[0]
+    if scheme == "pvc":
+        return {}
+    found = kserve_secrets.storage(scheme, str(account or "default"), namespace, others)
+    if account is not None and not found:
+        message = f"KServe also reads the store with the Secrets of ServiceAccount {account}, which has no effect here: unless {account} is an identity of the cloud, write its Secret in model.storage.secretName, and its endpoint annotation in model.storage.endpoint; with both in the files, convert does that"
+        draft.of_pod("serviceAccountName", message)
+    return found
+
+
+def _storage(namespace: str, others: Manifests, draft: Draft) -> None:
+    """The field storage: an entry of the Secret storage-config, a path, and parameters that count before the entry's."""
+    given = part(draft.container.pop("storage"))
+    path = str(given.get("path") or "").strip("/")
+    key = str(given.get("key") or "")
+    entry = {**_entry(key, namespace, others), **part(given, "parameters")}
+    scheme, bucket = str(entry.get("type")), entry.get("bucket")
+    secret = f"the entry {key} of Secret {_STORAGE_SECRET}" if key else f"Secret {_STORAGE_SECRET}"
+    keys = f"{secret} holds keys as JSON, which a service does not read: make a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and write it in model.storage.secretName"
+    schema = given.get("schemaPath")
+    if schema:
+        keys += f"; left out: schemaPath: {schema}"
+    if scheme not in store_address.SCHEMES or not bucket:
+        message = f"not converted: write model.storageUri, e.g. s3://BUCKET/{path}, and model.storage.endpoint, which {secret} says (bucket, endpoint_url). {keys[0].upper()}{keys[1:]}"
+        draft.of_container("storage", message)
+        return
+    store = {
+        field: str(entry[name]).rstrip("/")
+        for name, field in (("endpoint_url", "endpoint"), ("region", "region"))
+        if entry.get(name)
+    }
+    fields: Fields = {"storageUri": f"{scheme}://{bucket}" + (f"/{path}" if path else "")}
+    draft.predictor["model"] |= fields | ({"storage": store} if store else {})
+    draft.of_container("storage", keys)
+
+
+def _entry(key: str, namespace: str, others: Manifests) -> Fields:
+    """The entry of the Secret storage-config, when it is among the manifests."""
+    secret = kserve_secrets.named("Secret", _STORAGE_SECRET, namespace, others)
+    text = part(secret, "stringData").get(key)
+    try:
+        if text is None:
+            text = base64.b64decode(str(part(secret, "data").get(key) or ""), validate=True)
+        value: typing.Any = json.loads(text)
+    except (ValueError, TypeError, binascii.Error):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _several(namespace: str, others: Manifests, draft: Draft) -> None:
+    """The field storageUris: several folders below /mnt/models."""
+    given = entries(draft.pod, "storageUris")
+    del draft.pod["storageUris"]
+    made = []
+    for index, one in enumerate(given):
+        report = functools.partial(draft.of_pod, f"storageUris[{index}]")
+        fields = _store(str(one.get("uri")), report, namespace, others, draft)
+        folder = pathlib.PurePosixPath(str(one.get("mountPath") or _MOUNT))
+        if folder != pathlib.PurePosixPath(_MOUNT):
+            message = f"left out: mountPath: {folder}: each address must be a model repository, a folder with one folder per model"
+            draft.of_pod(f"storageUris[{index}]", message)
+        if fields:
+            made.append(fields)
+    model = draft.predictor["model"]
+    if len(made) == 1:
+        model |= made[0]
+    elif made:
+        model["repositories"] = made

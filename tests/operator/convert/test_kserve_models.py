@@ -1,0 +1,141 @@
+"""Where KServe's predictors have their models: formats, protocols, stores and their credentials."""
+
+import base64
+import json
+
+import pytest
+
+from tests.operator.convert.test_kserve_pods import kserve
+from tests.operator.convert.triton import RUN, Object, listed
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"modelFormat": {"name": "triton", "version": "2"}}, ""),
+        ({"modelFormat": {"name": "onnx"}}, "'onnx': the server finds the format by the files. storageUri must be a model repository"),
+        ({"modelFormat": {"name": "pytorch"}, "protocolVersion": "v2"}, "'pytorch': the server has no backend for it: export the model to ONNX"),
+        ({"modelFormat": {"name": "sklearn"}}, "e.g. NAME/1/FILE. The server speaks protocol v2: clients send"),
+        ({"protocolVersion": "v1"}, "model.protocolVersion: left out: v1: the server speaks protocol v2"),
+        ({"protocolVersion": "grpc-v2"}, ""),
+    ],
+)  # fmt: skip
+def test_formats_and_protocols(convert: RUN, fields: Object, words: str) -> None:
+    source = kserve()
+    model = {"storageUri": "s3://acme/models", **fields}
+    source["spec"]["predictor"] = {"model": model}
+    converted = convert(source)
+    assert converted.status == 0
+    said = [line for line in converted.lines if line.startswith("spec.predictor.model")]
+    assert len(said) == bool(words)
+    assert words in "".join(said)
+
+
+def secret(name: str, keys: tuple[str, ...], **annotations: str) -> Object:
+    data = dict.fromkeys(keys, "eA==")
+    named = {f"serving.kserve.io/s3-{key}": value for key, value in annotations.items()}
+    metadata = {"name": name, "annotations": named}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+
+
+def account(*secrets: str, name: str = "reader") -> Object:
+    names = [{"name": one} for one in secrets]
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}, "secrets": names}  # fmt: skip
+
+
+S3 = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "storage"),
+    [
+        ({}, {}),
+        ({"endpoint": "s3.amazonaws.com", "region": "eu-west-1"}, {"region": "eu-west-1"}),
+        ({"endpoint": "minio:9000", "usehttps": "0"}, {"endpoint": "http://minio:9000"}),
+        ({"endpoint": "minio:9000"}, {"endpoint": "https://minio:9000"}),
+    ],
+)
+def test_the_secret_of_a_service_account(
+    convert: RUN, annotations: dict[str, str], storage: Object
+) -> None:
+    source = kserve({}, {"serviceAccountName": "reader"})
+    converted = convert(source, account("other", "keys"), secret("keys", S3, **annotations))
+    assert converted.predictor["model"]["storage"] == {"secretName": "keys", **storage}
+    assert not listed(converted, "KServe also reads the store with the Secrets")
+
+
+def test_the_account_that_is_called_default_and_a_key_of_google(convert: RUN) -> None:
+    keys = secret("keys", ("gcloud-application-credentials.json",))
+    source = kserve({"storageUri": "gs://acme/models"})
+    converted = convert(source, account("keys", name="default"), keys)
+    assert converted.predictor["model"]["storage"] == {
+        "secretName": "keys",
+        "serviceAccountKeyField": "gcloud-application-credentials.json",
+    }
+
+
+def test_a_secret_with_other_keys_or_in_another_namespace_is_not_used(convert: RUN) -> None:
+    source = kserve({}, {"serviceAccountName": "reader"}, namespace="models")
+    elsewhere = secret("keys", S3)
+    elsewhere["metadata"]["namespace"] = "other"
+    for keys in (secret("keys", ("awsAccessKeyID",)), elsewhere):
+        converted = convert(source, account("keys"), keys)
+        assert "storage" not in converted.predictor["model"]
+        assert listed(converted, "KServe also reads the store with the Secrets of")
+
+
+ENTRY = {"type": "s3", "bucket": "acme", "endpoint_url": "http://minio:9000/", "region": "a"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"stringData": {"minio": json.dumps(ENTRY)}},
+        {"data": {"minio": base64.b64encode(json.dumps(ENTRY).encode()).decode()}},
+    ],
+)
+def test_an_entry_of_the_secret_of_stores(convert: RUN, data: Object) -> None:
+    source = kserve({"storageUri": None, "storage": {"key": "minio", "path": "onnx", "schemaPath": "a.json"}})  # fmt: skip
+    converted = convert(source, {"kind": "Secret", "metadata": {"name": "storage-config"}, **data})
+    assert converted.status == 0
+    assert converted.predictor["model"] == {
+        "storageUri": "s3://acme/onnx",
+        "storage": {"endpoint": "http://minio:9000", "region": "a"},
+    }
+    assert listed(converted, "storage: the entry minio of Secret storage-config holds keys as JSON")
+    assert listed(converted, "left out: schemaPath: a.json")
+
+
+def test_parameters_of_a_store_count_first(convert: RUN) -> None:
+    storage = {"path": "m", "parameters": {"type": "gs", "bucket": "b"}}
+    converted = convert(kserve({"storageUri": None, "storage": storage}))
+    assert converted.predictor["model"] == {"storageUri": "gs://b/m"}
+
+
+@pytest.mark.parametrize("entry", ["{", "7", None, [1]])
+def test_an_entry_that_is_not_json_is_not_read(convert: RUN, entry: object) -> None:
+    stores = {"kind": "Secret", "metadata": {"name": "storage-config"}, "stringData": {"a": entry}}
+    source = kserve({"storageUri": None, "storage": {"key": "a", "path": "m"}})
+    converted = convert(source, stores)
+    assert converted.status == 1
+    assert listed(converted, "storage: not converted: write model.storageUri, e.g. s3://BUCKET/m")
+
+
+def test_several_addresses(convert: RUN) -> None:
+    source = kserve()
+    uris = [{"uri": "s3://a/b"}, {"uri": "hf://c/d", "mountPath": "/mnt/models/d"}, {"uri": "s3://e/f"}]  # fmt: skip
+    source["spec"]["predictor"] = {"model": {"modelFormat": {"name": "triton"}}, "storageUris": uris}  # fmt: skip
+    converted = convert(source)
+    assert converted.predictor["model"] == {
+        "repositories": [{"storageUri": "s3://a/b"}, {"storageUri": "s3://e/f"}]
+    }
+    assert listed(converted, "spec.predictor.storageUris[1]: is hf://")
+    assert listed(converted, "spec.predictor.storageUris[1]: left out: mountPath: /mnt/models/d")
+
+
+def test_a_file_and_a_signature_in_an_address_are_said(convert: RUN) -> None:
+    address = "https://acme.blob.core.windows.net/models/a/model.onnx?sig=x"
+    converted = convert(kserve({"storageUri": address}))
+    assert converted.predictor["model"]["storageUri"] == "as://acme/models/a/model.onnx"
+    assert listed(converted, "triton.storageUri: left out: what follows '?'")
+    assert listed(converted, "triton.storageUri: ends with model.onnx, which looks like a part")
