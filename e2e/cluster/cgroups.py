@@ -1,7 +1,8 @@
 """The cgroups of the nodes: one per node, with the node's memory limit, made with the cluster and removed with it.
 
-Version 1: a folder in every hierarchy of the machine. Version 2: a folder in the only hierarchy. There, a cgroup that gives controllers to its children
-may not hold processes: those of a node are in its child `init`, beside the `kubepods` of its kubelet.
+Version 1: a folder in every hierarchy of the machine, also in those that no limit needs: runc and the kubelets make cgroups in all that they find, which would be
+the machine's own. Version 2: a folder in the only hierarchy. There, a cgroup that gives controllers to its children may not hold processes: those of a
+node are in its child `init`, beside the `kubepods` of its kubelet.
 """
 
 import contextlib
@@ -12,7 +13,9 @@ from e2e.cluster.layout import Folders, Node
 from e2e.cluster.namespaces import Cgroup, ComponentError
 
 ROOT = pathlib.Path("/sys/fs/cgroup")
-_HIERARCHIES = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+_NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+"""Controllers of version 1; each is the name of its hierarchy, or of a link to that of several (`cpu,cpuacct`)."""
+
 _CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
 _PROCESSES = "cgroup.procs"
 _REMOVAL_S = 5
@@ -24,7 +27,7 @@ _Plan = dict[pathlib.Path, dict[str, str]]
 def problem() -> str:
     """Why the nodes cannot have cgroups on this machine, and what to do; "" if they can."""
     if not _unified():
-        missing = [name for name in _HIERARCHIES if not (ROOT / name / _PROCESSES).exists()]
+        missing = [name for name in _NEEDED if not (ROOT / name / _PROCESSES).exists()]
         if missing:
             return f"the cgroup hierarchies {', '.join(missing)} are not mounted in {ROOT}: mount them, or boot with version 2 (systemd.unified_cgroup_hierarchy=1)"  # fmt: skip
         return ""
@@ -75,8 +78,8 @@ def _unified() -> bool:
 def _hierarchies() -> list[pathlib.Path]:
     if _unified():
         return [ROOT]
-    found = [ROOT / name for name in (*_HIERARCHIES, "systemd")]
-    return [hierarchy for hierarchy in found if (hierarchy / _PROCESSES).exists()]
+    mounted = [path for path in sorted(ROOT.iterdir()) if (path / _PROCESSES).exists()]
+    return [path for path in mounted if not (path.is_symlink() or (path / "cgroup.controllers").exists())]  # fmt: skip
 
 
 def _of(folders: Folders, node: Node) -> list[pathlib.Path]:
@@ -87,11 +90,12 @@ def _plan_1(folders: Folders, nodes: tuple[Node, ...]) -> _Plan:
     plan: _Plan = {}
     for hierarchy in _hierarchies():
         # A new cpuset is empty, and nothing may run in it.
-        names = ("cpuset.cpus", "cpuset.mems") if hierarchy.name == "cpuset" else ()
+        controllers = hierarchy.name.split(",")
+        names = ("cpuset.cpus", "cpuset.mems") if "cpuset" in controllers else ()
         cpuset = {name: (hierarchy / name).read_text() for name in names}
         plan[hierarchy / folders.cgroup] = cpuset
         for node in nodes:
-            limit = {"memory.limit_in_bytes": _bytes(node)} if hierarchy.name == "memory" else {}
+            limit = {"memory.limit_in_bytes": _bytes(node)} if "memory" in controllers else {}
             plan[hierarchy / folders.cgroup / node.name] = cpuset | limit
     return plan
 

@@ -67,9 +67,31 @@ def test_version_1_has_the_cgroup_of_a_node_in_every_hierarchy(version_1: pathli
     assert not (version_1 / "unified" / OWN).exists()
     cgroup = cgroups.of(FOLDERS, NODES[0])
     assert cgroup.root == [
-        str(version_1 / name / OWN / "node-a/cgroup.procs") for name in VERSION_1
+        str(version_1 / name / OWN / "node-a/cgroup.procs") for name in sorted(VERSION_1)
     ]
     assert cgroup.leaf == cgroup.root
+
+
+def test_no_hierarchy_of_version_1_is_left_out(root: pathlib.Path) -> None:
+    """As systemd mounts them: some with two controllers and links to them, and some that the nodes need no limit of."""
+    mounted = ["blkio", "cpu,cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc", "net_cls,net_prio", "perf_event", "pids", "rdma", "systemd"]  # fmt: skip
+    for name in (*mounted, "unified"):
+        (root / name).mkdir()
+        (root / name / "cgroup.procs").write_text("1\n")
+        for link in name.split(",") if "," in name else ():
+            (root / link).symlink_to(name)
+    (root / "unified" / "cgroup.controllers").write_text("")
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        (root / "cpuset" / name).write_text("0\n")
+    assert not cgroups.problem()
+    (root / "hugetlb" / OWN / "node-a" / "kubepods").mkdir(parents=True)
+    cgroups.remove(FOLDERS)
+    assert not (root / "hugetlb" / OWN).exists()
+    cgroups.create(FOLDERS, NODES)
+    cgroup = cgroups.of(FOLDERS, NODES[0])
+    assert cgroup.root == [str(root / name / OWN / "node-a/cgroup.procs") for name in mounted]
+    assert all((root / name / OWN / "node-a").is_dir() for name in mounted)
+    assert (root / "memory" / OWN / "node-a/memory.limit_in_bytes").exists()
 
 
 def test_version_2_has_the_processes_of_a_node_in_a_child(version_2: pathlib.Path) -> None:
