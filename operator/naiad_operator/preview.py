@@ -17,7 +17,6 @@ from naiad_operator.api.parsing import profiles, service as services
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.builders import kinds, names as labels
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.builders.workload import storage
 from naiad_operator.cluster import child_store, client, credentials, errors, session
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec
@@ -148,7 +147,7 @@ async def plan_of(  # noqa: PLR0917 - what a reconcile has as its dependencies
     children = store.of_service(namespace, name)
     try:
         service = services.parse(manifest, profile_of(manifest))
-        modes = await claims.access_modes(namespace, storage.claim_names(service))
+        modes = await claims.access_modes(namespace, desired.claim_names(service))
         cluster = ClusterFacts(
             apis=served,
             image=options.defaults.image,
@@ -172,7 +171,7 @@ async def plan_of(  # noqa: PLR0917 - what a reconcile has as its dependencies
         children,
         service,
         unwatched=(),
-        only_missing=False,
+        only_missing=made.defers and service.is_observed,
         accepted=lambda *_: False,
     )
     newer = [
@@ -231,7 +230,10 @@ def _text(plans: list[ServicePlan], limit: int) -> str:
         if one.result == CHANGED:
             lines.append(f"  {', '.join(one.objects)}")
     counts = {result: sum(one.result == result for one in plans) for result in _WORDS}
-    restarts = f"{counts[RESTARTED]} would restart, {limit} at a time in this order"
+    order = f"{limit} at a time in this order"
+    if not limit:
+        order = "but none does with --max-concurrent-restarts=0, except those that have been edited"
+    restarts = f"{counts[RESTARTED]} would restart, {order}"
     lines.append(
         f"{len(plans)} services: {restarts}; {counts[CHANGED]} would change without a restart, "
         f"{counts[UNCHANGED]} unchanged, {counts[INVALID]} invalid"

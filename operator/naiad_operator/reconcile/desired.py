@@ -10,7 +10,7 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders import build, canary, kinds
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from naiad_operator.builders.names import Manifest
-from naiad_operator.builders.workload import deployment, image
+from naiad_operator.builders.workload import deployment, image, storage
 from naiad_operator.cluster.child_store import Child
 from naiad_operator.reconcile import ownership, plan
 from naiad_operator.status.upgrade import Upgrade, UpgradeState
@@ -52,22 +52,18 @@ class Desired:
         facts: the facts from which it was rendered.
         manifests: the children, with this operator's pod templates.
         pods: the Deployments, the service's own first. Both are upgraded together.
+        defers: whether a newer operator has written the service's own Deployment, and this one is not to replace what that has written.
     """
 
     facts: ClusterFacts
     manifests: collections.abc.Sequence[Manifest]
     pods: collections.abc.Sequence[Pods]
+    defers: bool = False
 
     @property
     def is_staged(self) -> bool:
         """Whether pods get a new template only when the scheduler admits the service."""
         return any(pods.change is Change.STAGED for pods in self.pods)
-
-    @property
-    def has_newer_operator(self) -> bool:
-        """Whether a newer operator has written the service's own Deployment."""
-        pods = self.pods[0]
-        return pods.record is not None and pods.record.operator > pods.rendered.operator
 
     def waiting(self, *, is_starting: bool) -> Waiting:
         """The service as one that waits for its new template.
@@ -150,6 +146,12 @@ class Desired:
                 return Upgrading(is_blocked=is_blocked)
             case _:
                 return None
+
+
+def claim_names(service: InferenceService) -> list[str]:
+    """The PersistentVolumeClaims that the pods of a service and of its canary mount; their access modes are facts of the cluster."""
+    parts = [part for part in (service, canary.service_of(service)) if part is not None]
+    return sorted({name for part in parts for name in storage.claim_names(part)})
 
 
 def steps_to(
@@ -242,7 +244,10 @@ def render(
                 change=why,
             )
         )
-    return Desired(facts=facts, manifests=manifests, pods=pods)
+    newer = main.record is not None and main.record.operator > versions.OWN
+    return Desired(
+        facts=facts, manifests=manifests, pods=pods, defers=newer and not allow_downgrade
+    )
 
 
 class _Deployed(typing.NamedTuple):

@@ -16,7 +16,6 @@ from naiad_operator.api.parsing import service as services
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.builders import canary, kinds
 from naiad_operator.builders.facts import ClusterFacts, Defaults
-from naiad_operator.builders.workload import storage
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
@@ -32,7 +31,7 @@ from naiad_operator.reconcile import (
     service_store,
 )
 from naiad_operator.reconcile.cluster_info import ClusterInfo
-from naiad_operator.reconcile.desired import render, steps_to
+from naiad_operator.reconcile.desired import claim_names, render, steps_to
 from naiad_operator.reconcile.status_writer import StatusWriter
 from naiad_operator.status import (
     ModelReport,
@@ -182,8 +181,7 @@ class Reconciler:
             running=dependencies.models.report(key).server_version,
             allow_downgrade=dependencies.allow_downgrade,
         )
-        defers = desired.has_newer_operator and not dependencies.allow_downgrade
-        if defers and (delay := self._newer.edit_delay(key, service, self._seconds())):
+        if desired.defers and (delay := self._newer.edit_delay(key, service, self._seconds())):
             return Result(requeue_after=delay)
         waiting = desired.waiting(is_starting=_are_starting(pods, service.status))
         admitted = desired.is_staged and upgrades.admit(key, waiting)
@@ -195,7 +193,7 @@ class Reconciler:
             children,
             service,
             unwatched=unwatched,
-            only_missing=defers and service.is_observed,
+            only_missing=desired.defers and service.is_observed,
             accepted=self._applier.accepted,
             keeps=self._seconds() - self._kept_since.get(key, self._seconds()) < _KEPT_S,
         )
@@ -245,7 +243,9 @@ class Reconciler:
             upgrade, is_blocked=is_blocked, is_starting=_are_starting(pods, status)
         )
         upgrades.observe(key, state)
-        if defers and (delay := self._newer.status_delay(key, service, status, self._seconds())):
+        if desired.defers and (
+            delay := self._newer.status_delay(key, service, status, self._seconds())
+        ):
             return Result(requeue_after=delay)
         await self._status.write(key, service.raw, status)
         return self._outcome(key, service, observed, status, kept=result.kept)
@@ -338,7 +338,6 @@ class Reconciler:
         parts = [part for part in (service, canary.service_of(service)) if part is not None]
         waits = any(scheduling.needs_nodes(part, pods) for part in parts)
         unscheduled = without_node(pods)
-        claims = sorted({name for part in parts for name in storage.claim_names(part)})
         return ClusterFacts(
             apis=dependencies.cluster_info.kinds,
             image=dependencies.defaults.image,
@@ -349,7 +348,7 @@ class Reconciler:
                 for name in unscheduled
                 if (scale_up := await dependencies.scale_ups.of(key.namespace, name)) is not None
             },
-            claim_modes=await dependencies.claims.access_modes(key.namespace, claims),
+            claim_modes=await dependencies.claims.access_modes(key.namespace, claim_names(service)),
         )
 
     def _children_and_pods(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
