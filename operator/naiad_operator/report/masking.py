@@ -15,6 +15,7 @@ from naiad_operator.report.patterns import MASK
 from naiad_operator.report.structure import Object, Structure
 
 _SHORTEST = 6
+_SHORTEST_WITHIN = 12
 _PLAIN = re.compile(r"[a-z]+(?:[-.\s][a-z]+)*|[0-9]+(?:\.[0-9]+)*|/[\w./-]*")
 """What also has another meaning, and is not masked where nothing announces it: words, numbers, paths."""
 
@@ -38,6 +39,7 @@ class Masker:
         """A log or a page without credentials. Its lines may be JSON."""
         if "PRIVATE KEY" in text:
             text = patterns.masked(text)
+        text = patterns.without_blocks(text)
         return "\n".join(self._line(line) for line in text.split("\n"))
 
     def again(self, value: typing.Any) -> typing.Any:
@@ -83,7 +85,16 @@ def _written(value: str) -> set[str]:
     """A value as it is, in a URL, in JSON, and in base64."""
     encoded = base64.b64encode(value.encode()).decode()
     quoted = json.dumps(value, ensure_ascii=False)[1:-1]
-    return {value, quoted, urllib.parse.quote(value, safe=""), encoded, encoded.rstrip("=")}
+    written = {value, quoted, urllib.parse.quote(value, safe=""), encoded, encoded.rstrip("=")}
+    return written | (_within_base64(value.encode()) if len(value) >= _SHORTEST_WITHIN else set())
+
+
+def _within_base64(value: bytes) -> set[str]:
+    """What a longer text in base64 has of a value, such as that of `user:password`: the letters that depend on it alone."""
+    return {
+        base64.b64encode(bytes(before) + value).decode()[-(-before * 8 // 6) : (before + len(value)) * 8 // 6]
+        for before in range(3)
+    }  # fmt: skip
 
 
 def _without_managed_fields(manifest: collections.abc.Mapping[str, typing.Any]) -> Object:

@@ -15,8 +15,11 @@ Object = dict[str, typing.Any]
 
 _DATA_KINDS = ("Secret", "ConfigMap")
 _DATA_FIELDS = ("data", "stringData", "binaryData")
-_REPEATED = re.compile(r"last-applied-configuration$|^serving\.naiad\.dev/template$")
-"""Annotations that hold a whole manifest, the second one compressed."""
+_REPEATED = re.compile(
+    r"last-applied-configuration$|^serving\.naiad\.dev/template$|^objectset\.rio\.cattle\.io/applied$"
+)
+"""Annotations that hold a whole manifest, the last two compressed."""
+_TEXTS_OF_PARAMETERS = ("string_value", "stringValue")
 _USER_OPTIONS = ("-u", "--user", "--proxy-user")
 _RESTRICTIONS = re.compile(r"--(?:http|grpc)-restricted-(?:api|protocol)")
 
@@ -50,12 +53,14 @@ class Structure:
             case bool() | None:
                 return value
             case _:
-                return MASK if patterns.field_announces_credential(field) else value
+                announced = patterns.field_announces_credential(field)
+                return MASK if announced and not patterns.says_nothing(field, str(value)) else value
 
     def _fields(self, fields: Object) -> Object:
         made: Object = {}
         for name, value in fields.items():
-            if fields.get("kind") in _DATA_KINDS and name in _DATA_FIELDS and value:
+            is_data = fields.get("kind") in _DATA_KINDS and name in _DATA_FIELDS
+            if is_data or (_is_parameter(value) and patterns.announces_credential(str(name))):
                 made[name] = self._hidden(value)
             elif name == "annotations" and isinstance(value, dict):
                 made[name] = {key: self._annotation(key, text) for key, text in value.items()}
@@ -79,6 +84,9 @@ class Structure:
     def _list(self, items: list[typing.Any], field: str) -> list[typing.Any]:
         if not all(isinstance(item, str) for item in items):
             return [self.value(item) for item in items]
+        match items:
+            case [name, value] if not field and patterns.announces_credential(name):
+                return [name, self._credential(name, value)]  # a header in a list of headers
         made: list[str] = []
         before = ""
         for item in items:
@@ -126,6 +134,8 @@ class Structure:
     def _credential(self, name: str, value: str) -> str:
         if not value or value == MASK or patterns.is_location(name, value):
             return value
+        if patterns.says_nothing(name, value):
+            return value
         self._found(value)
         return MASK
 
@@ -142,3 +152,8 @@ class Structure:
                 return value
             case _:
                 return MASK
+
+
+def _is_parameter(value: typing.Any) -> bool:
+    """Whether a value is that of a parameter in a Triton config: `{string_value: …}`."""
+    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _TEXTS_OF_PARAMETERS

@@ -35,6 +35,9 @@ def planted() -> tuple[dict[str, typing.Any], int]:
                 variable("CREDENTIALS", json.dumps({"user": "x", "value": secret()})),
                 variable("SETTINGS", json.dumps({"client_secret": secret(), "deep": [{"password": secret()}]})),
                 variable("HEADERS", f"Authorization=Bearer {secret()}"),
+                variable("REGISTRIES", json.dumps({"auths": {"r": {"auth": secret()}}})),
+                variable("LIST", json.dumps({"headers": [["x-api-key", secret()]]})),
+                variable("BLOCK", f"password: |\n  {secret()}"),
             ],
             "command": ["sh", "-c", f"curl -u admin:{secret()} http://x && serve --token {secret()}"],
             "args": [
@@ -56,6 +59,7 @@ def planted() -> tuple[dict[str, typing.Any], int]:
             "annotations": {
                 "kubectl.kubernetes.io/last-applied-configuration": json.dumps(applied),
                 "serving.naiad.dev/template": base64.b64encode(secret().encode()).decode(),
+                "objectset.rio.cattle.io/applied": base64.b64encode(secret().encode()).decode(),
                 "example.com/webhook-secret": secret(),
                 "example.com/url": f"https://hooks.example.com/?token={secret()}",
                 "nginx.ingress.kubernetes.io/configuration-snippet": f'proxy_set_header Authorization "Bearer {secret()}";',
@@ -65,7 +69,7 @@ def planted() -> tuple[dict[str, typing.Any], int]:
         },
         "spec": {
             "template": {"spec": {"containers": containers, "initContainers": [{"name": "i", "env": [variable("TOKEN", secret())]}]}},
-            "parameters": {"auth_token": {"string_value": "x"}, "list": [{"key": "api_key", "value": {"string_value": secret()}}]},
+            "parameters": {"auth_token": {"string_value": secret()}, "openai_key": {"stringValue": secret()}, "list": [{"key": "api_key", "value": {"string_value": secret()}}]},
             "triggers": [{"metadata": {"serverAddress": f"http://u:{secret()}@prometheus", "bearerToken": secret(), "customHeaders": f"X-Auth-Token={secret()}"}}],
             "tokens": [secret(), secret()],
             "items": [{"kind": "Secret", "data": {"a": secret()}, "stringData": {"b": secret()}}, {"kind": "ConfigMap", "data": {"c": secret()}}],
@@ -93,6 +97,11 @@ def test_what_is_around_it_stays() -> None:
     assert container["args"][-1] == "--model-repository=https://***@host/x?X-Amz-Signature=***"
 
 
+def test_what_is_no_credential_in_spite_of_its_name_stays() -> None:
+    parameters = {"max_tokens": 512, "pad_token": "<pad>", "api_token": None, "password": "none"}
+    assert masked({"kind": "Pod", "spec": parameters})["spec"] == parameters
+
+
 def test_references_stay() -> None:
     spec = {
         "env": [
@@ -116,6 +125,9 @@ def test_a_masked_value_is_masked_in_logs_and_in_other_manifests() -> None:
     masker.manifest({"spec": {"env": [{"name": "API_TOKEN", "value": "zQ8-unknown-form"}]}})
     assert masker.text("started with zQ8-unknown-form") == "started with ***"
     assert masker.text(base64.b64encode(b"zQ8-unknown-form").decode()) == "***"
+    for user in ("u", "user", "users"):
+        pair = base64.b64encode(f"{user}:zQ8-unknown-form".encode()).decode()
+        assert "***" in masker.text(f"sent {pair} to"), "also within a longer text in base64"
     assert masker.again({"a": [{"b": "uses zQ8-unknown-form"}], "n": 1}) == {"a": [{"b": "uses ***"}], "n": 1}  # fmt: skip
 
 

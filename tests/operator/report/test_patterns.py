@@ -40,8 +40,34 @@ MASKED = {
     f"the session has {JWT} in it": "the session has *** in it",
     "uses AKIAABCDEFGHIJKLMNOP now": "uses *** now",
     "hf_abcdefghijklmnopqrstuvwxyz": "***",
+    "sk_live_abcdefghijklmnop": "***",
+    f"password=b'{S}'": "password=b'***'",
+    f"password         :    {S}": "password         :    ***",
+    f'{{\\\\\\"password\\\\\\":\\\\\\"{S}\\\\\\"}}': '{\\\\\\"password\\\\\\":\\\\\\"***\\\\\\"}',
+    f"credentials: ('admin', '{S}')": "credentials: ***",
+    f"tokens = ['{S}', '{S}']": "tokens = ***",
+    f"RootPass: {S}": "RootPass: ***",
+    f'auths {{"r": {{"auth": "{S}"}}}} read': 'auths {"r": {"auth": "***"}} read',
+    f"[('host', 'x'), ('x-api-key', '{S}'), (b'cookie', b'{S}')]": "[('host', 'x'), ('x-api-key', '***'), (b'cookie', b'***')]",
+    f'_Metadatum(key="x-api-key", value="{S}")': '_Metadatum(key="x-api-key", value="***")',
+    f'key: "api-key" value: "{S}"': 'key: "api-key" value: "***"',
+    f"<SecretKey>{S}</SecretKey><Region>x</Region>": "<SecretKey>***</SecretKey><Region>x</Region>",
+    f'Authorization: Digest username="u", response="{S}"': "Authorization: ***",
+    f"proxy_set_header X-Api-Key {S};": "proxy_set_header X-Api-Key ***;",
+    f"https%3A%2F%2Fuser%3A{S}%40host".replace("/", "%2F"): "https%3A%2F%2F***%40host",
+    f"posts to https://hooks.slack.com/services/{S}": "posts to https://hooks.slack.com/services/***",
+    f"https://x/y?user=a&pass={S}": "https://x/y?user=a&pass=***",
+    "Incorrect API key provided: Zq8vT3xRn1Lp": "Incorrect API key provided: ***",
+    "machine x login u password Zq8vT3xRn1Lp": "machine x login u password ***",
+    "token Zq8vT3xRn1Lp is invalid": "token *** is invalid",
+    "docker login -u u -p Zq8vT3xRn1Lp host": "docker login -u u -p *** host",
+    f"a: 1\n  password: |-\n    {S}\n    {S}\n  b: 2": "a: 1\n  password: |-\n    ***\n  b: 2",
+    "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tClpxOHZU in base64": "*** in base64",
+    "eyJwYXNzd29yZCI6ICJacTh2VDN4Um4xTHAwS3NkIn0=": "***",
     f"before\n{KEY}\nafter": "before\n***\nafter",
     "ZZZ9\nMIIEabc\n-----END PRIVATE KEY-----\nafter": "***\nafter",
+    "1Z it starts\n1Z MIIEabc\n1Z ZZZ9\n1Z -----END PRIVATE KEY-----\n1Z y": "1Z it starts\n1Z ***\n1Z y",
+    f"1Z INFO [a] {'M' * 64}\n1Z INFO [a] ZZZ9\n1Z INFO [a] -----END PRIVATE KEY-----": "1Z INFO [a] ***",
 }  # fmt: skip
 
 
@@ -64,6 +90,14 @@ KEPT = (
     'Back-off pulling image "registry.example.com/naiad-server:0.2.0"',
     'pod nosecret-84c4699db4-6r8zj: secret "models" not found',
     "topologyKey: kubernetes.io/hostname",
+    'MountVolume.SetUp failed for volume "store-secret" : secret "store" not found',
+    "password: (none), token: null, secret=False;",
+    "max_tokens=512 prompt_tokens: 12, token_ids=[1, 2, 3] tokens_per_second=12.5",
+    "pad_token=<pad> eos_token_id: 2 token_type_ids: int64[-1,-1]",
+    "passed=12 failed=0, passthrough: x",
+    "secret s3-credentials2 has no key AWS_SECRET_ACCESS_KEY",
+    "proxy_set_header X-Api-Key $http_x_api_key;",
+    '("token-classification", 1)',
     "0/2 nodes are available: 2 Insufficient nvidia.com/mig-1g.10gb.",
     'nv_inference_request_success{model="m",version="1"} 5',
 )  # fmt: skip
@@ -81,7 +115,7 @@ def test_a_masked_text_stays_as_it_is(text: str) -> None:
 
 
 def test_names_of_variables_that_announce_a_credential() -> None:
-    announce = "API_KEY apikey DB_PASSWORD PGPASSWORD HF_TOKEN AWS_SECRET_ACCESS_KEY MySecret AUTH clientSecret X-Api-Key DB_PWD SENTRY_DSN"
+    announce = "PGPASS DB_CREDS API_KEY apikey DB_PASSWORD PGPASSWORD HF_TOKEN AWS_SECRET_ACCESS_KEY MySecret AUTH clientSecret X-Api-Key DB_PWD SENTRY_DSN"
     others = "KEYBOARD TOKENIZERS_PARALLELISM MONKEYS AUTHOR HOME PASSAGE RELEASE COMPATIBLE"
     assert [name for name in announce.split() if not patterns.announces_credential(name)] == []
     assert [name for name in others.split() if patterns.announces_credential(name)] == []
@@ -92,12 +126,17 @@ def test_fields_that_refer_to_a_credential_are_not_one() -> None:
     assert [name for name in fields.split() if patterns.field_announces_credential(name)] == []
 
 
+def test_fields_of_docker_s_configuration_and_their_like_are_credentials() -> None:
+    fields = "auth rootPass basicAuth pwd sas dsn cookie passwordHash"
+    assert [name for name in fields.split() if not patterns.field_announces_credential(name)] == []
+
+
 LONG = 30_000
 
 
 @pytest.mark.parametrize(
     "text",
-    ["a" * LONG, "a-" * LONG, "http://" * LONG, "token" * LONG, "=" * LONG, "-----BEGIN " * LONG, "x\n" * LONG + "-----END ", "eyJaaaaaaaaaa." * LONG, " -u a:" * LONG, "secret: " * LONG],
+    ["a" * LONG, "a-" * LONG, "http://" * LONG, "token" * LONG, "=" * LONG, "-----BEGIN " * LONG, "x\n" * LONG + "-----END ", "eyJaaaaaaaaaa." * LONG, " -u a:" * LONG, "secret: " * LONG, "('token" * LONG, "<token>" * LONG, "login -p" * LONG, " " * LONG, "password: |\n" * LONG, "token=(" * LONG, "A1" * LONG, "M" * 60 + "\\n" * LONG],
     ids=lambda text: text[:12].strip(),
 )  # fmt: skip
 @pytest.mark.timeout(20)
