@@ -113,6 +113,17 @@ def test_a_wheel_that_the_local_folder_lacks_is_said_with_what_to_do(
     assert "add it, or remove wheels/ to use the index" in finished.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "package"), [("Dockerfile.server", "naiad"), ("Dockerfile.operator", "naiad_operator")]
+)
+def test_an_image_has_only_the_commands_of_its_own_package(name: str, package: str) -> None:
+    """The project is one distribution, and an image leaves one of its two packages out."""
+    (removed,) = re.findall(r"rm -rf (/own/opt/naiad/lib\S+.*) \\", (ROOT / name).read_text())
+    scripts = PROJECT["scripts"].items()
+    others = [command for command, place in scripts if place.partition(".")[0] != package]
+    assert {word.rpartition("/")[2] for word in removed.split() if "/bin/" in word} == set(others)
+
+
 def test_a_base_with_an_entrypoint_or_a_user_of_its_own_changes_nothing() -> None:
     """An image that sets only CMD inherits ENTRYPOINT, and its build stages inherit USER."""
     for name in IMAGES:
