@@ -2,6 +2,7 @@
 
 import argparse
 import collections.abc
+import os
 import sys
 import typing
 
@@ -91,15 +92,16 @@ def run(
         _say(message)
     made, used = _convert(items)
     problems = [(result, problem) for result in made for problem in problems_of(result)]
+    problems += _twice(made)
     for result, problem in problems:
         name = part(result, "metadata").get("name")
         _say(f"the result needs an edit: {names.KIND} {name}: {problem}")
     for item in items:
         if id(item.document) not in used:
             _pass_over(item)
-    if made:
-        sys.stdout.write(yaml_text.write(made))
-    elif not unreadable:
+    if made and not _written(made):
+        return 1
+    if not made and not unreadable:
         titles = ", ".join(map(document.shown, options.file))
         _say(
             f"{titles}: nothing to convert: no InferenceService of KServe (serving.kserve.io), and no Deployment, StatefulSet or Pod whose image is tritonserver "
@@ -125,6 +127,33 @@ def _convert(items: list[_Item]) -> tuple[list[Fields], set[int]]:
         used.add(id(item.document))
         made.append(result)
     return made, used
+
+
+def _written(made: list[Fields]) -> bool:
+    """Writes the services; False when they could not be written."""
+    try:
+        sys.stdout.write(yaml_text.write(made))
+        sys.stdout.flush()
+    except OSError as error:
+        # Otherwise Python flushes again at exit and prints an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return True  # `| head` closes it early
+        _say(f"standard output: the services cannot be written: {error.strerror}")
+        return False
+    return True
+
+
+def _twice(made: list[Fields]) -> collections.abc.Iterator[tuple[Fields, Problem]]:
+    """The services whose name and namespace an earlier one has: when both are applied, the later one replaces it."""
+    seen: set[tuple[str, str]] = set()
+    for result in made:
+        metadata = part(result, "metadata")
+        key = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
+        if key in seen and "name" in metadata:
+            message = "another object of the files gives a service of this name: rename one of them, or leave one out"
+            yield result, Problem("metadata.name", message)
+        seen.add(key)
 
 
 def _read(name: str) -> collections.abc.Iterator[_Item | str]:
@@ -155,13 +184,14 @@ def _workload(item: _Item, items: list[_Item], used: set[int]) -> Fields:
     of = references.workload(item.value, pod["containers"][index], draft.predictor)
     others = [one for one in items if isinstance(one.value, dict)]
     services = {
-        str(part(one.value, "metadata").get("name")): part(one.value, "metadata", "labels")
+        str(part(one.value, "metadata").get("name")): references.service(one.value, of)
         for one in others
-        if one.value.get("kind") == "Service" and companions.belongs(one.value, of, {})
+        if one.value.get("kind") == "Service" and companions.belongs(one.value, of)
     }
+    of = of._replace(services=services)
     said = [(item, note) for note in draft.notes]
     for one in others:
-        if id(one.document) not in used and companions.belongs(one.value, of, services):
+        if id(one.document) not in used and companions.belongs(one.value, of):
             used.add(id(one.document))
             said += [(one, note) for note in companions.convert(one.value, of, draft)]
     for one in others:

@@ -134,6 +134,11 @@ def _script(text: str, known: set[str]) -> CommandLine:
     for name in [name for name, value in found.variables.items() if _OPEN in value]:
         computed = _shown(found.variables.pop(name))
         found.others.append(f"{name}={computed}: the shell computes this at start: write its value")
+    for name in [name for name, value in found.variables.items() if name in _names(value)]:
+        extended = found.variables.pop(name)
+        found.others.append(
+            f"{name}={extended}: a variable of a pod cannot extend the image's value: write the whole value in predictor.env, or set it in an image of your own"
+        )
     variables = {*known, *found.variables}
     kept = _without_computed(arguments, found.others)
     expanded = [_expanded(word, variables, found.others) for word in kept]
@@ -200,6 +205,11 @@ def _without_assignments(words: list[str], variables: dict[str, str]) -> list[st
             return words[index:]
         variables[match[1]] = match[2]
     return []
+
+
+def _names(value: str) -> set[str]:
+    """The variables in a word of a shell."""
+    return {match[1] or match[2] for match in _VARIABLE.finditer(value)}
 
 
 def _expanded(word: str, known: set[str], others: list[str]) -> str:

@@ -11,19 +11,15 @@ from naiad_operator.convert.references import Manifest, Notes, Workload
 from naiad_operator.errors import Problem
 
 _METADATA = ("apiVersion", "kind", "metadata", "status")
-_OTHERWISE = "a service has no such field"
+_ADVICE = {
+    "cooldownPeriod": "write autoscaling.activation.idleSeconds where minReplicas is 0",
+    "loadBalancerIP": "write the annotation by which your load balancer takes a fixed address in service.annotations",
+}
+_OTHERWISE = "a service has no such field: leave it out"
 
 
-def belongs(
-    manifest: Manifest, of: Workload, services: collections.abc.Mapping[str, Fields]
-) -> bool:
-    """Whether an object says something of a workload.
-
-    Args:
-        manifest: the object.
-        of: the workload.
-        services: by their names, the labels of its Services: Ingresses refer to the names, and ServiceMonitors to the labels.
-    """
+def belongs(manifest: Manifest, of: Workload) -> bool:
+    """Whether an object says something of a workload, or of one of its Services."""
     spec = part(manifest, "spec")
     if str(manifest.get("kind")) not in KINDS or not _reaches(manifest, of.namespace):
         return False
@@ -34,10 +30,10 @@ def belongs(
             target = part(spec, "scaleTargetRef")
             return target.get("name") == of.name and target.get("kind", "Deployment") == of.kind
         case "Ingress":
-            return any(name in services for _, _, name, _ in exposure.backends(spec))
+            return any(name in of.services for _, _, name, _ in exposure.backends(spec))
         case "ServiceMonitor":
             selector = part(spec, "selector").get("matchLabels")
-            return any(_selects(selector, labels) for labels in services.values())
+            return any(_selects(selector, one.labels) for one in of.services.values())
         case _:
             return _selects(part(spec, "selector").get("matchLabels"), of.labels)
 
@@ -62,10 +58,14 @@ def convert(manifest: Manifest, of: Workload, draft: Draft) -> list[Problem]:
     notes = list(_CONVERTERS[manifest["kind"]](rest, of, draft))
     for field in _METADATA:
         rest.pop(field, None)
-    return [*notes, *left(rest, "", {}, _OTHERWISE)]
+    return [*notes, *left(rest, "", _ADVICE, _OTHERWISE)]
 
 
 def _monitor(rest: Fields, _of: Workload, draft: Draft) -> Notes:
+    if "monitoring" in draft.spec:
+        rest.pop("spec")
+        yield Problem("kind", "left out: another monitor became spec.monitoring, which makes one")
+        return
     spec = part(rest, "spec")
     is_pod = rest["kind"] == "PodMonitor"
     endpoints = entries(spec, "podMetricsEndpoints" if is_pod else "endpoints")
@@ -80,8 +80,7 @@ def _monitor(rest: Fields, _of: Workload, draft: Draft) -> Notes:
     }
     if labels:
         made["labels"] = labels
-    if "monitoring" not in draft.spec:
-        draft.spec["monitoring"] = made
+    draft.spec["monitoring"] = made
     rest.pop("spec")
     yield Problem("kind", "became spec.monitoring: relabelings and other fields are not converted")
 

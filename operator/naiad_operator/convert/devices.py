@@ -18,7 +18,11 @@ def taken(resources: typing.Any) -> Fields:
         amounts = part(resources, field)
         for name, amount in list(amounts.items()):
             if not name.startswith(_VENDOR):
-                kept.setdefault(field, {})[name] = amounts.pop(name)
+                del amounts[name]
+                # Kubernetes takes a number with a fraction, a service only one in quotes.
+                kept.setdefault(field, {})[name] = (
+                    str(amount) if isinstance(amount, float) else amount
+                )
             elif str(amount).isdecimal() and wanted in ("", name):
                 del amounts[name]
                 if int(amount):

@@ -72,12 +72,7 @@ def service(rest: Fields, of: Workload, draft: Draft) -> Notes:
 
 def _is_of_metrics(ports: list[Fields], of: Workload) -> bool:
     """Whether a Service only leads to the metrics."""
-    return bool(ports) and {_role(port, of) for port in ports} == {"metrics"}
-
-
-def _role(port: Fields, of: Workload) -> str:
-    """What a port of a Service leads to; "" for none of the server's ports."""
-    return of.ports.get(str(port.get("targetPort", port.get("port"))), "")
+    return bool(ports) and {of.role(port) for port in ports} == {"metrics"}
 
 
 def _service_fields(rest: Fields) -> Fields:
@@ -103,7 +98,7 @@ def _ports(
     numbers = {**DEFAULT_PORTS, **part(draft.predictor, "ports")}
     is_outside = made.get("type", "ClusterIP") != "ClusterIP"
     for port in ports:
-        role = _role(port, of)
+        role = of.role(port)
         if not role:
             yield f"port {port.get('port')} does not lead to the server: left out"
         elif role == "metrics" and is_outside:
@@ -143,15 +138,18 @@ def ingress(rest: Fields, of: Workload, draft: Draft) -> Notes:
     if class_name is not None:
         made["className"] = class_name
     for host, path, name, port in backends(spec):
-        role = of.ports.get(str(port), "grpc" if "grpc" in str(port) else "http")
+        ports = of.services[name].ports if name in of.services else {}
+        role = ports.get(str(port), "grpc" if "grpc" in str(port) else "http")
         field, own = ("grpcHost", "grpcAnnotations") if role == "grpc" else ("host", "annotations")
-        if not host:
-            message = f"not converted: {path} of {name}, for every host: write a host in ingress.{field}, which an ingress of a service needs"
-            yield Problem("spec.rules", message)
-            continue
-        if field in made or role == "metrics":
-            message = f"not converted: {host}{path} of {name}: a service has one host per protocol, in ingress.host and ingress.grpcHost"
-            yield Problem("spec.rules", message)
+        reason = ""
+        if name not in of.services:
+            reason = "it does not lead to these pods: keep an Ingress for it"
+        elif not host:
+            reason = f"for every host: write a host in ingress.{field}, which an ingress of a service needs"
+        elif field in made or role == "metrics":
+            reason = "a service has one host per protocol, in ingress.host and ingress.grpcHost"
+        if reason:
+            yield Problem("spec.rules", f"not converted: {host}{path} of {name}: {reason}")
             continue
         made[field] = host
         if annotations:
@@ -162,14 +160,26 @@ def ingress(rest: Fields, of: Workload, draft: Draft) -> Notes:
                 "spec.rules",
                 f"{path}: the server's paths begin at /: spec.pathPrefix serves a prefix without the controller's rewriting",
             )
+    yield from _rest_of_ingress(spec, annotations, made)
+    if "host" in made or "grpcHost" in made:
+        draft.spec["ingress"] = made
+
+
+def _rest_of_ingress(spec: Fields, annotations: Fields, made: Fields) -> Notes:
+    """The certificates of an Ingress, and what an Ingress without a host has."""
     yield from _certificates(entries(spec, "tls"), made)
     for field in ("rules", "tls", "defaultBackend", "backend"):
         spec.pop(field, None)
     if "host" in made or "grpcHost" in made:
-        draft.spec["ingress"] = made
-    elif annotations:
-        message = f"left out: {', '.join(annotations)}: without a host there is no ingress: write them in ingress.annotations"
-        yield Problem("metadata.annotations", message)
+        return
+    kept = (
+        ("metadata.annotations", ", ".join(annotations), "ingress.annotations"),
+        ("spec.ingressClassName", made.get("className"), "ingress.className"),
+    )
+    for path, value, field in kept:
+        if value:
+            message = f"left out: {value}: without a host there is no ingress: write it in {field}"
+            yield Problem(path, message)
 
 
 def _certificates(given: list[Fields], made: Fields) -> Notes:

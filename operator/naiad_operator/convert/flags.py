@@ -12,6 +12,7 @@ from naiad_operator.convert.references import DEFAULT_PORTS
 
 _ALL_ADDRESSES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared, not bound
 _OFF = frozenset(("false", "off", "0"))
+_ANY_CASE = frozenset(("model-control-mode", "rate-limit"))
 _DRAIN_SECONDS = 10
 _LOWEST_PORT = 1024
 
@@ -25,7 +26,7 @@ def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]
     repositories: list[str] = []
     kept: list[str] = []
     load: dict[str, typing.Any] = {}
-    for argument in server_args.read(arguments):
+    for argument in map(_in_lower_case, server_args.read(arguments)):
         name, path = argument.name, draft.argument_path(argument.position)
         value = draft.filled(argument.value) if name in _FIELDS else argument.value
         problem = argument.unknown or argument.wrong or _refused(argument, draft)
@@ -47,6 +48,14 @@ def convert(arguments: collections.abc.Sequence[str], draft: Draft) -> list[str]
     if kept:
         draft.predictor["args"] = kept
     return repositories
+
+
+def _in_lower_case(argument: Argument) -> Argument:
+    """An option whose value Triton also takes in capitals, e.g. POLL."""
+    if argument.name not in _ANY_CASE:
+        return argument
+    value = argument.value.lower()
+    return argument._replace(value=value, wrong=server_args.refusal(argument.name, value))
 
 
 def _refused(argument: Argument, draft: Draft) -> str:

@@ -7,7 +7,8 @@ from naiad_operator.api.manifests.unvalidated import Fields, entries, part
 
 Manifests = collections.abc.Sequence[typing.Any]
 
-_DOMAIN = "serving.kserve.io"
+_DOMAINS = ("serving.kserve.io", "serving.kubeflow.org")
+"""The second one is KServe's before it was renamed."""
 _S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _GOOGLE_KEY = "gcloud-application-credentials.json"
 _OFF = ("0", "false")
@@ -52,7 +53,8 @@ def _of_annotations(annotations: Fields) -> Fields:
     """The endpoint and the region of an S3 store; AWS's own endpoint is the default."""
 
     def value(name: str) -> str:
-        return str(annotations.get(f"{_DOMAIN}/s3-{name}") or "")
+        given = (annotations.get(f"{domain}/s3-{name}") for domain in _DOMAINS)
+        return str(next(filter(None, given), ""))
 
     made: Fields = {}
     host = value("endpoint").partition("://")[2] or value("endpoint")

@@ -1,6 +1,7 @@
 """How other objects refer to a Triton workload: by its name, the labels of its pods, and its ports. Pure."""
 
 import collections.abc
+import types
 import typing
 
 import msgspec
@@ -15,6 +16,18 @@ Manifest = collections.abc.Mapping[str, typing.Any]
 Notes = collections.abc.Iterator[Problem]
 
 
+class Service(typing.NamedTuple):
+    """A Service in front of a workload.
+
+    Attributes:
+        labels: its labels, which a ServiceMonitor selects.
+        ports: by the number, as text, and by the name of each of its ports, the role of the port that it leads to.
+    """
+
+    labels: Fields
+    ports: collections.abc.Mapping[str, str]
+
+
 class Workload(typing.NamedTuple):
     """The object that is converted, as others refer to it.
 
@@ -24,6 +37,7 @@ class Workload(typing.NamedTuple):
         namespace: its namespace; "" for none.
         labels: the labels of its pods.
         ports: by the number, as text, and by the name of each port of the container, its role: http, grpc or metrics.
+        services: by their names, the Services in front of it.
     """
 
     kind: str
@@ -31,6 +45,11 @@ class Workload(typing.NamedTuple):
     namespace: str
     labels: Fields
     ports: collections.abc.Mapping[str, str]
+    services: collections.abc.Mapping[str, Service] = types.MappingProxyType({})
+
+    def role(self, port: Fields) -> str:
+        """What a port of a Service leads to: http, grpc or metrics; "" for none of the server's ports."""
+        return self.ports.get(str(port.get("targetPort", port.get("port"))), "")
 
 
 def workload(manifest: Manifest, container: Fields, predictor: Fields) -> Workload:
@@ -51,3 +70,13 @@ def workload(manifest: Manifest, container: Fields, predictor: Fields) -> Worklo
         labels=part(pod, "labels"),
         ports=ports,
     )
+
+
+def service(manifest: Manifest, of: Workload) -> Service:
+    """A Service, as Ingresses and ServiceMonitors refer to it."""
+    ports: dict[str, str] = {}
+    for port in entries(part(manifest, "spec"), "ports"):
+        role = of.role(port)
+        if role:
+            ports |= {str(port[key]): role for key in ("port", "name") if key in port}
+    return Service(part(manifest, "metadata", "labels"), ports)

@@ -10,10 +10,15 @@ from naiad_operator.convert.references import Notes, Workload
 from naiad_operator.errors import Problem
 
 _MICROSECONDS = 1000
+_SECOND = "left out: another autoscaler of this workload became predictor.autoscaling: write the metrics of both there"
 
 
 def autoscaler(rest: Fields, _of: Workload, draft: Draft) -> Notes:
     """Moves a HorizontalPodAutoscaler into predictor.autoscaling."""
+    if "autoscaling" in draft.predictor:
+        rest.pop("spec")
+        yield Problem("kind", _SECOND)
+        return
     spec = part(rest, "spec")
     scaling: Fields = {"class": "hpa"}
     scaling |= {
@@ -84,6 +89,10 @@ def _renamed(metric: Fields) -> Fields:
 
 def scaled_object(rest: Fields, _of: Workload, draft: Draft) -> Notes:
     """Moves KEDA's ScaledObject into predictor.autoscaling."""
+    if "autoscaling" in draft.predictor:
+        rest.pop("spec")
+        yield Problem("kind", _SECOND)
+        return
     spec = part(rest, "spec")
     spec.pop("scaleTargetRef", None)
     triggers = entries(spec, "triggers")

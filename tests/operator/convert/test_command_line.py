@@ -71,6 +71,13 @@ def test_a_command_that_is_not_known_is_said() -> None:
     assert found.others[0].startswith("python3 launch_triton_server.py --model_repo /models: the")
 
 
+def test_a_variable_that_extends_the_value_of_the_image_is_left_out() -> None:
+    """The kubelet knows no value of the image: a pod with PATH=$(PATH):/x would find no command."""
+    found = command_line.read(["sh", "-c", "export PATH=$PATH:/x A=${A}b B=1; tritonserver"], ["A"])
+    assert found.variables == {"B": "1"}
+    assert [one.partition(": ")[0] for one in found.others] == ["PATH=$PATH:/x", "A=${A}b"]
+
+
 def test_words_behind_a_script_are_not_the_servers() -> None:
     """A common mistake: the shell runs the first word, and the server starts without options."""
     found = command_line.read(["sh", "-c", "tritonserver", FLAG, "--id=a"])

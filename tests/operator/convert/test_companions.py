@@ -180,8 +180,46 @@ def test_an_ingress_without_a_host_and_one_of_an_old_api(convert: RUN) -> None:
     ingress["metadata"]["annotations"] = {"kubernetes.io/ingress.global-static-ip-name": "a"}
     converted = convert(deployment(), service(ports), ingress)
     assert "ingress" not in converted.services[0]["spec"]
-    assert listed(converted, "spec.rules: not converted: / of demo, for every host: write a host")
+    assert listed(converted, "spec.rules: not converted: / of demo: for every host: write a host")
     assert listed(converted, "metadata.annotations: left out: kubernetes.io/ingress.global-static")
+    assert listed(converted, "spec.ingressClassName: left out: gce: without a host")
+
+
+def test_an_ingress_with_paths_to_other_services(convert: RUN) -> None:
+    """The port of the Service decides which protocol a host has."""
+
+    def rule(host: str, name: str, port: int) -> Object:
+        backend = {"service": {"name": name, "port": {"number": port}}}
+        return {"host": host, "http": {"paths": [{"path": "/", "backend": backend}]}}
+
+    rules = [rule("a.example.com", "frontend", 80), rule("b.example.com", "demo", 50051)]
+    ingress = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "demo"},
+        "spec": {"rules": rules},
+    }
+    front = service({"ports": [{"port": 50051, "targetPort": 8001}]})
+    converted = convert(deployment(), front, ingress)
+    assert converted.services[0]["spec"]["ingress"] == {
+        "enabled": True,
+        "grpcHost": "b.example.com",
+    }
+    assert listed(converted, "a.example.com/ of frontend: it does not lead to these pods")
+
+
+def test_a_second_autoscaler_and_a_second_monitor_are_said(convert: RUN) -> None:
+    second = autoscaler(metrics=[pods_metric("other", "1")])
+    converted = convert(deployment(), autoscaler(maxReplicas=4), second)
+    assert converted.predictor["autoscaling"]["maxReplicas"] == 4
+    assert listed(converted, "kind: left out: another autoscaler of this workload")
+    scaled = {"kind": "ScaledObject", "metadata": {"name": "a"}, "spec": {"scaleTargetRef": {"name": "demo"}, "cooldownPeriod": 9}}  # fmt: skip
+    converted = convert(deployment(), autoscaler(), scaled)
+    assert converted.predictor["autoscaling"]["class"] == "hpa"
+    assert listed(converted, "kind: left out: another autoscaler of this workload")
+    spec = {"selector": {"matchLabels": {"app": "demo"}}}
+    monitors = [{"kind": "PodMonitor", "metadata": {"name": one}, "spec": spec} for one in "ab"]
+    assert listed(convert(deployment(), *monitors), "kind: left out: another monitor became")
 
 
 def test_certificates_that_an_ingress_cannot_keep_are_said(convert: RUN) -> None:

@@ -18,6 +18,7 @@ from tests.operator.convert.triton import RUN, Object, deployment, listed
         (["--model-repository=s3://a", "--model-control-mode=explicit", "--load-model=x"],
          {"model": {"load": {"mode": "explicit", "models": ["x"]}, "storageUri": "s3://a"}}),
         (["--model-repository=s3://a", "--model-control-mode=explicit"], {"model": {"storageUri": "s3://a"}, "args": ["--model-control-mode=explicit"]}),
+        (["--model-repository=s3://a", "--model-control-mode=POLL", "--rate-limit=OFF"], {"model": {"load": {"mode": "poll"}, "storageUri": "s3://a"}}),
         (["--model-repository=s3://a", "--model-control-mode=none"], {"model": {"storageUri": "s3://a"}}),
         (["--model-repository=s3://a", "--http-port=9000", "--grpc-port", "8001"], {"model": {"storageUri": "s3://a"}, "ports": {"http": 9000}}),
         (["--model-repository=s3://a", "--exit-timeout-secs=120"], {"model": {"storageUri": "s3://a"}, "terminationGracePeriodSeconds": 135}),

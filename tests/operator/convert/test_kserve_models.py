@@ -64,6 +64,13 @@ def test_the_secret_of_a_service_account(
     assert not listed(converted, "KServe also reads the store with the Secrets")
 
 
+def test_an_annotation_of_the_older_name_of_kserve(convert: RUN) -> None:
+    keys = secret("keys", S3)
+    keys["metadata"]["annotations"] = {"serving.kubeflow.org/s3-endpoint": "minio:9000"}
+    converted = convert(kserve({}, {"serviceAccountName": "reader"}), account("keys"), keys)
+    assert converted.predictor["model"]["storage"]["endpoint"] == "https://minio:9000"
+
+
 def test_the_account_that_is_called_default_and_a_key_of_google(convert: RUN) -> None:
     keys = secret("keys", ("gcloud-application-credentials.json",))
     source = kserve({"storageUri": "gs://acme/models"})

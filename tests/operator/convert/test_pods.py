@@ -22,6 +22,12 @@ def test_devices(convert: RUN, limits: Object, accelerator: Object) -> None:
     assert converted.predictor["resources"] == {"limits": {"cpu": 2}}
 
 
+def test_a_fraction_of_a_processor_is_put_in_quotes(convert: RUN) -> None:
+    converted = convert(deployment({"resources": {"limits": {"cpu": 0.5, "memory": "1.5Gi"}}}))
+    assert converted.status == 0
+    assert converted.predictor["resources"] == {"limits": {"cpu": "0.5", "memory": "1.5Gi"}}
+
+
 def test_two_kinds_of_devices_are_said(convert: RUN) -> None:
     limits = {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 1}
     converted = convert(deployment({"resources": {"limits": limits}}))

@@ -1,6 +1,8 @@
 """`naiad-operator convert`: what becomes of plain Triton Deployments, and what is listed."""
 
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -202,6 +204,29 @@ def test_what_is_not_converted_is_named(convert: RUN, value: Object, words: str)
     assert (converted.status, converted.services) == (1, [])
     assert listed(converted, words), converted.lines
     assert converted.lines[-1].startswith("no InferenceService of KServe")
+
+
+def test_two_services_of_one_name_need_an_edit(convert: RUN) -> None:
+    """When both are applied, the later one replaces the earlier one."""
+    other = deployment()
+    other["kind"] = "StatefulSet"
+    converted = convert(deployment(), other)
+    assert converted.status == 1
+    assert listed(converted, "InferenceService demo: metadata.name: another object of the files")
+    other["metadata"]["namespace"] = "elsewhere"
+    assert convert(deployment(), other).status == 0
+
+
+def test_a_full_disk_is_said(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "triton.yaml"
+    path.write_text(yaml_text.write([deployment()]))
+    command = [sys.executable, "-m", "naiad_operator", "convert", "-f", str(path)]
+    with pathlib.Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "standard output: the services cannot be written: No space left on device"
+    )
 
 
 def test_several_files_and_folders(
