@@ -7,11 +7,10 @@ of them, so that a condition stays as it is, and its Event is written once.
 import collections.abc
 import dataclasses
 import datetime as dt
-import json
 import re
 
 from naiad_operator.builders import server
-from naiad_operator.status import pods
+from naiad_operator.status import log_lines, pods
 from naiad_operator.status.pods import Manifest
 from naiad_operator.status.reasons import Reason
 
@@ -171,7 +170,7 @@ def _ended(pod: str, container: Manifest, ended: Manifest, *, loops: bool) -> Fa
     elif code == 0:
         message = f"exit code 0, as after a probe that failed: kubectl describe pod {pod}"
     else:
-        message = error_line(ended.get("message") or "") or _code(code, pod)
+        message = log_lines.error_line(ended.get("message") or "") or _code(code, pod)
     name = container.get("name")
     who = "" if name == server.CONTAINER else f", container {name}"
     what = "ends each time it is started" if loops else "ended and is started again"
@@ -261,22 +260,3 @@ def _is_being_set_up(pod: Manifest) -> bool:
         ((container.get("state") or {}).get("waiting") or {}).get("reason") in _SETTING_UP
         for container in containers
     )
-
-
-def error_line(log: str) -> str:
-    """The log line that explains a failure: the last one that contains "error", else the last one."""
-    lines = [_text(line.strip()) for line in log.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()]
-    return (telling or lines or [""])[-1]
-
-
-def _text(line: str) -> str:
-    """The message of a JSON log line; other lines unchanged."""
-    if not line.startswith("{"):
-        return line
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return line
-    message = entry.get("message") or entry.get("msg") if isinstance(entry, dict) else None
-    return message if isinstance(message, str) else line
