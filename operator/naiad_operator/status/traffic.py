@@ -78,7 +78,7 @@ def network(service: InferenceService, observed: Observed) -> Condition:
         message = f"Service {service.name} waits for an address from the cluster's load balancer"
         return Condition(NETWORK_READY, "False", "NoAddress", message)
     if service.spec.gateway is not None:
-        routes = _routes(observed, service.spec.gateway)
+        routes = _routes(service, observed, service.spec.gateway)
         if routes.fails:
             return routes
     hints = [
@@ -146,7 +146,7 @@ def _address(manifest: Manifest) -> str:
     return ""
 
 
-def _routes(observed: Observed, gateway: Gateway) -> Condition:
+def _routes(service: InferenceService, observed: Observed, gateway: Gateway) -> Condition:
     missing = missing_kinds(observed.facts, ingress.route_kinds(gateway))
     if missing:
         message = f"this cluster has no {missing}: install the Gateway API, or use spec.ingress"
@@ -158,6 +158,10 @@ def _routes(observed: Observed, gateway: Gateway) -> Condition:
         if not parents:
             message = f"{kind} {name}: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"
             return Condition(NETWORK_READY, "False", "RouteNotAccepted", message)
+        missing = _without(parents, service, gateway)
+        if missing:
+            message = f"{kind} {name}: Gateway {missing} of spec.gateway.parentRefs has not taken it up; is there one of this name?"
+            return Condition(NETWORK_READY, "False", "RouteNotAccepted", message)
         for parent in parents:
             for condition in parent.get("conditions") or ():
                 if (
@@ -168,6 +172,21 @@ def _routes(observed: Observed, gateway: Gateway) -> Condition:
                     message = f"{kind} {name}: Gateway {parent['parentRef']['name']} says {condition['reason']}{f': {text}' if text else ''}"
                     return Condition(NETWORK_READY, "False", "RouteNotAccepted", message)
     return Condition(NETWORK_READY, "True", "Applied", "")
+
+
+def _without(
+    parents: collections.abc.Iterable[Manifest], service: InferenceService, gateway: Gateway
+) -> str:
+    """The first Gateway of the spec that is not among those that have taken a route up; "" for none."""
+    taken = {
+        (parent["parentRef"]["name"], parent["parentRef"].get("namespace") or service.namespace)
+        for parent in parents
+    }
+    wanted = ((one.name, one.namespace or service.namespace) for one in gateway.parent_refs)
+    for name, namespace in wanted:
+        if (name, namespace) not in taken:
+            return name if namespace == service.namespace else f"{namespace}/{name}"
+    return ""
 
 
 def monitoring(service: InferenceService, observed: Observed) -> Condition:

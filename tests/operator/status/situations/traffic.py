@@ -12,6 +12,18 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         {"resource": GATEWAY, "children": route()},
         ("RouteNotAccepted", "HTTPRoute demo: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"),
     ),
+    "one of two Gateways has not taken the route up": (
+        {
+            "resource": spec(gateway={
+                "parentRefs": [{"name": "public"}, {"name": "internal", "namespace": "gateways"}], "hostnames": ["demo.example.com"],
+            }),
+            "children": route({"parentRef": {"name": "public", "namespace": "models"}}),
+        },
+        (
+            "RouteNotAccepted",
+            "HTTPRoute demo: Gateway gateways/internal of spec.gateway.parentRefs has not taken it up; is there one of this name?",
+        ),
+    ),
     "the Gateway refuses the route": (
         {
             "resource": GATEWAY,
