@@ -173,6 +173,7 @@ def test_the_operator_may_do_its_work_with_every_kind_of_child() -> None:
         group = kind.api_version.rpartition("/")[0]
         verbs = {"get", "list", "watch", "create", "patch", "delete"}
         assert allowed[group, kind.plural] == verbs, kind
+    assert allowed["", "events"] == {"list", "create"}, "each Event is a new object"
 
 
 def test_in_chosen_namespaces_there_are_roles_only() -> None:
@@ -253,6 +254,10 @@ def test_monitoring_objects_hold_the_files_of_the_manifests() -> None:
         {"resources": {"limits": {"memory": "lots"}}},
         {"resources": {"requests": {"cpu": -1}}},
         {"podLabels": {"app.kubernetes.io/name": "mine"}},
+        {"podAnnotations": {"serving.naiad.dev/default-profile": "mine"}},
+        {"imagePullSecrets": ["registry"]},
+        {"imagePullSecrets": [{"secretName": "registry"}]},
+        {"env": [{"value": "b"}]},
         {"podSecurityContext": {"runAsUser": "root"}},
         {"monitoring": {"alerts": {"enabled": True, "labels": {"app.kubernetes.io/name": "mine"}}}},
         {"monitoring": {"podMonitor": {"interval": "soon"}}},
@@ -304,12 +309,49 @@ def test_a_release_of_another_name_keeps_its_objects_apart() -> None:
     assert names == {"blue-naiad"}
 
 
-def test_names_that_look_like_numbers_stay_texts() -> None:
-    """A namespace may be called 123; YAML would make a number of it, which no API server takes."""
-    values: Manifest = {"watchNamespaces": ["123"], "replicas": 2, "priorityClassName": "7"}
-    for one in helm.manifests(values, namespace="456"):
-        assert one["metadata"].get("namespace", "") in ("", "123", "456"), one["kind"]
+@pytest.mark.parametrize("word", ["123", "1e3", "true", "on", "null", "y"])
+def test_names_that_look_like_numbers_or_words_of_yaml_stay_texts(word: str) -> None:
+    """YAML would make a number or a boolean of them, which no API server takes."""
+    values: Manifest = {
+        "watchNamespaces": [word],
+        "replicas": 2,
+        "priorityClassName": word,
+        "serviceAccount": {"name": word},
+        "monitoring": {"podMonitor": {"enabled": True, "labels": {"release": word}}},
+        "networkPolicy": {"enabled": True},
+    }
+    named: Manifest = {"fullnameOverride": word} if word.isalpha() else {}
+    for one in helm.manifests({**values, **named}, name=word, namespace=word):
+        assert one["metadata"].get("namespace", "") in ("", word), one["kind"]
         for subject in one.get("subjects", ()):
-            assert subject["namespace"] == "456"
+            assert (subject["name"], subject["namespace"]) == (word, word)
         if one["kind"] == "Deployment":
-            assert one["spec"]["template"]["spec"]["priorityClassName"] == "7"
+            assert one["spec"]["template"]["spec"]["priorityClassName"] == word
+        if not one["apiVersion"].startswith(CUSTOM):
+            version = kubernetes_validate.latest_version()
+            kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_images_and_addresses_stay_texts() -> None:
+    values: Manifest = {
+        "image": {"repository": "*a"},
+        "serverImage": "x:",
+        "prometheusAddress": "http://x:",
+    }
+    objects = helm.manifests(values)
+    assert {"--default-image=x:", "--prometheus-address=http://x:"} <= set(arguments(objects))
+    (deployment,) = of_kind(objects, "Deployment")
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"].startswith("*a:")
+
+
+def test_a_chart_that_depends_on_this_one_may_have_conditions_and_global_values() -> None:
+    values: Manifest = {"enabled": True, "global": {"registry": "x"}}
+    assert helm.manifests(values) == helm.manifests()
+
+
+def test_no_security_context_at_all_can_be_chosen() -> None:
+    for values in ({}, {"openshift": True}):
+        objects = helm.manifests({"podSecurityContext": None, **values})
+        assert (
+            of_kind(objects, "Deployment")[0]["spec"]["template"]["spec"]["securityContext"] == {}
+        )

@@ -6,7 +6,7 @@
 
 {{- define "naiad.selector" -}}
 app.kubernetes.io/name: naiad-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "naiad.labels" -}}
@@ -45,7 +45,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "naiad.podSecurityContext" -}}
-{{- ternary (omit .Values.podSecurityContext "runAsUser" "runAsGroup" "fsGroup") .Values.podSecurityContext .Values.openshift | toYaml }}
+{{- $context := .Values.podSecurityContext | default dict }}
+{{- ternary (omit $context "runAsUser" "runAsGroup" "fsGroup") $context .Values.openshift | toYaml }}
 {{- end }}
 
 {{/* Replicas prefer different nodes. */}}
@@ -108,5 +109,5 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 # Those of an autoscaler of nodes are read while a pod has no node.
 - apiGroups: [""]
   resources: [events]
-  verbs: [list, create, patch]
+  verbs: [list, create]
 {{- end }}
