@@ -14,6 +14,10 @@ from naiad_operator.errors import Problem
 
 _RUNTIME = "no runtime is needed: see that the services have the arguments, variables and resources that it gives their containers"
 _LANGUAGE_MODELS = "it serves language models with vLLM, which this server does not run"
+_SELECTS = (
+    "it stays, with the label of the new pods in its selector: app.kubernetes.io/instance: NAME"
+)
+_ENDS = "its pods end, so that they are not a service: it stays as it is"
 _STAYS = {
     "PersistentVolumeClaim": "it stays as it is, and the service mounts it by its name",
     "ConfigMap": "it stays as it is",
@@ -36,6 +40,11 @@ _STAYS = {
     "LLMInferenceServiceConfig": _LANGUAGE_MODELS,
     "InferenceGraph": "there is no such object: write a Python model that calls the others (docs/bls.md)",
     "LeaderWorkerSet": "a service has no pods that work together: write accelerator.count for several GPUs in one pod",
+    "Job": _ENDS,
+    "CronJob": _ENDS,
+    "Kustomization": "render it first (kubectl kustomize FOLDER), and convert what comes out",
+    "PodMonitoring": _SELECTS,
+    "DestinationRule": "it stays, with the name of the service in its host",
     "VerticalPodAutoscaler": "write the requests that it recommends in predictor.resources",
     "ClusterServingRuntime": _RUNTIME,
 }
@@ -226,6 +235,8 @@ def _reason(value: Fields) -> str:
     kind = str(value.get("kind"))
     if kserve.is_kserve(value):
         return "it is written in KServe's API before v1beta1: move what is in spec.default to spec, write apiVersion: serving.kserve.io/v1beta1, and convert that"
+    if kind in _STAYS:
+        return _STAYS[kind]
     if workload.has_triton(value):
         return f"its pods run tritonserver, but a service is made of {', '.join(workload.KINDS)}: write its spec.template in a Deployment, and convert that"
     if kind in workload.KINDS:
@@ -235,7 +246,7 @@ def _reason(value: Fields) -> str:
     if kind == "TrainedModel":
         service = part(value, "spec").get("inferenceService")
         return f"its model is a folder of the repository of InferenceService {service}: copy its storageUri there, as NAME/1/FILE"
-    return _STAYS.get(kind, "there is no rule for it")
+    return "there is no rule for it"
 
 
 def _say(line: str) -> None:

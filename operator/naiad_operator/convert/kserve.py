@@ -80,6 +80,7 @@ def convert(
         pod_path="spec.predictor",
         container_path=f"spec.predictor.{field}",
     )
+    kserve_models.drop_other_arguments(draft)
     addresses, requirements = workload.arguments(draft)
     kserve_models.convert(addresses, str(metadata.get("namespace") or ""), others, draft)
     if requirements:

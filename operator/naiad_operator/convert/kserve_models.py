@@ -9,7 +9,7 @@ import pathlib
 import typing
 
 from naiad_operator.api import store_address
-from naiad_operator.api.manifests.unvalidated import Fields, entries, part
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
 from naiad_operator.convert import kserve_secrets, repositories
 from naiad_operator.convert.draft import Draft
@@ -21,6 +21,8 @@ _BACKENDS = {
     "onnx": "onnxruntime", "openvino": "openvino", "python": "python", "pytorch": "pytorch", "tensorflow": "tensorflow", "tensorrt": "tensorrt",
 }  # fmt: skip
 """By KServe's name of a format, the backend that runs it."""
+_TRITON_FORMATS = frozenset(("onnx", "pytorch", "tensorflow", "tensorrt", "triton"))
+"""Formats that KServe also gives to Triton; the arguments of the others are those of other servers."""
 _V2_FORMATS = frozenset(("onnx", "python", "tensorrt", "triton"))
 """Formats whose servers speak protocol v2 where a predictor does not say; those of the others speak v1."""
 _STORAGE_SECRET = "storage-config"  # noqa: S105 - the Secret's name
@@ -54,6 +56,19 @@ def convert(addresses: list[str], namespace: str, others: Manifests, draft: Draf
         _several(namespace, others, draft)
     elif addresses:
         repositories.convert(addresses, draft)
+
+
+def drop_other_arguments(draft: Draft) -> None:
+    """Reports the arguments of a predictor whose server is another one than Triton."""
+    given = str(part(draft.container.get("modelFormat")).get("name") or "triton")
+    if given in _TRITON_FORMATS:
+        return
+    for field in ("command", "args"):
+        words = texts(draft.container, field)
+        if words:
+            message = f"left out: {' '.join(words)}: they are those of KServe's server for {given!r}: naiad serve --help-all lists the options of this one"
+            draft.of_container(field, message)
+        draft.container.pop(field, None)
 
 
 def _format(draft: Draft) -> None:

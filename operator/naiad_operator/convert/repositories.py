@@ -18,6 +18,8 @@ _REGIONS = ("AWS_DEFAULT_REGION", "AWS_REGION")
 _GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
 _SEVERAL = "TRITON_CLOUD_CREDENTIAL_PATH"
 _DEFAULT_GOOGLE_KEY = "key.json"
+_BUCKET_DRIVER = "gcsfuse.csi.storage.gke.io"
+_ONLY_FOLDER = re.compile(r"\bonly-dir[=:]([^,\s]+)")
 _SHELL_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\}|\((\w+)\))")
 _COPIED = frozenset(("downwardAPI", "gitRepo", "projected", "secret"))
 """Volumes that no PersistentVolume can be."""
@@ -110,7 +112,24 @@ def _folder(folder: pathlib.PurePosixPath, draft: Draft, used: list[Fields]) -> 
         inside = "" if str(path) == "." else f"/{path}"
         return {"storageUri": f"pvc://{claim}{inside}"}
     used.append(mount)
+    bucket = _mounted_bucket(volume, pathlib.PurePosixPath(str(mount.get("subPath") or "")) / below)
+    if bucket:
+        message = f"the repository {folder} (volume {mount.get('name')}) is a bucket: that became model.storageUri, which the server reads itself; the annotation gke-gcsfuse/volumes is of no more use"
+        draft.of_pod("volumes", message)
+        return {"storageUri": bucket}
     return _of_other_volume(volume, folder, mount, draft)
+
+
+def _mounted_bucket(volume: Fields, folder: pathlib.PurePosixPath) -> str:
+    """The address of a folder in a bucket that GKE's driver mounts; "" for any other volume."""
+    csi = part(volume, "csi")
+    attributes = part(csi, "volumeAttributes")
+    bucket = str(attributes.get("bucketName") or "_")
+    if csi.get("driver") != _BUCKET_DRIVER or bucket == "_":  # all buckets of the project
+        return ""
+    below = _ONLY_FOLDER.search(str(attributes.get("mountOptions")))
+    path = pathlib.PurePosixPath((below[1] if below else "").strip("/")) / folder
+    return f"gs://{bucket}" + ("" if str(path) == "." else f"/{path}")
 
 
 _ADVICE = {

@@ -82,8 +82,7 @@ def server_container(manifest: typing.Any) -> int | None:
 
 def has_triton(manifest: Fields) -> bool:
     """Whether an object of another kind has a template of pods that run Triton."""
-    spec = part(manifest, "spec")
-    pod = part(part(spec, "jobTemplate", "spec") or spec, "template", "spec")
+    pod = part(manifest, "spec", "template", "spec")
     return manifest.get("kind") not in KINDS and any(
         runs_triton(one) for one in entries(pod, "containers")
     )

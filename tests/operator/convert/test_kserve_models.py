@@ -31,6 +31,20 @@ def test_formats_and_protocols(convert: RUN, fields: Object, words: str) -> None
     assert words in "".join(said)
 
 
+@pytest.mark.parametrize(("name", "is_read"), [("huggingface", False), ("tensorflow", True)])
+def test_arguments_of_other_servers_are_listed_as_a_whole(
+    convert: RUN, name: str, *, is_read: bool
+) -> None:
+    source = kserve()
+    args = ["--model_name=llama", "--log-verbose=1"]
+    model = {"modelFormat": {"name": name}, "storageUri": "s3://acme/models", "args": args}
+    source["spec"]["predictor"] = {"model": model}
+    converted = convert(source)
+    assert converted.predictor.get("args", []) == (["--log-verbose=1"] if is_read else [])
+    said = f"args: left out: --model_name=llama --log-verbose=1: they are those of KServe's server for '{name}'"
+    assert listed(converted, said) != is_read
+
+
 def secret(name: str, keys: tuple[str, ...], **annotations: str) -> Object:
     data = dict.fromkeys(keys, "eA==")
     named = {f"serving.kserve.io/s3-{key}": value for key, value in annotations.items()}

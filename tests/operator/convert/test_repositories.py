@@ -162,6 +162,26 @@ def test_a_second_variable_for_the_region_is_said(convert: RUN) -> None:
     assert listed(converted, "env: left out: AWS_REGION: model.storage.region has the value of")
 
 
+@pytest.mark.parametrize(
+    ("attributes", "mount", "uri"),
+    [
+        ({"bucketName": "acme"}, {}, "gs://acme/a"),
+        ({"bucketName": "acme"}, {"subPath": "x"}, "gs://acme/x/a"),
+        ({"bucketName": "acme", "mountOptions": "implicit-dirs,only-dir=m/n"}, {}, "gs://acme/m/n/a"),
+        ({"bucketName": "acme"}, {"mountPath": "/mnt/models/a"}, "gs://acme"),
+        ({"bucketName": "_"}, {}, ""),
+    ],
+)  # fmt: skip
+def test_a_bucket_that_is_mounted(
+    convert: RUN, attributes: Object, mount: Object, uri: str
+) -> None:
+    volume = {"csi": {"driver": "gcsfuse.csi.storage.gke.io", "volumeAttributes": attributes}}
+    converted = convert(mounted(volume, **mount))
+    assert converted.predictor["model"] == ({"storageUri": uri} if uri else {})
+    words = "is a bucket: that became model.storageUri" if uri else "PersistentVolume with this csi"
+    assert listed(converted, words)
+
+
 def test_a_signature_in_an_address_is_left_out_and_said(convert: RUN) -> None:
     address = "https://acme.blob.core.windows.net/models/a?sv=2024&sig=x"
     converted = convert(deployment({"args": ["tritonserver", f"--model-repository={address}"]}))

@@ -191,7 +191,8 @@ def test_only_objects_that_a_user_wrote_are_converted(convert: RUN) -> None:
         ({"kind": "LLMInferenceService", "metadata": {"name": "a"}}, "it serves language models with vLLM, which this server does not run"),
         ({"kind": "TrainedModel", "metadata": {"name": "a"}, "spec": {"inferenceService": "b"}}, "a folder of the repository of InferenceService b"),
         ({"kind": "Rollout", "metadata": {"name": "a"}, "spec": deployment()["spec"]}, "Rollout a: not converted: its pods run tritonserver, but"),
-        ({"kind": "CronJob", "metadata": {"name": "a"}, "spec": {"jobTemplate": deployment()}}, "CronJob a: not converted: its pods run tritonserver"),
+        ({"kind": "Job", "metadata": {"name": "a"}, "spec": deployment()["spec"]}, "Job a: not converted: its pods end"),
+        ({"kind": "Kustomization"}, "render it first (kubectl kustomize FOLDER)"),
         (
             {"apiVersion": "serving.kubeflow.org/v1alpha2", "kind": "InferenceService", "metadata": {"name": "a"}, "spec": {"default": {}}},
             "it is written in KServe's API before v1beta1: move what is in spec.default to spec",
