@@ -381,3 +381,14 @@ def test_entries_that_the_api_server_would_refuse(
     status, lines = check(service)
     assert status == (1 if message else 0)
     assert lines[0].startswith(message or "1 service")
+
+
+def test_of_very_many_findings_the_problems_come_first_and_the_rest_is_counted(check: RUN) -> None:
+    env = [{"name": "A", "value": "1"} for _ in range(60)]
+    selector = {f"a b{index}": "c" for index in range(80)}
+    status, lines = check(manifests.resource(env=env, nodeSelector=selector))
+    assert status == 1
+    assert lines[-1] == "81 problems, 59 warnings"
+    assert lines[-2].endswith("and 40 more")
+    assert len(lines) == 102
+    assert sum(line.startswith("warning") for line in lines) == 19

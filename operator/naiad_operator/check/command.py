@@ -18,9 +18,12 @@ from naiad_operator.api.parsing import profiles, service, validation
 from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS
 from naiad_operator.check import files
+from naiad_operator.check.finding import Finding
 from naiad_operator.check.service import examine, examine_profile
 from naiad_operator.errors import InvalidSpec, Problem
 
+_MOST_SAID = 100
+"""The number of findings in one document that are said: a person fixes no more at once, and each needs its line."""
 _IMAGE = "naiad-server"
 """A placeholder for the image that the operator was installed with, which no file contains."""
 
@@ -94,13 +97,21 @@ def run(options: argparse.Namespace) -> int:
                 children, findings = examine(candidate.value, options, known)
                 made += children
                 _say_unknown_profile(candidate, known, document.shown(name))
-            located = [(candidate.line(finding.problem.path), finding) for finding in findings]
-            for line, finding in sorted(located, key=operator.itemgetter(0)):
-                counts["warning" if finding.is_warning else "problem"] += 1
-                _say(f"{document.shown(name)}:{line}: {finding}")
+            counts.update("warning" if one.is_warning else "problem" for one in findings)
+            _say_findings(candidate, findings, document.shown(name))
     if not options.quiet and made:
         _print(yaml_text.write(made))
     return _conclude(counts, len(made), options.file)
+
+
+def _say_findings(candidate: document.Document, findings: list[Finding], shown: str) -> None:
+    """Says the findings in the order of their lines, when there are very many only the first ones, problems before warnings."""
+    kept = sorted(findings, key=lambda one: one.is_warning)[:_MOST_SAID]
+    located = [(candidate.line(finding.problem.path), finding) for finding in kept]
+    for line, finding in sorted(located, key=operator.itemgetter(0)):
+        _say(f"{shown}:{line}: {finding}")
+    if len(findings) > len(kept):
+        _say(f"{shown}:{candidate.line()}: and {len(findings) - len(kept)} more")
 
 
 def _conclude(
