@@ -85,6 +85,8 @@ def test_what_several_builders_refuse_is_said_at_once(check: RUN) -> None:
         (["--allow-client-shm=true"], "the server does not support shared memory with clients yet: leave it out"),
         (["--allow-client-shm=false", "--grpc-infer-thread-count=8"], ""),
         (["--allow-http=false"], "the kubelet's probes use HTTP"),
+        (["--http-restricted-api=metadata,health:admin-key=x"], "the kubelet's probes send no header"),
+        (["--http-restricted-api=model-repository:health=x"], ""),
         (["--http-address=127.0.0.1"], "reach the pod by its own address"),
         (["--http-address=0.0.0.0"], ""),
         (["--model-control-mode=poll"], "warning: --model-control-mode is what the operator writes from predictor.model.load.mode: write it there"),

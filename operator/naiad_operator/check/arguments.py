@@ -60,6 +60,9 @@ def _of_known(argument: Argument, here: str, version: Version | None) -> Finding
         yield error(
             here, "the kubelet's probes use HTTP, so that no pod would become ready: leave it out"
         )
+    elif argument.name == "http-restricted-api" and "health" in _restricted(argument.value):
+        message = f"{argument.written}: the kubelet's probes send no header, so that no pod would become ready: leave health out"
+        yield error(here, message)
     elif (
         argument.name in {"http-address", "metrics-address"}
         and argument.value not in _EVERY_ADDRESS
@@ -76,6 +79,11 @@ def _of_known(argument: Argument, here: str, version: Version | None) -> Finding
     elif argument.name in _FIELDS:
         message = f"--{argument.name} is what the operator writes from predictor.{_FIELDS[argument.name]}: write it there"
         yield warning(here, message)
+
+
+def _restricted(value: str) -> list[str]:
+    """The groups of requests that a value of --http-restricted-api restricts, as in health,metadata:header=value."""
+    return [name.strip() for name in value.partition(":")[0].split(",")]
 
 
 def _of_version(here: str, message: str, version: Version | None) -> Finding:
