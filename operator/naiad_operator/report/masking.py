@@ -19,6 +19,8 @@ _SHORTEST_WITHIN = 12
 _PLAIN = re.compile(r"[a-z]+(?:[-.\s][a-z]+)*|[0-9]+(?:\.[0-9]+)*|/[\w./-]*")
 """What also has another meaning, and is not masked where nothing announces it: words, numbers, paths."""
 
+_COLORS = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+
 
 class Masker:
     """Masks one report. Mask all manifests before the first log."""
@@ -36,7 +38,8 @@ class Masker:
         return masked
 
     def text(self, text: str) -> str:
-        """A log or a page without credentials. Its lines may be JSON."""
+        """A log or a page without credentials and colors. Its lines may be JSON."""
+        text = _COLORS.sub("", text)  # they stand between a name and its value
         if "PRIVATE KEY" in text:
             text = patterns.masked(text)
         text = patterns.without_blocks(text)

@@ -57,10 +57,10 @@ _NUMBERS = re.compile(
 )
 _SPECIAL_TOKEN = re.compile(r"(?:</?|\[)[\w|]{1,20}[>\]],?|-?\d{1,7},?")
 _NOTHING = re.compile(
-    r"\(?<?(?:null|none|nil|true|false|undefined|unset|missing|invalid|expired|secrets?|configmaps?)>?\)?[,;.)}\]]*|[|>][+-]?\d?",
+    r"\(?<?(?:null|none|nil|true|false|undefined|unset|missing|invalid|expired|secrets?|configmaps?)>?\)?[,;.)}\]]*|[|>][+-]?\d?|\$\(\w+\)|\$\{\w+\}",
     re.IGNORECASE,
 )
-"""What stands where a credential could be, and says that there is none."""
+"""What stands where a credential could be and is none: words that say so, and variables."""
 
 
 def says_nothing(name: str, value: str) -> bool:
@@ -86,7 +86,7 @@ _QUOTED_VALUE = (
 _GROUP = r"""(?P<group>[(\[{][^()\[\]{}\n]{1,500}[)\]}])"""
 _VALUE = rf"""(?:{_QUOTED_VALUE}|{_GROUP}|(?P<bare>[^\s"'&\\]+))"""
 _ASSIGNMENT = re.compile(
-    rf"""(?P<head>(?P<name>(?:{_STEMS}|\bpwd|\bpass(?![a-z])|(?<=[a-z])(?-i:Pass|Pwd|Auth)(?![a-z])|(?<=["'])(?:auth|dsn|jwt|psk|sas)(?=\\{{0,7}}["'])|(?<=[_-])(?:keys?|pwd|pass|pw|auth|sas|pat|dsn|jwt|psk)){_NOT_A_POD}[\w.-]{{0,40}}+)"""
+    rf"""(?P<head>(?P<name>(?:{_STEMS}|\bpwd|\bpass(?![a-z])|(?<=[a-z])(?-i:Pass|Pwd|Auth)(?![a-z])|(?<=["'])(?:auth|dsn|jwt|psk|sas)(?=\\{{0,7}}["'])|(?<=[_-])(?:keys?|pwd|pass|pw|auth|sas|pat|dsn|jwt|psk)(?![a-z])){_NOT_A_POD}[\w.-]{{0,40}}+)"""
     rf"""(?:\\{{0,7}}["'])?(?:[ \t]{{0,20}}(?::=|=>|[:=])[ \t]{{0,20}}))"""
     rf"""{_VALUE}""",
     re.IGNORECASE,
@@ -289,7 +289,8 @@ def _replaced(match: re.Match[str], found: Found) -> str:
     name = groups.get("name") or ""
     if not value or value == MASK or is_location(name, value):
         return match[0]
-    if name and says_nothing(_begun(match.string, match.start("name")) + name, value):
+    begun = _begun(match.string, match.start("name")) if name else ""
+    if says_nothing(begun + name, value):
         return match[0]
     if name and _REFERENCE.search(name):
         return match[0]

@@ -108,7 +108,7 @@ def test_references_stay() -> None:
             {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "models", "key": "AWS_SECRET"}}},
             {"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/var/run/token"},
         ],
-        "args": ["--auth-token-file=/etc/naiad/tokens", "--tls-key", "/etc/tls/tls.key"],
+        "args": ["--auth-token-file=/etc/naiad/tokens", "--tls-key", "/etc/tls/tls.key", "--http-restricted-api", "metadata:key=$(KEY)"],
         "volumes": [{"secret": {"secretName": "models", "items": [{"key": "key.json"}]}}],
         "imagePullSecrets": [{"name": "registry"}],
         "automountServiceAccountToken": False,
@@ -116,7 +116,16 @@ def test_references_stay() -> None:
         "affinity": {"topologyKey": "kubernetes.io/hostname", "matchLabelKeys": ["pod-hash"]},
         "tolerations": [{"key": "auth", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}],
     }  # fmt: skip
-    kept = {**spec, "args": ["--auth-token-file=/etc/naiad/tokens", "--tls-key", "***"]}
+    kept = {
+        **spec,
+        "args": [
+            "--auth-token-file=/etc/naiad/tokens",
+            "--tls-key",
+            "***",
+            "--http-restricted-api",
+            "metadata:key=$(KEY)",
+        ],
+    }
     assert masked({"kind": "Pod", "spec": spec})["spec"] == kept
 
 
@@ -155,3 +164,8 @@ def test_a_private_key_over_many_lines_of_a_log() -> None:
     assert "x9Zz" not in text
     assert text.startswith("2026-11-23T15:00:00Z a")
     assert text.endswith("2026-11-23T15:00:05Z b")
+
+
+def test_colors_of_a_log_hide_no_credential() -> None:
+    line = "\x1b[36mpassword\x1b[0m=\x1b[35mzQ8-unknown-form\x1b[0m ok"
+    assert Masker().text(line) == "password=*** ok"

@@ -95,6 +95,8 @@ KEPT = (
     "max_tokens=512 prompt_tokens: 12, token_ids=[1, 2, 3] tokens_per_second=12.5",
     "pad_token=<pad> eos_token_id: 2 token_type_ids: int64[-1,-1]",
     "passed=12 failed=0, passthrough: x",
+    "--http-restricted-api=model-repository:admin-key=$(ADMIN_KEY) --password ${PASSWORD}",
+    "container_path: models, memory_pattern=true --http-header-forward-pattern=x.* :x-authority: example.com",
     "secret s3-credentials2 has no key AWS_SECRET_ACCESS_KEY",
     "proxy_set_header X-Api-Key $http_x_api_key;",
     '("token-classification", 1)',
