@@ -9,45 +9,8 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.api.manifests import document, yaml_text
 from naiad_operator.api.manifests.unvalidated import Fields, part
-from naiad_operator.convert import companions, kserve, references, workload
+from naiad_operator.convert import companions, kserve, not_converted, references, workload
 from naiad_operator.errors import Problem
-
-_RUNTIME = "no runtime is needed: see that the services have the arguments, variables and resources that it gives their containers"
-_LANGUAGE_MODELS = "it serves language models with vLLM, which this server does not run"
-_SELECTS = (
-    "it stays, with the label of the new pods in its selector: app.kubernetes.io/instance: NAME"
-)
-_ENDS = "its pods end, so that they are not a service: it stays as it is"
-_STAYS = {
-    "PersistentVolumeClaim": "it stays as it is, and the service mounts it by its name",
-    "ConfigMap": "it stays as it is",
-    "Secret": "it stays as it is: services refer to it by its name",
-    "ServiceAccount": "it stays as it is",
-    "Namespace": "it stays as it is",
-    "ServingRuntime": _RUNTIME,
-    "HTTPRoute": "write its Gateways and hosts in spec.gateway",
-    "GRPCRoute": "write its Gateways and hosts in spec.gateway",
-    "IngressRoute": "write its hosts in spec.ingress or spec.gateway",
-    "VirtualService": "write its hosts in spec.ingress or spec.gateway",
-    "NetworkPolicy": "write it in spec.networkPolicy",
-    "PersistentVolume": "it stays as it is",
-    "Role": "it stays as it is",
-    "RoleBinding": "it stays as it is",
-    "ClusterRole": "it stays as it is",
-    "ClusterRoleBinding": "it stays as it is",
-    "PrometheusRule": "it stays as it is: see that its queries count the new pods, which have other labels and names",
-    "LLMInferenceService": _LANGUAGE_MODELS,
-    "LLMInferenceServiceConfig": _LANGUAGE_MODELS,
-    "InferenceGraph": "there is no such object: write a Python model that calls the others (docs/bls.md)",
-    "LeaderWorkerSet": "a service has no pods that work together: write accelerator.count for several GPUs in one pod",
-    "Job": _ENDS,
-    "CronJob": _ENDS,
-    "Kustomization": "render it first (kubectl kustomize FOLDER), and convert what comes out",
-    "PodMonitoring": _SELECTS,
-    "DestinationRule": "it stays, with the name of the service in its host",
-    "VerticalPodAutoscaler": "write the requests that it recommends in predictor.resources",
-    "ClusterServingRuntime": _RUNTIME,
-}
 
 
 class _Item(typing.NamedTuple):
@@ -221,32 +184,8 @@ def _pass_over(item: _Item) -> None:
         )
         return
     kind, name = value.get("kind"), part(value, "metadata").get("name")
-    if workload.owner(value):
-        reason = f"it is made by {workload.owner(value)}"
-    elif str(value.get("apiVersion")).startswith(f"{names.GROUP}/"):
-        reason = "it is Naiad's already"
-    else:
-        reason = _reason(value)
+    reason = not_converted.reason(value)
     _say(f"{item.title}:{item.document.line('kind')}: {kind} {name}: not converted: {reason}")
-
-
-def _reason(value: Fields) -> str:
-    """Why there is no service for an object that a user wrote, and what to do."""
-    kind = str(value.get("kind"))
-    if kserve.is_kserve(value):
-        return "it is written in KServe's API before v1beta1: move what is in spec.default to spec, write apiVersion: serving.kserve.io/v1beta1, and convert that"
-    if kind in _STAYS:
-        return _STAYS[kind]
-    if workload.has_triton(value):
-        return f"its pods run tritonserver, but a service is made of {', '.join(workload.KINDS)}: write its spec.template in a Deployment, and convert that"
-    if kind in workload.KINDS:
-        return "none of its containers runs tritonserver"
-    if kind in companions.KINDS:
-        return "it belongs to none of the objects that are converted: none of them has the labels, the name or the namespace that it selects"
-    if kind == "TrainedModel":
-        service = part(value, "spec").get("inferenceService")
-        return f"its model is a folder of the repository of InferenceService {service}: copy its storageUri there, as NAME/1/FILE"
-    return "there is no rule for it"
 
 
 def _say(line: str) -> None:
