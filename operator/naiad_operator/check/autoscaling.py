@@ -7,6 +7,7 @@ from naiad_operator.api.parsing.validation import brief
 from naiad_operator.check.finding import Findings, error, warning
 
 _OF_PODS = ("cpu", "memory")
+_ADVICE = "write the request, or set it in the NaiadProfile"
 
 
 def findings(predictor: typing.Any, path: str) -> Findings:
@@ -21,27 +22,24 @@ def findings(predictor: typing.Any, path: str) -> Findings:
     known = {*requests, *limits}
     for index, metric in enumerate(entries(scaling, "metrics")):
         resource = part(metric, "resource")
-        if part(resource, "target").get("type") == "Utilization":
-            yield from _share(resource.get("name"), known, f"{path}.metrics[{index}]")
+        name = resource.get("name")
+        if part(resource, "target").get("type") == "Utilization" and name not in known:
+            message = f"utilization is a share of resources.requests[{name}], which is not set, so that the autoscaler would not work: {_ADVICE}"
+            yield warning(f"{path}.metrics[{index}]", message)
     triggers = entries(scaling, "triggers")
     for index, trigger in enumerate(triggers):
         here = f"{path}.triggers[{index}]"
         yield from _trigger(trigger, here)
-        if trigger.get("type") in _OF_PODS and trigger.get("metricType") != "AverageValue":
-            yield from _share(trigger["type"], known, here)
+        name = trigger.get("type")
+        if name in _OF_PODS and name not in known:
+            message = f"KEDA refuses a {name} trigger for containers without resources.requests[{name}], which is not set: {_ADVICE}"
+            yield warning(here, message)
     of_pods = all(trigger.get("type") in _OF_PODS for trigger in triggers)
     activation = part(scaling, "activation")
     started = activation.get("source") or activation.get("query")
     if triggers and of_pods and scaling.get("minReplicas") == 0 and not started:
         message = "cpu and memory are measured in pods, so they start no first one with minReplicas: 0: write activation.source or activation.query, a trigger of another type, or minReplicas: 1"
         yield error(f"{path}.triggers", message)
-
-
-def _share(name: typing.Any, known: set[str], where: str) -> Findings:
-    """An autoscaler computes utilization from requests, for which a limit stands in."""
-    if name not in known:
-        message = f"utilization is a share of resources.requests[{name}], which is not set, so that the autoscaler would not work: write the request, or set it in the NaiadProfile"
-        yield warning(where, message)
 
 
 def _trigger(trigger: dict[str, typing.Any], where: str) -> Findings:

@@ -24,6 +24,8 @@ _FAILURES = 3
 _NEVER_REACHED = 1_000_000
 """The threshold of the trigger that starts the first pod: it never asks for a second one."""
 
+_LONGEST_LABEL = 63
+"""The HorizontalPodAutoscaler's name is also the value of a label; KEDA 2.20 refuses a longer one."""
 _LONGEST_HASH = 10
 _LONGEST_BASE = 58
 
@@ -65,7 +67,10 @@ def scaled_object(
             "replicas": max(scaling.effective_min_replicas, 1),
             "behavior": "currentReplicasIfHigher",
         }
-    spec["advanced"] = {"horizontalPodAutoscalerConfig": {"behavior": behavior}}
+    config: Object = {"behavior": behavior}
+    if len(f"keda-hpa-{service.name}") > _LONGEST_LABEL:  # that of a canary may be
+        config["name"] = f"keda-{service.name}"
+    spec["advanced"] = {"horizontalPodAutoscalerConfig": config}
     spec["triggers"] = triggers
     manifest = names.child(service, kinds.SCALED_OBJECT.api_version, kinds.SCALED_OBJECT.kind)
     manifest["spec"] = spec

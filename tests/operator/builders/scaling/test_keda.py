@@ -38,7 +38,8 @@ def denied(manifest: Manifest, version: tuple[int, int, int]) -> str:  # noqa: P
     if not triggers:
         return "no triggers defined"
     name = manifest["metadata"]["name"]
-    if version >= (2, 20, 0) and len(f"keda-hpa-{name}") > _LONGEST_LABEL:
+    autoscaler = spec["advanced"]["horizontalPodAutoscalerConfig"].get("name", f"keda-hpa-{name}")
+    if version >= (2, 20, 0) and max(len(name), len(autoscaler)) > _LONGEST_LABEL:
         return "the name is used as a label"
     return ""
 
@@ -97,12 +98,19 @@ def test_every_combination_of_triggers_is_accepted_without_a_warning() -> None:
     assert seen == {True, False}
 
 
-def test_a_name_of_the_greatest_length_is_accepted() -> None:
-    manifest = scaled_object(queueTimeMs=5)
-    manifest["metadata"]["name"] = "d" * 50
-    assert denied(manifest, VERSIONS[-1]) == ""
-    manifest["metadata"]["name"] = "d" * 60
-    assert denied(manifest, VERSIONS[-1]) != ""
+@pytest.mark.parametrize("length", [4, 47, 48, 50])
+def test_a_name_of_any_length_is_accepted_and_that_of_its_canary(length: int) -> None:
+    resource = manifests.resource(autoscaling={"class": "keda", "queueTimeMs": 5})
+    resource["metadata"]["name"] = "d" * length
+    resource["spec"] |= {
+        "gateway": {"parentRefs": [{"name": "public"}], "hostnames": ["demo.example.com"]},
+        "canary": {"weight": 1, "autoscaling": {"class": "keda", "queueTimeMs": 5}},
+    }
+    children = build(service.parse(resource), manifests.facts())
+    made = [child for child in children if child["kind"] == "ScaledObject"]
+    assert [len(child["metadata"]["name"]) for child in made] == [length + len("-canary"), length]
+    for version in VERSIONS:
+        assert [denied(child, version) for child in made] == ["", ""]
 
 
 def test_without_a_fallback_the_queue_time_alone_still_scales() -> None:
