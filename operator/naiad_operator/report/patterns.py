@@ -209,27 +209,28 @@ _BLOCK = re.compile(
 """A text of several lines in YAML."""
 
 _IN_ORDER = (
-    _USERINFO,
-    _USERINFO_WITH_SLASH,
-    _USERINFO_ENCODED,
-    _WEBHOOK,
-    _SCHEME_WITH_FIELDS,
-    _HEADER,
-    _RESTRICTION,
-    _QUERY,
-    _USER,
-    _SCHEME,
-    _ASSIGNMENT,
-    _OPTION,
-    _PAIR,
-    _NAMED_PAIR,
-    _ELEMENT,
-    _QUOTED,
-    _PROXY_HEADER,
-    _COMMAND,
-    _SENTENCE,
-    _KNOWN,
+    ("@", _USERINFO),
+    ("@", _USERINFO_WITH_SLASH),
+    ("%", _USERINFO_ENCODED),
+    ("https://", _WEBHOOK),
+    ("", _SCHEME_WITH_FIELDS),
+    ("", _HEADER),
+    ("-restricted-", _RESTRICTION),
+    ("=", _QUERY),
+    ("-", _USER),
+    ("", _SCHEME),
+    ("", _ASSIGNMENT),
+    ("-", _OPTION),
+    (",", _PAIR),
+    ("value", _NAMED_PAIR),
+    ("</", _ELEMENT),
+    ("", _QUOTED),
+    ("proxy_set_header", _PROXY_HEADER),
+    (" -p", _COMMAND),
+    (" ", _SENTENCE),
+    ("", _KNOWN),
 )
+"""Each pattern with what a text must have for it: to look for that first is fast."""
 
 
 _KINDS_OF_VALUES = ("double", "single", "group", "bare")
@@ -243,8 +244,9 @@ def masked(text: str, found: Found = lambda _: None) -> str:
         text = _PRIVATE_KEY.sub(MASK, text)
         text = _without_ends_of_keys(text)
     text = without_blocks(text, found)
-    for pattern in _IN_ORDER:
-        text = pattern.sub(lambda match: _replaced(match, found), text)
+    for needed, pattern in _IN_ORDER:
+        if needed in text:
+            text = pattern.sub(lambda match: _replaced(match, found), text)
     return text
 
 
