@@ -92,6 +92,11 @@ def test_a_missing_file_is_reported(
     assert "No such file" in capsys.readouterr().err
 
 
+def test_an_empty_name_is_not_the_present_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "-f", ""]) == 1
+    assert capsys.readouterr().err.startswith("'': is not the name of a file")
+
+
 def test_a_folder_stands_for_the_files_in_it(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +104,7 @@ def test_a_folder_stands_for_the_files_in_it(
     (tmp_path / "b.yml").write_text(yaml_text.write([manifests.resource(replics=1)]))
     (tmp_path / "notes.txt").write_text("just words")
     (tmp_path / "below").mkdir()
+    (tmp_path / "folder.yaml").mkdir()
     assert cli.main(["check", "-q", "-f", str(tmp_path)]) == 1
     message = capsys.readouterr().err
     assert "b.yml:12: spec.predictor.replics" in message

@@ -74,19 +74,23 @@ def files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]
     """The files; for a folder, those in it that kubectl would read."""
     for name in given:
         path = pathlib.Path(name)
-        if name != "-" and path.is_dir():
-            yield from (str(file) for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+        if name not in ("-", "") and path.is_dir():
+            found = (file for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+            yield from (str(file) for file in found if not file.is_dir())
         else:
             yield name
 
 
 def shown(name: str) -> str:
     """A file as messages name it."""
-    return "<stdin>" if name == "-" else name
+    return "<stdin>" if name == "-" else name or "''"
 
 
 def read_file(name: str) -> collections.abc.Iterator[Document | Unreadable]:
     """Every non-empty document of a file; `-` is standard input."""
+    if not name:
+        yield Unreadable(0, "is not the name of a file: is a variable in the command empty?")
+        return
     try:
         content = sys.stdin.buffer.read() if name == "-" else pathlib.Path(name).read_bytes()
         text = content.decode()

@@ -82,4 +82,7 @@ def from_file(path: str) -> Profile:
         documents = yaml_text.read(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidSpec([Problem("", f"cannot be read: {error}")]) from error
+    except RecursionError as error:
+        message = "cannot be read: it is nested too deeply to be meant"
+        raise InvalidSpec([Problem("", message)]) from error
     return service.default_profile(documents[0] if documents else {})

@@ -317,3 +317,6 @@ def test_a_file_is_read_or_refused_with_the_reason(tmp_path: pathlib.Path) -> No
             profiles.from_file(str(file))
     with pytest.raises(InvalidSpec, match=r"cannot be read: .*No such file"):
         profiles.from_file(str(tmp_path / "none"))
+    file.write_text(f"affinity: {'[' * 3000}{']' * 3000}")
+    with pytest.raises(InvalidSpec, match="nested too deeply"):
+        profiles.from_file(str(file))
