@@ -60,11 +60,11 @@ _NOTHING = re.compile(
     r"\(?<?(?:null|none|nil|true|false|undefined|unset|missing|invalid|expired|secrets?|configmaps?)>?\)?[,;.)}\]]*|[|>][+-]?\d?|\$\(\w+\)|\$\{\w+\}",
     re.IGNORECASE,
 )
-"""What stands where a credential could be and is none: words that say so, and variables."""
+"""What stands where a credential could be, but is not: words that say so, and variables."""
 
 
 def says_nothing(name: str, value: str) -> bool:
-    """Whether a value is no credential in spite of its name: `password: null`, `max_tokens=512`, `pad_token: <pad>`."""
+    """Whether a value is harmless in spite of its name: `password: null`, `max_tokens=512`, `pad_token: <pad>`."""
     if _NOTHING.fullmatch(value):
         return True
     form = _SPECIAL_TOKEN if name.lower().endswith("_token") else _NUMBERS

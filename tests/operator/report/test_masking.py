@@ -97,7 +97,7 @@ def test_what_is_around_it_stays() -> None:
     assert container["args"][-1] == "--model-repository=https://***@host/x?X-Amz-Signature=***"
 
 
-def test_what_is_no_credential_in_spite_of_its_name_stays() -> None:
+def test_what_is_harmless_in_spite_of_its_name_stays() -> None:
     parameters = {"max_tokens": 512, "pad_token": "<pad>", "api_token": None, "password": "none"}
     assert masked({"kind": "Pod", "spec": parameters})["spec"] == parameters
 
