@@ -154,12 +154,17 @@ def _hpa(conditions: collections.abc.Mapping[str, Manifest], now: dt.datetime) -
     return _condition("True", "Scaling", "")
 
 
-def _keda(service: InferenceService, observed: Observed, now: dt.datetime) -> Condition:
+def _keda(  # noqa: PLR0911 - one return per state
+    service: InferenceService, observed: Observed, now: dt.datetime
+) -> Condition:
     missing = traffic.missing_kinds(observed.facts, (kinds.SCALED_OBJECT,))
     if missing:
         message = f"this cluster has no {missing}: install KEDA 2.17 or newer, or set autoscaling.class: hpa"
         return _condition("False", "KedaMissing", message)
     conditions = _keda_conditions(service, observed)
+    if (conditions.get("Paused") or {}).get("status") == "True":
+        message = f"KEDA does not scale: ScaledObject {service.name} is paused by an annotation (autoscaling.keda.sh/paused, paused-replicas)"
+        return _condition("True", "AutoscalingPaused", message)
     ready_ = conditions.get("Ready")
     if ready_ is not None and ready_.get("reason") in _TRIGGER_PROBLEMS:
         message = f"{ready_.get('message', '')}{_PROMETHEUS}"

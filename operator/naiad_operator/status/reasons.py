@@ -7,6 +7,7 @@ Reason = typing.Literal[
     "ApplyFailed",
     "Applied",
     "AtMaximum",
+    "AutoscalingPaused",
     "BeingDeleted",
     "CannotScale",
     "Complete",

@@ -237,6 +237,16 @@ def test_metrics_of_an_autoscaler_that_are_late_are_a_failure_in_time() -> None:
         assert (at and (at - moment).total_seconds()) == seconds
 
 
+def test_a_paused_scaled_object_is_named_and_is_not_a_failure() -> None:
+    conditions = [said("Ready", "True", ""), said("Paused", "True", "ScaledObjectPaused")]
+    children = {("ScaledObject", "demo"): {"status": {"conditions": conditions}}}
+    given = status(manifests.resource(**KEDA), children=children)
+    value, reason, message = condition(given, "AutoscalingReady")
+    assert (value, reason) == ("True", "AutoscalingPaused")
+    assert "ScaledObject demo is paused" in message
+    assert condition(given)[0] == "True"
+
+
 def test_metrics_that_cannot_be_fetched_are_a_failure_soon() -> None:
     """An autoscaler whose adapter, or Prometheus, is gone does not wait for the metrics of new pods."""
     fetch = "unable to get metric queue: unable to fetch metrics from custom metrics API: "
