@@ -10,15 +10,23 @@ _SHELLS = frozenset(("sh", "bash", "ash", "dash"))
 _SERVER = "tritonserver"
 _HARMLESS = frozenset(("nvidia_entrypoint.sh", "exec", "nohup", "tini", "dumb-init", "--", "-g"))
 """Words before the server that change nothing here."""
-_IGNORED = frozenset(("set", "ldconfig", "echo", "true", "wait", "date", "nvidia-smi", "sleep", "cd", "tee", ":"))  # fmt: skip
+_IGNORED = frozenset(
+    ("set", "ldconfig", "echo", "true", "wait", "date", "nvidia-smi", "sleep", "cd", "tee", "trap", "kill", ":")
+)  # fmt: skip
 """Commands of a script that a service needs none of."""
 _CONTROL = frozenset(
     ("if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "{", "}")
 )  # fmt: skip
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(
-    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^}]*))?\})"
+    r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?[-=]([^}]*))?\})"
 )
+_OWN_VARIABLE = re.compile(r"\$[!?$#0-9-]")
+"""What only a running shell knows, e.g. the status of a command."""
+_PROCESS = "$!"
+"""The process that a shell started last: the server, for which a script waits."""
+_SEVERAL_OPTIONS = re.compile(r"--\S.*\s--[a-z]", re.DOTALL)
+"""A word that is meant to be several options."""
 _SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 """What the shell replaces with the output of a command."""
 _OPEN, _CLOSE, _BLANK = "\ue000", "\ue001", "\ue002"
@@ -65,13 +73,32 @@ def read(
             if scripts and any("c" in one for one in options):
                 script = words.index(scripts[0], index)
                 return _with_parameters(words[script], words[script + 1 :], known)
+        first, *others = word.split() or [""]
+        if others and pathlib.PurePath(first).name == _SERVER:
+            # A whole command line as one word: no program has such a name, so that it is meant as several.
+            line = " ".join([word, *map(shlex.quote, words[index + 1 :])])
+            return _script(_without_kubernetes(line, known), {*known})
         if name == _SERVER:
             found.others.extend(_before(words[:index]))
-            return found._replace(arguments=list(words[index + 1 :]), start=index + 1)
+            return _with_arguments(found, words, index + 1)
         if word.startswith("--") and index == 0:
-            return found._replace(arguments=list(words), start=0)
+            return _with_arguments(found, words, 0)
     others = [_unknown(" ".join(words))] if words else []
     return found._replace(arguments=None, others=others)
+
+
+def _with_arguments(
+    found: CommandLine, words: collections.abc.Sequence[str], start: int
+) -> CommandLine:
+    """The words from a position on as arguments; one that is meant to be several options is divided."""
+    arguments = words[start:]
+    divided = [
+        part
+        for word in arguments
+        for part in (word.split() if _SEVERAL_OPTIONS.match(word) else [word])
+    ]
+    same = len(divided) == len(arguments)
+    return found._replace(arguments=divided, start=start if same else None)
 
 
 def _with_parameters(
@@ -131,19 +158,28 @@ def _script(text: str, known: set[str]) -> CommandLine:
             found.others.append(f"{' '.join(words)}: the script decides at start: write what holds")
     if arguments is None:
         return found._replace(arguments=None)
-    for name in [name for name, value in found.variables.items() if _OPEN in value]:
+    _drop_variables_of_the_shell(found)
+    variables = {*known, *found.variables}
+    kept = _without_computed(arguments, found.others)
+    expanded = [_expanded(word, variables, found.others) for word in kept]
+    values = {name: _expanded(value, variables, found.others) for name, value in found.variables.items()}  # fmt: skip
+    return found._replace(arguments=expanded, variables=values)
+
+
+def _drop_variables_of_the_shell(found: CommandLine) -> None:
+    """Reports the variables whose values a pod cannot have: those that the shell computes, and those that extend the image's."""
+    for name, value in list(found.variables.items()):
+        if _OPEN not in value and not _OWN_VARIABLE.search(value):
+            continue
         computed = _shown(found.variables.pop(name))
+        if computed == _PROCESS:
+            continue
         found.others.append(f"{name}={computed}: the shell computes this at start: write its value")
     for name in [name for name, value in found.variables.items() if name in _names(value)]:
         extended = found.variables.pop(name)
         found.others.append(
             f"{name}={extended}: a variable of a pod cannot extend the image's value: write the whole value in predictor.env, or set it in an image of your own"
         )
-    variables = {*known, *found.variables}
-    kept = _without_computed(arguments, found.others)
-    expanded = [_expanded(word, variables, found.others) for word in kept]
-    values = {name: _expanded(value, variables, found.others) for name, value in found.variables.items()}  # fmt: skip
-    return found._replace(arguments=expanded, variables=values)
 
 
 def _without_computed(arguments: list[str], others: list[str]) -> list[str]:

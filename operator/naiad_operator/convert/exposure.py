@@ -8,8 +8,11 @@ from naiad_operator.convert.draft import Draft
 from naiad_operator.convert.references import DEFAULT_PORTS, Notes, Workload
 from naiad_operator.errors import Problem
 
-_TOOLS = ("kubectl.", "meta.helm.sh/", "prometheus.io/")
+_PROMETHEUS = "prometheus.io/"
+_TOOLS = ("kubectl.", "meta.helm.sh/", _PROMETHEUS)
 """Annotations of tools that say nothing about the object."""
+_PROTOCOLS = {"http": "http", "grpc": "kubernetes.io/h2c"}
+"""The application protocols of the operator's Services."""
 _BALANCED = ("LoadBalancer",)
 _OUTSIDE = ("LoadBalancer", "NodePort")
 _EVERY = ("LoadBalancer", "NodePort", "ClusterIP")
@@ -49,6 +52,7 @@ def service(rest: Fields, of: Workload, draft: Draft) -> Notes:
         return
     if name != of.name:
         yield Problem("metadata.name", f"clients find the service as {of.name} in place of {name}")
+    yield from _scraped(rest)
     made = _service_fields(rest)
     before = draft.spec.get("service", {})
     if before.get("type") and made.get("type", before["type"]) != before["type"]:
@@ -68,6 +72,13 @@ def service(rest: Fields, of: Workload, draft: Draft) -> Notes:
         spec.pop(field, None)
     if made:
         draft.spec["service"] = {**draft.spec.get("service", {}), **made}
+
+
+def _scraped(rest: Fields) -> Notes:
+    keys = [key for key in part(rest, "metadata", "annotations") if key.startswith(_PROMETHEUS)]
+    if keys:
+        message = f"left out: {', '.join(keys)}: write spec.monitoring, or these annotations in predictor.podTemplate.metadata"
+        yield Problem("metadata.annotations", message)
 
 
 def _is_of_metrics(ports: list[Fields], of: Workload) -> bool:
@@ -105,6 +116,8 @@ def _ports(
             yield "the metrics port is open inside the cluster only: write spec.monitoring, or scrape the pods"
         elif port.get("port") != numbers[role]:
             yield f"clients use port {numbers[role]} for {role} in place of {port.get('port')}"
+        if role in _PROTOCOLS and port.get("appProtocol", _PROTOCOLS[role]) != _PROTOCOLS[role]:
+            made.setdefault("appProtocols", {})[role] = port["appProtocol"]
         if "nodePort" in port and role in {"http", "grpc"} and is_outside:
             made.setdefault("nodePorts", {})[role] = port["nodePort"]
 

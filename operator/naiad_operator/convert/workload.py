@@ -51,6 +51,8 @@ _ADVICE = {
     "lifecycle": "write it in predictor.podTemplate, under spec.containers, name: server",
     "minReadySeconds": "there is no such field: predictor.probes.readiness says when a pod gets requests",
     "progressDeadlineSeconds": "it follows from predictor.probes.startup",
+    "claims": "write accelerator.strategy: dra, with which each pod gets a claim",
+    "resourceClaims": "write accelerator.strategy: dra, with which each pod gets a claim",
     "revisionHistoryLimit": "the operator keeps what it needs",
     "status": "the operator writes it",
     "volumeClaimTemplates": "pods have no claims that outlive them: what the server mounts, except its repository, became an ephemeral volume in predictor.podTemplate; make one claim for predictor.model.cache, or write pvc://CLAIM/path",
@@ -242,6 +244,10 @@ def arguments(draft: Draft) -> tuple[list[str], list[str]]:
         return f"command[{index}]" if index < commands else f"args[{index - commands}]"
 
     draft.argument_path = path
+    for name in ("command", "args", "env"):
+        value = draft.container.get(name)
+        if value is not None and not isinstance(value, list):
+            draft.of_container(name, f"left out: {value}: write a list, as Kubernetes takes it")
     for other in started.others:
         draft.of_container(field, f"left out: {other}")
     if started.variables:

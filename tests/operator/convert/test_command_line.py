@@ -23,6 +23,9 @@ FLAG = "--model-repository=/models"
         (["sh", "-c", f"tritonserver {FLAG} --id=$(NAME)"], [FLAG, "--id=$(NAME)"]),
         (["sh", "-c", 'exec tritonserver "$@"', "--", FLAG, "--id", "a b"], [FLAG, "--id", "a b"]),
         (["sh", "-c", "tritonserver $* --id=a", "sh", FLAG], [FLAG, "--id=a"]),
+        ([f"/opt/bin/tritonserver {FLAG} --id=a", "--log-verbose=1"], [FLAG, "--id=a", "--log-verbose=1"]),
+        (["tritonserver", f"{FLAG} --id a", "--log-file=/a b"], [FLAG, "--id", "a", "--log-file=/a b"]),
+        (["sh", "-c", f"trap 'kill $PID' TERM; tritonserver {FLAG} --id=${{ID:=a}} & PID=$!; wait $PID"], [FLAG, "--id=a"]),
         (["python3", "serve.py"], None),
         ([], None),
     ],
@@ -87,14 +90,13 @@ def test_words_behind_a_script_are_not_the_servers() -> None:
 
 
 def test_what_the_shell_computes_is_left_out_and_said_once() -> None:
-    script = (
-        "export A=$(nproc --all) B=1\ntritonserver --id=$(hostname) --log-verbose `cat /v` --id=$B"
-    )
+    script = "export A=$(nproc --all) B=1 STATUS=a$? PID=$!\ntritonserver --id=$(hostname) --log-verbose `cat /v` --id=$B"
     found = command_line.read(["sh", "-c", script], known=[])
     assert found.arguments == ["--id=$(B)"]
     assert found.variables == {"B": "1"}
     assert [one.partition(": ")[0] for one in found.others] == [
         "A=$(nproc --all)",
+        "STATUS=a$?",
         "--id=$(hostname)",
         "--log-verbose $(cat /v)",
     ]

@@ -25,6 +25,15 @@ def test_a_load_balancer(convert: RUN) -> None:
     assert listed(converted, "port 5432 does not lead to the server")
 
 
+def test_protocols_and_annotations_of_a_service(convert: RUN) -> None:
+    http = {"port": 8000, "appProtocol": "http"}
+    grpc = {"port": 8001, "appProtocol": "grpc"}
+    source = service({"ports": [http, grpc, {"port": 8002, "appProtocol": "http"}]}, annotations={"prometheus.io/scrape": "true"})  # fmt: skip
+    converted = convert(deployment(), source)
+    assert converted.services[0]["spec"]["service"] == {"appProtocols": {"grpc": "grpc"}}
+    assert listed(converted, "metadata.annotations: left out: prometheus.io/scrape: write spec.")
+
+
 def test_fields_of_a_load_balancer_are_left_out_inside_a_cluster(convert: RUN) -> None:
     spec = {"externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP", "ports": [{"port": 8000}]}  # fmt: skip
     converted = convert(deployment(), service(spec))

@@ -45,6 +45,20 @@ def test_what_check_calls_wrong_needs_an_edit(convert: RUN) -> None:
     assert listed(converted, "InferenceService demo: spec.predictor.resources.limits[memory]: is")
 
 
+def test_words_and_variables_that_are_not_lists_are_listed(convert: RUN) -> None:
+    fields = {"command": "tritonserver", "args": "--model-repository=/m", "env": {"A": "b"}}
+    converted = convert(deployment(fields))
+    for field in fields:
+        assert listed(converted, f"containers[0].{field}: left out: "), field
+
+
+def test_claims_of_devices_are_a_field(convert: RUN) -> None:
+    claims = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
+    converted = convert(deployment({"resources": {"claims": [{"name": "gpu"}]}}, claims))
+    for field in ("spec.resourceClaims", "containers[0].resources.claims"):
+        assert listed(converted, f"{field}: not converted: write accelerator.strategy: dra"), field
+
+
 def test_annotations_of_the_deployment_are_listed(convert: RUN) -> None:
     source = deployment()
     source["metadata"]["annotations"] = {"reloader.stakater.com/auto": "true", "deployment.kubernetes.io/revision": "3"}  # fmt: skip
