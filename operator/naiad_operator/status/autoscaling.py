@@ -128,18 +128,19 @@ def _without_metrics(message: str, *, is_late: bool) -> Condition:
 
 
 def _said(condition: Manifest) -> str:
-    """The reason and message of another controller's condition."""
-    return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+    """The reason and message of another controller's condition, which may have neither."""
+    words = filter(None, (condition.get("reason"), condition.get("message")))
+    return ": ".join(words) or f"{condition['type']} is {condition['status']}, without a reason"
 
 
 def _hpa(conditions: collections.abc.Mapping[str, Manifest], now: dt.datetime) -> Condition:
     active = conditions.get("ScalingActive")
     for condition in filter(None, (conditions.get("AbleToScale"), active)):
-        if condition["status"] == "False" and condition["reason"] not in _NOT_BLOCKING:
+        if condition["status"] == "False" and condition.get("reason") not in _NOT_BLOCKING:
             return _condition("False", "CannotScale", _said(condition))
     if active is None:
         return _condition("Unknown", "Pending", "the HorizontalPodAutoscaler has no status yet")
-    if active["status"] == "False" and active["reason"] in _HPA_PROBLEMS:
+    if active["status"] == "False" and active.get("reason") in _HPA_PROBLEMS:
         hints = _OUTAGE_HINTS if _is_outage(active) else _HPA_PROBLEMS
         message = f"{active.get('message', '')}{hints[active['reason']]}"
         return _without_metrics(message, is_late=now < _until(active))
@@ -147,7 +148,7 @@ def _hpa(conditions: collections.abc.Mapping[str, Manifest], now: dt.datetime) -
     if (
         limited is not None
         and limited["status"] == "True"
-        and limited["reason"] == "TooManyReplicas"
+        and limited.get("reason") == "TooManyReplicas"
     ):
         message = "more pods are wanted than autoscaling.maxReplicas allows"
         return _condition("True", "AtMaximum", message)

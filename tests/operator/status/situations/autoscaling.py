@@ -28,6 +28,10 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         {"resource": manifests.resource(**HPA), "children": hpa(said("AbleToScale", "False", "FailedGetScale", "no scale"))},
         ("CannotScale", "FailedGetScale: no scale"),
     ),
+    "the autoscaler cannot scale and does not say why": (
+        {"resource": manifests.resource(**HPA), "children": hpa({"type": "AbleToScale", "status": "False"})},
+        ("CannotScale", "AbleToScale is False, without a reason"),
+    ),
     "the cluster has no KEDA": (
         {"resource": manifests.resource(**KEDA), "facts": manifests.facts(missing=["keda.sh/v1alpha1/ScaledObject"])},
         ("KedaMissing", "this cluster has no ScaledObject (keda.sh/v1alpha1): install KEDA 2.17 or newer, or set autoscaling.class: hpa"),
