@@ -168,6 +168,21 @@ def test_amounts(check: RUN, predictor: dict[str, typing.Any], line: str) -> Non
     assert lines[0].startswith(line or "1 service")
 
 
+def test_a_pod_template_that_requests_more_than_a_limit(check: RUN) -> None:
+    """Also where one of the two is in resources, or the container is another one."""
+    limits = {"limits": {"memory": "4Gi"}}
+    server = {"name": "server", "resources": {"requests": {"memory": "8Gi"}}}
+    agent = {"name": "agent", "image": "a", "resources": {**limits, "requests": {"memory": "5Gi"}}}
+    template = {"spec": {"containers": [server, agent]}}
+    status, lines = check(manifests.resource(resources=limits, podTemplate=template))
+    assert status == 1
+    assert lines[:2] == [
+        f"spec.predictor.podTemplate: gives container {name} a request of {amount} memory and a limit of 4Gi: "
+        "Kubernetes takes no request above its limit"
+        for name, amount in (("server", "8Gi"), ("agent", "5Gi"))
+    ]
+
+
 def test_a_share_of_a_request_needs_the_request(check: RUN) -> None:
     target = {"type": "Utilization", "averageUtilization": 80}
     metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}

@@ -1,11 +1,12 @@
 """Checks CPU, memory and other resources: requests above their limits, and what /dev/shm needs of them."""
 
+import collections.abc
 import decimal
 import difflib
 import typing
 
 from naiad_operator.api import quantity
-from naiad_operator.api.manifests.unvalidated import part
+from naiad_operator.api.manifests.unvalidated import entries, part
 from naiad_operator.check.finding import Findings, error, warning
 
 _DEFAULT_SHARED_MEMORY = "1Gi"
@@ -13,6 +14,8 @@ _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _BYTES = frozenset(_RESOURCES[1:])
 _FEW_BYTES = 1024**2
 """No server runs in less."""
+ABOVE_LIMIT = "Kubernetes takes no request above its limit"
+"""In the message of every request above its limit."""
 
 
 def findings(predictor: typing.Any, path: str) -> Findings:
@@ -40,6 +43,23 @@ def findings(predictor: typing.Any, path: str) -> Findings:
     yield from _shared_memory(predictor, limits, path)
 
 
+def of_pods(children: collections.abc.Iterable[dict[str, typing.Any]], path: str) -> Findings:
+    """Requests above limits in the pods that are made, which a podTemplate may have changed.
+
+    Args:
+        children: the objects of a service.
+        path: the field podTemplate.
+    """
+    for child in children:
+        pod = part(child, "spec", "template", "spec")
+        for container in (*entries(pod, "initContainers"), *entries(pod, "containers")):
+            limits = part(container, "resources", "limits")
+            for name, amount in part(container, "resources", "requests").items():
+                if _exceeds(amount, limits.get(name)):
+                    message = f"gives container {container.get('name')} a request of {amount} {name} and a limit of {limits[name]}: {ABOVE_LIMIT}"
+                    yield error(path, message)
+
+
 def _odd(name: str, amount: typing.Any, where: str) -> Findings:
     """What Kubernetes refuses or what is hardly meant: an unknown resource, less than nothing, bytes without a unit."""
     number = _number(amount)
@@ -63,12 +83,16 @@ def _odd(name: str, amount: typing.Any, where: str) -> Findings:
 def _compare(
     name: str, amount: typing.Any, limits: dict[str, typing.Any], where: str, role: str = ""
 ) -> Findings:
-    wanted, most = _number(amount), _number(limits.get(name))
-    if wanted is None or most is None or wanted <= most or min(wanted, most) < 0:
+    if not _exceeds(amount, limits.get(name)):
         return
     what = f"is {amount}, {role}," if role else f"is {amount},"
-    message = f"{what} and limits[{name}] is {limits[name]}: Kubernetes takes no request above its limit: write at most {limits[name]}, or a higher limit"
+    message = f"{what} and limits[{name}] is {limits[name]}: {ABOVE_LIMIT}: write at most {limits[name]}, or a higher limit"
     yield error(where, message)
+
+
+def _exceeds(amount: typing.Any, limit: typing.Any) -> bool:
+    wanted, most = _number(amount), _number(limit)
+    return wanted is not None and most is not None and wanted > most and min(wanted, most) >= 0
 
 
 def _shared_memory(predictor: typing.Any, limits: dict[str, typing.Any], path: str) -> Findings:

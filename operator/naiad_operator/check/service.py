@@ -77,6 +77,8 @@ def examine(
         *_of_spec(effective, filled, options),
         *pods.without_containers(children, "spec.predictor.podTemplate"),
     ]
+    if not any(amounts.ABOVE_LIMIT in one.problem.message for one in found):
+        found += amounts.of_pods(children, "spec.predictor.podTemplate")
     replaced = {one.problem.path for one in found if one.problem.path.endswith(".storageUri")}
     findings = [Finding(one) for one in dict.fromkeys(problems) if one.path not in replaced]
     return Checked([] if problems else children, [*findings, *found])
@@ -106,6 +108,7 @@ def _of_any_service(manifest: Manifest, options: argparse.Namespace) -> Findings
             yield Finding(Problem(path.replace("spec.predictor.", "spec."), problem.message))
     else:
         yield from pods.without_containers(children, "spec.podTemplate")
+        yield from amounts.of_pods(children, "spec.podTemplate")
 
 
 _ANY_SERVICE: Manifest = {
