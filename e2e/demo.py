@@ -28,6 +28,8 @@ _INTERRUPTED = 128 + signal.SIGINT
 def main() -> int:
     """The exit status."""
     step = steps.printer()
+    # As by Ctrl-C: what was started and mounted is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _demo(step)
     except (ComponentError, BuildahError, RuntimeError) as error:

@@ -6,6 +6,7 @@ registry `$NAIAD_REGISTRY`; everything is removed from it afterwards.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,6 +30,8 @@ def main(arguments: "list[str]") -> int:
     keep = "--keep" in arguments
     pytest = ["e2e/stories", "-p", "no:xdist", "-p", "no:cacheprovider", *(word for word in arguments if word != "--keep")]  # fmt: skip
     step = steps.printer()
+    # As by Ctrl-C: what was started and mounted is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if os.environ.get("KUBECONFIG"):
             return _on_users_cluster(pytest, step)

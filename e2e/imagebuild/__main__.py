@@ -1,6 +1,7 @@
 """Builds both images: `python -m e2e.imagebuild [FOLDER]` writes an archive and an SBOM for each into FOLDER (build/images) and prints sizes."""
 
 import pathlib
+import signal
 import sys
 
 from e2e.cluster import steps
@@ -14,6 +15,7 @@ def main(arguments: "list[str]") -> int:
     """Build; the exit status."""
     folder = pathlib.Path(arguments[0] if arguments else _ROOT / "build" / "images").resolve()
     say = steps.printer()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # otherwise mounts would stay
     try:
         with Images(_ROOT, folder, say) as images:
             images.prepare()
@@ -23,6 +25,9 @@ def main(arguments: "list[str]") -> int:
     except BuildahError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: the next build goes on from here", file=sys.stderr)
+        return 128 + signal.SIGINT
     return 0
 
 

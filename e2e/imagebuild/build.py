@@ -77,6 +77,7 @@ class Images:
         except BlockingIOError:
             self._say(f"waiting for another process that builds images in {self.folder}")
             fcntl.flock(handle, fcntl.LOCK_EX)
+        self.buildah.clean()
         return self
 
     def __exit__(self, *_: object) -> None:

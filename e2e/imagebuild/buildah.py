@@ -110,6 +110,12 @@ class Buildah:
         tls = f"--tls-verify={'false' if insecure else 'true'}"
         self.run("push", "--quiet", tls, f"--signature-policy={self._policy}", image, f"docker://{address}")  # fmt: skip
 
+    def clean(self) -> None:
+        """Removes the containers and mounts of builds that were interrupted; no other process may build in this storage meanwhile."""
+        if (self.storage / "root" / "overlay-containers").is_dir():
+            self.run("rm", "--all")
+        self.unmount()
+
     def unmount(self) -> None:
         """Unmounts what builds have left mounted, as one that was interrupted does, so that the storage can be removed."""
         mounts = pathlib.Path("/proc/self/mounts").read_text()

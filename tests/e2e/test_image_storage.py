@@ -1,8 +1,11 @@
 """What a build that was interrupted, or that runs beside another one, leaves behind: no broken archive or wheel, no mount, no old base."""
 
 import contextlib
+import os
 import pathlib
 import shutil
+import subprocess
+import sys
 import threading
 import types
 import typing
@@ -12,6 +15,7 @@ import pytest
 from e2e import user_cluster
 from e2e.imagebuild import base, build, buildah, wheels
 from e2e.imagebuild.buildah import Buildah, BuildahError
+from tests.support import waiting
 from tests.toolchain import programs
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -60,12 +64,9 @@ def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pa
 def test_a_save_that_fails_leaves_the_archive_that_was_there(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "bin" / "buildah"
-    program.parent.mkdir()
     # the last argument is docker-archive:PATH:NAME:TAG
-    program.write_text('#!/bin/sh\nfor last; do :; done\necho half > "$(echo "$last" | cut -d: -f2)"\nexit 1\n')  # fmt: skip
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    script = 'for last; do :; done\necho half > "$(echo "$last" | cut -d: -f2)"\nexit 1'
+    monkeypatch.setenv("PATH", _program(tmp_path / "bin", "buildah", script))
     archive = tmp_path / "image.tar"
     archive.write_text("whole")
     with pytest.raises(BuildahError):
@@ -129,6 +130,44 @@ def test_two_builds_of_a_folder_wait_for_each_other(tmp_path: pathlib.Path) -> N
         assert not entered.is_set()
     other.join(60)
     assert entered.is_set()
+
+
+def _program(folder: pathlib.Path, name: str, script: str) -> str:
+    """A folder with a program that runs a script, for PATH."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def test_what_an_interrupted_build_has_left_is_removed_by_the_next(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = tmp_path / "commands"
+    monkeypatch.setenv("PATH", _program(tmp_path / "bin", "buildah", f'echo "$@" >> {commands}'))
+    with build.Images(ROOT, tmp_path / "images"):
+        assert not commands.exists(), "a new storage has no containers"
+    (tmp_path / "images" / "storage" / "root" / "overlay-containers").mkdir(parents=True)
+    with build.Images(ROOT, tmp_path / "images"):
+        assert commands.read_text().endswith(" rm --all\n")
+
+
+def test_a_build_that_is_terminated_ends_as_by_an_interrupt(tmp_path: pathlib.Path) -> None:
+    """Without that its mounts stay."""
+    started = tmp_path / "started"
+    path = _program(tmp_path / "bin", "debootstrap", f"touch {started}; exec sleep 300")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "e2e.imagebuild", str(tmp_path / "images")],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    waiting.wait_until(started.exists, seconds=60)
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == "interrupted: the next build goes on from here\n"
 
 
 def test_a_wheel_that_was_copied_in_part_has_no_wheels_name(
