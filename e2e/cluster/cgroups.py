@@ -33,10 +33,13 @@ def problem() -> str:
         return ""
     available = (ROOT / "cgroup.controllers").read_text().split()
     missing = [name for name in _CONTROLLERS if name not in available]
+    if (ROOT / "cgroup.type").exists():  # the machine's root has none
+        holds = "it holds processes, so that no cgroup in it can have limits"
+        lacks = f"its cgroup.controllers does not list {', '.join(missing)}"
+        reason = holds if (ROOT / _PROCESSES).read_text() else lacks if missing else ""
+        return reason and f"{ROOT} is a container's, and {reason}: start the cluster outside of the container"  # fmt: skip
     if missing:
         return f"{ROOT}/cgroup.controllers does not list {', '.join(missing)}: enable them on the kernel's command line (cgroup_enable=memory)"  # fmt: skip
-    if (ROOT / "cgroup.type").exists() and (ROOT / _PROCESSES).read_text():
-        return f"{ROOT} is a container's and holds processes, so that no cgroup in it can have limits: start the cluster outside of the container"  # fmt: skip
     return ""
 
 

@@ -157,10 +157,16 @@ def test_a_machine_without_a_hierarchy_is_refused(version_1: pathlib.Path) -> No
     assert "hierarchies memory are not mounted" in cgroups.problem()
 
 
-def test_a_container_whose_processes_are_in_its_root_is_refused(version_2: pathlib.Path) -> None:
+def test_a_container_with_processes_in_its_root_or_without_controllers_is_refused(
+    version_2: pathlib.Path,
+) -> None:
     (version_2 / "cgroup.type").write_text("domain\n")
     assert "outside of the container" in cgroups.problem()
+    (version_2 / "cgroup.controllers").write_text("cpu memory pids\n")
+    assert "outside of the container" in cgroups.problem()
     (version_2 / "cgroup.procs").write_text("")
+    assert "does not list cpuset, io: start the cluster outside" in cgroups.problem()
+    (version_2 / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     assert not cgroups.problem()
 
 
