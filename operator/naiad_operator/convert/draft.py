@@ -23,6 +23,7 @@ class Draft:
         container: what is left of the server's container.
         pod_path: the path of the pod's spec in its manifest.
         container_path: the path of the container.
+        of_runtime: how many arguments a runtime has put before the container's own.
         predictor: the fields of spec.predictor.
         spec: the other fields of the spec.
         template: the pod's spec in predictor.podTemplate.
@@ -36,6 +37,7 @@ class Draft:
     container: Fields
     pod_path: str
     container_path: str
+    of_runtime: int = 0
     predictor: Fields = dataclasses.field(default_factory=dict)
     spec: Fields = dataclasses.field(default_factory=dict)
     template: Fields = dataclasses.field(default_factory=dict)

@@ -8,9 +8,9 @@ import copy
 import typing
 
 from naiad_operator.api import names
-from naiad_operator.api.manifests.unvalidated import Fields, entries, part
+from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
-from naiad_operator.convert import kserve_models, kserve_scaling, pods, workload
+from naiad_operator.convert import kserve_models, kserve_runtimes, kserve_scaling, pods, workload
 from naiad_operator.convert.draft import Draft, left
 from naiad_operator.convert.kserve_secrets import Manifests
 from naiad_operator.convert.references import DEFAULT_PORTS
@@ -41,7 +41,7 @@ _ADVICE = {
     "initContainers": "write it in predictor.podTemplate.spec.initContainers, if it does not fetch the models",
     "lifecycle": "write it in predictor.podTemplate, under spec.containers, name: server",
     "logger": "the server sends no copies of requests: --access-log in predictor.args logs each request without its tensors",
-    "runtime": "no runtime is needed: see that predictor has the arguments, variables and resources that the runtime gives its container",
+    "runtime": "no runtime is needed: see that predictor has the arguments, variables and resources that the runtime gives its container; with the runtime in the files, convert adds them",
     "runtimeVersion": "it names a version of another server: set predictor.image to choose Naiad's",
     "timeout": "the server ends no request by time: write default_queue_policy in config.pbtxt, or spec.ingress.readTimeoutSeconds",
     "transformer": "there is no such component: write a Python model that calls the others (docs/bls.md)",
@@ -73,16 +73,23 @@ def convert(
     """
     rest = copy.deepcopy(dict(manifest))
     metadata, predictor = part(rest, "metadata"), part(rest, "spec", "predictor")
+    namespace = str(metadata.get("namespace") or "")
     container, field = _container(predictor)
+    own = len(texts(container, "args"))
+    merged = kserve_runtimes.merge(predictor, container, namespace, others)
     draft = Draft(
         pod=predictor,
         container=container,
         pod_path="spec.predictor",
         container_path=f"spec.predictor.{field}",
+        of_runtime=len(texts(container, "args")) - own,
     )
-    kserve_models.drop_other_arguments(draft)
+    if merged:
+        draft.of_container("runtime", merged)
+    else:
+        kserve_models.drop_other_arguments(draft)
     addresses, requirements = workload.arguments(draft)
-    kserve_models.convert(addresses, str(metadata.get("namespace") or ""), others, draft)
+    kserve_models.convert(addresses, namespace, others, draft)
     if requirements:
         draft.predictor["model"]["pythonRequirements"] = requirements
     if draft.container_path.endswith(".model") and not container:

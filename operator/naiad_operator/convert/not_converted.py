@@ -4,7 +4,7 @@ from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, part
 from naiad_operator.convert import companions, kserve, workload
 
-_RUNTIME = "no runtime is needed: see that the services have the arguments, variables and resources that it gives their containers"
+_RUNTIME = "no runtime is needed: what a runtime of Triton gives to the containers is in the services that name it"
 _LANGUAGE_MODELS = "it serves language models with vLLM, which this server does not run"
 _SELECTS = (
     "it stays, with the label of the new pods in its selector: app.kubernetes.io/instance: NAME"

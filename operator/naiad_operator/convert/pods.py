@@ -8,6 +8,7 @@ from naiad_operator.api.manifests.unvalidated import Fields, entries, part, text
 from naiad_operator.builders import server
 from naiad_operator.convert import devices
 from naiad_operator.convert.draft import Draft
+from naiad_operator.convert.references import DEFAULT_PORTS
 
 SAME = (
     "affinity",
@@ -51,7 +52,7 @@ def convert(draft: Draft) -> None:
     if image is not None:
         message = f"{image} is another server's: the operator's default image is used; set predictor.image to choose one"
         draft.of_container("image", message)
-    _host_ports(draft)
+    _ports(draft)
     for field in _OF_IMAGE:
         draft.container.pop(field, None)
     account = draft.pod.get("serviceAccount")
@@ -219,11 +220,21 @@ def _is_hardened(field: str, value: typing.Any) -> bool:
     return field == "fsGroupChangePolicy" or value == _HARDENED.get(field, ...)
 
 
-def _host_ports(draft: Draft) -> None:
-    """Ports of the node, which the operator's pods have none of."""
+def _ports(draft: Draft) -> None:
+    """Ports that the server does not listen on, and ports of the node, which the operator's pods have none of."""
     opened = [
         str(one["hostPort"]) for one in entries(draft.container, "ports") if one.get("hostPort")
     ]
+    numbers = {**DEFAULT_PORTS, **part(draft.predictor, "ports")}
+    others = [
+        str(one.get("containerPort"))
+        for one in entries(draft.container, "ports")
+        if one.get("containerPort") not in numbers.values()
+    ]
+    if others:
+        listens = ", ".join(f"{number} ({role})" for role, number in numbers.items())
+        message = f"left out: {', '.join(others)}: the server listens on {listens}: predictor.ports changes these"
+        draft.of_container("ports", message)
     if opened:
         message = f"left out: hostPort {', '.join(opened)}: clients outside the cluster use spec.service (type: NodePort), spec.ingress or spec.gateway"
         draft.of_container("ports", message)

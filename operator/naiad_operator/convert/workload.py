@@ -241,7 +241,10 @@ def arguments(draft: Draft) -> tuple[list[str], list[str]]:
         if start is None:
             return field
         index = start + position
-        return f"command[{index}]" if index < commands else f"args[{index - commands}]"
+        if index < commands:
+            return f"command[{index}]"
+        own = index - commands - draft.of_runtime
+        return f"args[{own}]" if own >= 0 else "runtime"
 
     draft.argument_path = path
     for name in ("command", "args", "env"):

@@ -60,6 +60,13 @@ def test_volumes_of_other_containers_are_said(convert: RUN) -> None:
     assert listed(converted, "volumes: left out: tls: the server does not mount them")
 
 
+def test_ports_that_the_server_does_not_listen_on_are_said(convert: RUN) -> None:
+    ports = [{"containerPort": 8080}, {"containerPort": 8001}, {"containerPort": 9400}]
+    args = ["tritonserver", "--model-repository=s3://a/b", "--http-port=8080"]
+    converted = convert(deployment({"args": args, "ports": ports}))
+    assert listed(converted, "ports: left out: 9400: the server listens on 8080 (http), 8001 (grpc), 8002 (metrics)")  # fmt: skip
+
+
 def test_how_a_pod_starts_and_stops(convert: RUN) -> None:
     slow = {"httpGet": {"path": "/", "port": 1}, "initialDelaySeconds": 900, "periodSeconds": 30}
     hook = {"preStop": {"sleep": {"seconds": 20}}}
