@@ -188,7 +188,8 @@ def reporting(
 ) -> list[Manifest]:
     """The pods that can report their models, the best one first, at most two.
 
-    That is one of the newest template, because it shows whether the new spec works, and, if that one is not ready, a ready one of another template.
+    That is one of the newest template, because it shows whether the new spec works: one that has loaded its models and is not ready before one that is,
+    because its models say why. If the first one is not ready, a ready one comes second, for a pod that does not respond.
 
     Args:
         pods: all pods of the service.
@@ -202,6 +203,7 @@ def reporting(
         candidates,
         key=lambda pod: (
             pod["metadata"]["name"] not in newest,
+            is_ready(pod) or not has_started(pod),
             not is_ready(pod),
             pod["metadata"]["name"],
         ),

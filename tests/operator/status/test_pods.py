@@ -322,6 +322,16 @@ def test_a_pod_of_the_newest_template_reports_before_others() -> None:
     assert reporting(old) == ["demo-old-a"]
 
 
+def test_a_pod_that_has_loaded_its_models_and_is_not_ready_reports_before_one_that_is() -> None:
+    """Its models say why; those of the others, which serve, would hide it."""
+    ready = running("demo-new-a", ready=True)
+    server = {"name": "server", "state": {"running": {}}}
+    loading = running("demo-new-b", containerStatuses=[{**server, "started": False}])
+    failed = running("demo-new-c", containerStatuses=[{**server, "started": True}])
+    assert reporting(ready, loading) == ["demo-new-a"]
+    assert reporting(ready, loading, failed) == ["demo-new-c", "demo-new-a"]
+
+
 def test_a_pod_that_cannot_report_is_not_polled() -> None:
     leaving = running("demo-new-a")
     leaving["metadata"]["deletionTimestamp"] = NOW
