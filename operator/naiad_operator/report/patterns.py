@@ -32,7 +32,14 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 """How a name ends that says which credential is used, or how long it lasts, and is not the credential."""
+_OWN_REFERENCES = frozenset(
+    ("tokenSecret", "tokenKey", "serviceAccountKeyField", "credentialFileKey", "imagePullSecrets")
+)
+"""Fields of InferenceServices and NaiadProfiles that name a Secret or one of its keys; none of their fields holds a credential."""
 _LOCATION = re.compile(r"(?:files?|paths?|dirs?|folders?)$", re.IGNORECASE)
+_PLACE = re.compile(
+    r"/(?:app|data|etc|home|mnt|opt|root|run|secrets?|srv|tmp|usr|var|workspace)(?:/[\w.-]{1,100}){1,20}"
+)
 
 
 def announces_credential(name: str) -> bool:
@@ -44,7 +51,9 @@ def announces_credential(name: str) -> bool:
 def field_announces_credential(name: str) -> bool:
     """Whether the value of an object's field with this name is a credential. Fields that refer to one, such as `secretName`, do not count, nor `topologyKey`."""
     last = (_PARTS.findall(name) or [""])[-1].lower()
-    return (last in _FIELDS or bool(_STEM.search(name))) and not _REFERENCE.search(name)
+    if name in _OWN_REFERENCES or _REFERENCE.search(name):
+        return False
+    return last in _FIELDS or bool(_STEM.search(name))
 
 
 _SETTINGS_OF_MODELS = re.compile(
@@ -57,10 +66,11 @@ _NUMBERS = re.compile(
 )
 _SPECIAL_TOKEN = re.compile(r"(?:</?|\[)[\w|]{1,20}[>\]],?|-?\d{1,7},?")
 _NOTHING = re.compile(
-    r"\(?<?(?:null|none|nil|true|false|undefined|unset|missing|invalid|expired|secrets?|configmaps?)>?\)?[,;.)}\]]*|[|>][+-]?\d?|\$\(\w+\)|\$\{\w+\}",
+    r"(?:the|an?|no|not|is|are|it|of|for|from|in|with|or|and|write|name|set|leave|add|use|give|put|remove|see|check|must|could|cannot)"
+    r"|\(?<?(?:null|none|nil|true|false|undefined|unset|missing|invalid|expired|secrets?|configmaps?)>?\)?[,;.)}\]]*|[|>][+-]?\d?|\$\(\w+\)|\$\{\w+\}",
     re.IGNORECASE,
 )
-"""What stands where a credential could be, but is not: words that say so, and variables."""
+"""What stands where a credential could be, but is not: the next word of a sentence, words that say so, and variables."""
 
 
 def says_nothing(name: str, value: str) -> bool:
@@ -72,7 +82,9 @@ def says_nothing(name: str, value: str) -> bool:
 
 
 def is_location(name: str, value: str) -> bool:
-    """Whether the value only says where a credential is: `--auth-token-file=/etc/tokens`."""
+    """Whether the value only says where a credential is: `--auth-token-file=/etc/tokens`, `GOOGLE_APPLICATION_CREDENTIALS=/var/key.json`."""
+    if _PLACE.fullmatch(value):
+        return True
     return bool(_LOCATION.search(name)) and value.startswith(("/", "./", "file:"))
 
 
