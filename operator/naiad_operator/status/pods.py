@@ -162,6 +162,30 @@ def unreported(pods: collections.abc.Iterable[Manifest]) -> str:
     return ""
 
 
+def no_longer_ready(pods: collections.abc.Iterable[Manifest]) -> str:
+    """A message about the first pod that runs, was ready and is not any more; "" if there is none.
+
+    Its condition Ready has changed since its container started; that of a pod which has never been ready is older.
+    """
+    for pod in pods:
+        status: Manifest = pod.get("status") or {}
+        changed = next(
+            (
+                condition.get("lastTransitionTime")
+                for condition in status.get("conditions") or ()
+                if condition["type"] == "Ready" and condition["status"] == "False"
+            ),
+            None,
+        )
+        for container in status.get("containerStatuses") or ():
+            running = (container.get("state") or {}).get("running") or {}
+            since = running.get("startedAt")
+            if changed and since and not container.get("ready") and time(changed) > time(since):
+                name = pod["metadata"]["name"]
+                return f"pod {name} was ready and is not any more: container {container['name']} fails its readiness probe (kubectl describe pod {name})"
+    return ""
+
+
 def has_started(pod: Manifest) -> bool:
     """Whether the pod's server has loaded, or failed to load, what it loads at the start: its startup probe has succeeded."""
     return is_ready(pod) or any(

@@ -34,6 +34,7 @@ class Workload:
         fetching: a message about a pod that fetches its models; "" if none exists.
         mounting: a message about a pod whose volumes are not mounted; "" if none exists.
         unreported: a message about a pod whose node does not report; "" if none exists.
+        unready: a message about a pod that was ready and is not any more; "" if none exists.
     """
 
     exists: bool
@@ -53,6 +54,7 @@ class Workload:
     fetching: str = ""
     mounting: str = ""
     unreported: str = ""
+    unready: str = ""
 
     @property
     def rolled_out(self) -> bool:
@@ -112,6 +114,7 @@ def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> 
         fetching=pod_failures.fetching(newest),
         mounting=pod_failures.mounting(newest, _volumes(manifest)),
         unreported=pods.unreported(newest),
+        unready=pods.no_longer_ready(newest),
     )
     if seen.rolled_out and seen.available == seen.desired:
         return dataclasses.replace(seen, failure=None, failed=0, waiting=None)
@@ -227,7 +230,13 @@ def _rollout(workload: Workload) -> str:
     if workload.rolled_out and workload.total > workload.desired:
         return f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
     counts = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
-    found = (workload.lost, workload.fetching, workload.mounting, workload.unreported)
+    found = (
+        workload.lost,
+        workload.fetching,
+        workload.mounting,
+        workload.unreported,
+        workload.unready,
+    )
     return "; ".join(filter(None, (counts, *found)))
 
 

@@ -29,6 +29,13 @@ def unreported(*of_kubelet: str, reason: str = "") -> Manifest:
     return {**silent, "spec": {"nodeName": "node-1"}}
 
 
+def unready(*, changed: str) -> Manifest:
+    """A pod whose server runs for an hour, and whose condition Ready changed then."""
+    server = {"name": "server", "ready": False, "started": True, "state": {"running": {"startedAt": ago(hours=1)}}}  # fmt: skip
+    conditions = [{**said("Ready", "False", "ContainersNotReady"), "lastTransitionTime": changed}]
+    return pod(phase="Running", conditions=conditions, containerStatuses=[server])
+
+
 NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     "nothing is there yet": (
         {"children": {("Deployment", "demo"): None, ("Service", "demo"): None}},
@@ -40,6 +47,17 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "pods start": (
         {"children": ONE_READY, "models": None},
+        ("RollingOut", "1 of 2 pods serve, 2 of the newest template"),
+    ),
+    "a pod is not ready any more": (
+        {"children": ONE_READY, "pods": [unready(changed=ago(minutes=1))]},
+        (
+            "RollingOut",
+            "1 of 2 pods serve, 2 of the newest template; pod demo-6d5f-x7k2p was ready and is not any more: container server fails its readiness probe (kubectl describe pod demo-6d5f-x7k2p)",
+        ),
+    ),
+    "a pod has never been ready": (
+        {"children": ONE_READY, "pods": [unready(changed=ago(hours=1, seconds=2))]},
         ("RollingOut", "1 of 2 pods serve, 2 of the newest template"),
     ),
     "old pods still serve": (
