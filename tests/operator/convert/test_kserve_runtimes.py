@@ -34,7 +34,7 @@ def test_a_runtime_is_part_of_the_service(convert: RUN, kind: str) -> None:
     given = runtime(container, kind, volumes=[shm], nodeSelector={"pool": "gpu", "zone": "a"})
     own = {
         "runtime": "triton",
-        "args": ["--log-verbose=1", "--nonsense"],
+        "args": ["--log-verbose=1", "--colour=1"],
         "env": [{"name": "B", "value": "3"}],
         "resources": {"limits": {"cpu": "6"}},
     }
@@ -53,7 +53,7 @@ def test_a_runtime_is_part_of_the_service(convert: RUN, kind: str) -> None:
     }
     assert listed(converted, f"triton.runtime: {kind} triton is part of the service")
     assert listed(converted, "triton.runtime: left out: the server has no option --trace-magic")
-    assert listed(converted, "triton.args[1]: left out: the server has no option --nonsense")
+    assert listed(converted, "triton.args[1]: left out: the server has no option --colour=1")
     assert not listed(converted, "the server does not mount them")
 
 
