@@ -53,7 +53,7 @@ def test_a_runtime_is_part_of_the_service(convert: RUN, kind: str) -> None:
     }
     assert listed(converted, f"triton.runtime: {kind} triton is part of the service")
     assert listed(converted, "triton.runtime: left out: the server has no option --trace-magic")
-    assert listed(converted, "triton.args[1]: left out: the server has no option --colour=1")
+    assert listed(converted, "triton.args[1]: left out: the server has no option --colour")
     assert not listed(converted, "the server does not mount them")
 
 
