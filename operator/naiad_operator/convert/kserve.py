@@ -121,7 +121,14 @@ def convert(
     return result, draft.notes
 
 
-_SCALED = ("minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "autoScaling")
+_SCALED = (
+    "minReplicas",
+    "maxReplicas",
+    "scaleMetric",
+    "scaleTarget",
+    "scaleMetricType",
+    "autoScaling",
+)
 
 
 def _container(predictor: Fields) -> tuple[Fields, str]:

@@ -24,6 +24,7 @@ def replicas(
         metadata: the metadata of the InferenceService, whose annotations may say that Knative scaled it.
         notes: what does not fit is added.
     """
+    notes += _of_type(predictor)
     low = _number(predictor, "minReplicas", 1, notes)
     high = _number(predictor, "maxReplicas", 0, notes)
     annotations = part(metadata, "annotations")
@@ -73,6 +74,15 @@ def replicas(
 
 
 _RAISED = "became 1: for no pods without requests, write autoscaling.class: keda and minReplicas: 0 (docs/operator.md)"
+
+
+def _of_type(predictor: Fields) -> list[Problem]:
+    """What does not fit of the type of scaleTarget: it is a share unless written otherwise."""
+    kind = predictor.pop("scaleMetricType", None)
+    if kind in (None, "Utilization"):
+        return []
+    message = f"left out: {kind}: write a metric with such a target in autoscaling.metrics"
+    return [Problem("spec.predictor.scaleMetricType", message)]
 
 
 def _unscaled(predictor: Fields, scaler: str, low: int, notes: list[Problem]) -> Fields:

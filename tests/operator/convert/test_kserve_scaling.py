@@ -81,6 +81,14 @@ def test_a_metric_that_does_not_fit_leaves_the_default(convert: RUN) -> None:
     assert listed(converted, "spec.predictor.autoScaling: left out: maxReplicas is not above")
 
 
+@pytest.mark.parametrize("kind", ["Utilization", "AverageValue"])
+def test_the_type_of_a_target(convert: RUN, kind: str) -> None:
+    predictor = {"maxReplicas": 5, "scaleMetric": "cpu", "scaleMetricType": kind}
+    said = listed(convert(kserve({}, predictor)), "scaleMetricType: left out: AverageValue: write")
+    assert said == (kind == "AverageValue")
+    assert not listed(convert(kserve({}, predictor)), "there is no such field")
+
+
 def test_annotations_of_kserve_and_of_knative(convert: RUN) -> None:
     annotations = {
         "autoscaling.knative.dev/target": "4",
