@@ -273,12 +273,29 @@ def test_an_address_that_ends_with_a_blank(check: RUN) -> None:
 def test_a_key_of_a_label_that_kubernetes_refuses(check: RUN) -> None:
     wrong = manifests.resource(nodeSelector={"pool": "a", "-pool": "b"})
     wrong["spec"] |= {"labels": {"a b": "c", "example.com/team": "d"}, "annotations": {"/x": "z"}}
+    wrong["spec"] |= {
+        "service": {"annotations": {"a/b/c": "d"}},
+        "monitoring": {"podMonitor": True, "labels": {"a,b": "c"}},
+    }
+    wrong["spec"] |= {
+        "ingress": {
+            "enabled": True,
+            "host": "a.b",
+            "annotations": {"a ": "b"},
+            "grpcHost": "c.d",
+            "grpcAnnotations": {"": "b"},
+        }
+    }
     status, lines = check(wrong)
     assert status == 1
     assert fields(lines) == [
         "spec.predictor.nodeSelector[-pool]",
         "spec.labels[a b]",
         "spec.annotations[/x]",
+        "spec.service.annotations[a/b/c]",
+        "spec.monitoring.labels[a,b]",
+        "spec.ingress.annotations[a ]",
+        "spec.ingress.grpcAnnotations[]",
     ]
 
 

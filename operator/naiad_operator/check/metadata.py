@@ -15,6 +15,15 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
+_MAPS = {
+    "predictor": ("nodeSelector",),
+    "service": ("annotations",),
+    "ingress": ("annotations", "grpcAnnotations"),
+    "monitoring": ("labels",),
+}
+"""By the field of the spec, its fields with keys of labels or annotations."""
+
+
 def of_service(manifest: typing.Any) -> Findings:
     """What the API server refuses of the metadata of a service, and of the labels, annotations and node labels in its spec."""
     metadata, spec = part(manifest, "metadata"), part(manifest, "spec")
@@ -24,7 +33,8 @@ def of_service(manifest: typing.Any) -> Findings:
         yield error("metadata.namespace", message)
     yield from _of_metadata(metadata)
     yield from _keys(spec, "spec", ("labels", "annotations"))
-    yield from _keys(part(spec, "predictor"), "spec.predictor", ("nodeSelector",))
+    for field, maps in _MAPS.items():
+        yield from _keys(part(spec, field), f"spec.{field}", maps)
 
 
 def of_profile(manifest: typing.Any) -> Findings:
@@ -53,6 +63,7 @@ def _keys(
 ) -> Findings:
     for field in fields:
         for key in part(parent, field):
-            if _KEY.fullmatch(str(key)) is None:
+            is_known = not key and path.startswith("spec")  # an error of the schema
+            if not is_known and _KEY.fullmatch(str(key)) is None:
                 message = "the key has the form NAME or example.com/NAME: letters, digits, '-', '_' and '.', at most 63 in NAME"
                 yield error(f"{path}.{field}[{key}]", message)

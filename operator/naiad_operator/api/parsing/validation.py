@@ -142,6 +142,8 @@ def _metadata(metadata: typing.Any) -> Problems:
 
 _TOP = ("apiVersion", "kind", "metadata", "spec", "status")
 _LONG = 120
+_LONGEST_KEY = 317
+"""Of `bounds.Key`: a schema limits only values."""
 
 
 def brief(value: typing.Any) -> str:
@@ -190,6 +192,10 @@ class _Filler:
             return self._fill_object(wanted, value, path)
         if "additionalProperties" in wanted:
             inner = wanted["additionalProperties"]
+            for key in value:
+                if not 0 < len(key) <= _LONGEST_KEY:
+                    message = f"the key has {len(key)} characters: write 1 to {_LONGEST_KEY}"
+                    self._report(f"{path}[{key}]", message)
             return {key: self.fill(inner, item, f"{path}[{key}]") for key, item in value.items()}
         if wanted.get("type") == "array":
             return [

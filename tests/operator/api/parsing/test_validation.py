@@ -28,6 +28,8 @@ def errors_of(manifest: Manifest) -> list[str]:
         ({"replicas": True}, "spec.predictor.replicas: is True: write an integer"),
         ({"replicas": -1}, "spec.predictor.replicas: is -1: write at least 0"),
         ({"replicas": 1001}, "spec.predictor.replicas: is 1001: write at most 1000"),
+        ({"nodeSelector": {"": "a"}}, "spec.predictor.nodeSelector[]: the key has 0 characters: write 1 to 317"),
+        ({"resources": {"limits": {"a" * 318: 1}}}, f"spec.predictor.resources.limits[{'a' * 318}]: the key has 318 characters: write 1 to 317"),
         ({"image": 1}, "spec.predictor.image: is 1: write a text, in quotes"),
         ({"args": "--a"}, "spec.predictor.args: is '--a': write a list"),
         ({"ports": []}, "spec.predictor.ports: is []: write a mapping"),
