@@ -51,6 +51,8 @@ def reason(value: Fields) -> str:
         return "it is Naiad's already"
     if kserve.is_kserve(value):
         return "it is written in KServe's API before v1beta1: move what is in spec.default to spec, write apiVersion: serving.kserve.io/v1beta1, and convert that"
+    if kind == names.KIND:
+        return f"its apiVersion is {value.get('apiVersion')}, which is not KServe's: write serving.kserve.io/v1beta1 if it is meant"
     if kind not in _STAYS and workload.has_triton(value):
         return f"its pods run tritonserver, but a service is made of {', '.join(workload.KINDS)}: write its spec.template in a Deployment, and convert that"
     return _of_kind(kind, value)

@@ -206,6 +206,7 @@ def test_only_objects_that_a_user_wrote_are_converted(convert: RUN) -> None:
         ({"kind": "TrainedModel", "metadata": {"name": "a"}, "spec": {"inferenceService": "b"}}, "a folder of the repository of InferenceService b"),
         ({"kind": "Rollout", "metadata": {"name": "a"}, "spec": deployment()["spec"]}, "Rollout a: not converted: its pods run tritonserver, but"),
         ({"kind": "Job", "metadata": {"name": "a"}, "spec": deployment()["spec"]}, "Job a: not converted: its pods end"),
+        ({"kind": "InferenceService", "metadata": {"name": "a"}}, "InferenceService a: not converted: its apiVersion is None, which is not KServe's"),
         ({"kind": "Kustomization"}, "render it first (kubectl kustomize FOLDER)"),
         (
             {"apiVersion": "serving.kubeflow.org/v1alpha2", "kind": "InferenceService", "metadata": {"name": "a"}, "spec": {"default": {}}},
