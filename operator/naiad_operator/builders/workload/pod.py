@@ -34,9 +34,9 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
         made = _patched(made, profile.spec.pod_template, f"{profile.title}: spec")
     if predictor.pod_template is not None:
         made = _patched(made, predictor.pod_template, "spec.predictor")
-        # The Deployment and the Services must find their pods, whatever the patch contains.
-        metadata = made.setdefault("metadata", {})
-        metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}
+    # The Deployment and the Services must find their pods, whatever the patches contain.
+    metadata = made.setdefault("metadata", {})
+    metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}
     account = made.get("spec", {}).get("serviceAccountName")
     if account is not None:
         # The API server copies serviceAccountName to this deprecated field and back: unless the operator owns both, a removed account would stay.

@@ -4,6 +4,7 @@ import typing
 
 import pytest
 
+from naiad_operator.api import names
 from naiad_operator.api.parsing import service
 from naiad_operator.builders import build
 from naiad_operator.errors import InvalidSpec
@@ -40,12 +41,31 @@ def test_a_patch_that_is_not_a_pod_template_is_refused_with_its_field(
     assert message in problem.message
 
 
-@pytest.mark.parametrize("patch", [{}, {"metadata": None}, {"metadata": {"labels": None}}])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"labels": None}},
+        {"metadata": {"labels": {"app.kubernetes.io/instance": "other"}}},
+    ],
+)
 def test_the_labels_that_find_the_pods_stay_whatever_the_patch_says(
     patch: dict[str, typing.Any],
 ) -> None:
-    labels = built(patch)["metadata"]["labels"]
-    assert labels["app.kubernetes.io/instance"] == "demo"
+    """Also the patch of a profile, which every service gets."""
+    profile = service.parse_profile(
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": names.PROFILE_KIND,
+            "metadata": {"name": "platform"},
+            "spec": {"podTemplate": patch},
+        }
+    )
+    parsed = service.parse(manifests.resource(), profile)
+    with_profile = build(parsed, manifests.facts())[0]["spec"]["template"]
+    for template in (built(patch), with_profile):
+        assert template["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo"
 
 
 def test_a_sidecar_a_taint_and_a_volume_of_ones_own_are_added() -> None:
