@@ -70,6 +70,21 @@ class Draft:
         self.notes.append(Problem(f"{self.container_path}.{field}", message))
 
 
+_OF_OBJECTS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
+
+
+def outside(
+    manifest: collections.abc.Mapping[str, typing.Any],
+) -> collections.abc.Iterator[Problem]:
+    """The fields of an object beside its spec, where Kubernetes looks for none."""
+    for field in manifest:
+        if field not in _OF_OBJECTS:
+            yield Problem(
+                str(field),
+                "not converted: Kubernetes has no such field: write it in spec if it is meant",
+            )
+
+
 def left(
     value: typing.Any, path: str, advice: collections.abc.Mapping[str, str], otherwise: str
 ) -> collections.abc.Iterator[Problem]:

@@ -11,7 +11,7 @@ from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
 from naiad_operator.convert import kserve_models, kserve_runtimes, kserve_scaling, pods, workload
-from naiad_operator.convert.draft import Draft, left
+from naiad_operator.convert.draft import Draft, left, outside
 from naiad_operator.convert.kserve_secrets import Manifests
 from naiad_operator.convert.references import DEFAULT_PORTS
 from naiad_operator.errors import Problem
@@ -110,6 +110,7 @@ def convert(
         draft.predictor.setdefault("podTemplate", {})["spec"] = draft.template
     draft.notes += left(container, draft.container_path, _ADVICE, workload.OF_CONTAINER)
     draft.notes += left(part(rest, "spec"), "spec", _ADVICE, _NO_COUNTERPART)
+    draft.notes += outside(rest)
     result = workload.result(manifest, draft)
     labels = {
         key: value

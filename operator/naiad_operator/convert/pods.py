@@ -52,6 +52,10 @@ def convert(draft: Draft) -> None:
     if image is not None:
         message = f"{image} is another server's: the operator's default image is used; set predictor.image to choose one"
         draft.of_container("image", message)
+    policy = draft.container.get("imagePullPolicy", "IfNotPresent")
+    if policy != "IfNotPresent":
+        message = f"left out: {policy}: write it in predictor.podTemplate, under spec.containers, name: server"
+        draft.of_container("imagePullPolicy", message)
     _ports(draft)
     for field in _OF_IMAGE:
         draft.container.pop(field, None)

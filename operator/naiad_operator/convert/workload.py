@@ -8,7 +8,7 @@ from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import names as own_names
 from naiad_operator.convert import command_line, flags, pods, repositories
-from naiad_operator.convert.draft import Draft, left
+from naiad_operator.convert.draft import Draft, left, outside
 from naiad_operator.errors import Problem
 
 KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Pod")
@@ -177,6 +177,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
     pod.pop("initContainers", None)
     draft.notes += left(container, draft.container_path, _ADVICE, OF_CONTAINER)
     draft.notes += left(pod, pod_path, _ADVICE, _OF_POD)
+    draft.notes += outside(rest)
     return draft
 
 

@@ -182,6 +182,14 @@ def test_a_store_in_a_secret_is_said_once(convert: RUN) -> None:
     assert not listed(converted, "no volume is mounted there")
 
 
+def test_a_predictor_outside_of_the_spec_is_said(convert: RUN) -> None:
+    source = kserve()
+    source |= source.pop("spec")
+    converted = convert(source)
+    assert converted.status == 1
+    assert listed(converted, "predictor: not converted: Kubernetes has no such field: write it in")
+
+
 def test_a_metric_and_a_share_in_annotations(convert: RUN) -> None:
     annotations = {"serving.kserve.io/metric": "memory", "serving.kserve.io/targetUtilizationPercentage": "70"}  # fmt: skip
     requests = {"resources": {"requests": {"memory": "4Gi"}}}

@@ -67,6 +67,12 @@ def test_ports_that_the_server_does_not_listen_on_are_said(convert: RUN) -> None
     assert listed(converted, "ports: left out: 9400: the server listens on 8080 (http), 8001 (grpc), 8002 (metrics)")  # fmt: skip
 
 
+@pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
+def test_when_an_image_is_pulled_is_said(convert: RUN, policy: str) -> None:
+    converted = convert(deployment({"imagePullPolicy": policy}))
+    assert listed(converted, "imagePullPolicy: left out: Always") == (policy == "Always")
+
+
 def test_how_a_pod_starts_and_stops(convert: RUN) -> None:
     slow = {"httpGet": {"path": "/", "port": 1}, "initialDelaySeconds": 900, "periodSeconds": 30}
     hook = {"preStop": {"sleep": {"seconds": 20}}}

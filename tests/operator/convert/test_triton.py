@@ -29,11 +29,13 @@ def test_check_says_of_a_typical_file_what_convert_said(
 def test_nothing_of_a_file_is_lost_without_a_word(convert: RUN) -> None:
     strange = deployment({"strangeOfContainer": 1}, {"strangeOfPod": {"a": 1}}, {"strange": [1]})
     strange["metadata"]["namespace"] = "models"
+    strange |= {"replicas": 2}
     converted = convert(strange)
     for field, advice in (
         ("containers[0].strangeOfContainer", "write it in predictor.podTemplate, under spec.containers"),
         ("spec.strangeOfPod.a", "write it in predictor.podTemplate.spec"),
         ("spec.strange", "there is no such field in Naiad: leave it out"),
+        ("replicas", "Kubernetes has no such field: write it in spec if it is meant"),
     ):  # fmt: skip
         assert listed(converted, f"{field}: not converted: {advice}"), field
 
