@@ -73,7 +73,7 @@ def _odd(name: str, amount: typing.Any, where: str) -> Findings:
         return
     if number < 0:
         yield error(where, f"is {amount}: write 0 or more")
-    elif name in _BYTES and number % 1:
+    elif name in _BYTES and number != number.to_integral_value():
         message = f"is {amount}, {number:f} bytes, because m is a thousandth: write M or Mi, e.g. {str(amount).rstrip('m')}Mi"
         yield error(where, message)
     elif name in _BYTES and 0 < number < _FEW_BYTES:

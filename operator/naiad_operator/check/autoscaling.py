@@ -23,7 +23,8 @@ def findings(predictor: typing.Any, path: str) -> Findings:
     for index, metric in enumerate(entries(scaling, "metrics")):
         resource = part(metric, "resource")
         name = resource.get("name")
-        if part(resource, "target").get("type") == "Utilization" and name not in known:
+        is_share = part(resource, "target").get("type") == "Utilization"
+        if is_share and isinstance(name, str) and name not in known:
             message = f"utilization is a share of resources.requests[{name}], which is not set, so that the autoscaler would not work: {_ADVICE}"
             yield warning(f"{path}.metrics[{index}]", message)
     triggers = entries(scaling, "triggers")

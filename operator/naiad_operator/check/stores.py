@@ -3,7 +3,7 @@
 import typing
 
 from naiad_operator.api import store_address
-from naiad_operator.api.manifests.unvalidated import part
+from naiad_operator.api.manifests.unvalidated import entries, part
 from naiad_operator.api.rules import model as model_rules
 from naiad_operator.api.rules.cel import matches
 from naiad_operator.check.finding import Findings, error, warning
@@ -63,10 +63,9 @@ def _credentials(
     scheme = uri.partition("://")[0]
     storage = part(source, "storage")
     prefix = _VARIABLES.get(scheme, "")
-    variables = predictor.get("env") or ()
     given = any(
-        str(part(one).get("name", "")).startswith((prefix, "TRITON_CLOUD_CREDENTIAL_PATH"))
-        for one in variables
+        str(one.get("name", "")).startswith((prefix, "TRITON_CLOUD_CREDENTIAL_PATH"))
+        for one in entries(predictor, "env")
     )
     if (
         not prefix
