@@ -184,7 +184,7 @@ def _repository(fields: _Fields, flag: Flag, value: str) -> None:
 
 def _control_mode(fields: _Fields, flag: Flag, value: str) -> None:
     try:
-        mode = ControlMode(value)
+        mode = ControlMode(value.lower())  # any case, as Triton
     except ValueError:
         raise UsageError(f"--{flag.name}={value}: expected none, poll or explicit") from None
     fields["model_control_mode"] = mode
