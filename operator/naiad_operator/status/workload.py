@@ -3,6 +3,7 @@
 import collections.abc
 import dataclasses
 import datetime as dt
+import re
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders.workload import deployment
@@ -87,7 +88,7 @@ def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> 
     failure = failures[0] if failures else None
     refused = _condition(status, "ReplicaFailure")
     if refused is not None and refused["status"] == "True":
-        message = refused.get("message", "")
+        message = _REFUSED_POD.sub("pods are forbidden", refused.get("message") or "")
         failure = pod_failures.Failure(
             reason="QuotaExceeded" if "exceeded quota" in message else "PodsRefused",
             message=f"{_openshift_advice(service)}: {message}"
@@ -121,6 +122,8 @@ def observe(service: InferenceService, observed: Observed, now: dt.datetime) -> 
     return seen
 
 
+_REFUSED_POD = re.compile(r'pods "[^"]*" is forbidden')
+"""In the refusal of a pod: its name is another one each time that the ReplicaSet's controller tries again."""
 _OPENSHIFT = "security context constraint"
 """In the refusal of a pod by OpenShift."""
 

@@ -287,12 +287,27 @@ def test_a_policy_that_may_block_the_ingress_is_reported_and_the_service_is_read
 
 
 def test_a_refusal_of_openshift_says_where_to_leave_user_ids_out() -> None:
-    refusal = (
-        'pods "demo-x" is forbidden: unable to validate against any security context constraint'
-    )
-    failed = said("ReplicaFailure", "True", "FailedCreate", refusal)
+    refusal = "forbidden: unable to validate against any security context constraint"
+    failed = said("ReplicaFailure", "True", "FailedCreate", f'pods "demo-x" is {refusal}')
     children = {("Deployment", "demo"): deployment(total=0, conditions=[failed])}
     shown = condition(status(children=children, models=None))
     assert shown[1] == "PodsRefused"
     assert "the chart's value openshift" in shown[2]
     assert shown[2].endswith(refusal)
+
+
+def test_a_refusal_is_the_same_condition_for_each_pod_that_is_tried() -> None:
+    """The name in it is that of a pod that does not come to be."""
+    found = set()
+    for name in ("demo-6d5f-x7k2p", "demo-6d5f-b9q4z"):
+        refusal = f'pods "{name}" is forbidden: exceeded quota: gpus, used: 4, limited: 4'
+        failed = said("ReplicaFailure", "True", "FailedCreate", refusal)
+        children = {("Deployment", "demo"): deployment(total=0, conditions=[failed])}
+        found.add(condition(status(children=children, models=None)))
+    assert found == {
+        (
+            "False",
+            "QuotaExceeded",
+            "pods are forbidden: exceeded quota: gpus, used: 4, limited: 4",
+        )
+    }

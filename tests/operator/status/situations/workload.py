@@ -243,7 +243,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             },
             "models": None,
         },
-        ("PodsRefused", 'pods "demo-x" is forbidden: violates PodSecurity'),
+        ("PodsRefused", "pods are forbidden: violates PodSecurity"),
     ),
     "ready pods have no model": (
         {"models": []},
@@ -259,7 +259,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             },
             "models": None,
         },
-        ("QuotaExceeded", 'pods "demo-x" is forbidden: exceeded quota: gpus'),
+        ("QuotaExceeded", "pods are forbidden: exceeded quota: gpus"),
     ),
     "pods took too long": (
         {
