@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tritonclient.grpc
 import tritonclient.http
+import tritonclient.utils
 
 from e2e.kubernetes import Kubernetes
 
@@ -42,6 +43,9 @@ class Access:
 
 
 OPEN = Access()
+
+KEPT_STREAMS = 2
+"""Streams of `mixed` that stay open."""
 
 _TEXT = b"to be or not to be"
 _EXPECTED = 6
@@ -196,16 +200,67 @@ def grpc_stream(host: str, access: Access = OPEN) -> Iterator[Send]:
         client.close()
 
 
+@contextlib.contextmanager
+def grpc_kept_stream(host: str, *, ended: "list[str]") -> Iterator[Send]:
+    """One stream of gRPC for all requests. A server that stops ends it with UNAVAILABLE; the request is then sent once more, on a new stream.
+
+    Args:
+        host: and its port.
+        ended: gets the error of each stream that a server has ended so.
+    """
+    client = grpc_client(host)
+    responses: queue.SimpleQueue[tuple[typing.Any, typing.Any]] = queue.SimpleQueue()
+
+    def open_stream() -> None:
+        while not responses.empty():  # of the stream before
+            responses.get()
+        client.start_stream(lambda result, error: responses.put((result, error)))
+
+    def exchange() -> typing.Any:
+        # Refused by a stream that has ended, whose error is among the responses.
+        with contextlib.suppress(tritonclient.utils.InferenceServerException):
+            client.async_stream_infer("word_count", [_tensor(tritonclient.grpc)])
+        result, error = responses.get(timeout=_TIMEOUT_S)
+        if error is not None:
+            raise error
+        return result
+
+    def send() -> None:
+        try:
+            result = exchange()
+        except tritonclient.utils.InferenceServerException as error:
+            client.stop_stream()
+            open_stream()
+            if error.status() != "StatusCode.UNAVAILABLE" and error.message() != "Server exiting":
+                raise
+            ended.append(str(error))
+            result = exchange()
+        _check(result)
+
+    open_stream()
+    try:
+        yield send
+    finally:
+        client.stop_stream()
+        client.close()
+
+
 def both(host: str) -> tuple[Sender, Sender]:
     """A connection of HTTP and one of gRPC to a service behind an ingress, gRPC at `grpc.<host>`."""
     return functools.partial(http, f"{host}:80"), functools.partial(grpc, f"grpc.{host}:80")
 
 
-def mixed(host: str) -> list[Sender]:
-    """Sixteen connections to a service behind an ingress: HTTP, gRPC at `grpc.<host>`, and streams of gRPC."""
+def mixed(host: str, ended: "list[str]") -> list[Sender]:
+    """Sixteen connections to a service behind an ingress: HTTP, gRPC at `grpc.<host>`, and streams of gRPC, two with one request and two with all.
+
+    Args:
+        host: of HTTP.
+        ended: gets the error of each stream that a server has ended because it stops.
+    """
     over_http, over_grpc = both(host)
     streamed = functools.partial(grpc_stream, f"grpc.{host}:80")
-    return [*[over_http] * 8, *[over_grpc] * 6, *[streamed] * 2]
+    kept = functools.partial(grpc_kept_stream, f"grpc.{host}:80", ended=ended)
+    return [*[over_http] * 7, *[over_grpc] * 5, *[streamed] * 2, *[kept] * KEPT_STREAMS]
 
 
 def _tensor(package: typing.Any) -> typing.Any:
