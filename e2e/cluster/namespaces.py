@@ -7,7 +7,6 @@ everything.
 import atexit
 import contextlib
 import dataclasses
-import os
 import pathlib
 import subprocess
 import time
@@ -20,6 +19,8 @@ _STEP_S = 0.02
 
 _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 9; shift; done; shift; exec "$@"'
 """A shell program: joins the cgroups of the files before `--`, and becomes the command behind it."""
+
+_NO_PROXY = ("NO_PROXY=*", "no_proxy=*")
 
 _started: "list[subprocess.Popen[bytes]]" = []
 """Programs outlive the functions that started them, and this process; Python warns of one that runs and that no variable refers to any more."""
@@ -76,8 +77,8 @@ class Namespaces:
         return joining(self.joined, "nsenter", "-t", str(self.pid), *flags, "--", *command)
 
     def networked(self, *command: str) -> list[str]:
-        """The command line that runs a command in the network namespace alone, with the machine's files."""
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *command]
+        """The command line that runs a command in the network namespace alone, with the machine's files. No proxy can be reached from there."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", "env", *_NO_PROXY, *command]
 
     def path(self, path: str) -> pathlib.Path:
         """A path of theirs, as the machine sees it."""
@@ -114,7 +115,9 @@ class Component:
 def start(
     name: str, command: Sequence[str], logs: pathlib.Path, *, search: Sequence[pathlib.Path] = ()
 ) -> Component:
-    """Starts a program that outlives this process.
+    """Starts a program that outlives this process, without its environment.
+
+    runc would make files in a login's XDG_RUNTIME_DIR, which nodes do not see, and components would look for each other behind a proxy.
 
     Args:
         name: of the component.
@@ -132,7 +135,7 @@ def start(
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env={**os.environ, "PATH": path},
+            env={"PATH": path},
         )
     _started.append(process)
     return Component(name, process, log)

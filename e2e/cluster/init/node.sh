@@ -59,7 +59,9 @@ sed "s/^MemTotal:.*/MemTotal:  $memory kB/" /proc/meminfo > /run/own/meminfo
 mount --bind /run/own/meminfo /proc/meminfo
 mount --bind /dev/null /dev/kmsg
 
-[ -e /proc/sys/net/bridge ] || modprobe br_netfilter   # a module in Debian's kernels, which nothing else loads
+# Modules in Debian's kernels. Nothing else loads the first; kube-proxy ends without the second, which is loaded with the first rule of a kubelet.
+[ -e /proc/sys/net/bridge ] || modprobe br_netfilter
+[ -e /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established ] || modprobe nf_conntrack
 ip link set lo up
 sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 net.ipv4.conf.all.route_localnet=1
 touch "$ready"
