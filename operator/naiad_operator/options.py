@@ -13,9 +13,13 @@ import typing
 from naiad_operator.api.parsing import profiles
 from naiad_operator.api.parsing.service import Profile
 from naiad_operator.builders.facts import Defaults
+from naiad_operator.builders.workload import requests
 from naiad_operator.errors import InvalidSpec
 
 DEFAULT_IMAGE = "naiad-server:latest"
+DEFAULT_REQUESTS = "cpu=100m,memory=256Mi"
+"""What a server with a small model takes; it has 90 MB at its start."""
+
 _PREFIX = "NAIAD_"
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -82,6 +86,7 @@ class _Flag(typing.NamedTuple):
 
 _FLAGS = (
     _Flag("default-image", DEFAULT_IMAGE, "server image of services that do not set one"),
+    _Flag("default-requests", DEFAULT_REQUESTS, "what new pods request of a resource of which neither the service nor its profile says a request or a limit; empty for nothing"),
     _Flag("default-profile", "", "a file with the spec of a NaiadProfile, for services that get no other"),
     _Flag("profiles", "true", "read NaiadProfiles; false where the operator may not", ("true", "false")),
     _Flag("watch-namespaces", "", "namespaces to watch, separated by commas; empty means all"),
@@ -150,6 +155,7 @@ def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Opti
             parser.error(f"--watch-namespaces: {namespace!r} is not a valid namespace name")
     defaults = Defaults(
         image=arguments.default_image,
+        requests=_requests(parser, arguments.default_requests),
         prometheus_address=arguments.prometheus_address,
         operator_namespace=arguments.operator_namespace,
         prometheus_namespace=arguments.prometheus_namespace,
@@ -198,6 +204,13 @@ def _name(parser: argparse.ArgumentParser, name: str, text: str) -> str:
     if not _OBJECT.fullmatch(text):
         parser.error(f"--{name}: {text!r} is not a valid object name")
     return text
+
+
+def _requests(parser: argparse.ArgumentParser, text: str) -> requests.Requests:
+    try:
+        return requests.read(text)
+    except ValueError as error:
+        parser.error(f"--default-requests: {error}")
 
 
 def _profile(parser: argparse.ArgumentParser, path: str) -> Profile | None:

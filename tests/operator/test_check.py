@@ -239,7 +239,7 @@ def test_profiles_of_the_files_are_checked_and_merged(
     assert cli.main(["check", "-f", path]) == 0
     out, err = capsys.readouterr()
     [container] = yaml_text.read(out)[0]["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["requests"] == {"cpu": "3"}
+    assert container["resources"]["requests"] == {"cpu": "3", "memory": "256Mi"}
     assert err.endswith("1 service, 2 objects: valid\n")
     wrong = {**PROFILE, "spec": {"replicas": 2}}
     path = write(tmp_path, yaml_text.write([manifests.resource(), wrong]))

@@ -187,9 +187,10 @@ def test_a_share_of_a_request_needs_the_request(check: RUN) -> None:
     target = {"type": "Utilization", "averageUtilization": 80}
     metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
     scaling = {"class": "hpa", "metrics": [metric]}
-    status, lines = check(manifests.resource(autoscaling=scaling))
+    status, lines = check(manifests.resource(autoscaling=scaling), options=WITHOUT_REQUESTS)
     assert status == 0
     assert lines[0].startswith("warning: spec.predictor.autoscaling.metrics[0]: utilization is")
+    assert check(manifests.resource(autoscaling=scaling))[1] == ["1 service, 4 objects: valid"]
     with_limit = {"limits": {"cpu": "1"}}
     _, lines = check(manifests.resource(autoscaling=scaling, resources=with_limit))
     assert lines == ["1 service, 4 objects: valid"]
@@ -325,6 +326,7 @@ def keda(**fields: typing.Any) -> dict[str, typing.Any]:
 
 CRON = {"type": "cron", "metadata": {"timezone": "UTC", "desiredReplicas": "1"}}
 CPU = {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "60"}}
+WITHOUT_REQUESTS = ("--default-requests=",)
 WITH_CPU = {"resources": {"requests": {"cpu": "1"}}}
 
 
@@ -346,7 +348,7 @@ WITH_CPU = {"resources": {"requests": {"cpu": "1"}}}
 def test_triggers_that_keda_would_refuse(
     check: RUN, predictor: dict[str, typing.Any], message: str
 ) -> None:
-    status, lines = check(manifests.resource(**predictor))
+    status, lines = check(manifests.resource(**predictor), options=WITHOUT_REQUESTS)
     assert status == (1 if message and not message.startswith("warning") else 0)
     first = lines[0].replace("spec.predictor.autoscaling.", "", 1)
     assert first.startswith(message or "1 service")
@@ -356,7 +358,8 @@ def test_the_autoscaler_of_a_canary_needs_the_requests_of_its_pods(check: RUN) -
     service = manifests.resource()
     service["spec"]["gateway"] = {"parentRefs": [{"name": "a"}], "hostnames": ["a.example.com"]}
     service["spec"]["canary"] = {"weight": 1, **keda(triggers=[CPU])}
-    _, lines = check(service)
+    assert check(service)[1] == ["1 service, 7 objects: valid"], "they have default requests"
+    _, lines = check(service, options=WITHOUT_REQUESTS)
     assert fields(lines) == ["spec.canary.autoscaling.triggers[0]"]
 
 

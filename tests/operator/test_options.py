@@ -46,6 +46,11 @@ def test_a_flag_wins_over_a_variable() -> None:
     ("argv", "environ", "message"),
     [
         (["--workers=many"], {}, "--workers: 'many' is not an integer from 1 to 256"),
+        (
+            ["--default-requests=cpu=lots"],
+            {},
+            "--default-requests: 'cpu=lots': 'lots' is not an amount such as 100m, 2 or 256Mi",
+        ),
         (["--workers=2.5"], {}, "--workers: '2.5' is not an integer from 1 to 256"),
         (
             ["--watch-namespaces=team-a,Team_B"],

@@ -73,6 +73,7 @@ def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:
         facts,
         image=(wanted is not None and wanted.image) or facts.image,
         server_version=facts.canary.server_version,
+        requests=facts.canary.requests,
         current_replicas=facts.canary.current_replicas,
         replicas_are_ours=facts.canary.replicas_are_ours,
     )

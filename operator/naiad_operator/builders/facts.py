@@ -13,6 +13,7 @@ class Defaults:
 
     Attributes:
         image: the server image of services that do not set one.
+        requests: what pods request of a resource of which their service says nothing (`workload.requests`).
         prometheus_address: the Prometheus that KEDA queries when a service does not set one.
         operator_namespace: the operator's namespace, whose pods a NetworkPolicy allows; "" when it runs outside the cluster.
         prometheus_namespace: the namespace that a NetworkPolicy allows on the metrics port; "" allows every namespace.
@@ -21,6 +22,7 @@ class Defaults:
     """
 
     image: str
+    requests: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
     prometheus_address: str = ""
     operator_namespace: str = ""
     prometheus_namespace: str = ""
@@ -37,12 +39,14 @@ class CanaryFacts:
         replicas_are_ours: as there.
         serves: whether any of its pods is available.
         server_version: the version of its server.
+        requests: its default requests.
     """
 
     current_replicas: int | None = None
     replicas_are_ours: bool = True
     serves: bool = False
     server_version: versions.Version = versions.OWN
+    requests: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ class ClusterFacts:
         apis: the optional kinds that the API server serves, each "group/version/Kind".
         image: the result of `builders.workload.image.resolve`.
         server_version: the version of the server in it.
+        requests: the result of `builders.workload.requests.chosen`.
         defaults: the administrator's defaults.
         node_resources: the sum of what all nodes can allocate, by resource name; None when nodes may not be read, or need not be.
         scale_ups: by the name of a pod without a node, what an autoscaler of nodes says of it.
@@ -84,6 +89,7 @@ class ClusterFacts:
     image: str
     defaults: Defaults
     server_version: versions.Version = versions.OWN
+    requests: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
     node_resources: collections.abc.Mapping[str, int] | None = None
     scale_ups: collections.abc.Mapping[str, ScaleUp] = dataclasses.field(default_factory=dict)
     claim_modes: collections.abc.Mapping[str, frozenset[str]] = dataclasses.field(
@@ -92,4 +98,4 @@ class ClusterFacts:
     current_replicas: int | None = None
     kept_replicas: int | None = None
     replicas_are_ours: bool = True
-    canary: CanaryFacts = CanaryFacts()
+    canary: CanaryFacts = dataclasses.field(default_factory=CanaryFacts)

@@ -1,5 +1,6 @@
 """Checks an autoscaler: metrics and triggers, which the schema passes on as they are, and what they need of resources."""
 
+import collections.abc
 import typing
 
 from naiad_operator.api.manifests.unvalidated import entries, part
@@ -10,16 +11,17 @@ _OF_PODS = ("cpu", "memory")
 _ADVICE = "write the request, or set it in the NaiadProfile"
 
 
-def findings(predictor: typing.Any, path: str) -> Findings:
+def findings(predictor: typing.Any, path: str, default_requests: collections.abc.Iterable[str]) -> Findings:  # fmt: skip
     """What is wrong with the autoscaling of a predictor or a canary.
 
     Args:
         predictor: the part of the spec, with defaults.
         path: its path.
+        default_requests: the resources that pods request by default.
     """
     scaling, path = part(predictor, "autoscaling"), f"{path}.autoscaling"
     requests, limits = (part(predictor, "resources", one) for one in ("requests", "limits"))
-    known = {*requests, *limits}
+    known = {*requests, *limits, *default_requests}
     for index, metric in enumerate(entries(scaling, "metrics")):
         resource = part(metric, "resource")
         name = resource.get("name")

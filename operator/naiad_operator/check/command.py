@@ -17,10 +17,12 @@ from naiad_operator.api.manifests import document, yaml_text
 from naiad_operator.api.parsing import profiles, service, validation
 from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS
+from naiad_operator.builders.workload import requests
 from naiad_operator.check import files
 from naiad_operator.check.finding import Finding
 from naiad_operator.check.service import examine, examine_profile
 from naiad_operator.errors import InvalidSpec, Problem
+from naiad_operator.options import DEFAULT_REQUESTS
 
 _MOST_SAID = 100
 """The number of findings in one document that are said: a person fixes no more at once, and each needs its line."""
@@ -42,6 +44,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--image",
         default=_IMAGE,
         help="the server image of services that name none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--default-requests",
+        type=_default_requests,
+        default=DEFAULT_REQUESTS,
+        metavar="REQUESTS",
+        help="what pods request of a resource of which nothing is said, as the operator's option of this name (default: %(default)s)",
     )
     parser.add_argument(
         "--default-profile",
@@ -158,6 +167,13 @@ def _say_unknown_profile(
         _say(
             f"{shown}:{line}: spec.profile: the {names.PROFILE_KIND} {named} is not in these files: checked without its fields"
         )
+
+
+def _default_requests(text: str) -> requests.Requests:
+    try:
+        return requests.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _default_profile(path: str) -> service.Profile:

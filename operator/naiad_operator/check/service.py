@@ -132,7 +132,7 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
     path = "spec.predictor"
     yield from arguments.findings(part(written, "predictor").get("args"), f"{path}.args", version)
     yield from amounts.findings(predictor, path)
-    yield from autoscaling.findings(predictor, path)
+    yield from autoscaling.findings(predictor, path, options.default_requests)
     yield from models.findings(predictor, path)
     yield from pods.findings(part(written, "predictor"), path)
     yield from stores.findings(predictor, path, version)
@@ -146,14 +146,19 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
             yield from amounts.findings(
                 {**beside, "sharedMemory": predictor.get("sharedMemory")}, path
             )
-        yield from autoscaling.findings({**both, "autoscaling": beside.get("autoscaling")}, path)
+        scaled = {**both, "autoscaling": beside.get("autoscaling")}
+        yield from autoscaling.findings(scaled, path, options.default_requests)
         if "model" in beside:
             yield from models.findings(both, path)
             yield from stores.findings(both, path, version)
 
 
 def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> ClusterFacts:
-    defaults = Defaults(image=options.image, prometheus_address=options.prometheus_address)
+    defaults = Defaults(
+        image=options.image,
+        requests=options.default_requests,
+        prometheus_address=options.prometheus_address,
+    )
     apis = frozenset(kind.key for kind in KINDS if kind.kind not in options.without)
     chosen = image.resolve(parsed, defaults)
     beside = canary.service_of(parsed)
@@ -163,8 +168,9 @@ def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> Clu
         apis=apis,
         image=chosen.image,
         server_version=chosen.version,
+        requests=defaults.requests,
         defaults=defaults,
-        canary=CanaryFacts(server_version=of_canary.version),
+        canary=CanaryFacts(server_version=of_canary.version, requests=defaults.requests),
     )
 
 

@@ -10,7 +10,7 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders import build, canary, kinds
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from naiad_operator.builders.names import Manifest
-from naiad_operator.builders.workload import deployment, image, storage
+from naiad_operator.builders.workload import deployment, image, requests, storage
 from naiad_operator.cluster.child_store import Child
 from naiad_operator.reconcile import ownership, plan
 from naiad_operator.status.upgrade import Upgrade, UpgradeState
@@ -224,7 +224,10 @@ def render(
     pods = []
     for part, deployed, part_facts in parts:
         made_from = image.Recorded(
-            part_facts.image, image.pods_hash(part), part_facts.server_version
+            part_facts.image,
+            image.pods_hash(part),
+            part_facts.server_version,
+            requests.write(part_facts.requests),
         )
         rendered = Rendered(
             template=templates[part.name],
@@ -272,6 +275,10 @@ class _Deployed(typing.NamedTuple):
     def replicas(self) -> int | None:
         return self.live["spec"].get("replicas", 1) if self.live else None
 
+    @property
+    def made_from(self) -> image.Recorded | None:
+        return self.record.made_from if self.record is not None else None
+
 
 def _facts(
     service: InferenceService,
@@ -287,6 +294,7 @@ def _facts(
         cluster,
         image=server.image,
         server_version=server.version,
+        requests=requests.chosen(service, cluster.defaults.requests, deployed.made_from),
         current_replicas=deployed.replicas,
         kept_replicas=service.status.get("keptReplicas")
         if record is None
@@ -301,14 +309,16 @@ def _canary_facts(
     """The facts for the canary's pods: with an image of its own it has a server's version of its own."""
     version = facts.server_version
     if beside is not None and beside.spec.predictor.image:
-        made_from = deployed.record.made_from if deployed.record is not None else None
-        version = image.resolve(beside, facts.defaults, made_from).version
+        version = image.resolve(beside, facts.defaults, deployed.made_from).version
     status = deployed.live.get("status") or {}
     return CanaryFacts(
         current_replicas=deployed.replicas,
         replicas_are_ours=deployed.replicas_are_ours,
         serves=bool(status.get("availableReplicas")),
         server_version=version,
+        requests=requests.chosen(beside, facts.defaults.requests, deployed.made_from)
+        if beside is not None
+        else requests.NONE,
     )
 
 

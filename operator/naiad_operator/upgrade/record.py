@@ -7,6 +7,7 @@
 | `template` | the pod template as it was applied, compressed: a Deployment that waits for the new one is put back to it |
 | `image`, `server-version` | the resolved image, and the server's version that the template was rendered for |
 | `pods` | the hash of the spec that the pods were made from: a different hash is an edit by a user |
+| `default-requests` | the default requests that the pods have |
 | `kept-replicas` | the number of pods when neither the spec nor an autoscaler decides it |
 | `upgrade` | while the pods are replaced because of a new operator: since when, and how many were available before |
 
@@ -57,7 +58,7 @@ class Record:
         operator: the operator that has written the Deployment.
         template_version: the operator that rendered the template.
         template: the pod template as it was applied.
-        made_from: the image, the hash of the spec and the server's version that the template was rendered for.
+        made_from: the image, the hash of the spec, the server's version and the default requests that the template was rendered for.
         kept_replicas: the number of pods when neither the spec nor an autoscaler decides it; None when one does.
         mark: None unless the pods are being replaced because of a new operator.
     """
@@ -80,6 +81,7 @@ def annotations(record: Record) -> dict[str, str]:
         "image": made_from.image,
         "pods": made_from.pods,
         "server-version": str(made_from.version or ""),
+        "default-requests": made_from.requests,
         "kept-replicas": "" if record.kept_replicas is None else str(record.kept_replicas),
         "upgrade": "" if record.mark is None else msgspec.json.encode(record.mark).decode(),
     }
@@ -125,6 +127,7 @@ def _read(written: dict[str, str]) -> Record | None:
             written.get("image", ""),
             written.get("pods", ""),
             versions.parse(written.get("server-version", "")),
+            written.get("default-requests", ""),
         ),
         kept_replicas=int(kept) if kept.isdecimal() else None,
         mark=msgspec.json.decode(mark, type=Mark) if mark else None,

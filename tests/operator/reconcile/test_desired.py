@@ -122,6 +122,30 @@ def test_pods_of_which_none_serves_or_may_serve_do_not_wait() -> None:
     assert made.waiting(is_starting=False) == Waiting(serves=False, stuck=True)
 
 
+def requested(given: service.InferenceService, *children: Child) -> list[typing.Any]:
+    """What the pods of a service and of its canary request of CPU, with a default of 1, and what is recorded of that."""
+    cluster = manifests.facts()
+    defaults = dataclasses.replace(cluster.defaults, requests={"cpu": "1"})
+    cluster = dataclasses.replace(cluster, defaults=defaults)
+    made = desired.render(given, children, cluster=cluster, running=None, allow_downgrade=False)
+    assert not made.is_staged
+    return [
+        (record.template["spec"]["containers"][0]["resources"].get("requests"), record.made_from.requests)
+        for record in made.choose(admitted=False, now=NOW).values()
+    ]  # fmt: skip
+
+
+def test_neither_an_upgrade_nor_another_default_changes_the_requests_of_pods_that_run() -> None:
+    given, edited = (resource(canary=True, args=args) for args in ([], ["--log-verbose=1"]))
+    made = render(given)  # as an earlier release, without default requests
+    by_name = {m["metadata"]["name"]: m for m in made.manifests if m["kind"] == "Deployment"}
+    chosen = made.choose(admitted=False, now=NOW)
+    running = [live(by_name[name], record) for name, record in chosen.items()]
+    assert requested(given, *running) == [(None, "")] * 2
+    assert requested(edited, *running) == [({"cpu": "1"}, "cpu=1")] * 2
+    assert requested(given) == [({"cpu": "1"}, "cpu=1")] * 2
+
+
 def test_an_edit_of_the_canary_replaces_its_pods_alone() -> None:
     before = resource(canary=True)
     manifest = {

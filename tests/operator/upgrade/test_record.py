@@ -25,7 +25,7 @@ FULL = Record(
     operator=Version(0, 3, 0),
     template_version=Version(0, 2, 0),
     template=TEMPLATE,
-    made_from=image.Recorded("server:1", "a" * 16, Version(0, 1, 0)),
+    made_from=image.Recorded("server:1", "a" * 16, Version(0, 1, 0), "cpu=100m"),
     kept_replicas=4,
     mark=Mark("2026-01-31T12:00:00Z", 2),
 )

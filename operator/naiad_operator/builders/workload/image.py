@@ -44,11 +44,13 @@ class Recorded(typing.NamedTuple):
         image: their image.
         pods: the `pods_hash` of the spec that they were made from.
         version: the server's version for which they were rendered; None when it was not recorded.
+        requests: their default requests, as `requests.write` writes them.
     """
 
     image: str
     pods: str
     version: versions.Version | None = None
+    requests: str = ""
 
 
 def resolve(

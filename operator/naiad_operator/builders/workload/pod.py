@@ -7,7 +7,14 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.pod import LivenessProbe, Probes, ReadinessProbe, Toleration
 from naiad_operator.builders import names, server
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.builders.workload import accelerator, container, fetching, merge, storage
+from naiad_operator.builders.workload import (
+    accelerator,
+    container,
+    fetching,
+    merge,
+    requests,
+    storage,
+)
 from naiad_operator.errors import InvalidSpec, Problem
 
 Object = dict[str, typing.Any]
@@ -37,7 +44,8 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
     # The Deployment and the Services must find their pods, whatever the patches contain.
     metadata = made.setdefault("metadata", {})
     metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}
-    account = made.get("spec", {}).get("serviceAccountName")
+    made["spec"] = requests.added(made.get("spec") or {}, facts.requests)
+    account = made["spec"].get("serviceAccountName")
     if account is not None:
         # The API server copies serviceAccountName to this deprecated field and back: unless the operator owns both, a removed account would stay.
         made["spec"] = {**made["spec"], "serviceAccount": account}
