@@ -62,7 +62,7 @@ def requests(*, timeout: float = 20) -> collections.abc.Iterator[load.Result]:
 
 def edit(kubernetes: Kubernetes, **predictor: object) -> None:
     """Changes fields of `spec.predictor`."""
-    kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": predictor}})
+    kubernetes.patch("infsvc", "demo", {"spec": {"predictor": predictor}})
 
 
 def wait_for_ingress_controller(kubernetes: Kubernetes) -> None:

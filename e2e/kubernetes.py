@@ -67,7 +67,7 @@ class Kubernetes:
 
     def condition(self, name: str, kind: str = "Ready") -> Object:
         """A condition of an InferenceService; {} when it has none yet."""
-        return condition_of(self.get("inferenceservice", name) or {}, kind)
+        return condition_of(self.get("infsvc", name) or {}, kind)
 
     @contextlib.contextmanager
     def drained(self, node: str) -> Iterator[None]:
@@ -82,7 +82,7 @@ class Kubernetes:
         """Waits until an InferenceService is Ready for its newest generation."""
 
         def ready() -> bool:
-            service = self.get("inferenceservice", name) or {}
+            service = self.get("infsvc", name) or {}
             generation = service.get("metadata", {}).get("generation")
             condition = self.condition(name)
             seen = condition.get("observedGeneration") == generation

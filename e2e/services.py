@@ -64,7 +64,7 @@ def service(
 
 def end(kubernetes: Kubernetes, name: str) -> None:
     """Deletes a service, and waits until its pods have given back what they had."""
-    kubernetes.delete("inferenceservice", name)
+    kubernetes.delete("infsvc", name)
     selector = f"app.kubernetes.io/instance={name}"
     kubernetes.wait(f"no pods of {name}", lambda: not kubernetes.list("pods", selector))
 
@@ -74,7 +74,7 @@ def end_routes(kubernetes: Kubernetes) -> None:
     routes = functools.partial(kubernetes.list, "ingresses,httproutes,grpcroutes")
     hosts = {host for route in routes() for host in _hosts(route["spec"])}
     with contextlib.suppress(KubectlError):  # the story has removed the CRD
-        kubernetes.run("delete", "inferenceservices", "--all", "--timeout=60s")
+        kubernetes.run("delete", "infsvc", "--all", "--timeout=60s")
     kubernetes.wait("no routes", lambda: not routes())
     for host in sorted(hosts):
         kubernetes.wait(f"no route of {host}", functools.partial(_is_unknown, host))

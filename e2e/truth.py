@@ -28,7 +28,7 @@ def hold(what: str, seconds: float, limit: float) -> None:
 
 def untrue(kubernetes: Kubernetes, name: str) -> list[str]:
     """What the status says and the cluster does not show; [] when it is true."""
-    service = kubernetes.get("inferenceservice", name) or {}
+    service = kubernetes.get("infsvc", name) or {}
     deployment = kubernetes.get("deployment", name) or {}
     pods = [
         pod for pod in kubernetes.list("pods") if condition_of(pod, "Ready").get("status") == "True"

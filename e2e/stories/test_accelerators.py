@@ -101,7 +101,7 @@ def test_a_slice_by_a_resource_claim(kubernetes: Kubernetes, cluster: Cluster) -
         assert nodes.of_pods(kubernetes, "demo") == [node.name]
         assert nodes.visible(kubernetes) == ["MIG-node-a-1g.10gb-0"]
         # One slice, so a second pod waits for what its claim asks for.
-        kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 2}}})
+        kubernetes.patch("infsvc", "demo", {"spec": {"predictor": {"replicas": 2}}})
         message = kubernetes.wait_condition(
             "demo", "Progressing", status="True", reason="WaitingForNode"
         )

@@ -59,18 +59,18 @@ def test_an_autoscaler_of_the_users_own_takes_over(
     before = _pods(kubernetes)
     unset = dict.fromkeys(_SCALING)
     switched = {"replicas": 2, "autoscaling": {**unset, "class": "external"}}
-    kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": switched}})
+    kubernetes.patch("infsvc", "demo", {"spec": {"predictor": switched}})
     kubernetes.wait("no HorizontalPodAutoscaler", lambda: kubernetes.list("hpa") == [])
     kubernetes.wait_condition("demo", "AutoscalingReady", status="True", reason="Disabled")
     assert _pods(kubernetes) == before, "no pod was replaced"
-    kubernetes.run("scale", "inferenceservice", "demo", "--replicas=3")
+    kubernetes.run("scale", "infsvc", "demo", "--replicas=3")
     _wait_for_pods(kubernetes, 3)
     assert _pods(kubernetes) > before
 
     kubernetes.apply(_horizontal_pod_autoscaler("InferenceService", "serving.naiad.dev/v1alpha1"))
     _wait_for_pods(kubernetes, 1, timeout=120)  # there is no load
     _load_scales_out(kubernetes)
-    service = kubernetes.get("inferenceservice", "demo") or {}
+    service = kubernetes.get("infsvc", "demo") or {}
     assert service["spec"]["predictor"]["replicas"] == 3
 
 
@@ -87,7 +87,7 @@ def test_a_service_moves_between_autoscalers(kubernetes: Kubernetes, cluster: Cl
         started = time.monotonic()
         unset = {"prometheusAddress": None}
         switched = {"autoscaling": {**unset, **scaling, "minReplicas": 2}}
-        kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": switched}})
+        kubernetes.patch("infsvc", "demo", {"spec": {"predictor": switched}})
         names = functools.partial(_autoscalers, kubernetes)
         kubernetes.wait(f"only {name}", functools.partial(_equal, names, [name]), seen=names)
         print(f"{scaling['class']} alone after {time.monotonic() - started:.1f} s")

@@ -21,7 +21,7 @@ def test_seven_pods_have_one_slice_each_and_an_eighth_waits(
         kubernetes.wait_ready("demo", timeout=180)
         assert len(set(nodes.visible(kubernetes))) == 7
         _requests_reach_every_pod(kubernetes)
-        kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 8}}})
+        kubernetes.patch("infsvc", "demo", {"spec": {"predictor": {"replicas": 8}}})
         kubernetes.wait(
             "the reason",
             lambda: (
@@ -62,7 +62,7 @@ def test_a_kubelet_starts_again_and_the_plugin_registers_again(
             seen=plugin.log.read_text,
         )
         # A second pod gets the slice that is left, and the first pod's container is the one of before.
-        kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 2}}})
+        kubernetes.patch("infsvc", "demo", {"spec": {"predictor": {"replicas": 2}}})
         kubernetes.wait_ready("demo")
         assert len(set(nodes.visible(kubernetes))) == 2
         assert containers < _containers(kubernetes)

@@ -32,7 +32,7 @@ def test_it_answers_over_http_and_grpc_and_is_gone_after_delete(demo: Kubernetes
             send()
     _stream_of_words()
     _tensor_of_20_mb()
-    demo.delete("inferenceservice", "demo")
+    demo.delete("infsvc", "demo")
     demo.wait("nothing left", lambda: not _left(demo), seen=lambda: _left(demo))
 
 

@@ -24,7 +24,7 @@ def test_services_go_on_without_the_operator(kubernetes: Kubernetes, target: Tar
         install.wait_for_deployments(target, "naiad-system/naiad")
         install.helm(target, "uninstall", "naiad", "-n", "naiad-system", "--wait")
         # An edit while there is no operator.
-        kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 2}}})
+        kubernetes.patch("infsvc", "demo", {"spec": {"predictor": {"replicas": 2}}})
         install_chart(target)
         kubernetes.wait_ready("demo")
     assert not result.failures

@@ -34,7 +34,7 @@ PROBLEMS = {
         {"image": None},
     ),
     "more memory than a node has": Problem(
-        {"resources": {"requests": {"memory": "64Gi"}}},
+        {"resources": {"requests": {"memory": "64Ti"}}},
         "Progressing",
         "WaitingForNode",
         "Insufficient memory",
@@ -68,7 +68,7 @@ def test_a_problem_is_named_and_one_edit_fixes_it(kubernetes: Kubernetes, name: 
         reason=problem.reason,
     )
     assert problem.words in message
-    kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": problem.right}})
+    kubernetes.patch("infsvc", "demo", {"spec": {"predictor": problem.right}})
     kubernetes.wait_ready("demo", timeout=120)
 
 
@@ -110,7 +110,7 @@ def test_a_retired_version_is_named_and_one_edit_fixes_it(kubernetes: Kubernetes
     assert "at least one version must be available under the version policy" in message
     newest = {"model": "counter", "config": {"versionPolicy": {"latest": {"numVersions": 1}}}}
     change = {"spec": {"predictor": {"model": {"overrides": [newest]}}}}
-    kubernetes.patch("inferenceservice", "demo", change)
+    kubernetes.patch("infsvc", "demo", change)
     kubernetes.wait_ready("demo", timeout=120)
 
 

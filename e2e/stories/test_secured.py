@@ -78,7 +78,7 @@ def access(
 def test_tls_and_a_token(
     kubernetes: Kubernetes, access: load.Access, tmp_path: pathlib.Path
 ) -> None:
-    service = kubernetes.get("inferenceservice", "demo") or {}
+    service = kubernetes.get("infsvc", "demo") or {}
     assert service["status"]["url"] == f"https://{HOST}"
     with load.grpc_stream(f"{GRPC_HOST}:443", access) as send:
         send()

@@ -56,7 +56,7 @@ def test_services_of_two_namespaces(kubernetes: Kubernetes, neighbour: Kubernete
             {"ports": [8002], "namespaces": [], "pods": []},
         ]
     with load.running([theirs] * 2, rate=50) as result:
-        kubernetes.delete("inferenceservice", "demo")
+        kubernetes.delete("infsvc", "demo")
         kubernetes.wait("its route to end", lambda: not load.responds(sender))
     assert not result.failures
 
@@ -131,7 +131,7 @@ def test_an_operator_without_an_optional_group(kubernetes: Kubernetes, target: T
             # What needs no Gateway goes on.
             kubernetes.apply(services.service("other", ingress=services.ingress(NEIGHBOUR)))
             kubernetes.wait_ready("other")
-            kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": {"replicas": 2}}})
+            kubernetes.patch("infsvc", "demo", {"spec": {"predictor": {"replicas": 2}}})
             kubernetes.wait("two pods", lambda: _ready(kubernetes, "demo") == 2)
         kubernetes.wait_ready("demo")
         kubernetes.wait("health without a note", lambda: _health().strip() == "ok", seen=_health)
@@ -178,7 +178,7 @@ def test_an_operator_of_one_namespace(
             assert kubernetes.get("clusterrole", "naiad") is None
             assert not _may(neighbour, _OPERATOR, "list", "pods")
             for each in (kubernetes, neighbour):
-                each.patch("inferenceservice", "demo", two)
+                each.patch("infsvc", "demo", two)
             kubernetes.wait_ready("demo")
             assert len(kubernetes.list("pods")) == 2
             assert len(neighbour.list("pods")) == 1

@@ -52,7 +52,7 @@ def _shares() -> dict[str, float]:
 
 
 def _patch(kubernetes: Kubernetes, **spec: typing.Any) -> None:
-    kubernetes.patch("inferenceservice", "demo", {"spec": spec})
+    kubernetes.patch("infsvc", "demo", {"spec": spec})
 
 
 def test_a_canary_is_promoted_and_no_request_fails(demo: Kubernetes) -> None:

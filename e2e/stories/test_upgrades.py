@@ -132,7 +132,7 @@ def _settings() -> Object:
 
 
 def _edit(kubernetes: Kubernetes, **fields: object) -> None:
-    kubernetes.patch("inferenceservice", "demo", {"spec": {"predictor": fields}})
+    kubernetes.patch("infsvc", "demo", {"spec": {"predictor": fields}})
 
 
 def _pods(kubernetes: Kubernetes) -> set[str]:
