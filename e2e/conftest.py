@@ -12,7 +12,7 @@ from e2e import failure, services
 from e2e.addons.target import Target
 from e2e.cluster.cluster import Cluster
 from e2e.kubernetes import Kubernetes
-from e2e.registry_cluster import StoriesPod, in_pod
+from e2e.registry_cluster import LABEL, LABEL_VALUE, StoriesPod, in_pod
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _NUMBERS = itertools.count(1)
@@ -71,7 +71,8 @@ def _namespace() -> Iterator[Kubernetes]:
     name = f"story-{next(_NUMBERS)}-{os.getpid()}"
     admin = Kubernetes("default")
     admin.run("create", "namespace", name)
-    admin.run("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    labels = "pod-security.kubernetes.io/enforce=restricted", f"{LABEL}={LABEL_VALUE}"
+    admin.run("label", "namespace", name, *labels)
     _namespaces.append(name)
     try:
         yield Kubernetes(name)

@@ -22,7 +22,7 @@ from e2e.kubernetes import condition_of
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "build" / "images"
 _READY_S = 120
-_INTERRUPTED = 128 + signal.SIGINT
+INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         print("interrupted: make cluster-demo goes on from here, make cluster-down removes what was started", file=sys.stderr)  # fmt: skip
-        return _INTERRUPTED
+        return INTERRUPTED
     return 0
 
 

@@ -1,5 +1,6 @@
 """A cluster whose nodes pull this project's images from a registry. The stories see it like this from their pod (`StoriesPod`)."""
 
+import json
 import os
 import pathlib
 import typing
@@ -14,27 +15,41 @@ from tests.toolchain import programs
 IN_POD_VARIABLE = "NAIAD_STORIES_IN_POD"
 """The environment variable with the registry, where the stories run in a pod."""
 
+_DIGESTS_VARIABLE = "NAIAD_STORIES_DIGESTS"
+"""The environment variable with the digests of the images, there."""
+
+LABEL, LABEL_VALUE = "app.kubernetes.io/managed-by", "naiad-stories"
+"""Of the namespaces of stories, so that those of an interrupted run are found."""
+
 
 class RegistryCluster:
     """The cluster of the environment's kubeconfig, or the one of this pod.
 
     Args:
         registry: where the images are, e.g. `registry.example.com/team`.
+        digests: of the images, by name and tag.
     """
 
-    def __init__(self, registry: str) -> None:
+    def __init__(self, registry: str, digests: "dict[str, str] | None" = None) -> None:
         self._registry = registry
+        self._digests = digests or {}
         self._kubectl = programs.find(["kubectl"])["kubectl"]
 
     @property
     def chart_values(self) -> Sequence[str]:
-        """The images."""
+        """The images. Stories choose releases of the operator by tag."""
         operator, server = self.image("naiad-operator"), self.image(f"naiad-server:{version()}")
-        return f"image.repository={operator}", f"serverImage={server}"
+        return f"image.repository={operator}", "image.pullPolicy=Always", f"serverImage={server}"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of the stories' pod."""
+        return {IN_POD_VARIABLE: self._registry, _DIGESTS_VARIABLE: json.dumps(self._digests)}
 
     def image(self, name: str) -> str:
-        """The address of an image in the registry."""
-        return f"{self._registry}/{name}"
+        """The address of an image in the registry, with its digest: nodes keep images of earlier runs, which have the same tags."""
+        digest = self._digests.get(name, "")
+        return f"{self._registry}/{name}{'@' if digest else ''}{digest}"
 
     def kubectl(self, *arguments: str, text: str = "") -> str:
         """The output of kubectl.
@@ -65,7 +80,7 @@ class StoriesPod(RegistryCluster):
     """The same from the pod of the stories, where no images can be built: those of the stories are in the registry before it starts."""
 
     def __init__(self) -> None:
-        super().__init__(os.environ[IN_POD_VARIABLE])
+        super().__init__(os.environ[IN_POD_VARIABLE], json.loads(os.environ[_DIGESTS_VARIABLE]))
 
     @property
     def archives(self) -> pathlib.Path:

@@ -16,7 +16,7 @@ from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.layout import FOLDER_VARIABLE
 from e2e.cluster.namespaces import ComponentError
-from e2e.demo import IMAGES, ROOT, install_all
+from e2e.demo import IMAGES, INTERRUPTED, ROOT, install_all
 from e2e.imagebuild.buildah import BuildahError
 from e2e.user_cluster import UserCluster, registry
 from tests.toolchain import programs
@@ -39,6 +39,9 @@ def main(arguments: "list[str]") -> int:
     except (ComponentError, BuildahError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted" if keep else "interrupted; what was started or installed is removed", file=sys.stderr)  # fmt: skip
+        return INTERRUPTED
 
 
 def _on_users_cluster(pytest: "list[str]", step: Callable[[str], None]) -> int:

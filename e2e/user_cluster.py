@@ -1,10 +1,13 @@
 """The cluster of `$KUBECONFIG`: images go to a registry of the user's, the stories run in a pod, and everything is removed afterwards."""
 
 import contextlib
+import datetime as dt
+import functools
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -19,15 +22,17 @@ from e2e.cluster.layout import HOSTS
 from e2e.demo import ROOT, install_chart
 from e2e.imagebuild import base, releases, wheels
 from e2e.imagebuild.build import PARTS, Images
-from e2e.imagebuild.buildah import Buildah
-from e2e.registry_cluster import IN_POD_VARIABLE, RegistryCluster
+from e2e.imagebuild.buildah import Buildah, BuildahError
+from e2e.registry_cluster import LABEL, LABEL_VALUE, RegistryCluster
 from tests.toolchain import debian, programs
 
 REGISTRY_VARIABLE = "NAIAD_REGISTRY"
 _NAMESPACE = "naiad-stories"
 _POD = "stories"
 _CRD = "inferenceservices.serving.naiad.dev"
-_GATEWAY_CRD = "gateways.gateway.networking.k8s.io"
+_GATEWAY_GROUP = "gateway.networking.k8s.io"
+_GATEWAY_CRD = f"gateways.{_GATEWAY_GROUP}"
+_ADD_ONS = ("traefik", "s3")
 _TREE = (
     "pyproject.toml",
     "charts",
@@ -43,6 +48,7 @@ _PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "py
 _REPORT_PACKAGES = ("aiohttp", "kubernetes", "msgspec", "typing-extensions")
 """For what is printed of a story that failed."""
 _START_S = 300
+_POLL_S = 0.5
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _KUBECONFIG = {
     "apiVersion": "v1",
@@ -99,21 +105,23 @@ class UserCluster(RegistryCluster):
             manifest = tar.extractfile("manifest.json")
             assert manifest is not None, archive
             tag = str(json.loads(manifest.read())[0]["RepoTags"][0])
-        local = self._buildah.load(archive)
-        self._buildah.push(local, self.image(tag.rpartition("/")[2]), insecure=self._insecure)
+        self._push(self._buildah.load(archive), tag.rpartition("/")[2])
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
         """Naiad, the add-ons and the stories' image on the cluster, for a context.
 
         Raises:
-            UserClusterError: Naiad is on it already.
+            UserClusterError: Naiad is on it already, or something that has the name of an add-on; or something could not be removed.
             RuntimeError: something could not be installed.
         """
         if self._has(_CRD):
             raise UserClusterError(f"this cluster has Naiad already (the CRD {_CRD}): the stories install it and remove it, so use a cluster without it")  # fmt: skip
         gateway_api = self._has(_GATEWAY_CRD)
+        if own := self._get(*self._names(gateway_api=gateway_api)):
+            raise UserClusterError(f"this cluster has {', '.join(own)} already: the stories install objects of these names and remove them. Remove those that an earlier run has left, or use another cluster")  # fmt: skip
         try:
+            install.import_images(self)  # a small one: a wrong registry shows before the builds
             with Images(ROOT, self._folder, self._step) as images:
                 images.prepare()
                 for part in PARTS:
@@ -121,34 +129,54 @@ class UserCluster(RegistryCluster):
                 releases.provide(self, images, ROOT)
                 self._build_stories()
             self._step("images built and pushed")
-            install.import_images(self, "traefik", "versitygw")
+            for program in ("traefik", "versitygw"):
+                install.import_program(self, program)
             if not gateway_api:
                 install.apply_gateway_api(self)
-            install.apply(self, "traefik", "s3")
+            install.apply(self, *_ADD_ONS)
             install.wait_for_deployments(self, "ingress/traefik", "store/s3")
             install_chart(self)
             install.google_storage(self)
             self._step("ingress controller, object stores and the chart")
             yield
         finally:
-            self._buildah.unmount()
-            self._remove(gateway_api=gateway_api)
-            self._step("removed from the cluster")
+            with _uninterrupted():
+                self._buildah.unmount()
+                self._step("removing everything from the cluster")
+                self._remove(gateway_api=gateway_api)
+                self._step("removed from the cluster")
 
     def run_stories(self, pytest: Sequence[str]) -> int:
         """Runs the stories in a pod and prints what they print; the exit status."""
         address = self.kubectl("-n", "ingress", "get", "service", "traefik", "-o", "jsonpath={.spec.clusterIP}")  # fmt: skip
         self.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(self.manifests(address, pytest)))
-        self.kubectl("-n", _NAMESPACE, "wait", f"pod/{_POD}", "--for=condition=Ready", f"--timeout={_START_S}s")  # fmt: skip
-        subprocess.run([self._kubectl, "-n", _NAMESPACE, "logs", "-f", _POD], check=False)
+        self._wait_for_start()
+        since: list[str] = []
+        while (status := self._exit_status()) is None:
+            self._print_output(*since)
+            # The connection was cut, or the API server does not know the exit status yet.
+            since = [f"--since-time={dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"]
+            time.sleep(_POLL_S)
+        return status
+
+    def _print_output(self, *options: str) -> None:
+        """Prints what the pod prints, until it ends or the connection does."""
+        command = [self._kubectl, "-n", _NAMESPACE, "logs", "-f", *options, _POD]
+        subprocess.run(command, check=False)
+
+    def _exit_status(self) -> int | None:
+        """That of the stories; None while they run."""
         query = "jsonpath={.status.containerStatuses[0].state.terminated.exitCode}"
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            status = self.kubectl("-n", _NAMESPACE, "get", "pod", _POD, "-o", query)
-            if status:
-                return int(status)
-            time.sleep(0.5)
-        raise UserClusterError(f"the pod {_NAMESPACE}/{_POD} stopped printing and did not end")
+        text = self.kubectl("-n", _NAMESPACE, "get", "pod", _POD, "-o", query)
+        return int(text) if text else None
+
+    def _wait_for_start(self) -> None:
+        deadline = time.monotonic() + _START_S
+        while self.kubectl("-n", _NAMESPACE, "get", "pod", _POD, "-o", "jsonpath={.status.phase}") == "Pending":  # fmt: skip
+            if time.monotonic() > deadline:
+                shown = self.kubectl("-n", _NAMESPACE, "get", "pods,events", "-o", "wide")
+                raise UserClusterError(f"the pod {_NAMESPACE}/{_POD} does not run after {_START_S} s\n{shown}")  # fmt: skip
+            time.sleep(_POLL_S)
 
     def _build_stories(self) -> None:
         """An image with the stories, what they import, and the programs that they run."""
@@ -176,7 +204,15 @@ class UserCluster(RegistryCluster):
             (folder / "tools" / "kubeconfig").write_text(json.dumps(_KUBECONFIG))
             (folder / "Dockerfile").write_text(_DOCKERFILE)
             self._buildah.build(folder, "Dockerfile", "naiad-stories:1")
-        self._buildah.push("naiad-stories:1", self.image("naiad-stories:1"), insecure=self._insecure)  # fmt: skip
+        self._push("naiad-stories:1", "naiad-stories:1")
+
+    def _push(self, local: str, name: str) -> None:
+        """Pushes an image of the storage under a name, which stands for this very content from now on."""
+        address = f"{self._registry}/{name}"
+        try:
+            self._digests[name] = self._buildah.push(local, address, insecure=self._insecure)
+        except BuildahError as error:
+            raise UserClusterError(f"{error}\n{address} cannot be pushed. {REGISTRY_VARIABLE} must be a registry that takes images from this machine: after buildah login if it asks for a password, and with http:// if it has no TLS ({REGISTRY_VARIABLE}=http://192.168.1.5:5000)") from None  # fmt: skip
 
     def manifests(self, address: str, pytest: Sequence[str]) -> "list[dict[str, typing.Any]]":
         """The pod with its namespace and rights: it makes namespaces and everything in them."""
@@ -186,7 +222,7 @@ class UserCluster(RegistryCluster):
             "name": _POD,
             "image": self.image("naiad-stories:1"),
             "imagePullPolicy": "Always",
-            "env": [{"name": IN_POD_VARIABLE, "value": self._registry}],
+            "env": [{"name": name, "value": value} for name, value in self.variables.items()],
             "command": ["sh", "-c", f'{upload} && exec python -m pytest "$@"', "stories", *pytest],
         }
         pod = {
@@ -211,23 +247,65 @@ class UserCluster(RegistryCluster):
         ]
 
     def _remove(self, *, gateway_api: bool) -> None:
-        """Removes everything; what is not there is no error."""
+        """Removes everything; what is not there is no error.
+
+        Raises:
+            UserClusterError: something is left.
+        """
         gone = ("--ignore-not-found", "--wait=true", "--timeout=120s")
-        with contextlib.suppress(RuntimeError):
-            self.kubectl("delete", "infsvc", "--all", "-A", "--timeout=60s")
-        with contextlib.suppress(RuntimeError):
-            install.helm(self, "uninstall", "naiad", "-n", "naiad-system", "--wait")
-        for name in ("traefik", "s3"):
-            with contextlib.suppress(RuntimeError):  # kinds of the Gateway API may be missing
-                self.kubectl("delete", "-f", str(install.MANIFESTS / f"{name}.yaml"), *gone)
-        self.kubectl("delete", "clusterrolebinding", _NAMESPACE, *gone)
-        self.kubectl("delete", "namespace", "naiad-system", _NAMESPACE, *gone)
-        crds = [line for line in self.kubectl("get", "crd", "-o", "name").split() if line.endswith(".naiad.dev") or (not gateway_api and "gateway.networking" in line)]  # fmt: skip
+        left: list[str] = []
+
+        def attempt(remove: Callable[..., object], *arguments: str, text: str = "") -> None:
+            try:
+                remove(*arguments, **({"text": text} if text else {}))
+            except RuntimeError as error:
+                left.append(str(error))
+
+        # The stories first: they make objects, and the first process of a container does not end by SIGTERM.
+        attempt(self.kubectl, "-n", _NAMESPACE, "delete", "pod", _POD, "--grace-period=1", *gone)
+        if self._has(_CRD):
+            attempt(self.kubectl, "delete", "infsvc", "--all", "-A", "--timeout=60s")
+        attempt(self.kubectl, "delete", "namespace", "-l", f"{LABEL}={LABEL_VALUE}", *gone)
+        attempt(functools.partial(install.helm, self), "uninstall", "naiad", "-n", "naiad-system", "--wait", "--ignore-not-found")  # fmt: skip
+        add_ons = yaml.safe_dump_all(_add_ons(gateway_api=self._has(_GATEWAY_CRD)))
+        attempt(self.kubectl, "delete", "-f", "-", *gone, text=add_ons)
+        attempt(self.kubectl, "delete", "clusterrolebinding", _NAMESPACE, *gone)
+        attempt(self.kubectl, "delete", "namespace", "naiad-system", _NAMESPACE, *gone)
+        crds = [line for line in self.kubectl("get", "crd", "-o", "name").split() if line.endswith(".naiad.dev") or (not gateway_api and line.endswith(f".{_GATEWAY_GROUP}"))]  # fmt: skip
         if crds:
-            self.kubectl("delete", *crds, *gone)
+            attempt(self.kubectl, "delete", *crds, *gone)
+        if left:
+            raise UserClusterError("\n".join(["not everything could be removed from the cluster:", *left]))  # fmt: skip
+
+    def _names(self, *, gateway_api: bool) -> list[str]:
+        """The objects that are installed in no namespace, and the namespaces, as `kind/name`."""
+        documents = _add_ons(gateway_api=gateway_api)
+        names = [f"{one['kind']}/{one['metadata']['name']}".lower() for one in documents if "namespace" not in one["metadata"]]  # fmt: skip
+        return [*names, "namespace/naiad-system", f"namespace/{_NAMESPACE}", f"clusterrolebinding/{_NAMESPACE}"]  # fmt: skip
+
+    def _get(self, *names: str) -> list[str]:
+        """Those objects of `names` that exist."""
+        return self.kubectl("get", *names, "--ignore-not-found", "-o", "name").split()
 
     def _has(self, crd: str) -> bool:
-        return bool(self.kubectl("get", "crd", crd, "--ignore-not-found", "-o", "name").strip())
+        return bool(self._get(f"crd/{crd}"))
+
+
+def _add_ons(*, gateway_api: bool) -> "list[dict[str, typing.Any]]":
+    """The manifests of the add-ons; those of the Gateway API only if the cluster knows their kinds."""
+    documents = [one for name in _ADD_ONS for one in yaml.safe_load_all((install.MANIFESTS / f"{name}.yaml").read_text()) if one]  # fmt: skip
+    return [one for one in documents if gateway_api or not one["apiVersion"].startswith(_GATEWAY_GROUP)]  # fmt: skip
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ignores Ctrl-C for a context, also in the programs that are started in it."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def registry() -> str:

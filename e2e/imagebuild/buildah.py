@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 
 
@@ -105,10 +106,12 @@ class Buildah:
         """Takes the image of a docker archive into the storage; its id."""
         return self.run("pull", "--quiet", f"--signature-policy={self._policy}", f"docker-archive:{archive}").strip()  # fmt: skip
 
-    def push(self, image: str, address: str, *, insecure: bool) -> None:
-        """Pushes an image of the storage to a registry; `insecure` ones have no TLS."""
+    def push(self, image: str, address: str, *, insecure: bool) -> str:
+        """Pushes an image of the storage to a registry; `insecure` ones have no TLS. The digest that it has there."""
         tls = f"--tls-verify={'false' if insecure else 'true'}"
-        self.run("push", "--quiet", tls, f"--signature-policy={self._policy}", image, f"docker://{address}")  # fmt: skip
+        with tempfile.NamedTemporaryFile(dir=self.storage) as digest:
+            self.run("push", "--quiet", tls, f"--signature-policy={self._policy}", f"--digestfile={digest.name}", image, f"docker://{address}")  # fmt: skip
+            return pathlib.Path(digest.name).read_text()
 
     def clean(self) -> None:
         """Removes the containers and mounts of builds that were interrupted; no other process may build in this storage meanwhile."""

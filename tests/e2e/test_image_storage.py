@@ -7,16 +7,13 @@ import shutil
 import subprocess
 import sys
 import threading
-import types
 import typing
 
 import pytest
 
-from e2e import user_cluster
 from e2e.imagebuild import base, build, buildah, wheels
 from e2e.imagebuild.buildah import Buildah, BuildahError
 from tests.support import waiting
-from tests.toolchain import programs
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -201,21 +198,3 @@ def test_a_python_that_is_not_the_bases_is_refused_with_what_to_do(
     monkeypatch.setattr(wheels, "_PYTHON", (3, 99))
     with pytest.raises(BuildahError, match=r"the base image has 3\.99: .*PYTHON=python3\.99"):
         wheels.ensure(tmp_path, "operator")
-
-
-def test_no_mount_is_left_by_images_that_were_pushed_to_a_users_registry(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each load into the storage mounts it, also after the last build."""
-    found = programs.Programs({"kubectl": pathlib.Path("kubectl")})
-    monkeypatch.setattr(programs, "find", lambda names: found)
-    cluster = user_cluster.UserCluster("registry.example.com/team", tmp_path, print)
-    storage = Storage(tmp_path / "storage")
-    monkeypatch.setattr(cluster, "_buildah", storage)
-    monkeypatch.setattr(cluster, "_has", lambda crd: False)
-    monkeypatch.setattr(cluster, "_remove", lambda **_: None)
-    ended = types.SimpleNamespace(prepare=lambda: None, build=lambda part: None)
-    monkeypatch.setattr(user_cluster, "Images", lambda *_: contextlib.nullcontext(ended))
-    with pytest.raises(AttributeError), cluster.prepared():
-        pass
-    assert storage.unmounted

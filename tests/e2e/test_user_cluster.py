@@ -1,20 +1,77 @@
-"""Manifests of this project's cluster, as a cluster of the user's takes them: images of its registry, addresses of its own."""
+"""A cluster of the user's: manifests get images of its registry and addresses of its own; what it had before is neither changed nor removed."""
 
+import contextlib
+import os
 import pathlib
+import re
+import signal
+import types
+import typing
+from collections.abc import Iterator
 
 import pytest
 import yaml
+from typing_extensions import override
 
-from e2e import registry_cluster, user_cluster
+from e2e import demo, registry_cluster, user_cluster
 from e2e.addons import install
+from e2e.imagebuild import releases
+from e2e.imagebuild.buildah import Buildah, BuildahError
+from e2e.kubectl import KubectlError
 from tests.toolchain import programs
+
+_CRD = "crd/inferenceservices.serving.naiad.dev"
+
+
+class Recorded(user_cluster.UserCluster):
+    """A cluster whose kubectl and helm only write down what they should do."""
+
+    existing: typing.ClassVar[set[str]] = set()
+    failing = ""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        super().__init__("http://registry.example.com/team/", folder, print)
+        self.commands: list[str] = []
+        self.texts: list[str] = []
+
+    @override
+    def kubectl(self, *arguments: str, text: str = "") -> str:
+        command = " ".join(arguments)
+        self.commands.append(command)
+        self.texts.append(text)
+        if self.failing and self.failing in command:
+            raise KubectlError(f"kubectl {command}: refused")
+        if arguments[0] == "get":
+            return "\n".join(name for name in arguments if name in self.existing)
+        return ""
+
+    @property
+    def changes(self) -> list[str]:
+        return [command for command in self.commands if not command.startswith("get ")]
 
 
 @pytest.fixture
-def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> user_cluster.UserCluster:
+def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Recorded:
     found = programs.Programs({"kubectl": pathlib.Path("kubectl")})
     monkeypatch.setattr(programs, "find", lambda names: found)
-    return user_cluster.UserCluster("http://registry.example.com/team/", tmp_path, print)
+    monkeypatch.setattr(install, "helm", lambda cluster, *words: cluster.commands.append(" ".join(words)))  # fmt: skip
+    return Recorded(tmp_path)
+
+
+@pytest.fixture
+def empty(cluster: Recorded, monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    """One where everything can be installed."""
+    built = types.SimpleNamespace(prepare=lambda: None, build=lambda part: types.SimpleNamespace(archive=part))  # fmt: skip
+    monkeypatch.setattr(user_cluster, "Images", lambda *_: contextlib.nullcontext(built))
+    for module, names in (
+        (install, ("import_images", "import_program", "apply_gateway_api", "apply", "wait_for_deployments", "google_storage")),
+        (user_cluster, ("install_chart",)),
+        (releases, ("provide",)),
+        (cluster, ("import_archive", "_build_stories")),
+    ):  # fmt: skip
+        for name in names:
+            monkeypatch.setattr(module, name, lambda *_: None)
+    return cluster
 
 
 @pytest.mark.parametrize("name", ["traefik", "s3", "gcs"])
@@ -48,9 +105,138 @@ def test_the_stories_see_the_images_of_the_registry(
     assert within.chart_values == cluster.chart_values
 
 
+def test_nodes_do_not_take_an_image_of_an_earlier_run(
+    cluster: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tags are those of the earlier run, and nodes pull what they have no second time."""
+    monkeypatch.setattr(Buildah, "push", lambda *_, **__: f"sha256:{'1' * 64}")
+    name = f"naiad-server:{demo.version()}"
+    cluster._push("local", name)
+    pinned = f"registry.example.com/team/{name}@sha256:{'1' * 64}"
+    assert cluster.image(name) == pinned
+    assert f"serverImage={pinned}" in cluster.chart_values
+    assert "image.pullPolicy=Always" in cluster.chart_values, "chosen by tag"
+    for variable, value in cluster.variables.items():
+        monkeypatch.setenv(variable, value)
+    assert registry_cluster.StoriesPod().image(name) == pinned
+
+
+def test_a_registry_that_takes_nothing(cluster: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise BuildahError("http: server gave HTTP response to HTTPS client")
+
+    monkeypatch.setattr(Buildah, "push", refuse)
+    with pytest.raises(user_cluster.UserClusterError, match=r"HTTP response.*\n.*buildah login.*NAIAD_REGISTRY=http://"):  # fmt: skip
+        cluster._push("local", "busybox:1")
+
+
+@pytest.mark.parametrize(
+    ("existing", "words"),
+    [
+        (_CRD, "has Naiad already"),
+        ("namespace/ingress", "has namespace/ingress already"),
+        ("ingressclass/traefik", "has ingressclass/traefik already"),
+        ("namespace/naiad-stories", "has namespace/naiad-stories already"),
+    ],
+)
+def test_what_the_cluster_has_is_neither_changed_nor_removed(
+    empty: Recorded, monkeypatch: pytest.MonkeyPatch, existing: str, words: str
+) -> None:
+    monkeypatch.setattr(Recorded, "existing", {existing})
+    with pytest.raises(user_cluster.UserClusterError, match=words), empty.prepared():
+        pass
+    assert empty.changes == []
+
+
+def _removed(cluster: Recorded) -> None:
+    removed = "\n".join(command for command in cluster.commands if "delete" in command)
+    for name in ("pod stories", "naiad-system naiad-stories", "clusterrolebinding naiad-stories", "namespace -l app.kubernetes.io/managed-by=naiad-stories"):  # fmt: skip
+        assert name in removed
+    assert any(command.startswith("uninstall naiad") for command in cluster.commands)
+    kinds = {one["kind"] for text in cluster.texts for one in yaml.safe_load_all(text)}
+    assert {"Namespace", "ClusterRole", "ClusterRoleBinding", "IngressClass"} <= kinds
+    assert "Gateway" not in kinds, "the cluster does not know the kind"
+
+
+def test_everything_is_removed_after_ctrl_c(empty: Recorded) -> None:
+    with pytest.raises(KeyboardInterrupt), empty.prepared():
+        raise KeyboardInterrupt
+    _removed(empty)
+
+
+def test_a_second_ctrl_c_does_not_stop_the_removal(
+    empty: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def uninstall(cluster: Recorded, *words: str) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        cluster.commands.append(" ".join(words))
+
+    monkeypatch.setattr(install, "helm", uninstall)
+    before = signal.getsignal(signal.SIGINT)
+    with empty.prepared():
+        pass
+    _removed(empty)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(
+    empty: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(empty, "failing", "delete pod stories")
+    words = r"not everything.*\n.*pod stories.*refused"
+    with pytest.raises(user_cluster.UserClusterError, match=words), empty.prepared():
+        pass
+    _removed(empty)
+
+
+def test_nothing_stays_mounted(empty: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each load into the storage mounts it, also after the last build."""
+    unmounted: list[bool] = []
+    monkeypatch.setattr(Buildah, "unmount", lambda self: unmounted.append(True))
+    with empty.prepared():
+        assert not unmounted
+    assert unmounted
+
+
+def test_the_stories_are_followed_until_they_end(
+    cluster: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection may be cut while a story prints nothing."""
+    statuses: Iterator[int | None] = iter([None, None, 3])
+    printed: list[tuple[str, ...]] = []
+    monkeypatch.setattr(cluster, "_exit_status", lambda: next(statuses))
+    monkeypatch.setattr(cluster, "_print_output", lambda *options: printed.append(options))
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    assert cluster.run_stories([]) == 3
+    first, second = printed
+    assert first == ()
+    assert second[0].startswith("--since-time=")
+
+
+def test_a_pod_that_does_not_start_is_shown(
+    cluster: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kubectl(*arguments: str, text: str = "") -> str:
+        if "pods,events" in arguments:
+            return "Failed to pull image"
+        return "Pending" if "pod" in arguments else ""
+
+    monkeypatch.setattr(cluster, "kubectl", kubectl)
+    monkeypatch.setattr(user_cluster, "_START_S", -1)
+    words = r"naiad-stories/stories does not run.*\nFailed to pull image"
+    with pytest.raises(user_cluster.UserClusterError, match=words):
+        cluster.run_stories([])
+
+
 def test_a_registry_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(user_cluster.REGISTRY_VARIABLE, raising=False)
     with pytest.raises(
         user_cluster.UserClusterError, match=r"NAIAD_REGISTRY=registry\.example\.com"
     ):
         user_cluster.registry()
+
+
+def test_stories_call_the_kind_by_a_name_of_its_own() -> None:
+    """`inferenceservice` is KServe's on a cluster that has both."""
+    files = pathlib.Path(user_cluster.__file__).parent.rglob("*.py")
+    assert [file.name for file in files if re.search(r'"inferenceservices?"', file.read_text())] == []  # fmt: skip
