@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from naiad_operator.builders.workload import requests as default_requests
+from naiad_operator.options import DEFAULT_REQUESTS
 from tests.apiserver import kubelet as kubelets
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.kubelet import Kubelet
@@ -45,13 +47,18 @@ def profiles(kubectl: Kubectl) -> Iterator[Callable[..., None]]:
             kubectl.delete("NaiadProfile", name)
 
 
+DEFAULTS = dict(default_requests.read(DEFAULT_REQUESTS))
+
+
 def requests(kubectl: Kubectl, name: str, namespace: str) -> Object | None:
-    """What the server's container requests; None without a Deployment."""
+    """What the server's container requests other than by default; None without a Deployment."""
     deployment = kubectl.find("Deployment", name, namespace)
     if deployment is None:
         return None
     [container] = deployment["spec"]["template"]["spec"]["containers"]
-    return dict(container.get("resources", {}).get("requests", {}))
+    found = container["resources"]["requests"]
+    assert found.keys() >= DEFAULTS.keys()
+    return {name: amount for name, amount in found.items() if amount != DEFAULTS.get(name)}
 
 
 def requested(
@@ -76,11 +83,11 @@ def test_a_default_profile_counts_until_a_service_names_another(
         resources={"requests": {"cpu": "1", "memory": "4Gi"}},
         labels={"team": "ml"},
     )
-    profiles("small", resources={"requests": {"cpu": "100m"}})
+    profiles("small", resources={"requests": {"cpu": "150m"}})
     kubectl.create(inference_service("plain", namespace, resources={"requests": {"memory": "8Gi"}}))
     kubectl.create(inference_service("named", namespace, spec_={"profile": "small"}))
     requested(kubectl, kubelet, "plain", namespace, {"cpu": "1", "memory": "8Gi"})
-    requested(kubectl, kubelet, "named", namespace, {"cpu": "100m"})
+    requested(kubectl, kubelet, "named", namespace, {"cpu": "150m"})
     assert kubectl.get("Deployment", "plain", namespace)["metadata"]["labels"]["team"] == "ml"
     for name, profile in (("plain", "platform"), ("named", "small")):
         until(
@@ -94,7 +101,7 @@ def test_a_default_profile_counts_until_a_service_names_another(
         )
     profiles("platform", default=True, resources={"requests": {"cpu": "2"}})
     requested(kubectl, kubelet, "plain", namespace, {"cpu": "2", "memory": "8Gi"})
-    assert requests(kubectl, "named", namespace) == {"cpu": "100m"}
+    assert requests(kubectl, "named", namespace) == {"cpu": "150m"}
     kubectl.patch("InferenceService", "named", namespace, body={"spec": {"profile": None}})
     requested(kubectl, kubelet, "named", namespace, {"cpu": "2"})
     profiles("platform", default=False, resources={"requests": {"cpu": "2"}})
