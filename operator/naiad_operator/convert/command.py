@@ -9,7 +9,8 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.api.manifests import document, yaml_text
 from naiad_operator.api.manifests.unvalidated import Fields, part
-from naiad_operator.convert import companions, kserve, not_converted, references, workload
+from naiad_operator.convert import companions, not_converted, references, workload
+from naiad_operator.convert.kserve import service as kserve
 from naiad_operator.errors import Problem
 
 

@@ -2,7 +2,8 @@
 
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, part
-from naiad_operator.convert import companions, kserve, workload
+from naiad_operator.convert import companions, workload
+from naiad_operator.convert.kserve import service as kserve
 
 _RUNTIME = "no runtime is needed: what a runtime of Triton gives to the containers is in the services that name it"
 _LANGUAGE_MODELS = "it serves language models with vLLM, which this server does not run"

@@ -3,7 +3,7 @@
 import typing
 
 from naiad_operator.api.manifests.unvalidated import Fields, part
-from naiad_operator.convert import kserve_metrics
+from naiad_operator.convert.kserve import metrics
 from naiad_operator.errors import Problem
 
 METRIC = "serving.kserve.io/metric"
@@ -32,7 +32,7 @@ def replicas(
     if scaler in {"external", "none"}:
         return _unscaled(predictor, scaler, max(low, 1), notes)
     rules = part(predictor, "autoScaling")
-    if high > low and (scaling := kserve_metrics.convert(rules, low, high, notes)):
+    if high > low and (scaling := metrics.convert(rules, low, high, notes)):
         if scaling["minReplicas"] != low:
             notes.append(Problem("spec.predictor.minReplicas", _RAISED))
         return {"autoscaling": scaling}

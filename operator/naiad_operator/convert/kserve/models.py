@@ -11,9 +11,10 @@ import typing
 from naiad_operator.api import store_address
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
-from naiad_operator.convert import kserve_secrets, repositories
+from naiad_operator.convert import repositories
 from naiad_operator.convert.draft import Draft
-from naiad_operator.convert.kserve_secrets import Manifests
+from naiad_operator.convert.kserve import secrets
+from naiad_operator.convert.kserve.secrets import Manifests
 
 _MOUNT = "/mnt/models"
 """Where KServe puts the models of storageUri."""
@@ -132,7 +133,7 @@ def _of_account(uri: str, namespace: str, others: Manifests, draft: Draft) -> Fi
     scheme = uri.partition("://")[0]
     if scheme == "pvc":
         return {}
-    found = kserve_secrets.storage(scheme, str(account or "default"), namespace, others)
+    found = secrets.storage(scheme, str(account or "default"), namespace, others)
     if account is not None and not found:
         message = f"KServe also reads the store with the Secrets of ServiceAccount {account}, which has no effect here: unless {account} is an identity of the cloud, write its Secret in model.storage.secretName, and its endpoint annotation in model.storage.endpoint; with both in the files, convert does that"
         draft.of_pod("serviceAccountName", message)
@@ -167,7 +168,7 @@ def _storage(namespace: str, others: Manifests, draft: Draft) -> None:
 
 def _entry(key: str, namespace: str, others: Manifests) -> Fields:
     """The entry of the Secret storage-config, when it is among the manifests."""
-    secret = kserve_secrets.named("Secret", _STORAGE_SECRET, namespace, others)
+    secret = secrets.named("Secret", _STORAGE_SECRET, namespace, others)
     text = part(secret, "stringData").get(key)
     try:
         if text is None:

@@ -4,8 +4,9 @@ import copy
 import typing
 
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
-from naiad_operator.convert import kserve_secrets, workload
-from naiad_operator.convert.kserve_secrets import Manifests
+from naiad_operator.convert import workload
+from naiad_operator.convert.kserve import secrets
+from naiad_operator.convert.kserve.secrets import Manifests
 
 _KINDS = ("ServingRuntime", "ClusterServingRuntime")
 _OF_POD = (
@@ -29,7 +30,7 @@ def merge(predictor: Fields, container: Fields, namespace: str, others: Manifest
         What has been done; "" when the runtime is not among the manifests, or runs another server.
     """
     name = str(container.get("runtime"))
-    candidates = [kserve_secrets.named(kind, name, namespace, others) for kind in _KINDS]
+    candidates = [secrets.named(kind, name, namespace, others) for kind in _KINDS]
     runtime = next(filter(None, candidates), {})
     spec = copy.deepcopy(part(runtime, "spec"))
     base = next(filter(workload.runs_triton, entries(spec, "containers")), None)

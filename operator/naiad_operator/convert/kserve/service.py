@@ -10,9 +10,10 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
-from naiad_operator.convert import kserve_models, kserve_runtimes, kserve_scaling, pods, workload
+from naiad_operator.convert import pods, workload
 from naiad_operator.convert.draft import Draft, left, outside
-from naiad_operator.convert.kserve_secrets import Manifests
+from naiad_operator.convert.kserve import models, runtimes, scaling
+from naiad_operator.convert.kserve.secrets import Manifests
 from naiad_operator.convert.references import DEFAULT_PORTS
 from naiad_operator.errors import Problem
 
@@ -27,7 +28,7 @@ _STOP = "serving.kserve.io/stop"
 _GKE = "serving.kserve.io/gke-accelerator"
 _GKE_LABEL = "cloud.google.com/gke-accelerator"
 """The label of nodes that KServe requires for the annotation."""
-_READ = frozenset((_STOP, _GKE, kserve_scaling.METRIC, kserve_scaling.TARGET, kserve_scaling.CLASS))
+_READ = frozenset((_STOP, _GKE, scaling.METRIC, scaling.TARGET, scaling.CLASS))
 """Annotations that have a counterpart."""
 _OWN_DOMAINS = ("kserve.io", "kubeflow.org", "knative.dev")
 _TOOLS = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "argocd.argoproj.io/")
@@ -76,7 +77,7 @@ def convert(
     namespace = str(metadata.get("namespace") or "")
     container, field = _container(predictor)
     own = len(texts(container, "args"))
-    merged = kserve_runtimes.merge(predictor, container, namespace, others)
+    merged = runtimes.merge(predictor, container, namespace, others)
     draft = Draft(
         pod=predictor,
         container=container,
@@ -87,9 +88,9 @@ def convert(
     if merged:
         draft.of_container("runtime", merged)
     else:
-        kserve_models.drop_other_arguments(draft)
+        models.drop_other_arguments(draft)
     addresses, requirements = workload.arguments(draft)
-    kserve_models.convert(addresses, namespace, others, draft)
+    models.convert(addresses, namespace, others, draft)
     if requirements:
         draft.predictor["model"]["pythonRequirements"] = requirements
     if draft.container_path.endswith(".model") and not container:
@@ -101,7 +102,7 @@ def convert(
     rolling = predictor.pop("deploymentStrategy", None)
     draft.predictor |= workload.strategy(part(rolling))
     pods.convert(draft)
-    draft.predictor |= kserve_scaling.replicas(
+    draft.predictor |= scaling.replicas(
         of_service, draft.predictor.get("resources", {}), metadata, draft.notes
     )
     if draft.mounts:

@@ -1,0 +1,1 @@
+"""Converts InferenceServices of KServe: `service` is the entry, the other modules are parts of it."""
