@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from naiad_operator.builders.workload import requests as default_requests
-from naiad_operator.options import DEFAULT_REQUESTS
 from tests.apiserver import kubelet as kubelets
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.kubelet import Kubelet
@@ -47,7 +45,7 @@ def profiles(kubectl: Kubectl) -> Iterator[Callable[..., None]]:
             kubectl.delete("NaiadProfile", name)
 
 
-DEFAULTS = dict(default_requests.read(DEFAULT_REQUESTS))
+DEFAULTS = {"cpu": "100m", "memory": "256Mi"}
 
 
 def requests(kubectl: Kubectl, name: str, namespace: str) -> Object | None:
