@@ -32,6 +32,8 @@ _POD = "stories"
 _CRD = "inferenceservices.serving.naiad.dev"
 _GATEWAY_GROUP = "gateway.networking.k8s.io"
 _GATEWAY_CRD = f"gateways.{_GATEWAY_GROUP}"
+_GROUPS = (".naiad.dev", ".gateway.networking.")
+"""Of the CRDs that are installed; the Gateway API has two."""
 _ADD_ONS = ("traefik", "s3")
 _TREE = (
     "pyproject.toml",
@@ -115,9 +117,10 @@ class UserCluster(RegistryCluster):
             UserClusterError: Naiad is on it already, or something that has the name of an add-on; or something could not be removed.
             RuntimeError: something could not be installed.
         """
-        if self._has(_CRD):
+        known = self._crds()
+        if _CRD in known:
             raise UserClusterError(f"this cluster has Naiad already (the CRD {_CRD}): the stories install it and remove it, so use a cluster without it")  # fmt: skip
-        gateway_api = self._has(_GATEWAY_CRD)
+        gateway_api = _GATEWAY_CRD in known
         if own := self._get(*self._names(gateway_api=gateway_api)):
             raise UserClusterError(f"this cluster has {', '.join(own)} already: the stories install objects of these names and remove them. Remove those that an earlier run has left, or use another cluster")  # fmt: skip
         try:
@@ -143,7 +146,7 @@ class UserCluster(RegistryCluster):
             with _uninterrupted():
                 self._buildah.unmount()
                 self._step("removing everything from the cluster")
-                self._remove(gateway_api=gateway_api)
+                self._remove(known)
                 self._step("removed from the cluster")
 
     def run_stories(self, pytest: Sequence[str]) -> int:
@@ -246,8 +249,11 @@ class UserCluster(RegistryCluster):
             {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod},
         ]
 
-    def _remove(self, *, gateway_api: bool) -> None:
+    def _remove(self, known: "set[str]") -> None:
         """Removes everything; what is not there is no error.
+
+        Args:
+            known: the names of the CRDs that the cluster had before.
 
         Raises:
             UserClusterError: something is left.
@@ -263,17 +269,20 @@ class UserCluster(RegistryCluster):
 
         # The stories first: they make objects, and the first process of a container does not end by SIGTERM.
         attempt(self.kubectl, "-n", _NAMESPACE, "delete", "pod", _POD, "--grace-period=1", *gone)
-        if self._has(_CRD):
+        installed = self._crds()
+        if _CRD in installed:
             attempt(self.kubectl, "delete", "infsvc", "--all", "-A", "--timeout=60s")
         attempt(self.kubectl, "delete", "namespace", "-l", f"{LABEL}={LABEL_VALUE}", *gone)
         attempt(functools.partial(install.helm, self), "uninstall", "naiad", "-n", "naiad-system", "--wait", "--ignore-not-found")  # fmt: skip
-        add_ons = yaml.safe_dump_all(_add_ons(gateway_api=self._has(_GATEWAY_CRD)))
+        add_ons = yaml.safe_dump_all(_add_ons(gateway_api=_GATEWAY_CRD in installed))
         attempt(self.kubectl, "delete", "-f", "-", *gone, text=add_ons)
         attempt(self.kubectl, "delete", "clusterrolebinding", _NAMESPACE, *gone)
         attempt(self.kubectl, "delete", "namespace", "naiad-system", _NAMESPACE, *gone)
-        crds = [line for line in self.kubectl("get", "crd", "-o", "name").split() if line.endswith(".naiad.dev") or (not gateway_api and line.endswith(f".{_GATEWAY_GROUP}"))]  # fmt: skip
+        crds = [
+            name for name in sorted(installed - known) if any(group in name for group in _GROUPS)
+        ]
         if crds:
-            attempt(self.kubectl, "delete", *crds, *gone)
+            attempt(self.kubectl, "delete", "crd", *crds, *gone)
         if left:
             raise UserClusterError("\n".join(["not everything could be removed from the cluster:", *left]))  # fmt: skip
 
@@ -287,8 +296,9 @@ class UserCluster(RegistryCluster):
         """Those objects of `names` that exist."""
         return self.kubectl("get", *names, "--ignore-not-found", "-o", "name").split()
 
-    def _has(self, crd: str) -> bool:
-        return bool(self._get(f"crd/{crd}"))
+    def _crds(self) -> set[str]:
+        """The names of all CRDs."""
+        return {line.partition("/")[2] for line in self.kubectl("get", "crd", "-o", "name").split()}
 
 
 def _add_ons(*, gateway_api: bool) -> "list[dict[str, typing.Any]]":

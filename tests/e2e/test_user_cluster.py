@@ -21,6 +21,7 @@ from e2e.kubectl import KubectlError
 from tests.toolchain import programs
 
 _CRD = "crd/inferenceservices.serving.naiad.dev"
+_GATEWAY_CRD = "crd/gateways.gateway.networking.k8s.io"
 
 
 class Recorded(user_cluster.UserCluster):
@@ -41,6 +42,8 @@ class Recorded(user_cluster.UserCluster):
         self.texts.append(text)
         if self.failing and self.failing in command:
             raise KubectlError(f"kubectl {command}: refused")
+        if arguments[:2] == ("get", "crd"):
+            return "\n".join(sorted(self.existing))
         if arguments[0] == "get":
             return "\n".join(name for name in arguments if name in self.existing)
         return ""
@@ -146,6 +149,24 @@ def test_what_the_cluster_has_is_neither_changed_nor_removed(
     with pytest.raises(user_cluster.UserClusterError, match=words), empty.prepared():
         pass
     assert empty.changes == []
+
+
+def test_the_crds_that_were_installed_are_removed(
+    empty: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorded, "existing", {"crd/others.example.com"})
+    added = {_CRD, _GATEWAY_CRD, "crd/xmeshes.gateway.networking.x-k8s.io"}
+    with empty.prepared():
+        monkeypatch.setattr(Recorded, "existing", {"crd/others.example.com", "crd/late.example.com", *added})  # fmt: skip
+    names = " ".join(sorted(name.partition("/")[2] for name in added))
+    assert f"delete crd {names} --ignore-not-found" in "\n".join(empty.changes)
+
+
+def test_a_gateway_api_of_the_users_stays(empty: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorded, "existing", {_GATEWAY_CRD})
+    with empty.prepared():
+        pass
+    assert not any(command.startswith("delete crd") for command in empty.changes)
 
 
 def _removed(cluster: Recorded) -> None:
