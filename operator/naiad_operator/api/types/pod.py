@@ -75,7 +75,7 @@ class Resources(Part, frozen=True):
     """CPU, memory and ephemeral storage of the server's container. GPUs are requested by predictor.accelerator.
 
     Attributes:
-        requests: what is reserved for the pod.
+        requests: what is reserved for the pod; CPU and memory without a request and a limit are requested by the operator's --default-requests.
         limits: what the pod may use.
     """
 
