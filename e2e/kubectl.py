@@ -19,7 +19,8 @@ def output(command: Sequence[str], arguments: Sequence[str], text: str = "") -> 
     Raises:
         KubectlError: it failed.
     """
-    finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    # Ctrl-C goes to this process alone, which ends kubectl, or goes on removing what it has installed.
+    finished = subprocess.run(command, input=text, capture_output=True, text=True, check=False, process_group=0)  # fmt: skip
     if finished.returncode:
         raise KubectlError(f"kubectl {' '.join(arguments)}: {finished.stderr.strip()}")
     return finished.stdout

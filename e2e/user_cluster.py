@@ -309,7 +309,7 @@ def _add_ons(*, gateway_api: bool) -> "list[dict[str, typing.Any]]":
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ignores Ctrl-C for a context, also in the programs that are started in it."""
+    """Ignores Ctrl-C for a context."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
     try:
         yield

@@ -158,13 +158,13 @@ def helm(cluster: Target, *arguments: str) -> str:
 
 
 def run(cluster: Target, command: Sequence[str]) -> str:
-    """Runs a command in the cluster's network; what it printed.
+    """Runs a command in the cluster's network; what it printed. Ctrl-C does not reach it, as in e2e/kubectl.py.
 
     Raises:
         RuntimeError: it failed.
     """
     line = cluster.run(*command)
-    finished = subprocess.run(line, capture_output=True, text=True, check=False)
+    finished = subprocess.run(line, capture_output=True, text=True, check=False, process_group=0)
     if finished.returncode:
         raise RuntimeError(f"{' '.join(command)} failed: {finished.stdout}{finished.stderr}")
     return finished.stdout

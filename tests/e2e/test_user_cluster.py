@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from typing_extensions import override
 
-from e2e import demo, registry_cluster, user_cluster
+from e2e import demo, kubectl, registry_cluster, user_cluster
 from e2e.addons import install
 from e2e.imagebuild import releases
 from e2e.imagebuild.buildah import Buildah, BuildahError
@@ -200,6 +201,13 @@ def test_a_second_ctrl_c_does_not_stop_the_removal(
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_does_not_reach_the_commands(cluster: Recorded) -> None:
+    """A terminal sends it to the whole process group, and kubectl ends by it even where it is ignored."""
+    shown = [sys.executable, "-c", "import os; print(os.getpgrp() == os.getpid())"]
+    assert kubectl.output(shown, []).strip() == "True"
+    assert install.run(cluster, shown).strip() == "True"
+
+
 def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(
     empty: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,12 +245,12 @@ def test_the_stories_are_followed_until_they_end(
 def test_a_pod_that_does_not_start_is_shown(
     cluster: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kubectl(*arguments: str, text: str = "") -> str:
+    def pending(*arguments: str, text: str = "") -> str:
         if "pods,events" in arguments:
             return "Failed to pull image"
         return "Pending" if "pod" in arguments else ""
 
-    monkeypatch.setattr(cluster, "kubectl", kubectl)
+    monkeypatch.setattr(cluster, "kubectl", pending)
     monkeypatch.setattr(user_cluster, "_START_S", -1)
     words = r"naiad-stories/stories does not run.*\nFailed to pull image"
     with pytest.raises(user_cluster.UserClusterError, match=words):
