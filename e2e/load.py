@@ -231,7 +231,7 @@ def grpc_kept_stream(host: str, *, ended: "list[str]") -> Iterator[Send]:
         except tritonclient.utils.InferenceServerException as error:
             client.stop_stream()
             open_stream()
-            if error.status() != "StatusCode.UNAVAILABLE" and error.message() != "Server exiting":
+            if error.status() != "StatusCode.UNAVAILABLE":
                 raise
             ended.append(str(error))
             result = exchange()

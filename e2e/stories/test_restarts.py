@@ -56,7 +56,6 @@ def test_a_rolling_update(demo: Kubernetes, run: int) -> None:
         demo.patch("infsvc", "demo", {"spec": {"predictor": {"env": env}}})
         demo.wait_ready("demo")
         demo.wait("the streams to the old pods to end", lambda: len(ended) >= load.KEPT_STREAMS)
-    assert all("UNAVAILABLE" in error or "Server exiting" in error for error in ended), ended
 
 
 def test_a_deleted_pod(demo: Kubernetes) -> None:
