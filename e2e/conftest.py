@@ -38,9 +38,15 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def target() -> Target:
-    """Where the stories run, for those that install something: this project's cluster, or one of the user's."""
-    return StoriesPod() if in_pod() else Cluster()
+def target(request: pytest.FixtureRequest) -> Target:
+    """Where the stories run, for those that install something: this project's cluster, or one of the user's.
+
+    The former is the same object as `cluster`, which knows the processes of nodes that a story has ended and started again.
+    """
+    if in_pod():
+        return StoriesPod()
+    own: Cluster = request.getfixturevalue("cluster")
+    return own
 
 
 @pytest.hookimpl(wrapper=True)

@@ -99,7 +99,9 @@ def copy(source: Namespaces, target: Namespaces, programs: Programs, image: str)
     """
     ctr = [programs["ctr"], "-a", SOCKET, "-n", "k8s.io", "images"]
     name = image if "/" in image else f"docker.io/library/{image}"
-    export, load = source.entered(*ctr, "export", "-", name), target.entered(*ctr, "import", "-")
+    # Without --local, ctr may end before the last of what containerd sends it is written.
+    export = source.entered(*ctr, "export", "--local", "-", name)
+    load = target.entered(*ctr, "import", "-")
     with tempfile.TemporaryFile() as archive:
         for command, files in ((export, (None, archive)), (load, (archive, subprocess.DEVNULL))):
             archive.seek(0)
