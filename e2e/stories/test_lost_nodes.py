@@ -47,7 +47,7 @@ _WAYS: "dict[str, Callable[[Cluster, Node], contextlib.AbstractContextManager[No
 
 @pytest.mark.parametrize("way", _WAYS)
 def test_a_node_is_lost(kubernetes: Kubernetes, cluster: Cluster, node: Node, way: str) -> None:
-    _one_pod_per_node(kubernetes, node)
+    _one_pod_per_node(kubernetes, cluster, node)
     with faults.requests(timeout=_TIMEOUT_S) as result:
         try:
             with _WAYS[way](cluster, node):
@@ -64,12 +64,13 @@ def test_a_node_is_lost(kubernetes: Kubernetes, cluster: Cluster, node: Node, wa
     assert result.slowest < _TIMEOUT_S + 1, "no request hangs"
 
 
-def _one_pod_per_node(kubernetes: Kubernetes, node: Node) -> None:
-    """A service of two pods. The scheduler only prefers to spread them, so that it can replace both on one node."""
+def _one_pod_per_node(kubernetes: Kubernetes, cluster: Cluster, node: Node) -> None:
+    """A service of two pods. The scheduler only prefers to spread them, so that it can replace both on one node, and may also begin so."""
     with faults.cordoned(node):
         faults.service(kubernetes, replicas=1)
-    faults.edit(kubernetes, replicas=2)
-    kubernetes.wait_ready("demo")
+    with faults.cordoned(*(other for other in cluster.nodes if other != node)):
+        faults.edit(kubernetes, replicas=2)
+        kubernetes.wait_ready("demo")
     assert _serving(kubernetes, node) == (1, 1)
 
 
@@ -119,7 +120,7 @@ def test_a_disk_is_full(kubernetes: Kubernetes, cluster: Cluster) -> None:
     node = faults.spare_node(cluster)
     faults.move_operator(cluster, cluster.nodes[0])  # or it would be evicted first
     with _small_disk(kubernetes, cluster, node):
-        _one_pod_per_node(kubernetes, node)
+        _one_pod_per_node(kubernetes, cluster, node)
         with faults.requests(timeout=_TIMEOUT_S) as result:
             with _full_disk(cluster, node):
                 kubernetes.wait("the eviction in the status", lambda: "was evicted" in _said(kubernetes), seen=lambda: _said(kubernetes), timeout=truth.LONGEST_WAIT_S)  # fmt: skip
