@@ -31,7 +31,7 @@ def chosen(service: InferenceService, defaults: Requests, recorded: Recorded | N
     Args:
         service: the service.
         defaults: those of the administrator.
-        recorded: what the present pods were made from; None when there are none.
+        recorded: what the present pods were made from; None for the first pods.
     """
     if recorded is not None and recorded.pods == pods_hash(service):
         return read(recorded.requests)
