@@ -9,6 +9,7 @@ A decoupled model answers as events if the client accepts them, and 501 if not (
 import collections.abc
 import functools
 import logging
+import re
 
 import msgspec
 
@@ -46,6 +47,10 @@ from naiad.protocol.offload import OffloadedCall
 log = logging.getLogger(__name__)
 
 MAX_INT32 = 2**31 - 1
+
+_NUMBER = re.compile(rb"-?[0-9]+").fullmatch
+_DIGITS = 20
+"""More are out of range whatever they are; Python refuses to convert thousands."""
 
 _IDENTITY = Encoding.IDENTITY  # looking up a member of an enum takes longer
 
@@ -228,12 +233,9 @@ def header_length_of(header: bytes, body_length: int) -> int:
         InferenceError: INVALID_ARG unless it is a number between 0 and the body's length.
     """
     name, text = HEADER_LENGTH.decode(), header[:40].decode("latin-1")
-    try:
-        length = int(header)
-    except ValueError:
-        raise invalid(
-            f"Unable to parse {name}, got: {text}: send the number of bytes of the JSON"
-        ) from None
+    if _NUMBER(header) is None:  # Python's int takes more: +69, 6_9
+        raise invalid(f"Unable to parse {name}, got: {text}: send the number of bytes of the JSON")
+    length = int(header) if len(header) <= _DIGITS else MAX_INT32 + 1
     if not -MAX_INT32 - 1 <= length <= MAX_INT32:
         raise invalid(
             f"Unable to parse {name}, value is out of range [ {-MAX_INT32 - 1}, {MAX_INT32} ], got: {text}"

@@ -5,7 +5,6 @@ and statuses are those of Triton's HTTP front end (ConvertGenerateRequest, Exact
 """
 
 import collections.abc
-import json
 import math
 import typing
 
@@ -21,7 +20,7 @@ from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol.http.codec import json_values
 from naiad.protocol.http.codec.infer_json import Target, printable, wrong_type
-from naiad.protocol.http.codec.json_document import parse, require_utf8
+from naiad.protocol.http.codec.json_document import parse, require_utf8, visit_objects
 from naiad.protocol.http.codec.request_parameters import scalar
 
 Json = typing.Any
@@ -199,7 +198,7 @@ def _look_for_repeats(
             unique[name] = value
         return unique
 
-    json.loads(body.decode("utf-8", "surrogateescape"), object_pairs_hook=members)
+    visit_objects(body, members)
 
 
 def _twice(request: InferRequest, name: str) -> InferenceError:

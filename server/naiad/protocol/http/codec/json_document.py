@@ -3,8 +3,11 @@
 What orjson refuses and Triton takes: NaN, Infinity and -Infinity (row 3.35), a byte order mark, and strings that are not
 UTF-8, which come back as surrogate escapes so that BYTES elements keep their bytes. Nesting beyond what either parser
 follows is refused with row 1.12's answer; neither uses the machine's stack without a bound.
+
+Nothing else in the HTTP front end parses a client's JSON, but for `typed_json`, which leaves here what it refuses.
 """
 
+import collections.abc
 import json
 import typing
 
@@ -15,6 +18,9 @@ from naiad.protocol.http.codec.json_values import too_deep
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HINT = "send one JSON object, as UTF-8"
+
+ObjectVisitor = collections.abc.Callable[[list[tuple[str, typing.Any]]], typing.Any]
+"""Takes the members of an object; what it returns stands for the object."""
 
 
 def parse(document: bytes) -> typing.Any:
@@ -30,7 +36,11 @@ def parse(document: bytes) -> typing.Any:
     except orjson.JSONDecodeError as error:
         failure = error
     if document.startswith(_BYTE_ORDER_MARK):
-        return parse(document[len(_BYTE_ORDER_MARK) :])
+        document = document[len(_BYTE_ORDER_MARK) :]  # one; a second is not JSON
+        try:
+            return orjson.loads(document)
+        except orjson.JSONDecodeError as error:
+            failure = error
     if not document:
         raise _unreadable("The document is empty")
     if "depth" in failure.msg or "recursion" in failure.msg:
@@ -40,9 +50,19 @@ def parse(document: bytes) -> typing.Any:
     raise _unreadable(str(failure))
 
 
-def _parse_leniently(document: bytes) -> typing.Any:
+def visit_objects(document: bytes, visit: ObjectVisitor) -> None:
+    """Call a visitor with the members of each object of a text that `parse` took, repeated names included; inner objects come first.
+
+    Raises:
+        InferenceError: INVALID_ARG for a text nested too deep for this, and what the visitor raises.
+    """
+    _parse_leniently(document.removeprefix(_BYTE_ORDER_MARK), visit)
+
+
+def _parse_leniently(document: bytes, visit: ObjectVisitor | None = None) -> typing.Any:
+    text = document.decode("utf-8", "surrogateescape")
     try:
-        return json.loads(document.decode("utf-8", "surrogateescape"), parse_int=_integer)
+        return json.loads(text, parse_int=_integer, object_pairs_hook=visit)
     except RecursionError:
         raise too_deep() from None
     except ValueError as failure:

@@ -25,6 +25,8 @@ _SIZE_DIGITS = 15
 """Hex digits of a chunk size; more is an overflow somewhere."""
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})\r\n")
+_LINE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*\r\n").fullmatch
+_TRAILER = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r]*\r\n").fullmatch
 
 
 class Body(typing.Protocol):
@@ -72,7 +74,7 @@ class LengthBody:
 
 
 class ChunkedBody:
-    """A chunked body (RFC 9112 7.1). Extensions and trailers are skipped.
+    """A chunked body (RFC 9112 7.1). Extensions and trailers are checked and skipped.
 
     Args:
         limit: body bytes allowed (row 1.11).
@@ -144,6 +146,11 @@ class ChunkedBody:
                 400,
                 "A line between chunks ends without CR. End the lines of a chunked body with CRLF.",
             )
+        if not _LINE(self._line):
+            raise HttpError(
+                400,
+                "A line between chunks holds a control character. Send chunk extensions and trailers without.",
+            )
         return end + 1
 
     def _size_line(self, data: bytes, at: int, feed: Feed) -> int:
@@ -208,6 +215,11 @@ class ChunkedBody:
             )
         if self._line == b"\r\n":
             self._step = self._finished
+        elif not _TRAILER(self._line):
+            raise HttpError(
+                400,
+                "A trailer is not a header line. Send NAME: VALUE behind the last chunk, or nothing but CRLF.",
+            )
         self._line = b""
         return after
 

@@ -22,6 +22,8 @@ _END = b"\r\n\r\n"
 _BEGINNING = re.compile(rb"[A-Z][A-Z-]{0,31}(?:\Z| )")
 _ASKED = re.compile(rb"([A-Z][A-Z-]{0,31}) ([^ \r\n]{1,1024})( ?)")
 _LENGTH_DIGITS = 19
+_REQUEST_LINE = re.compile(rb"[A-Z-]+ [^ ]+ HTTP/").match
+"""One space between two parts, nothing in front: llhttp takes more, and what a proxy before us makes of that is its own choice."""
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters and Unicode's line separators. In a path they serve only to let two readers of it disagree."""
@@ -78,7 +80,7 @@ class _Callbacks:
         self.target += target
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        spelled, name = name, name.lower()
+        spelled, name, value = name, name.lower(), value.rstrip(b" \t")  # RFC 9112 5.1
         if spelled != name:
             self.headers.spelling.setdefault(name, spelled)
         if name in self.headers:
@@ -151,6 +153,10 @@ def parse_head(block: bytes) -> RequestHead:
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
         raise HttpError(505, f"HTTP/{version} is not spoken here. Send HTTP/1.1 requests.")
+    if not _REQUEST_LINE(block):
+        raise HttpError(
+            400, f"The request line does not have one space between its parts: {_HELP}."
+        )
     method: bytes = parser.get_method()
     if method == b"CONNECT":
         raise HttpError(

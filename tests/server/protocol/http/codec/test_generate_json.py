@@ -148,6 +148,32 @@ def test_an_input_twice_is_refused(body: bytes) -> None:
     assert "input 'TEXT' already exists in request" in error.message
 
 
+@pytest.mark.parametrize("depth", [990, 1000, 1020])
+def test_deep_lists_beside_a_name_that_occurs_twice_are_refused_with_words(depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    error = refused(b'{"TEXT": "a", "n": %b, "m": "TEXT"}' % nested)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "nesting depth" in error.message or "invalid type" in error.message
+    assert refused(b'{"TEXT": %b, "TEXT": "a"}' % nested).code is ErrorCode.INVALID_ARG
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'\xef\xbb\xbf{"TEXT": "TEXT"}',
+        b'{"TEXT": "TEXT", "n": [%b]}' % (b"1" * 300),
+        b'{"TEXT": "TEXT", "n": %b}' % (b"0." + b"1" * 5_000),
+    ],
+)
+def test_a_search_for_repeated_inputs_reads_what_the_parser_read(document: bytes) -> None:
+    try:
+        request = read(document)
+    except InferenceError as error:
+        assert "invalid type" in error.message  # noqa: PT017 - a list is not a parameter
+    else:
+        assert request.inputs[0].array.tolist() == [b"TEXT"]
+
+
 def test_a_name_that_is_also_a_value_is_not_a_second_input() -> None:
     request = read(b'{"TEXT": "TEXT", "n": 1, "n": 2}')
     assert request.inputs[0].array.tolist() == [b"TEXT"]

@@ -1,10 +1,12 @@
 import math
+import sys
+import types
 import typing
 
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.protocol.http.codec.json_document import parse
+from naiad.protocol.http.codec.json_document import parse, visit_objects
 
 
 def refused(document: bytes) -> InferenceError:
@@ -50,6 +52,39 @@ def test_invalid_json_is_an_internal_error_in_tritons_words(document: bytes) -> 
     error = refused(document)
     assert error.code is ErrorCode.INTERNAL
     assert error.message.startswith("failed to parse the request JSON buffer: ")
+
+
+@pytest.mark.parametrize("tail", [b"", b"{}", b"[NaN]", b'["\xff"]', b"[" * 300_000])
+@pytest.mark.parametrize("marks", [2, 3, 80_000])
+def test_a_second_byte_order_mark_is_not_skipped(marks: int, tail: bytes) -> None:
+    assert refused(b"\xef\xbb\xbf" * marks + tail).code is ErrorCode.INTERNAL
+
+
+def test_a_megabyte_of_byte_order_marks_is_read_in_a_fixed_number_of_calls() -> None:
+    calls: list[str] = []
+
+    def count(frame: types.FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(count)
+    try:
+        refused(b"\xef\xbb\xbf" * 350_000 + b"{}")
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 30
+
+
+def test_visitors_get_every_object_with_its_repeated_names() -> None:
+    seen: list[list[tuple[str, typing.Any]]] = []
+
+    def visit(members: list[tuple[str, typing.Any]]) -> str:
+        seen.append(members)
+        return "object"
+
+    visit_objects(b'\xef\xbb\xbf{"a": 1, "a": {"b": NaN}, "c": 11111111111111111111111}', visit)
+    assert [[name for name, _ in members] for members in seen] == [["b"], ["a", "a", "c"]]
+    assert seen[1][1:] == [("a", "object"), ("c", 11111111111111111111111.0)]
 
 
 def test_an_empty_document_is_named_as_such() -> None:

@@ -47,7 +47,7 @@ def test_what_is_left_is_known_by_length_and_unknown_by_chunks() -> None:
 @given(
     st.lists(st.binary(min_size=1, max_size=40), max_size=6),
     st.sampled_from([b"", b";name=value", b' ; a="b"']),
-    st.sampled_from([b"", b"Trailer: 1\r\nOther: 2\r\n"]),
+    st.sampled_from([b"", b"Trailer: 1\r\nOther:\r\n~x: \t\xff\r\n"]),
     st.integers(1, 100),
 )
 def test_chunks_are_put_together_whatever_the_pieces(
@@ -80,6 +80,15 @@ def test_chunks_are_put_together_whatever_the_pieces(
         (b"B\r\n", 400, "exceeds the maximum allowed"),
         (b"1\r\na\r\n" * 4, 400, "more than 3 chunks"),
         (b"0\r\n" + b"A: b\r\n" * 20000, 431, "trailers"),
+        (b"1;a\rb\r\na\r\n0\r\n\r\n", 400, "control character"),
+        (b"1;a=\0\r\na\r\n0\r\n\r\n", 400, "control character"),
+        (b"0;\x7f\r\n\r\n", 400, "control character"),
+        (b"0\r\nA: b\0c\r\n\r\n", 400, "control character"),
+        (b"0\r\njunk\r\n\r\n", 400, "not a header line"),
+        (b"0\r\n: b\r\n\r\n", 400, "not a header line"),
+        (b"0\r\nA : b\r\n\r\n", 400, "not a header line"),
+        (b"0\r\nA: b\r\n c\r\n\r\n", 400, "not a header line"),
+        (b"0\r\nGET / HTTP/1.1\r\n\r\n", 400, "not a header line"),
     ],
 )
 @pytest.mark.parametrize("step", [1, 100000])

@@ -80,6 +80,16 @@ def test_chunked_and_expectations_are_seen() -> None:
     assert (head.length, head.expects_continue, head.plain) == (CHUNKED, True, False)
 
 
+@pytest.mark.parametrize("behind", [b"", b" ", b"\t", b" \t  "])
+def test_white_space_behind_a_value_is_not_part_of_it(behind: bytes) -> None:
+    block = b"GET / HTTP/1.1\r\nA: b c%b\r\nX-Request-Id: 7%b\r\nE:%b\r\n\r\n"
+    assert parse_head(block % (behind, behind, behind)).headers == {
+        b"a": b"b c",
+        b"x-request-id": b"7",
+        b"e": b"",
+    }
+
+
 def test_http_1_0_cannot_expect() -> None:
     assert not parse_head(b"PUT / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n").expects_continue
 
@@ -98,6 +108,11 @@ def test_http_1_0_cannot_expect() -> None:
         (b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501, "Content-Encoding"),
         (b"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "Content-Length"),
         (b"GET / HTTP/1.1\r\nExpect: x\r\n\r\n", 417, "100-continue"),
+        (b"GET  / HTTP/1.1\r\n\r\n", 400, "one space"),
+        (b"GET /  HTTP/1.1\r\n\r\n", 400, "one space"),
+        (b"\nGET / HTTP/1.1\r\n\r\n", 400, "one space"),
+        (b"\rGET / HTTP/1.1\r\n\r\n", 400, "one space"),
+        (b"SOURCE / ICE/1.0\r\n\r\n", 400, "HTTP/1.1"),
     ],
 )
 def test_what_is_ambiguous_or_not_spoken_is_refused_with_what_to_send(
