@@ -40,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
         parallel.spread_collection(config)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: typing.Any) -> None:
+    """Of pytest-xdist, before it starts one of the processes that share the tests."""
+    parallel.announce_builds(node.workerinput)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What collecting makes stays until the end: the garbage collector looks at none of it, neither meanwhile nor in the tests."""
@@ -55,7 +61,12 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Groups the tests where several processes share them."""
     if parallel.is_worker(config):
-        parallel.arrange(items)
+        missing = parallel.are_programs_missing(config)
+        parallel.arrange(items, programs_missing=missing)
+        if missing and not config.option.collectonly:
+            builder = parallel.start_builder(items)
+            if builder is not None:
+                config.add_cleanup(builder.terminate)
 
 
 @pytest.hookimpl(wrapper=True)

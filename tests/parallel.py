@@ -3,13 +3,23 @@
 `make test` runs four processes (pytest-xdist, `--dist loadgroup`). Tests that share a server, a control plane or another
 expensive fixture are one group, so that it starts once. The groups that take longest come first, so that no process is still
 busy with one when the others have nothing left to do. A group that is not named here is a file.
+
+The programs of Kubernetes are built once per machine, which takes minutes. In a run that lacks them a background process builds them, and the
+tests that need them come last.
 """
 
+import functools
 import os
 import pathlib
+import subprocess
+import sys
 import typing
+from collections.abc import Sequence
 
 import pytest
+
+from tests.apiserver.control_plane import PROGRAMS
+from tests.toolchain import programs
 
 _TESTS = pathlib.Path(__file__).parent
 
@@ -19,10 +29,38 @@ _WIRE = "wire"
 _ORDER = (f"{_CONFORMANCE}-main", "live", _CONFORMANCE, "wire", "soak", "server/hosts")
 """Beginnings of group names: the first come first, all others after them."""
 
+_BUILDING = "naiad_programs_missing"
+"""The key under which a run's first process tells the others that programs have to be built: all of them must arrange the tests alike."""
+
 
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is one of those that share the tests."""
     return hasattr(config, "workerinput")
+
+
+def announce_builds(workerinput: dict[str, typing.Any]) -> None:
+    """Tells a process, from the one that starts it, whether programs have to be built."""
+    workerinput[_BUILDING] = _missing_at_start()
+
+
+@functools.cache
+def _missing_at_start() -> bool:
+    return bool(programs.missing(PROGRAMS))
+
+
+def are_programs_missing(config: pytest.Config) -> bool:
+    """Whether programs had to be built when the run began."""
+    return bool(config.workerinput[_BUILDING])  # type: ignore[attr-defined] # of pytest-xdist
+
+
+def start_builder(items: Sequence[pytest.Item]) -> "subprocess.Popen[bytes] | None":
+    """In one process of the run: builds the programs in the background if a test needs them. It shows its progress on stderr."""
+    if os.environ["PYTEST_XDIST_WORKER"] != "gw0" or not any(map(_needs_programs, items)):
+        return None
+    command = ["nice", "-n", "5", sys.executable, "-m", "tests.toolchain.programs", *PROGRAMS]
+    return subprocess.Popen(
+        command, cwd=_TESTS.parent, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
 
 
 def spread_collection(config: pytest.Config) -> None:
@@ -50,15 +88,29 @@ def folders_to_collect(ignored: list[pathlib.Path]) -> list[str]:
     )
 
 
-def arrange(items: list[pytest.Item]) -> None:
-    """Puts every test into its group, and the groups into the order in which they are handed out."""
+def arrange(items: list[pytest.Item], *, programs_missing: bool = False) -> None:
+    """Puts every test into its group, and the groups into the order in which they are handed out.
+
+    Args:
+        items: the tests, arranged in place.
+        programs_missing: tests that need them come last.
+    """
     items.sort(key=lambda item: str(item.path))  # the same order in every process
     groups = {id(item): group(item) for item in items}
     for item in items:
         name = groups[id(item)]
         if name is not None:
             item.add_marker(pytest.mark.xdist_group(name))
-    items.sort(key=lambda item: _place(groups[id(item)] or _CONFORMANCE))
+    items.sort(
+        key=lambda item: (
+            programs_missing and _needs_programs(item),
+            _place(groups[id(item)] or _CONFORMANCE),
+        )
+    )
+
+
+def _needs_programs(item: pytest.Item) -> bool:
+    return item.path.parent == _TESTS / _LIVE
 
 
 def group(item: pytest.Item) -> str | None:

@@ -3,8 +3,9 @@
 import pathlib
 
 import execnet
+import pytest
 
-from tests.parallel import folders_to_collect, sendable, without_keywords
+from tests.parallel import arrange, folders_to_collect, sendable, without_keywords
 
 _TESTS = pathlib.Path(__file__).parent
 
@@ -37,3 +38,31 @@ def test_a_report_keeps_its_keywords_unless_the_test_passed() -> None:
     assert without_keywords(passed) == {**passed, "keywords": {}}
     assert without_keywords(failed) == failed
     assert without_keywords(None) is None
+
+
+class _Item:
+    """As much of a test as `arrange` looks at."""
+
+    fixturenames: tuple[str, ...] = ()
+
+    def __init__(self, path: str) -> None:
+        self.path = _TESTS / path
+        self.markers: list[pytest.MarkDecorator] = []
+
+    def add_marker(self, marker: pytest.MarkDecorator) -> None:
+        self.markers.append(marker)
+
+
+@pytest.mark.parametrize(
+    ("missing", "order"),
+    [
+        (False, ["operator/live/test_a.py", "soak/test_s.py", "server/core/test_b.py"]),
+        (True, ["soak/test_s.py", "server/core/test_b.py", "operator/live/test_a.py"]),
+    ],
+)
+def test_tests_of_programs_that_are_still_being_built_come_last(
+    *, missing: bool, order: list[str]
+) -> None:
+    items = [_Item("server/core/test_b.py"), _Item("operator/live/test_a.py"), _Item("soak/test_s.py")]  # fmt: skip
+    arrange(items, programs_missing=missing)  # type: ignore[arg-type]
+    assert [item.path.relative_to(_TESTS).as_posix() for item in items] == order

@@ -1,6 +1,8 @@
 """Three control planes for the tests of this folder, each as long as they run; a namespace and an operator for each module."""
 
-from collections.abc import Callable, Iterator
+import contextlib
+import functools
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import definitions, make_namespace
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.apiserver.proxy import Proxy, proxying
-from tests.toolchain.programs import find
+from tests.toolchain.programs import BuildError, find
 
 _HERE = Path(__file__).parent
 
@@ -30,11 +32,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(300))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
-    """Builds what is missing before the first test: minutes inside a test's own time would end it."""
-    wanted = any(item.get_closest_marker("apiserver") for item in session.items)
-    if wanted and not session.config.option.collectonly:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Builds what is missing, or waits for the process that builds it, outside of a test's own time: minutes inside would end the test."""
+    if item.get_closest_marker("apiserver"):
+        _provide_programs()
+    return (yield)
+
+
+@functools.cache
+def _provide_programs() -> None:
+    with contextlib.suppress(BuildError):  # the control plane's fixture reports it
         find(control_plane.PROGRAMS)
 
 
