@@ -27,9 +27,11 @@ from naiad.core.clock import SystemClock
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.hosts.host import ClosedRpcHandler
+from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 
@@ -99,7 +101,7 @@ async def _measure(pairs: int) -> list[Cost]:
 async def _compare(folder: pathlib.Path, tensor: Tensor, *, pairs: int) -> Cost:
     clock = SystemClock()
     loader = Loader(
-        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
+        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock), submit=ModelCalls(clock=clock).submit, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     plan = await loader.plan(folder)
     sessions: list[typing.Any] = []

@@ -33,6 +33,7 @@ from benchmarks.requests import small
 from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
+from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, OnDeferred, OnOutcome
@@ -47,6 +48,7 @@ from naiad.repository.manager import Repository
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.store import open_store
+from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve.console import LoadingLines
 
@@ -233,7 +235,7 @@ async def _steps(
 async def _connections(folder: pathlib.Path) -> list[Connection]:
     loop, clock = asyncio.get_running_loop(), SystemClock()
     loader = Loader(
-        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
+        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock), submit=ModelCalls(clock=clock).submit, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     repository = Repository(
         reader=RepositoryReader([open_store(str(folder))]), resolve=lambda model, _config: loader.plan(model), load=loader.load, coordination=Coordination(1), retry_count=0,

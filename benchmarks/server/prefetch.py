@@ -26,11 +26,13 @@ from naiad.core.clock import SystemClock
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.hosts.host import ClosedRpcHandler
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.thread import ThreadHost
+from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 
@@ -94,7 +96,7 @@ async def _loaded(
     """The model without and with it."""
     clock = SystemClock()
     loader = Loader(
-        registry=Registry(clock=clock), backend_options={"onnxruntime": {"host": host}}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
+        registry=Registry(clock=clock), backend_options={"onnxruntime": {"host": host}}, config_name="", auto_complete=True, gpus=(), threads=1, make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock), submit=ModelCalls(clock=clock).submit, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     plan = await loader.plan(folder)
     with (

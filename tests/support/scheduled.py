@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import typing
 
 from naiad.config.model_config import DynamicBatching, TensorSpec
 from naiad.core.inference import Inference
@@ -9,7 +10,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.dynamic import make_scheduler
+from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import Resources, UnlimitedResources
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost
@@ -51,14 +52,15 @@ class ScheduledModel:
             for k in range(instances)
         ]
         self.statistics = ModelStatistics()
-        self.scheduler = make_scheduler(
-            config=make_config(batching=batching, max_batch_size=max_batch_size, inputs=inputs),
+        make = SchedulerFactory(
+            resources=UnlimitedResources() if resources is None else resources, clock=self.clock
+        )
+        self.scheduler = make(
+            make_config(batching=batching, max_batch_size=max_batch_size, inputs=inputs),
             version=1,
             hosts=self.hosts,
-            resources=UnlimitedResources() if resources is None else resources,
+            submit=no_submit,
             statistics=self.statistics,
-            clock=self.clock,
-            loop=loop,
         )
         self.answered: list[tuple[str, float, InferResponse]] = []
 
@@ -105,6 +107,11 @@ class ScheduledModel:
     def nothing_left(self) -> None:
         assert self.statistics.pending == 0
         assert self.scheduler.inflight() == 0
+
+
+def no_submit(*_arguments: object, **_named: object) -> typing.NoReturn:
+    """For schedulers that call no other models."""
+    raise AssertionError("a call of another model")
 
 
 async def turn() -> None:

@@ -49,7 +49,7 @@ class InThread(typing.Protocol):
         ...
 
 
-def nothing() -> None:
+async def nothing() -> None:
     """For instances that share nothing: there is nothing to release."""
 
 
@@ -70,16 +70,23 @@ class ModelInstances(msgspec.Struct, frozen=True):
     Attributes:
         hosts: one per instance.
         more: makes further instances of the same version; its config may differ in `instance_group`.
-        release: releases what the instances share; blocking; called once, after the hosts are closed.
+        release: releases what the instances share; called once, after the hosts are closed.
         leaves_cycles: whether their objects form reference cycles after that.
         pids: of their worker processes; empty for threads.
     """
 
     hosts: collections.abc.Sequence[Host] = ()
     more: MoreInstances = no_more
-    release: collections.abc.Callable[[], None] = nothing
+    release: collections.abc.Callable[[], collections.abc.Awaitable[None]] = nothing
     leaves_cycles: bool = False
     pids: frozenset[int] = frozenset()
+
+    async def close(self) -> None:
+        """Close the hosts and release what they share, of instances that no model has."""
+        try:
+            await asyncio.gather(*(host.close() for host in self.hosts))
+        finally:
+            await self.release()
 
 
 class InstanceFactory:
@@ -117,6 +124,8 @@ class InstanceFactory:
             InferenceError: the model cannot be loaded; nothing of it is left then.
         """
         specs = instance_specs(plan.config)
+        if not specs:
+            return ModelInstances()
         in_processes = functools.partial(self._in_processes, statistics)
         if await self._host_of(plan.config) == "process":
             workers = await in_processes(plan, specs)
@@ -136,7 +145,8 @@ class InstanceFactory:
             return self._thread_hosts(changed, made)
 
         hosts = self._thread_hosts(plan, instances)
-        return ModelInstances(hosts, more, loaded.close, loaded.leaves_cycles)
+        release = functools.partial(self._in_thread, _close, loaded)
+        return ModelInstances(hosts, more, release, loaded.leaves_cycles)
 
     def stop(self) -> None:
         """The server stops: end the worker processes that are still loading their model, and start no more of them."""
@@ -224,6 +234,10 @@ class InstanceFactory:
             model_dir=plan.model_dir,
             options=self.options_of(plan.config.backend),
         )
+
+
+def _close(loaded: LoadedModel) -> None:
+    loaded.close()
 
 
 def _make_instances(loaded: LoadedModel, specs: Specs) -> list[tuple[str, Instance]]:

@@ -7,6 +7,7 @@ schedulers are made on the event loop, which owns them.
 import asyncio
 import collections.abc
 import concurrent.futures
+import contextlib
 import functools
 import logging
 import pathlib
@@ -35,8 +36,7 @@ from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
-from naiad.scheduling.dynamic import make_scheduler
-from naiad.scheduling.resources import Resources
+from naiad.scheduling.scheduler import MakeScheduler, Submit
 
 log = logging.getLogger("naiad.loader")
 
@@ -59,6 +59,8 @@ class Loader:
         auto_complete: whether missing config fields are filled in (row 11.48).
         slices: those that are MIG slices.
         threads: how many models are read or loaded at the same time.
+        make_scheduler: makes the scheduler of each version, or refuses.
+        submit: what schedulers run requests of other models with.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
         devices: the memory of the GPUs, to measure what loads take; None without any.
         gpu_limits: the fraction of each device's memory that may be in use (row 7.38).
@@ -75,14 +77,16 @@ class Loader:
         slices: frozenset[int] = frozenset(),
         threads: int,
         clock: Clock,
-        resources: Resources,
+        make_scheduler: MakeScheduler,
+        submit: Submit,
         rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         devices: DeviceMemory | None = None,
         gpu_limits: collections.abc.Mapping[int, float] = types.MappingProxyType({}),
         config_overrides: collections.abc.Mapping[str, str] = types.MappingProxyType({}),
     ) -> None:
         self._registry = registry
-        self._resources = resources
+        self._make_scheduler = make_scheduler
+        self._submit = submit
         self._backend_options = backend_options
         self._config_name = config_name
         self._config_overrides = config_overrides
@@ -119,7 +123,7 @@ class Loader:
         return await self._in_a_thread(functools.partial(self._plan, document), folder)
 
     async def load(self, plan: VersionPlan) -> Model:
-        """Load one version.
+        """Load one version: all of it or, whatever refuses it, nothing.
 
         Raises:
             InferenceError: it cannot be loaded; the message is for the index.
@@ -128,34 +132,29 @@ class Loader:
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
         measurement = await self._meter.begin(plan, statistics)
-        try:
+        async with contextlib.AsyncExitStack() as undo:
+            undo.callback(self._meter.abandon, measurement)
             instances = await self._instances.make(plan, statistics)
-        except BaseException:
-            self._meter.abandon(measurement)
-            raise
-        statistics.load_ns = self._clock.monotonic_ns() - started_ns
-        scheduler = make_scheduler(
-            config=plan.config,
-            version=plan.version,
-            hosts=instances.hosts,
-            resources=self._resources,
-            statistics=statistics,
-            clock=self._clock,
-            loop=asyncio.get_running_loop(),
-        )
-        model = Model(
-            config=plan.config,
-            version=plan.version,
-            scheduler=scheduler,
-            instances=instances,
-            clock=self._clock,
-        )
-        try:
+            undo.push_async_callback(instances.close)
+            statistics.load_ns = self._clock.monotonic_ns() - started_ns
+            scheduler = self._make_scheduler(
+                plan.config,
+                version=plan.version,
+                hosts=instances.hosts,
+                submit=self._submit,
+                statistics=statistics,
+            )
+            undo.push_async_callback(scheduler.stop)
+            model = Model(
+                config=plan.config,
+                version=plan.version,
+                scheduler=scheduler,
+                instances=instances,
+                clock=self._clock,
+            )
             await self._meter.end(measurement, instances.pids)
             await self._check_gpus(plan.config)
-        except BaseException:
-            await model.stop()
-            raise
+            undo.pop_all()
         model.on_resize = functools.partial(self._measure_again, measurement)
         return model
 

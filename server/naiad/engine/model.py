@@ -3,7 +3,6 @@
 Made by the loader, owned by the repository, called by the engine. All of it belongs to the event loop.
 """
 
-import asyncio
 import collections.abc
 import functools
 
@@ -16,7 +15,7 @@ from naiad.core.request import InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.engine.instance_update import Change, InstanceUpdate, change, hosted
-from naiad.engine.instances import ModelInstances
+from naiad.engine.instances import ModelInstances, nothing
 from naiad.engine.validation import RequestValidator
 from naiad.errors import InferenceError
 from naiad.hosts.host import Host
@@ -50,7 +49,7 @@ class Model:
         self.version = version
         self.statistics = scheduler.statistics
         self._scheduler = scheduler
-        self._release: collections.abc.Callable[[], None] | None = instances.release
+        self._release = instances.release
         self.leaves_cycles = instances.leaves_cycles
         self._more = instances.more
         self._hosts = hosted(instance_specs(config), instances.hosts)
@@ -145,9 +144,8 @@ class Model:
     async def stop(self) -> None:
         """Finish the requests in flight, close the instances, release memory. Idempotent."""
         await self._scheduler.stop()
-        release, self._release = self._release, None
-        if release is not None:
-            await asyncio.to_thread(release)
+        release, self._release = self._release, nothing
+        await release()
 
 
 def _ignore(_: list[Host]) -> None:

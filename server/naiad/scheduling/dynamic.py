@@ -17,9 +17,7 @@ import asyncio
 import collections.abc
 import itertools
 import logging
-import os
 
-from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
@@ -30,13 +28,11 @@ from naiad.scheduling.batching import (
     WaitUntil,
     next_batch,
     next_prefetch,
-    plan_batching,
 )
 from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
-from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy, Scheduler, drain
+from naiad.scheduling.scheduler import Occupancy, drain
 from naiad.scheduling.timer import NEVER, Timer
 
 _log = logging.getLogger(__name__)
@@ -44,10 +40,6 @@ _log = logging.getLogger(__name__)
 GATHERING_NS = 500_000
 """How long a free instance waits at most while every iteration of the loop brings another request. Half a millisecond of a busy loop is
 about as many requests as a batch holds."""
-
-
-HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
-"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived."""
 
 
 class DynamicScheduler:
@@ -338,61 +330,9 @@ class DynamicScheduler:
         )
 
 
-def make_scheduler(
-    *,
-    config: ModelConfig,
-    version: int,
-    hosts: collections.abc.Sequence[Host],
-    resources: Resources,
-    statistics: ModelStatistics,
-    clock: Clock,
-    loop: asyncio.AbstractEventLoop,
-) -> Scheduler:
-    """Make the scheduler of a model version.
-
-    Args:
-        config: normalised.
-        version: the version.
-        hosts: one per instance, at least one; the scheduler closes them when it stops.
-        resources: what instances share with those of other models.
-        statistics: its counters.
-        clock: gives the time.
-        loop: the event loop in which all methods are called.
-    """
-    batching = config.dynamic_batching
-    dispatcher = ResponseDispatcher(
-        model=config.name, version=version, statistics=statistics, clock=clock
-    )
-    pool = InstancePool(
-        model=config.name,
-        hosts=hosts,
-        resources=resources,
-        dispatcher=dispatcher,
-        preserve_ordering=batching is not None and batching.preserve_ordering,
-        clock=clock,
-        loop=loop,
-    )
-    return DynamicScheduler(
-        model=config.name,
-        queue=InferenceQueue(model=config.name, batching=batching),
-        policy=plan_batching(config),
-        dispatcher=dispatcher,
-        hold=0 if batching is None else _hold_of_environment(),
-        pool=pool,
-        statistics=statistics,
-        clock=clock,
-        loop=loop,
-    )
-
-
 def _earliest_deadline(batch: list[Inference]) -> int:
     """Of the inferences that wait; NEVER if none has one."""
     return min(
         (each.deadline_ns for each in batch if each.deadline_ns and not each.completed),
         default=NEVER,
     )
-
-
-def _hold_of_environment() -> int:
-    text = os.environ.get(HOLD_VARIABLE, "")
-    return int(text) if text.isdecimal() else 0

@@ -5,8 +5,10 @@ import collections.abc
 import contextlib
 import typing
 
-from naiad.core.inference import Inference
+from naiad.config.model_config import ModelConfig
+from naiad.core.inference import Cancellable, Inference, OnResponse
 from naiad.core.record import Record
+from naiad.core.request import InferRequest
 from naiad.errors import ErrorCode, FailureReason
 from naiad.hosts.host import Host
 from naiad.metrics.statistics import ModelStatistics
@@ -85,6 +87,55 @@ class Scheduler(typing.Protocol):
 
     async def stop(self) -> None:
         """Refuse new inferences, finish every one it owns, then close its instances. Idempotent."""
+        ...
+
+
+class Submit(typing.Protocol):
+    """Runs a request of a scheduler by another model. It is a call between models: one that would wait for ever is aborted."""
+
+    def __call__(
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        *,
+        model: str,
+        batch: list[Inference],
+    ) -> Cancellable:
+        """Run a request; errors are responses, whose last one is final.
+
+        Args:
+            request: names the other model.
+            on_response: called on the loop, perhaps before this returns.
+            model: the scheduler's own.
+            batch: the inference that needs this, as in `Occupancy.executions`.
+        """
+        ...
+
+
+class MakeScheduler(typing.Protocol):
+    """Makes the scheduler of a model version; on the event loop."""
+
+    def __call__(
+        self,
+        config: ModelConfig,
+        *,
+        version: int,
+        hosts: collections.abc.Sequence[Host],
+        submit: Submit,
+        statistics: ModelStatistics,
+    ) -> Scheduler:
+        """Make it.
+
+        Args:
+            config: normalised.
+            version: the version.
+            hosts: one per instance; the scheduler closes them when it stops. None of a model that has no instances.
+            submit: runs requests by other models; usable once the scheduler has an inference.
+            statistics: its counters.
+
+        Raises:
+            InferenceError: the model cannot be served; the hosts remain the caller's.
+        """
         ...
 
 

@@ -39,6 +39,7 @@ from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.store import open_store
 from naiad.repository.stores.process import StoreProcess
 from naiad.repository.temporary import remove_leftovers
+from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
@@ -118,7 +119,8 @@ class Server:
             slices=frozenset(gpu.index for gpu in gpus if gpu.is_slice),
             threads=options.model_load_thread_count,
             clock=self._clock,
-            resources=UnlimitedResources(),
+            make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=self._clock),
+            submit=calls.submit,
             rpc_handler_of=api.rpc_handler,
             devices=DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus}),
             gpu_limits=options.model_load_gpu_limit,

@@ -7,10 +7,10 @@ import typing
 import msgspec
 import pytest
 
-from naiad.core.inference import Inference
+from naiad.core.inference import Cancellable, Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
-from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
+from naiad.engine.bls.model_calls import Caller, ModelCalls
 from naiad.engine.engine import ServingEngine
 from naiad.engine.instances import ModelInstances
 from naiad.engine.model import Model
@@ -19,7 +19,7 @@ from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy, Scheduler, drain
+from naiad.scheduling.scheduler import Occupancy, Scheduler, Submit, drain
 from tests.support.clock import LoopClock
 from tests.support.inferences import make_config, make_request, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, ScheduledModel, turn
@@ -32,15 +32,15 @@ FRONT, STEP = "front", "step"
 class ForwardingScheduler:
     """Implements `Scheduler`: one call of the model "step" per inference."""
 
-    def __init__(self, calls: ModelCalls, clock: LoopClock) -> None:
+    def __init__(self, submit: Submit, clock: LoopClock) -> None:
         self.statistics = ModelStatistics()
-        self._calls = calls
+        self._submit_to = submit
         self._now = clock.monotonic_ns
         self._dispatcher = ResponseDispatcher(
             model=FRONT, version=1, statistics=self.statistics, clock=clock
         )
         self._steps: dict[Inference, list[Inference]] = {}
-        self._made: dict[Inference, ModelCall] = {}
+        self._made: dict[Inference, Cancellable] = {}
         self._stopping = False
         self._drained = asyncio.Event()
 
@@ -51,11 +51,11 @@ class ForwardingScheduler:
         self._steps[inference] = batch
         inference.queued_ns = self._now()
         inference.on_cancel = self._cancel
-        call = self._calls.begin(
+        call = self._submit_to(
             msgspec.structs.replace(inference.request, model_name=STEP),
-            caller=Caller(FRONT, FRONT, batch, blocks=True),
-            decoupled=False,
-            on_response=functools.partial(self._on_response, inference),
+            functools.partial(self._on_response, inference),
+            model=FRONT,
+            batch=batch,
         )
         if inference in self._steps:
             self._made[inference] = call
@@ -118,7 +118,7 @@ class Models:
         clock = LoopClock(loop)
         self.calls = ModelCalls(clock=clock)
         self.scheduled = ScheduledModel(name=STEP)
-        self.front = ForwardingScheduler(self.calls, clock)
+        self.front = ForwardingScheduler(self.calls.submit, clock)
         self._models = {
             name: Model(
                 config=make_config(name=name),

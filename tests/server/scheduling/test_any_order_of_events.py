@@ -8,18 +8,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from typing_extensions import override
 
-from naiad.config.model_config import DynamicBatching, QueuePolicy, TimeoutAction
+from naiad.config.model_config import DynamicBatching, ModelConfig, QueuePolicy, TimeoutAction
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.dynamic import make_scheduler
+from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.scheduler import Scheduler
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost
 from tests.support.inferences import make_config, make_inference
 from tests.support.resources import CountedResources
+from tests.support.scheduled import no_submit
 
 MAX_ROWS = 4
 POLICIES = st.builds(
@@ -82,14 +84,12 @@ class Scheduling(RuleBasedStateMachine):
         self.kept: list[Inference] = []
         self.stopping: asyncio.Task[None] | None = None
         config = make_config(batching=batching, max_batch_size=MAX_ROWS)
-        self.scheduler = make_scheduler(
-            config=config,
-            version=1,
-            hosts=self.hosts,
-            resources=self.resources or UnlimitedResources(),
-            statistics=self.statistics,
-            clock=self.clock,
-            loop=self.loop,
+        self.scheduler = self.loop.run_until_complete(self.make_scheduler(config))
+
+    async def make_scheduler(self, config: ModelConfig) -> Scheduler:
+        make = SchedulerFactory(resources=self.resources or UnlimitedResources(), clock=self.clock)
+        return make(
+            config, version=1, hosts=self.hosts, submit=no_submit, statistics=self.statistics
         )
 
     def on_response(self, response: InferResponse) -> None:

@@ -8,7 +8,7 @@ import pytest
 from naiad.config.model_config import DynamicBatching, QueuePolicy
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import CloseReason
-from naiad.scheduling.dynamic import HOLD_VARIABLE
+from naiad.scheduling.factory import HOLD_VARIABLE
 from tests.support.scheduled import ScheduledModel, ids, turn
 
 pytestmark = pytest.mark.looptime

@@ -146,6 +146,13 @@ class ModelCalls:
             self._set_timer()
         return call
 
+    def submit(
+        self, request: InferRequest, on_response: OnResponse, *, model: str, batch: list[Inference]
+    ) -> ModelCall:
+        """See `scheduling.scheduler.Submit`."""
+        caller = Caller(model, model, batch, blocks=True)
+        return self.begin(request, caller=caller, decoupled=True, on_response=on_response)
+
     def over(self, call: ModelCall) -> None:
         """Called by a call that has its last response."""
         self._calls.pop(call.number, None)

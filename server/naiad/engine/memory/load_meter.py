@@ -26,10 +26,14 @@ class Measurement:
         plan: what is loaded.
         statistics: gets the result, and better ones once loads that overlap have ended.
         size: bytes of the files.
+
+    Attributes:
+        over: whether the load has ended.
     """
 
     def __init__(self, plan: VersionPlan, statistics: ModelStatistics, *, size: int) -> None:
         self.size = size
+        self.over = False
         self._statistics = statistics
         self._usage: dict[Place, MemoryUsage] = {}
         self._expected = expected(plan.config, size)
@@ -78,21 +82,17 @@ class LoadMeter:
         return load
 
     def abandon(self, load: Measurement) -> None:
-        """The load has failed. What those that overlap it took remains an estimate by their files."""
+        """The load has failed. What those that overlap it took remains an estimate by their files. Without effect after `end`."""
+        if load.over:
+            return
+        load.over = True
         for place in (HOST, *load.devices):
             self._growth[place].end(load, level=0, failed=True)
 
     async def end(self, load: Measurement, pids: collections.abc.Collection[int]) -> None:
-        """The load has succeeded, in these worker processes or, without any, in the server.
-
-        Raises:
-            CancelledError: the measurement is abandoned.
-        """
-        try:
-            levels, exact = await self._in_thread(self._after, (load, pids))
-        except BaseException:
-            self.abandon(load)
-            raise
+        """The load has succeeded, in these worker processes or, without any, in the server. If this raises, `abandon` follows."""
+        levels, exact = await self._in_thread(self._after, (load, pids))
+        load.over = True
         load.assume()
         for place, level in levels.items():
             elsewhere = place in exact

@@ -1,0 +1,74 @@
+"""Makes the scheduler that a model's config asks for: the place where each kind of scheduler is chosen."""
+
+import asyncio
+import collections.abc
+import os
+
+from naiad.config.model_config import ModelConfig
+from naiad.core.clock import Clock
+from naiad.hosts.host import Host
+from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.batching import plan_batching
+from naiad.scheduling.dynamic import DynamicScheduler
+from naiad.scheduling.instance_pool import InstancePool
+from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.resources import Resources
+from naiad.scheduling.response_dispatcher import ResponseDispatcher
+from naiad.scheduling.scheduler import Scheduler, Submit
+
+HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
+"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived."""
+
+
+class SchedulerFactory:
+    """Implements `MakeScheduler`.
+
+    Args:
+        resources: what instances share with those of other models.
+        clock: gives the time.
+    """
+
+    def __init__(self, *, resources: Resources, clock: Clock) -> None:
+        self._resources = resources
+        self._clock = clock
+
+    def __call__(
+        self,
+        config: ModelConfig,
+        *,
+        version: int,
+        hosts: collections.abc.Sequence[Host],
+        submit: Submit,
+        statistics: ModelStatistics,
+    ) -> Scheduler:
+        """See `MakeScheduler`. A queue in front of instances calls no other models and never uses `submit`."""
+        loop = asyncio.get_running_loop()
+        batching = config.dynamic_batching
+        dispatcher = ResponseDispatcher(
+            model=config.name, version=version, statistics=statistics, clock=self._clock
+        )
+        pool = InstancePool(
+            model=config.name,
+            hosts=hosts,
+            resources=self._resources,
+            dispatcher=dispatcher,
+            preserve_ordering=batching is not None and batching.preserve_ordering,
+            clock=self._clock,
+            loop=loop,
+        )
+        return DynamicScheduler(
+            model=config.name,
+            queue=InferenceQueue(model=config.name, batching=batching),
+            policy=plan_batching(config),
+            dispatcher=dispatcher,
+            hold=0 if batching is None else _hold_of_environment(),
+            pool=pool,
+            statistics=statistics,
+            clock=self._clock,
+            loop=loop,
+        )
+
+
+def _hold_of_environment() -> int:
+    text = os.environ.get(HOLD_VARIABLE, "")
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,245 @@
+"""A load gives all of a model or nothing: whatever refuses it, no worker process and no instance is left."""
+
+import asyncio
+import collections.abc
+import pathlib
+import typing
+
+import msgspec
+import pytest
+
+from naiad.backends.registry import Registry
+from naiad.config.model_config import ModelConfig
+from naiad.core.clock import SystemClock
+from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
+from naiad.engine.loader import Loader
+from naiad.engine.model import Model
+from naiad.errors import InferenceError, invalid
+from naiad.hosts.host import ClosedRpcHandler, Host
+from naiad.hosts.spawn import ORPHAN_REAPER
+from naiad.metrics.device_memory import DeviceMemory
+from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.plan import VersionPlan
+from naiad.scheduling.factory import SchedulerFactory
+from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.scheduler import MakeScheduler, Occupancy, Scheduler, Submit
+from tests.server.backends.python.models import write
+from tests.support.inferences import make_config, make_request, make_tensor
+from tests.support.scheduled import no_submit
+
+TENSORS = """
+    backend: "python"
+    input { name: "IN" data_type: TYPE_FP32 dims: 1 }
+    output { name: "OUT" data_type: TYPE_FP32 dims: 1 }
+"""
+
+CODE = """
+    import pathlib
+
+    class TritonPythonModel:
+        def initialize(self, args):
+            self.folder = pathlib.Path(args["model_repository"])
+
+        def execute(self, requests):
+            return []
+
+        def finalize(self):
+            with (self.folder / "finalized").open("a") as file:
+                file.write("x")
+"""
+
+GPU_0 = "instance_group { kind: KIND_GPU gpus: 0 }"
+IN_A_THREAD = 'parameters { key: "naiad.host" value { string_value: "thread" } }'
+
+FACTORY = SchedulerFactory(resources=UnlimitedResources(), clock=SystemClock())
+
+
+class Devices:
+    """A GPU of which so much is in use, one number per look."""
+
+    def __init__(self, *used: int) -> None:
+        self.used = list(used)
+
+    def memory(self, uuid: str) -> tuple[int, int]:
+        return self.used.pop(0) if len(self.used) > 1 else self.used[0], 100
+
+    def memory_of_processes(self, uuid: str) -> dict[int, int]:
+        return {}
+
+
+class Loading:
+    """A loader, and a model folder "m".
+
+    Attributes:
+        hosts: those that the scheduler factory was given, at each load.
+    """
+
+    def __init__(
+        self, root: pathlib.Path, config: str = "", *, devices: Devices | None = None
+    ) -> None:
+        self.folder = write(root / "m", {"config.pbtxt": TENSORS + config, "1/model.py": CODE})
+        self.hosts: list[collections.abc.Sequence[Host]] = []
+        self.make_scheduler: MakeScheduler = FACTORY
+        monitor: typing.Any = devices
+        self.loader = Loader(
+            registry=Registry(clock=SystemClock()),
+            backend_options={},
+            config_name="",
+            auto_complete=False,
+            gpus=(0,),
+            threads=1,
+            clock=SystemClock(),
+            make_scheduler=self._make_scheduler,
+            submit=no_submit,
+            rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(),
+            devices=None if devices is None else DeviceMemory(monitor, {0: "GPU-a"}),
+            gpu_limits={} if devices is None else {0: 0.5},
+        )
+
+    async def load(self) -> Model:
+        plan = await self.loader.plan(self.folder)
+        assert plan.versions, plan.reason
+        return await self.loader.load(plan.versions[0])
+
+    def finalized(self) -> int:
+        file = self.folder / "finalized"
+        return len(file.read_text()) if file.exists() else 0
+
+    def _make_scheduler(
+        self,
+        config: ModelConfig,
+        *,
+        version: int,
+        hosts: collections.abc.Sequence[Host],
+        submit: Submit,
+        statistics: ModelStatistics,
+    ) -> Scheduler:
+        self.hosts.append(hosts)
+        return self.make_scheduler(
+            config, version=version, hosts=hosts, submit=submit, statistics=statistics
+        )
+
+
+def refuse(*_arguments: object, **_named: object) -> typing.NoReturn:
+    raise invalid("its instances need more resources than there are")
+
+
+@pytest.fixture
+def loading(tmp_path: pathlib.Path) -> collections.abc.Iterator[Loading]:
+    before = set(ORPHAN_REAPER.groups())
+    loading = Loading(tmp_path)
+    yield loading
+    loading.loader.close()
+    assert set(ORPHAN_REAPER.groups()) == before, "a worker process is left"
+
+
+async def test_three_loads_that_the_scheduler_refuses_leave_no_worker_process(
+    loading: Loading,
+) -> None:
+    loading.make_scheduler = refuse
+    for _ in range(3):
+        with pytest.raises(InferenceError, match="need more resources than there are"):
+            await loading.load()
+    assert [len(hosts) for hosts in loading.hosts] == [1, 1, 1]
+    assert not ORPHAN_REAPER.groups()
+    assert loading.finalized() == 3
+    loading.make_scheduler = FACTORY
+    model = await loading.load()
+    assert model.ready_now() is not False
+    assert len(ORPHAN_REAPER.groups()) == 1
+    await model.stop()
+
+
+async def test_a_refused_load_closes_an_instance_in_a_thread(tmp_path: pathlib.Path) -> None:
+    loading = Loading(tmp_path, IN_A_THREAD)
+    loading.make_scheduler = refuse
+    with pytest.raises(InferenceError, match="need more resources than there are"):
+        await loading.load()
+    assert loading.finalized() == 1
+    loading.loader.close()
+
+
+async def test_a_gpu_over_its_limit_after_the_load_leaves_no_worker_process(
+    tmp_path: pathlib.Path,
+) -> None:
+    for used in ((10, 10, 10, 90), (10, 10, 90)):
+        loading = Loading(tmp_path, GPU_0, devices=Devices(*used))
+        with pytest.raises(InferenceError, match="memory limit set for GPU 0 has exceeded"):
+            await loading.load()
+        assert len(loading.hosts) == 1, "refused before the instances were made"
+        assert not ORPHAN_REAPER.groups()
+        loading.loader.close()
+    assert loading.finalized() == 2
+
+
+async def test_a_load_that_is_cancelled_after_its_instances_were_made_leaves_nothing(
+    loading: Loading,
+) -> None:
+    def cancel_then_make(*arguments: typing.Any, **named: typing.Any) -> Scheduler:
+        task.cancel()
+        return FACTORY(*arguments, **named)
+
+    loading.make_scheduler = cancel_then_make
+    task = asyncio.ensure_future(loading.load())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not ORPHAN_REAPER.groups()
+    assert loading.finalized() == 1
+
+
+class Echo:
+    """A scheduler without instances: it responds at once."""
+
+    def __init__(self, statistics: ModelStatistics) -> None:
+        self.statistics = statistics
+        self.stopped = False
+
+    def submit(self, inference: Inference) -> None:
+        inference.completed = True
+        inference.on_response(InferResponse("m", 1, inference.request.id, [], {}))
+
+    def inflight(self) -> int:
+        return 0
+
+    def occupancy(self) -> Occupancy:
+        return Occupancy([], lambda _: False)
+
+    def ready_now(self) -> bool:
+        return not self.stopped
+
+    async def ready(self) -> bool:
+        return not self.stopped
+
+    def resize(self, added: object, removed: object) -> None:
+        raise AssertionError("it has no instances")
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+
+def echo(
+    config: ModelConfig,
+    *,
+    version: int,
+    hosts: collections.abc.Sequence[Host],
+    submit: Submit,
+    statistics: ModelStatistics,
+) -> Scheduler:
+    return Echo(statistics)
+
+
+async def test_a_model_without_instances_is_loaded_served_and_unloaded(loading: Loading) -> None:
+    """It has no backend either, as an ensemble."""
+    loading.make_scheduler = echo
+    config = msgspec.structs.replace(make_config(), backend="", instance_groups=())
+    model = await loading.loader.load(
+        VersionPlan(config=config, version=1, model_dir=loading.folder)
+    )
+    assert loading.hosts == [()]
+    responses: list[InferResponse] = []
+    model.infer(make_request(make_tensor("x", 1, 1)), responses.append)
+    assert [response.error for response in responses] == [None]
+    assert model.ready_now()
+    await model.stop()
+    assert not model.ready_now()
