@@ -15,15 +15,15 @@ import grpc
 import grpc.aio
 from typing_extensions import override
 
-from naiad.core.inference import Cancellable
 from naiad.protocol.grpc import retry_info
-from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary, rpc_status
+from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
+from naiad.protocol.grpc.transport.calls_in_progress import CallsInProgress, complete
 from naiad.protocol.grpc.transport.credentials import server_credentials
-from naiad.protocol.grpc.transport.message_memory import LARGE, MessageMemory
-from naiad.protocol.transport.listener import UNANSWERED, UNANSWERED_GRACE_S
+from naiad.protocol.grpc.transport.message_memory import LARGE
+from naiad.protocol.transport.listener import UNANSWERED_GRACE_S
 from naiad.protocol.transport.sockets import bind_error
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 _GRPC_LOGGER = "grpc._cython.cygrpc"
 _CLIENT_HAS_GONE = "ExecuteBatchError raised in core by servicer method"
 
-_UNANSWERED = rpc_status(UNANSWERED)
+_HOLD_LIMIT_S = 0.5
+"""How long responses are kept back at most when the port closes: see `calls_in_progress.py`."""
+
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
@@ -89,31 +91,24 @@ class GrpcServer:
             # grpc.aio gives the port and its core objects back only if it was started.
             self._started = True
             await self._server.start()
-        grace = max(grace, 0.0)
-        timer = asyncio.get_running_loop().call_later(grace, self._calls.give_up)
+        loop, calls = asyncio.get_running_loop(), self._calls
+        give_up_at = loop.time() + max(grace, 0.0)
+        timer = loop.call_at(give_up_at, calls.give_up)
+        stopping: asyncio.Task[None] | None = None
         try:
-            await self._server.stop(grace + UNANSWERED_GRACE_S)
+            await calls.hold(min(grace, _HOLD_LIMIT_S))
+            stopping = loop.create_task(
+                self._server.stop(max(0.0, give_up_at - loop.time()) + UNANSWERED_GRACE_S)
+            )
+            await asyncio.sleep(0)  # its first step sends GOAWAY
+            calls.release()
+            await stopping
         finally:
+            if stopping is not None:
+                stopping.cancel()
+            calls.release()
             timer.cancel()
-            self._calls.memory.close()
-
-
-class CallsInProgress:
-    """The calls that have no response yet."""
-
-    def __init__(self) -> None:
-        self.waiting: dict[asyncio.Future[Response], Cancellable | None] = {}
-        self.streams = set[BidiStream]()
-        self.memory = MessageMemory()
-
-    def give_up(self) -> None:
-        """End all of them."""
-        for response_future, work in tuple(self.waiting.items()):
-            _complete(response_future, _UNANSWERED)
-            if work is not None:
-                work.cancel()
-        for bidi_stream in tuple(self.streams):
-            bidi_stream.end(_UNANSWERED)
+            calls.memory.close()
 
 
 def _bind(server: typing.Any, settings: GrpcSettings) -> int:
@@ -142,6 +137,7 @@ class _Handlers:
 
     def __init__(self, methods: Methods, calls: CallsInProgress, *, compresses: bool) -> None:
         self._admit = methods.admit
+        self._calls = calls
         table: dict[str, typing.Any] = {}
         for path, method in methods.unary.items():
             plain = compresses and path != INFER  # row 10.36: only infer responses
@@ -150,17 +146,18 @@ class _Handlers:
         for path, streaming in methods.streaming.items():
             table[path] = grpc.stream_stream_rpc_method_handler(_streaming(streaming, calls))
         for path, refused in REFUSED.items():
-            table[path] = _refusing(refused)
+            table[path] = _refusing(refused, calls)
         self._table = table
 
     def service(self, handler_call_details: typing.Any) -> typing.Any:
         """The handler of a call; None for an unknown path."""
+        self._calls.arrived += 1
         path = handler_call_details.method
         handler = self._table.get(path)
         if handler is None:
             return None
         refused = self._admit(path, handler_call_details.invocation_metadata)
-        return handler if refused is None else _refusing(refused)
+        return handler if refused is None else _refusing(refused, self._calls)
 
 
 Behaviour = collections.abc.Callable[
@@ -175,7 +172,7 @@ def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
         if len(body) > LARGE:
             memory.used()
         response_future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        work = method(body, context, functools.partial(_complete, response_future))
+        work = method(body, context, functools.partial(complete, response_future))
         if not response_future.done():
             waiting[response_future] = work
             try:
@@ -189,6 +186,8 @@ def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
             finally:
                 del waiting[response_future]
         response = response_future.result()
+        if calls.is_held:
+            await calls.released()
         if isinstance(response, RpcStatus):
             _refuse(context, response)
             return b""
@@ -201,11 +200,6 @@ def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
     return behaviour
 
 
-def _complete(response_future: "asyncio.Future[Response]", response: Response) -> None:
-    if not response_future.done():  # cancelled: nothing waits for it any more
-        response_future.set_result(response)
-
-
 def _streaming(
     streaming: Streaming, calls: CallsInProgress
 ) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
@@ -216,14 +210,18 @@ def _streaming(
             refused = await bidi_stream.run()
         finally:
             calls.streams.discard(bidi_stream)
+        if calls.is_held:
+            await calls.released()
         if refused is not None:
             _refuse(context, refused)
 
     return behaviour
 
 
-def _refusing(refused: RpcStatus) -> typing.Any:
+def _refusing(refused: RpcStatus, calls: CallsInProgress) -> typing.Any:
     async def behaviour(requests: typing.Any, context: typing.Any) -> None:
+        if calls.is_held:
+            await calls.released()
         _refuse(context, refused)
 
     return grpc.stream_stream_rpc_method_handler(behaviour)

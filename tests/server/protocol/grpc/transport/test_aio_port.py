@@ -11,11 +11,14 @@ import pytest
 import uvloop
 
 from naiad.core.messages import service_pb2
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
 from naiad.protocol.grpc.methods import INFER
 from naiad.protocol.grpc.settings import CannotServeError, TlsSettings
+from naiad.protocol.grpc.transport.aio import GrpcServer
 from tests.server.protocol.grpc import certificates
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
-from tests.server.protocol.grpc.serving import cancelled, channel_to, held, made, serving
+from tests.server.protocol.grpc.serving import cancelled, channel_to, held, made, serving, where
 from tests.server.protocol.grpc.silent_client import SilentClient
 
 
@@ -67,6 +70,49 @@ async def test_stop_refuses_and_cancels_what_does_not_finish_in_time() -> None:
         with pytest.raises(grpc.aio.AioRpcError, match="Server exiting: ") as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def called_until_refused(server: GrpcServer) -> grpc.StatusCode:
+    """The status of the last call of a client that sends one call after the other, on one connection."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(where(server.address), options) as channel:
+        infer = channel.unary_unary(INFER)
+        while True:
+            try:
+                await infer(small_request())
+            except grpc.aio.AioRpcError as error:
+                return error.code()
+
+
+@pytest.mark.parametrize("trial", range(5))
+async def test_a_stop_beside_busy_clients_cancels_no_call(trial: int) -> None:
+    engine, busy = ScriptedEngine(), asyncio.Event()
+
+    def answer(request: InferRequest) -> InferResponse:
+        if len(engine.requests) == 100 + trial:
+            busy.set()
+        return echo(request)
+
+    engine.answer = answer
+    async with serving(engine) as server:
+        clients = [asyncio.create_task(called_until_refused(server)) for _ in range(8)]
+        await busy.wait()
+        await server.stop(30)
+        assert {await client for client in clients} == {grpc.StatusCode.UNAVAILABLE}
+
+
+async def test_a_stop_that_is_cancelled_sends_what_it_held_back() -> None:
+    engine = ScriptedEngine()
+    async with serving(engine) as server, channel_to(server) as channel:
+        arrived = held(engine)
+        call = channel.unary_unary(INFER)(small_request(request_id="7"))
+        inference = await arrived
+        stopping = asyncio.create_task(server.stop(30))
+        await asyncio.sleep(0)
+        assert server._calls.is_held
+        inference.on_response(echo(engine.requests[0]))
+        stopping.cancel()
+        assert service_pb2.ModelInferResponse.FromString(await call).id == "7"
 
 
 async def test_calls_that_come_before_stop_closes_the_connection_get_the_reason() -> None:
