@@ -1,13 +1,14 @@
 """Which requests run together, and when: the dynamic batcher's decision as one function of (queue, now, policy).
 
-Pure: it reads the queue and changes nothing, knows neither a clock nor an instance, and is called only when an instance is free; the
+Pure: it reads the queue and does not change it, knows neither a clock nor an instance, and is called only when an instance is free; the
 scheduler takes the batch out of the queue. The rules are rows 12.2 to 12.10:
 a batch is a run from the head of the queue, so the order inside a priority level is kept; a request of higher
-priority that arrives while a batch waits for more requests goes to its head, because each decision forms the batch again.
+priority that arrives while a batch waits for more requests goes to its head, because that forms the batch again.
 Without a delay, queued requests run at once, cut to the largest preferred size that they fill.
 """
 
 import collections.abc
+import itertools
 
 import msgspec
 
@@ -103,17 +104,91 @@ def plan_batching(config: ModelConfig) -> BatchingPolicy:
     )
 
 
-def next_batch(
-    queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool = False
-) -> Dispatch | WaitUntil | None:
+class BatchRun:
+    """The requests from the head of a queue that could run together, kept from one decision to the next.
+
+    A request that was added behind all others extends the run, so that a decision costs the same however many requests wait. After any other
+    change of the queue (a cancel, a timeout, a batch that was taken, a request of higher priority) the run is formed again.
+
+    Args:
+        queue: the model's.
+        policy: the model's.
+
+    Attributes:
+        queue: as given; only read.
+        policy: as given.
+        count: how many requests.
+        rows: their batch rows.
+        oldest_ns: arrival of the first of them.
+        preferred_count: how many of them make the best preferred size; 0 if none does.
+        closed: why no other request can join; None if one could.
+    """
+
+    __slots__ = (
+        "_compares", "_reordered", "closed", "count", "oldest_ns", "policy", "preferred_count", "queue", "rows",
+    )  # fmt: skip
+
+    def __init__(self, queue: InferenceQueue, policy: BatchingPolicy) -> None:
+        self.queue = queue
+        self.policy = policy
+        self._compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
+        self._reordered = -1
+        self.count = self.rows = self.oldest_ns = self.preferred_count = 0
+        self.closed: CloseReason | None = None
+
+    def update(self) -> None:
+        """Take in what has happened to the queue."""
+        queue = self.queue
+        if self._reordered != queue.reordered:
+            self._reordered = queue.reordered
+            self.count = self.rows = self.oldest_ns = self.preferred_count = 0
+            self.closed = None
+            self._extend(iter(queue))
+        elif self.closed is None and self.count < queue.size:
+            # An open run holds the whole queue, so these arrived since the last decision.
+            arrived = list(itertools.islice(reversed(queue), queue.size - self.count))
+            self._extend(reversed(arrived))
+
+    def _extend(self, arrived: collections.abc.Iterator[Inference]) -> None:
+        preferred, max_rows = self.policy.preferred, self.policy.max_rows
+        largest = preferred[-1]
+        # Not kept between decisions: it would hold the tensors of a request that has long left.
+        head = next(iter(self.queue), None) if self._compares else None
+        count, rows = self.count, self.rows
+        for inference in arrived:
+            grown = rows + inference.batch_size
+            if not count:
+                self.oldest_ns = inference.queued_ns
+            else:
+                if grown > largest and not self.preferred_count:
+                    # It passes every preferred size: the requests so far count as a preferred batch.
+                    self.preferred_count = count
+                if grown > max_rows:
+                    self.closed = CloseReason.FULL
+                    break
+                if head is not None and not batchable(head, inference, self.policy):
+                    self.closed = CloseReason.SHAPE
+                    break
+                self.oldest_ns = min(self.oldest_ns, inference.queued_ns)
+            rows = grown
+            count += 1
+            if rows in preferred:
+                self.preferred_count = count
+            if rows >= max_rows:
+                self.closed = CloseReason.FULL
+                break
+        self.count, self.rows = count, rows
+
+
+def next_batch(run: BatchRun, now: int, *, draining: bool = False) -> Dispatch | WaitUntil | None:
     """What a free instance does next; None if the queue is empty.
 
     Args:
-        queue: its timeouts applied up to `now`. It is only read: the caller takes the batch out of it.
+        run: of the queue, whose timeouts are applied up to `now`. The queue is only read: the caller takes the batch out of it.
         now: monotonic nanoseconds.
-        policy: the model's.
         draining: no more requests will arrive, so a batch does not wait for any (shutdown).
     """
+    queue, policy = run.queue, run.policy
     if not queue.size:
         return None
     if policy.single:
@@ -122,13 +197,13 @@ def next_batch(
     if not delay and policy.append_only and queue.rows < policy.preferred[0]:
         # The usual case: everything that waits fits, no preferred size was passed on the way, and more requests are not waited for.
         return Dispatch(queue.size, _IDLE)
-    run = _longest_run(queue, policy)
+    run.update()
     overdue = delay > 0 and (draining or now - run.oldest_ns >= delay)
     if run.preferred_count and not overdue:
         full = run.closed is CloseReason.FULL and run.preferred_count == run.count
         reason = CloseReason.FULL if full else CloseReason.PREFERRED
         return Dispatch(run.preferred_count, reason)
-    because = run.closed or _reason_to_run(run, policy, overdue=overdue, draining=draining)
+    because = run.closed or _reason_to_run(run, overdue=overdue, draining=draining)
     if because is None:
         enough = 0
         if policy.append_only:
@@ -137,91 +212,37 @@ def next_batch(
     return Dispatch(run.count, because)
 
 
-def next_prefetch(
-    queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool = False
-) -> Dispatch | None:
+def next_prefetch(run: BatchRun, now: int, *, draining: bool = False) -> Dispatch | None:
     """The batch that a busy instance gets in advance: the next one, if it is the same whatever arrives before the instance is free.
 
     A batch that could still grow stays in the queue, even if its delay is over: handed over early it would be smaller, and each request
     that arrives later would wait for one more execution.
 
     Args:
-        queue: as for `next_batch`.
+        run: as for `next_batch`.
         now: monotonic nanoseconds.
-        policy: the model's.
         draining: no more requests will arrive, so no batch can grow.
     """
-    if not policy.prefetches or (queue.rows < policy.prefetch_rows and not draining):
+    policy = run.policy
+    if not policy.prefetches or (run.queue.rows < policy.prefetch_rows and not draining):
         return None
-    decision = next_batch(queue, now, policy, draining=draining)
+    decision = next_batch(run, now, draining=draining)
     if not isinstance(decision, Dispatch):
         return None
     if policy.single or draining:
         return decision
-    run = _longest_run(queue, policy)
+    run.update()
     cut = decision.reason is CloseReason.PREFERRED and run.rows >= policy.preferred[-1]
     return decision if cut or run.closed is not None else None
 
 
-class _Run(Record, frozen=True):
-    """The requests from the head of the queue that could run together.
-
-    Attributes:
-        count: how many.
-        rows: their batch rows.
-        oldest_ns: arrival of the first of them.
-        preferred_count: how many of them make the best preferred size; 0 if none does.
-        closed: why no other request can join; None if one could.
-    """
-
-    count: int
-    rows: int
-    oldest_ns: int
-    preferred_count: int
-    closed: CloseReason | None
-
-
-def _reason_to_run(
-    run: _Run, policy: BatchingPolicy, *, overdue: bool, draining: bool
-) -> CloseReason | None:
+def _reason_to_run(run: BatchRun, *, overdue: bool, draining: bool) -> CloseReason | None:
     """Why a batch that could still grow runs now; None if it waits."""
     if overdue:
         return CloseReason.STOP if draining else CloseReason.DELAY
-    if run.rows >= policy.preferred[-1]:
+    if run.rows >= run.policy.preferred[-1]:
         return CloseReason.PREFERRED
-    return None if policy.delay_ns else CloseReason.IDLE
-
-
-def _longest_run(queue: InferenceQueue, policy: BatchingPolicy) -> _Run:
-    preferred, max_rows = policy.preferred, policy.max_rows
-    largest = preferred[-1]
-    compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
-    count = rows = best_count = oldest = 0
-    closed = None
-    head: Inference | None = None
-    for inference in queue:
-        grown = rows + inference.batch_size
-        if head is None:
-            head, oldest = inference, inference.queued_ns
-        else:
-            if grown > largest and not best_count:
-                # It passes every preferred size: the requests so far count as a preferred batch.
-                best_count = count
-            if grown > max_rows:
-                closed = CloseReason.FULL
-                break
-            if compares and not batchable(head, inference, policy):
-                closed = CloseReason.SHAPE
-                break
-            oldest = min(oldest, inference.queued_ns)
-        rows = grown
-        count += 1
-        if rows in preferred:
-            best_count = count
-        if rows >= max_rows:
-            closed = CloseReason.FULL
-            break
-    return _Run(count, rows, oldest, best_count, closed)
+    return None if run.policy.delay_ns else CloseReason.IDLE
 
 
 def batchable(one: Inference, other: Inference, policy: BatchingPolicy) -> bool:

@@ -25,6 +25,7 @@ from naiad.hosts.host import Host
 from naiad.metrics.statistics import MICROSECOND, ModelStatistics
 from naiad.scheduling.batching import (
     BatchingPolicy,
+    BatchRun,
     WaitUntil,
     next_batch,
     next_prefetch,
@@ -73,6 +74,7 @@ class DynamicScheduler:
         self._model = model
         self._queue = queue
         self._policy = policy
+        self._run = BatchRun(queue, policy)
         self._dispatcher = dispatcher
         self._hold = hold
         self._pool = pool
@@ -225,7 +227,7 @@ class DynamicScheduler:
                 self._reject_expired(expired, now)
         self._enough_rows = 0
         while free:
-            decision = next_batch(queue, now, self._policy, draining=self._stopping)
+            decision = next_batch(self._run, now, draining=self._stopping)
             if decision is None:
                 return
             if isinstance(decision, WaitUntil):
@@ -252,7 +254,7 @@ class DynamicScheduler:
         slot = pool.prefetcher
         if slot is None or not pool.may_prefetch():
             return
-        decision = next_prefetch(queue, now, self._policy, draining=self._stopping)
+        decision = next_prefetch(self._run, now, draining=self._stopping)
         if decision is not None:
             self.statistics.closes[decision.reason] += 1
             has_deadlines = bool(queue.deadlines)

@@ -44,10 +44,12 @@ class InferenceQueue:
         rows: batch rows of all queued requests.
         deadlines: a heap; empty if no request has a deadline. Read only.
         prefetched: requests that were taken and wait in an instance (`next_prefetch`): they count for `max_queue_size`. The scheduler sets it.
+        reordered: counts the changes other than a request added behind all others; after one, what was known of the order is no longer true.
     """
 
     __slots__ = (
-        "_batching", "_levels", "_model", "_only", "_order", "_pushed", "deadlines", "prefetched", "rows", "size",
+        "_batching", "_levels", "_model", "_only", "_order", "_pushed", "deadlines", "prefetched", "reordered", "rows",
+        "size",
     )  # fmt: skip
 
     def __init__(self, *, model: str, batching: DynamicBatching | None) -> None:
@@ -62,6 +64,7 @@ class InferenceQueue:
         self.deadlines: list[tuple[int, int, Inference]] = []
         self._pushed = 0
         self.prefetched = 0
+        self.reordered = 0
         self.size = 0
         self.rows = 0
 
@@ -80,6 +83,14 @@ class InferenceQueue:
             yield from level.waiting
             if level.delayed:
                 yield from level.delayed
+
+    def __reversed__(self) -> collections.abc.Iterator[Inference]:
+        """The requests, the one that runs last first."""
+        for priority in reversed(self._order):
+            level = self._levels[priority]
+            if level.delayed:
+                yield from reversed(level.delayed)
+            yield from reversed(level.waiting)
 
     def __contains__(self, inference: Inference) -> bool:
         level = self._levels.get(inference.priority_level)
@@ -104,6 +115,8 @@ class InferenceQueue:
         if policy.default_timeout_us:
             self._set_deadline(inference, now + _timeout_us(inference, policy) * MICROSECOND_NS)
         level.waiting[inference] = None
+        if level.delayed or priority != self._order[-1]:
+            self.reordered += 1
         self.size += 1
         self.rows += inference.batch_size
 
@@ -118,12 +131,14 @@ class InferenceQueue:
             del level.delayed[inference]
         else:
             return False
+        self.reordered += 1
         self._count_removed(inference)
         self._drop_empty(inference.priority_level, level)
         return True
 
     def take(self, count: int) -> list[Inference]:
         """Remove and return the first `count` requests."""
+        self.reordered += 1
         if count >= self.size:
             level = self._only
             batch = list(self if level is None or level.delayed else level.waiting)
@@ -155,6 +170,7 @@ class InferenceQueue:
             inference = heapq.heappop(self.deadlines)[2]
             level = self._levels[inference.priority_level]
             del level.waiting[inference]
+            self.reordered += 1
             if level.policy.timeout_action is TimeoutAction.DELAY:
                 level.delayed[inference] = None
             else:

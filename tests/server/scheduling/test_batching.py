@@ -11,7 +11,14 @@ from naiad.core.datatypes import INT32
 from naiad.core.inference import Inference
 from naiad.core.tensor import Tensor
 from naiad.metrics.statistics import CloseReason
-from naiad.scheduling.batching import Dispatch, WaitUntil, next_batch, next_prefetch, plan_batching
+from naiad.scheduling.batching import (
+    BatchRun,
+    Dispatch,
+    WaitUntil,
+    next_batch,
+    next_prefetch,
+    plan_batching,
+)
 from naiad.scheduling.queue import InferenceQueue
 from tests.support.inferences import make_config, make_inference, make_spec, make_tensor
 
@@ -45,6 +52,7 @@ class Batcher:
         config = make_config(batching=batching, max_batch_size=max_batch_size, inputs=inputs)
         self.queue = InferenceQueue(model="m", batching=batching)
         self.policy = plan_batching(config)
+        self.run = BatchRun(self.queue, self.policy)
 
     def push(self, *tensors: Tensor, now: int = 0, rows: int = 1, priority: int = 0) -> Inference:
         inference = make_inference(*tensors, rows=rows, priority=priority)
@@ -53,7 +61,7 @@ class Batcher:
 
     def decide(self, now: int = 0, *, draining: bool = False) -> Dispatch | WaitUntil | None:
         queued = list(self.queue)
-        decision = next_batch(self.queue, now, self.policy, draining=draining)
+        decision = next_batch(self.run, now, draining=draining)
         assert list(self.queue) == queued, "a decision changes nothing"
         return decision
 
@@ -65,7 +73,7 @@ class Batcher:
     def ahead(self, now: int = 0, *, draining: bool = False) -> Batch | None:
         """The batch that a busy instance gets in advance."""
         queued = list(self.queue)
-        decision = next_prefetch(self.queue, now, self.policy, draining=draining)
+        decision = next_prefetch(self.run, now, draining=draining)
         assert list(self.queue) == queued, "a decision changes nothing"
         return None if decision is None else self.take(decision)
 

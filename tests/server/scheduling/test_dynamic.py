@@ -10,8 +10,7 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import CloseReason
-from naiad.scheduling.batching import BatchingPolicy, Dispatch, WaitUntil, next_batch
-from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.batching import BatchRun, Dispatch, WaitUntil, next_batch
 from tests.support.inferences import (
     make_inference,
     make_spec,
@@ -94,12 +93,10 @@ async def test_arrivals_that_cannot_complete_a_batch_cause_no_decision(
 ) -> None:
     decisions = 0
 
-    def count(
-        queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool
-    ) -> Dispatch | WaitUntil | None:
+    def count(run: BatchRun, now: int, *, draining: bool) -> Dispatch | WaitUntil | None:
         nonlocal decisions
         decisions += 1
-        return next_batch(queue, now, policy, draining=draining)
+        return next_batch(run, now, draining=draining)
 
     monkeypatch.setattr("naiad.scheduling.dynamic.next_batch", count)
     model = ScheduledModel(DynamicBatching(max_queue_delay_us=5_000_000), takes_s=0.001)
