@@ -121,6 +121,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         missing_file: the error message of a model file that is missing, with {model} and {path}; "" to leave that to loading.
         complete: the completion that needs no framework and runs no model's code; None for none.
         check: holds configs against model files, without a framework; None for none.
+        completes_itself: whether a model file may complete its config when it is loaded, by its text; None for no model of the backend.
         preflight: what `naiad check` checks besides; None for nothing.
     """
 
@@ -137,6 +138,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     missing_file: str = "unable to load model '{model}': unable to find '{path}'"
     complete: Completer | None = None
     check: ModelCheck | None = None
+    completes_itself: collections.abc.Callable[[pathlib.Path], bool] | None = None
     preflight: Preflight | None = None
 
     @property

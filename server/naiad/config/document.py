@@ -27,6 +27,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         positions: of each value, each block (its name, or its brace inside a list), and each list as a whole. A map
             entry whose value is a block stands where its key is written.
         problems: what syntax and typing found, in file order; a file with any is never served.
+        warnings: what is read as protobuf reads it, and is hardly meant.
         is_file: whether `path` is meant to be a file: not for a config that a load request brings.
         overridden: the fields, and entries of maps, that `--model-config-override` has replaced, and which are therefore not in the text.
         override: the option that has, for problems with these.
@@ -37,6 +38,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     message: Any
     positions: collections.abc.Mapping[FieldPath, Position]
     problems: tuple[Problem, ...]
+    warnings: tuple[str, ...] = ()
     is_file: bool = True
     overridden: frozenset[FieldPath] = frozenset()
     override: str = ""

@@ -14,17 +14,14 @@ import msgspec
 
 from naiad.config import versions
 from naiad.config.backend_type import BackendType, BackendTypes, Completer, CompletionError
+from naiad.config.checks import misplaced
 from naiad.config.checks.features import (
     CUSTOM_BATCHING_LIBRARY,
     find_unsupported,
     note_what_has_no_effect,
 )
-from naiad.config.checks.validate import (
-    check_backend_is_supported,
-    check_name,
-    clear_unusable_file_names,
-    validate,
-)
+from naiad.config.checks.paths import clear_unusable_paths
+from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
 from naiad.config.model_config import ModelConfig
@@ -133,9 +130,12 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     backend: BackendType | None = None
     present: tuple[int, ...] = ()
     versions: tuple[int, ...] = ()
+    names_no_file: bool = False
+    """The config names a model file that no model can have, which is a problem already."""
 
     def run(self) -> Resolution:
         """Run every step."""
+        self.findings.warnings.extend(self.document.warnings)
         absent = self.document.is_file and not self.document.path.exists()
         if absent and not self.auto_complete:
             self.findings.add(
@@ -145,7 +145,10 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             )
         check_name(self.message, self.findings, self.model_dir.name)
         self.message.name = self.model_dir.name
-        clear_unusable_file_names(self.message, self.findings)
+        clear_unusable_paths(self.message, self.findings)
+        self.names_no_file = bool(self.document.message.default_model_filename) and not (
+            self.message.default_model_filename
+        )
         self._find_versions()
         autofill(self.message, self._listing(), self.backends)
         self.backend = self.backends.find(self.message.backend) if self.message.backend else None
@@ -160,8 +163,15 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         self._complete_and_compare()
         normalise(self.message)
         check_backend_is_supported(self.message, self.findings, self.backends)
-        validate(self.message, self.findings, gpus=self.gpus, backends=self.backends)
+        validate(
+            self.message,
+            self.findings,
+            gpus=self.gpus,
+            backends=self.backends,
+            no_backend=self._how_to_name_a_backend(),
+        )
         self._check_labels()
+        self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
         return Resolution(
             config=None if problems else typed(self.message),
@@ -192,8 +202,46 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
                 f"{NO_VERSION} of model '{name}'; versions present: {present}",
                 "write a version_policy that names one of them"
                 if self.present
-                else f"put the model file into {self.model_dir / '1'}",
+                else misplaced.without_version(self.model_dir, self._files(), self.backends),
             )
+
+    def _how_to_name_a_backend(self) -> str:
+        """What to do when neither the config nor a file says which backend runs the model; "" when no version is the reason."""
+        if not self.present:
+            return ""
+        version = self.model_dir / str(self.present[-1])
+        return misplaced.without_backend(
+            version,
+            self._listing(),
+            named=self.message.default_model_filename,
+            beside=self._files(),
+            backends=self.backends,
+        )
+
+    def _files(self) -> list[str]:
+        """The files of the model's folder itself."""
+        return [name for name, is_folder in self._entries(self.model_dir).items() if not is_folder]
+
+    def _note_tensors(self) -> None:
+        """Note that a model has neither inputs nor outputs: no request can bring it anything."""
+        message, backend = self.message, self.backend
+        if message.input or message.output or backend is None:
+            return
+        if self.document.problems or self.findings.problems:
+            return
+        completes = backend.completes_itself
+        runs_later = completes is not None and self.complete is None and self.auto_complete
+        if runs_later and completes is not None and completes(self._model_file(self.versions[-1])):
+            self.findings.notes.append(
+                "its code completes the config when it is loaded (auto_complete_config): inputs and outputs are not known before"
+            )
+            return
+        ways = "write a config.pbtxt with input and output" + (
+            ", or an auto_complete_config in model.py" if completes is not None else ""
+        )
+        self.findings.warnings.append(
+            f"the config lists neither inputs nor outputs, so that requests can neither send nor get a tensor: {ways}"
+        )
 
     def _listing(self) -> dict[str, bool]:
         """The entries of the highest version's folder."""
@@ -231,14 +279,14 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
 
         A version that disagrees fails alone, as in Triton, when it is loaded; only when all do is there no model.
         """
-        if not self.versions or not self.message.backend:
+        if not self.versions or not self.message.backend or self.names_no_file:
             return
         failures = {
             version: [problem]
             for version in self.versions
             if (problem := self._special_file(version) or self._missing_file(version)) is not None
         }
-        if self.auto_complete and not self.document.problems:
+        if self.auto_complete:
             self._run_completion(failures)
         check = self.backend.check if self.backend is not None else None
         if check is not None:
@@ -260,7 +308,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
 
     def _run_completion(self, failures: dict[int, list[Problem]]) -> None:
         complete = self.backend.complete if self.backend is not None else None
-        if self.complete is not None:
+        if self.complete is not None and not self.document.problems:
             complete = self.complete(self.message.backend)
         if complete is None:
             return

@@ -213,6 +213,12 @@ class RequestValidator:
         surplus = (
             f" The model has no input(s) {_names(unknown)}: leave them out." if unknown else ""
         )
+        if not self._specs and not self._outputs:
+            return _InvalidError(
+                f"expected 0 inputs but got {len(sent)} inputs for model '{self._model}'. Got input(s) {_names(sent)}, but its "
+                "configuration lists no input: write its inputs and outputs into config.pbtxt, or complete them in auto_complete_config, "
+                "and load the model again"
+            )
         if self._required_count == self._input_count:
             expected = f"expected {self._input_count} inputs but got {len(sent)} inputs"
         else:

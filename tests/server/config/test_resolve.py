@@ -119,7 +119,9 @@ def test_the_error_of_a_model_without_versions_says_where_the_file_belongs(
         "at least one version must be available under the version policy of model 'm'; "
         "versions present: none"
     )
-    assert only(resolution).suggestion == f"put the model file into {folder / '1'}"
+    assert only(resolution).suggestion == (
+        f"move model.py into {folder / '1'}: a version is a folder with a number for a name"
+    )
     assert resolution.warnings[0].startswith("ignore version directory '01'")
 
 
@@ -317,3 +319,96 @@ def test_the_end_of_a_file_name_is_not_a_pattern(tmp_path: pathlib.Path) -> None
     text = 'backend: "onnxruntime" default_model_filename: "model.**"'
     found = resolve(make_model(tmp_path, text, files={"1/model.onnx": X})).problems
     assert "unable to find" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("config", "place", "field"),
+    [
+        (
+            'default_model_filename: "../../other/1/model.py"',
+            (1, 25),
+            "default_model_filename '../../other/1/model.py'",
+        ),
+        ('default_model_filename: "/etc/passwd"', (1, 25), "default_model_filename '/etc/passwd'"),
+        (
+            'cc_model_filenames { key: "7.5" value: "../../n/1/model.onnx" }',
+            (1, 40),
+            "cc_model_filenames.7.5 '../../n/1/model.onnx'",
+        ),
+        (
+            'model_warmup { inputs { key: "x" value { input_data_file: "../../../etc/passwd" } } }',
+            (1, 59),
+            "model_warmup[0].inputs.x.input_data_file '../../../etc/passwd'",
+        ),
+        (
+            'sequence_batching { state { initial_state { data_file: "../../n/1/model.onnx" } } }',
+            (1, 56),
+            "sequence_batching.state[0].initial_state[0].data_file '../../n/1/model.onnx'",
+        ),
+    ],
+)
+def test_a_path_that_leads_out_of_the_models_folder_is_refused_and_not_opened(
+    tmp_path: pathlib.Path, config: str, place: tuple[int, int], field: str
+) -> None:
+    make_model(tmp_path, 'backend: "python"', name="other")
+    folder = make_model(tmp_path, f'{config} backend: "python"')
+    (problem,) = (each for each in resolve(folder).problems if "leads out" in each.message)
+
+    assert shown([problem]) == [(*place, f"{field} leads out of the model's folder")]
+    assert problem.suggestion == "write the name of a file in the model's folder"
+
+
+def test_a_path_that_leads_out_of_the_version_and_stays_in_the_model_is_taken(
+    tmp_path: pathlib.Path,
+) -> None:
+    config = f'backend: "python" default_model_filename: "../shared/model.py" {ONE_OUTPUT}'
+    files = {"1/note.txt": b"", "shared/model.py": b""}
+    assert resolve(make_model(tmp_path, config, files=files)).problems == ()
+
+
+ONE_OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: 1 }'
+
+
+@pytest.mark.parametrize(
+    ("files", "suggestion"),
+    [
+        (["model.onnx"], "move model.onnx into {folder}/1: a version is a folder with a number"),
+        (["1/note.txt", "model.onnx"], "move model.onnx into {folder}/1"),
+        (["1/note.txt", "net.onnx"], "move net.onnx into {folder}/1"),
+        (
+            ["1/net.onnx"],
+            '{folder}/1 holds net.onnx: rename it to model.onnx, or write backend: "onnxruntime" and default_model_filename: "net.onnx"',
+        ),
+        (["1/weights.bin"], 'write backend: "onnxruntime" or backend: "python", or put model.onnx'),
+        (["readme.md"], "put the model file into {folder}/1"),
+    ],
+)
+def test_a_model_file_in_the_wrong_place_is_one_problem_that_says_where_it_belongs(
+    tmp_path: pathlib.Path, files: list[str], suggestion: str
+) -> None:
+    folder = make_model(tmp_path, files=dict.fromkeys(files, b""))
+    assert only(resolve(folder)).suggestion.startswith(suggestion.format(folder=folder))
+
+
+def test_a_value_that_cannot_be_read_does_not_make_the_graphs_inputs_missing(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = make_model(tmp_path, "max_batch_size: oops", files={"1/model.onnx": X})
+    assert shown(resolve(folder).problems) == [(1, 17, "max_batch_size takes an integer, not oops")]
+
+
+def test_a_model_without_inputs_and_outputs_is_served_with_a_note(tmp_path: pathlib.Path) -> None:
+    """A model.py that may complete its config is asked when it is loaded only."""
+    bare = b"class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+    warning = (
+        "the config lists neither inputs nor outputs, so that requests can neither send nor get a tensor: write a config.pbtxt with "
+        "input and output, or an auto_complete_config in model.py"
+    )
+    folder = make_model(tmp_path, files={"1/model.py": bare})
+    assert resolve(folder).warnings == (warning,)
+    assert resolve(folder, complete=lambda _: None).warnings == (warning,)
+
+    (folder / "1" / "model.py").write_bytes(bare + b"    def auto_complete_config(c): ...\n")
+    assert resolve(folder).warnings == ()
+    assert resolve(folder).notes[0].startswith("its code completes the config when it is loaded")
+    assert resolve(folder, complete=lambda _: None).warnings == (warning,)

@@ -164,3 +164,11 @@ def test_the_error_of_too_many_inputs_names_those_that_the_model_lacks() -> None
     message = refusal(validator, request(tensor("IN", 1, 16), tensor("X", 1)))
     assert message.endswith("The model has no input(s) ['X']: leave them out.")
     assert "leave them out" not in refusal(validator, request())
+
+
+def test_a_model_whose_config_lists_no_tensors_is_said_to_need_a_config() -> None:
+    validator = RequestValidator(make_config(max_batch_size=0, inputs=(), outputs=()))
+    message = refusal(validator, request(tensor("X", 1)))
+    assert "expected 0 inputs but got 1 inputs for model 'm'" in message
+    assert "write its inputs and outputs into config.pbtxt" in message
+    assert "leave them out" not in message

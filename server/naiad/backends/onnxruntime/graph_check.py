@@ -61,6 +61,20 @@ def check_session(config: ModelConfig, signature: Signature) -> None:
         raise invalid(f"{problem.message}: {problem.suggestion}")
 
 
+def _dimensions(count: int) -> str:
+    return "1 dimension" if count == 1 else f"{count} dimensions"
+
+
+def _added_by_schedulers(message: Any) -> set[str]:
+    """The inputs that a batcher gives to the model beside those of the request: controls and states of a sequence, batch inputs."""
+    batcher = message.sequence_batching
+    return {
+        *(control.name for control in batcher.control_input),
+        *(state.input_name for state in batcher.state),
+        *(name for added in message.batch_input for name in added.target_name),
+    }
+
+
 class _Check:
     """One comparison."""
 
@@ -97,30 +111,31 @@ class _Check:
         specs, graph = self._message.input, self._graph
         expected = sum(not spec.optional for spec in specs)
         given = {spec.name for spec in specs}
-        missing = [tensor for tensor in graph.inputs if tensor.name not in given]
+        added = _added_by_schedulers(self._message)
+        required = [tensor for tensor in graph.inputs if tensor.name not in added - given]
+        missing = [tensor for tensor in required if tensor.name not in given]
         unknown = given - {tensor.name for tensor in (*graph.inputs, *graph.overridable)}
-        if expected == len(graph.inputs) or not self._all_inputs_are_clear():
+        if expected == len(required) or not self._all_inputs_are_clear():
             return
         if unknown and len(missing) <= len(unknown):
             return  # the unknown names are the reason, and each is a problem of its own
         message = (
-            f"{self._load}configuration expects {expected} inputs, "
-            f"model provides {len(graph.inputs)}"
+            f"{self._load}configuration expects {expected} inputs, model provides {len(required)}"
         )
         if missing:
             self._findings.add(
                 ("input",), message, "add " + ", ".join(self._block(t) for t in missing)
             )
             return
-        required = {tensor.name for tensor in graph.inputs}
+        names = {tensor.name for tensor in graph.inputs}
         for index, spec in enumerate(specs):
-            if spec.optional and spec.name in required:
+            if spec.optional and spec.name in names:
                 self._findings.add(
                     ("input", index, "optional"),
                     message,
                     f"take optional out: the graph has no value for '{spec.name}' of its own",
                 )
-            elif not spec.optional and spec.name not in required:
+            elif not spec.optional and spec.name not in names:
                 self._findings.add(
                     ("input", index),
                     message,
@@ -232,7 +247,7 @@ class _Check:
         if len(full) != len(tensor.shape):
             self._findings.add(
                 (*path, field),
-                f"{says}: the model expects {len(tensor.shape)} dimensions but the model configuration "
+                f"{says}: the model expects {_dimensions(len(tensor.shape))} but the model configuration "
                 f"specifies {len(full)}",
                 self._rank_help(full, tensor, right, fix),
             )

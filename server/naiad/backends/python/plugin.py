@@ -18,6 +18,7 @@ _NO_STUB = (
 
 _make = deferred("naiad.backends.python.backend:make")
 
+_completes_itself = deferred("naiad.backends.python.completion:may_complete")
 _preflight = deferred("naiad.backends.python.preflight:preflight")
 
 PLUGIN = BackendPlugin(
@@ -38,6 +39,7 @@ PLUGIN = BackendPlugin(
         }
     ),
     missing_file="Python model file not found in '{path}'",
+    completes_itself=_completes_itself,
     preflight=_preflight,
 )
 
@@ -53,5 +55,6 @@ def python_based(name: str, folder: pathlib.Path) -> BackendPlugin:
         formats=(),
         runtime=PYTHON_BASED_FILE,
         missing_file="",
+        completes_itself=lambda _: _completes_itself(folder / PYTHON_BASED_FILE),
         preflight=functools.partial(_preflight, backend_file=folder / PYTHON_BASED_FILE),
     )

@@ -22,21 +22,21 @@ _MOST_GPUS = 16
 """More of them are named by the first and the last; `naiad check` takes every id up to 63 to exist."""
 
 
-_LONGEST_FILE_NAME = 255
-"""Bytes; Linux file systems accept no longer names."""
-
-
 def validate(
     message: Any,
     findings: Findings,
     *,
     gpus: collections.abc.Sequence[int],
     backends: BackendTypes,
+    no_backend: str,
 ) -> None:
-    """Check everything that does not depend on the model file, in a config that is completed and normalised."""
+    """Check everything that does not depend on the model file, in a config that is completed and normalised.
+
+    `no_backend` says what to do when neither config nor files name a backend; "" when another problem says it already.
+    """
     backend = backends.find(message.backend) if message.backend else None
     _note_placeholders(message, findings)
-    _check_backend(message, findings, backend, backends)
+    _check_backend(message, findings, backend, backends, no_backend)
     if message.max_batch_size < 0:
         findings.add(
             ("max_batch_size",),
@@ -61,29 +61,6 @@ def check_name(message: Any, findings: Findings, folder: str) -> None:
             "directory name must equal model name",
             f"write name: \"{folder}\", take name out, or rename the folder to '{message.name}'",
         )
-
-
-def clear_unusable_file_names(message: Any, findings: Findings) -> None:
-    """Report and clear names that hold a zero character or are too long."""
-    _clear_unusable(message, (), "default_model_filename", findings)
-    for index, output in enumerate(message.output):
-        _clear_unusable(output, ("output", index), "label_filename", findings)
-
-
-def _clear_unusable(holder: Any, path: FieldPath, field: str, findings: Findings) -> None:
-    name: str = getattr(holder, field)
-    if "\0" in name:
-        fault = "holds a zero character"
-    elif any(len(part.encode("utf-8", "replace")) > _LONGEST_FILE_NAME for part in name.split("/")):
-        fault = f"is longer than {_LONGEST_FILE_NAME} bytes"
-    else:
-        return
-    findings.add(
-        (*path, field),
-        f"{field} {fault}: no file can have this name",
-        "write the name of a file in the model's folder",
-    )
-    holder.ClearField(field)
 
 
 def check_backend_is_supported(message: Any, findings: Findings, backends: BackendTypes) -> None:
@@ -118,17 +95,27 @@ def _instead_of(name: str, backend: BackendType | None, backends: BackendTypes) 
 
 
 def _check_backend(
-    message: Any, findings: Findings, backend: BackendType | None, backends: BackendTypes
+    message: Any,
+    findings: Findings,
+    backend: BackendType | None,
+    backends: BackendTypes,
+    no_backend: str,
 ) -> None:
+    if message.platform == "ensemble" and message.backend:
+        findings.add(
+            ("backend",),
+            f"Ensemble model '{message.name}' must have platform type 'ensemble' and empty backend type",
+            "take backend out, or take platform out if it is not an ensemble",
+        )
     if "ensemble" in {message.platform, message.WhichOneof("scheduling_choice")}:
         return  # refused as a whole, by its own problem
     if not message.backend and not message.platform:
-        if all(map(findings.trusted, _NAME_BACKEND)):
+        if no_backend and all(map(findings.trusted, _NAME_BACKEND)):
             findings.add(
                 ("default_model_filename",),
                 f"must specify 'platform' or 'backend' for '{message.name}': Could not determine backend "
                 f"for model '{message.name}' with no backend in model configuration",
-                _ways_to_name_one(backends),
+                no_backend,
             )
     elif not message.backend:
         as_backend = backends.find(message.platform)
@@ -154,14 +141,6 @@ def fits(platform: str, backend: BackendType | None) -> bool:
     """Whether a platform may stand beside a backend (row 11.3); a backend without a platform of its own takes any."""
     platforms = backend.platforms if backend is not None else ()
     return not platforms or platform in platforms
-
-
-def _ways_to_name_one(backends: BackendTypes) -> str:
-    """What to write, or which file to add, so that a config names a backend."""
-    supported = [entry for entry in backends if entry.supported and entry.formats]
-    fields = " or ".join(f'backend: "{entry.name}"' for entry in supported)
-    files = " or ".join(entry.formats[0].filename for entry in supported)
-    return f"write {fields}, or put {files} into the version folder"
 
 
 def _check_preferred_sizes(message: Any, findings: Findings) -> None:

@@ -47,6 +47,13 @@ class Block(msgspec.Struct, frozen=True):
         if self.positions is not None:
             self.positions.setdefault((*self.path, *path), position)
 
+    def forget(self, path: FieldPath) -> None:
+        """Drop the places of something of this block and of its parts: a later one replaces it."""
+        whole = (*self.path, *path)
+        for known in [known for known in self.positions or () if known[: len(whole)] == whole]:
+            assert self.positions is not None
+            del self.positions[known]
+
     def line_of(self, name: str) -> int | None:
         """The line on which a field of this block was set."""
         if self.positions is None:

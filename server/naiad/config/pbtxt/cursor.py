@@ -50,6 +50,7 @@ class Cursor:
         self.text = text
         self.path = path
         self.problems: list[Problem] = []
+        self.warnings: list[str] = []
         self.open: list[Open] = []
         self.quoted_name_seen = False
         self._top_level = fields

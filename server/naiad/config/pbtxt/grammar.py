@@ -293,12 +293,10 @@ class Grammar:
         key = entry.message.key
         entries = getattr(block.message, field.name)
         if key in entries:
-            cursor.report(
-                position,
-                f'the key "{key}" of "{field.name}" appears twice:'
-                " protobuf would keep the last and say nothing",
-                "keep one of the two, or give it another key",
+            cursor.warnings.append(
+                f'line {position.line}: the key "{key}" of "{field.name}" appears twice: the last one counts, as in protobuf'
             )
+            block.forget((field.name, key))
         value = entry.message.DESCRIPTOR.fields_by_name["value"]
         if value.message_type is None:
             entries[key] = entry.message.value

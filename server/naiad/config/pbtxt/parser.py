@@ -2,8 +2,7 @@
 
 The official text format stops at the first error and keeps no positions, hence a parser of our own
 (`tokens` → `cursor` → `grammar` and `values`). A property test holds it to the official one: what that takes, this
-takes with an equal message, but for two things that are always mistakes: the same key of a map twice, and the
-number of an enum value that does not exist.
+takes with an equal message, but for the number of an enum value that does not exist, which is always a mistake.
 """
 
 import codecs
@@ -51,6 +50,7 @@ def parse(text: str, *, path: pathlib.Path) -> Document:
         message=message,
         positions=types.MappingProxyType(positions),
         problems=tuple(problems),
+        warnings=tuple(dict.fromkeys(cursor.warnings)),
     )
 
 

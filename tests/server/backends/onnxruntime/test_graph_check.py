@@ -335,3 +335,19 @@ def test_an_output_that_the_config_leaves_out_does_not_count(tmp_path: pathlib.P
         'output { name: "y" data_type: TYPE_FP32 dims: 3 }'
     )
     assert problems_of(tmp_path, config, more) == ()
+
+
+def test_inputs_that_a_batcher_adds_are_not_asked_for(tmp_path: pathlib.Path) -> None:
+    """A sequence's controls and states, and batch inputs, are inputs of the graph and not of requests."""
+    names = ["INPUT", "START", "READY", "state_in", "lengths"]
+    graph = model([value(name, ["N", 1]) for name in names], [value("OUTPUT", ["N", 1])])
+    config = (
+        'max_batch_size: 8 input { name: "INPUT" data_type: TYPE_FP32 dims: 1 } '
+        'output { name: "OUTPUT" data_type: TYPE_FP32 dims: 1 } '
+        'sequence_batching { control_input { name: "START" } control_input { name: "READY" } '
+        'state { input_name: "state_in" output_name: "OUTPUT" } } '
+        'batch_input { target_name: "lengths" source_input: "INPUT" }'
+    )
+    messages = [problem.message for problem in problems_of(tmp_path, config, graph)]
+    assert any("sequence_batching is not supported yet" in message for message in messages)
+    assert not any("configuration expects" in message for message in messages)

@@ -138,9 +138,12 @@ def test_everything_without_effect_is_shown_here() -> None:
     assert WITHOUT_EFFECT.keys() == NO_EFFECT.keys()
 
 
+TENSOR = 'input { name: "x" data_type: TYPE_FP32 dims: 1 }'
+
+
 @pytest.mark.parametrize("text", [*WITHOUT_EFFECT.values(), *ELSEWHERE])
 def test_it_is_served_and_noted(tmp_path: pathlib.Path, text: str) -> None:
-    resolution = resolve(make_model(tmp_path, f'backend: "python" {text}'))
+    resolution = resolve(make_model(tmp_path, f'backend: "python" {TENSOR} {text}'))
     assert resolution.problems == ()
     (note,) = resolution.notes
     assert note.startswith(text.split(maxsplit=1)[0])
@@ -149,7 +152,7 @@ def test_it_is_served_and_noted(tmp_path: pathlib.Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["response_cache { enable: false }", "response_cache {}"])
 def test_a_field_that_asks_for_nothing_is_not_noted(tmp_path: pathlib.Path, text: str) -> None:
-    resolution = resolve(make_model(tmp_path, f'backend: "python" {text}'))
+    resolution = resolve(make_model(tmp_path, f'backend: "python" {TENSOR} {text}'))
     assert (resolution.problems, resolution.notes) == ((), ())
 
 

@@ -148,12 +148,22 @@ def test_a_field_of_another_block_is_sent_there() -> None:
     ]
 
 
-def test_the_same_key_twice_is_reported_with_the_reason() -> None:
-    text = 'metric_tags { key: "a" value: "1" } metric_tags { key: "a" value: "2" }'
+def test_of_a_key_that_appears_twice_the_last_counts_as_in_protobuf_and_a_warning_says_so() -> None:
+    text = (
+        'parameters { key: "a" value { string_value: "1" } }\n'
+        'parameters { key: "a" value { string_value: "2" } }\n'
+        'metric_tags { key: "a" value: "1" } metric_tags { key: "a" value: "2" }'
+    )
+    document = pbtxt.parse(text, path=_HERE)
 
-    assert _messages(text) == [
-        'the key "a" of "metric_tags" appears twice: protobuf would keep the last and say nothing'
-    ]
+    assert document.problems == ()
+    assert document.message.parameters["a"].string_value == "2"
+    assert document.message.metric_tags["a"] == "2"
+    assert document.positions[("parameters", "a")].line == 2
+    assert document.warnings == (
+        'line 2: the key "a" of "parameters" appears twice: the last one counts, as in protobuf',
+        'line 3: the key "a" of "metric_tags" appears twice: the last one counts, as in protobuf',
+    )
 
 
 def test_a_sign_may_stand_apart_from_its_number_as_triton_allows() -> None:

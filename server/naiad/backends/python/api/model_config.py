@@ -5,6 +5,11 @@ from typing import Any
 
 _INPUT_KEYS = ("name", "data_type", "dims", "optional", "allow_ragged_batch")
 _OUTPUT_KEYS = ("name", "data_type", "dims")
+_EXPECTED = {
+    "input": "'name', 'data_type', 'dims' and 'optional'",
+    "output": "'name', 'data_type' and 'dims'",
+}
+"""As Triton's sentence lists them."""
 
 
 class ModelConfig:
@@ -77,7 +82,7 @@ class ModelConfig:
             if key != "decoupled":
                 raise ValueError(
                     f"model transaction property in auto-complete-config function for model '{self._name}' contains property "
-                    f"other than 'decoupled': '{key}'"
+                    f"other than 'decoupled'. It is '{key}'."
                 )
         policy = self._model_config.setdefault("model_transaction_policy", {})
         if "decoupled" in transaction_policy_dict:
@@ -99,9 +104,7 @@ class ModelConfig:
         for key in tensor:
             if key not in keys:
                 raise ValueError(
-                    "{} {} contains property other than {}: '{}'".format(
-                        what, where, ", ".join(repr(allowed) for allowed in keys), key
-                    )
+                    f"{what} {where} contains property other than {_EXPECTED[side]}. It is '{key}'."
                 )
         for key in ("name", "data_type", "dims"):
             if key not in tensor:
