@@ -20,9 +20,7 @@ _LONGER_SECONDS = 1.0
 async def drain(
     *,
     lame_duck: collections.abc.Callable[[], None],
-    close: collections.abc.Sequence[
-        collections.abc.Callable[[float], collections.abc.Awaitable[None]]
-    ],
+    close: collections.abc.Callable[[float], collections.abc.Awaitable[None]],
     unload: collections.abc.Callable[[], collections.abc.Awaitable[None]],
     inflight: collections.abc.Callable[[], int],
     live_models: collections.abc.Callable[[], int],
@@ -34,7 +32,7 @@ async def drain(
 
     Args:
         lame_duck: say not ready and let connections go after their next reply, while still accepting.
-        close: accept nothing more and finish requests in flight, in the seconds that they get; all of them run at the same time.
+        close: accept nothing more and finish requests in flight, in the seconds that they get.
         unload: finish and unload the models.
         inflight: inferences not answered yet, for the countdown.
         live_models: models still loaded, for the countdown.
@@ -68,7 +66,7 @@ async def drain(
     try:
         async with asyncio.timeout(timeout_seconds):
             # A little more than is left: this timeout ends them, so that unanswered inferences are counted before their requests fail.
-            await asyncio.gather(*(one(left() + _LONGER_SECONDS) for one in close))
+            await close(left() + _LONGER_SECONDS)
             await unload()
     except TimeoutError:
         log.error(  # noqa: TRY400 - the traceback of a timeout says nothing

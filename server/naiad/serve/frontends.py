@@ -1,8 +1,8 @@
 """The front ends made from the options: HTTP, gRPC, metrics. Only what is allowed is made, and gRPC is only then imported."""
 
+import asyncio
 import collections.abc
 import logging
-import typing
 
 from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
@@ -24,14 +24,11 @@ from naiad.protocol.http.transport.listener import http_listener
 from naiad.protocol.http.transport.service import HttpSettings
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
-from naiad.protocol.transport.listener import Listener
+from naiad.protocol.transport.frontend import Frontend
 from naiad.protocol.transport.sockets import ListenAddress, ListenError
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import ANY_ADDRESS, Address, exposure
-
-if typing.TYPE_CHECKING:
-    from naiad.protocol.grpc.transport.aio import GrpcServer
 
 _METRICS_CLOSE_SECONDS = 1.0
 
@@ -66,9 +63,9 @@ class Frontends:
         self._clock = clock
         self._codec = Codec()
         self._tokens: TokenFile | None = None
-        self._http: Listener | None = None
-        self._metrics: Listener | None = None
-        self._grpc: GrpcServer | None = None
+        self._http: Frontend | None = None
+        self._grpc: Frontend | None = None
+        self._metrics: Frontend | None = None
 
     async def open(self) -> None:
         """Take every port that is allowed, and serve the metrics; HTTP and gRPC follow with `accept`.
@@ -85,19 +82,17 @@ class Frontends:
                 await self._metrics.start()
             if options.allow_http:
                 self._http = self._make_http()
-                await self._http.reserve()
             if options.allow_grpc:
                 self._grpc = self._make_grpc()
-                await self._grpc.reserve()
+            for frontend in self._inference():
+                await frontend.reserve()
         except (ListenError, ValueError) as error:
             raise FrontEndError(str(error)) from None
 
     async def accept(self) -> None:
         """Serve HTTP and gRPC: as with Triton, a client that gets in finds every model loaded or failed."""
-        if self._grpc is not None:
-            await self._grpc.start()
-        if self._http is not None:
-            await self._http.start()
+        for frontend in self._inference():
+            await frontend.start()
 
     def addresses(self) -> list[Address]:
         """The address of each protocol: a URL that works on this machine, and the address that the socket is bound to."""
@@ -137,29 +132,26 @@ class Frontends:
         return f"curl http://{_reachable(self._http.address)}{self._options.http_base_path}/{path}"
 
     def begin_drain(self) -> None:
-        """Let connections go after their next reply; go on accepting."""
-        if self._http is not None:
-            self._http.begin_drain(close_idle=False)
+        """Let clients go to other servers, and go on accepting."""
+        for frontend in self._inference():
+            frontend.begin_drain()
 
-    async def close_http(self, seconds: float) -> None:
-        """Accept nothing more over HTTP, and finish requests in flight within this time."""
-        if self._http is not None:
-            await self._http.close(seconds)
-
-    async def close_grpc(self, seconds: float) -> None:
-        """Accept nothing more over gRPC, and finish requests in flight within this time."""
-        if self._grpc is not None:
-            await self._grpc.stop(seconds)
+    async def close(self, seconds: float) -> None:
+        """Accept nothing more over HTTP and gRPC, and finish requests in flight within this time."""
+        await asyncio.gather(*(frontend.close(seconds) for frontend in self._inference()))
 
     async def close_all(self) -> None:
         """Close what is still open: all of it after a start that failed, the metrics after a drain, so that it can be watched. Idempotent."""
-        await self.close_http(0)
-        await self.close_grpc(0)
+        await self.close(0)
         self._codec.close()
         if self._metrics is not None:
             await self._metrics.close(_METRICS_CLOSE_SECONDS)
 
-    def _make_http(self) -> Listener:
+    def _inference(self) -> list[Frontend]:
+        """The ports that take requests for models; HTTP last, since clients wait for its readiness and then use gRPC."""
+        return [frontend for frontend in (self._grpc, self._http) if frontend is not None]
+
+    def _make_http(self) -> Frontend:
         options = self._options
         http = HttpOptions(
             max_input_size=options.http_max_input_size,
@@ -193,7 +185,7 @@ class Frontends:
             access_log=self._access_log(),
         )
 
-    def _make_grpc(self) -> "GrpcServer":
+    def _make_grpc(self) -> Frontend:
         from naiad.protocol.grpc.methods import Methods  # noqa: PLC0415 - with it
         from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that --allow-grpc=false does not pay
 
@@ -237,7 +229,7 @@ class Frontends:
         logger = logging.getLogger("naiad.access")
         return LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
 
-    def _make_metrics(self) -> Listener:
+    def _make_metrics(self) -> Frontend:
         options = self._options
         address = ListenAddress(
             options.metrics_address or options.http_address,

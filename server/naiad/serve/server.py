@@ -272,7 +272,7 @@ class Server:
 
         in_time = await drain(
             lame_duck=lame_duck,
-            close=(frontends.close_http, frontends.close_grpc),
+            close=frontends.close,
             unload=unload,
             inflight=engine.inflight,
             live_models=lambda: len(repository.served()) + len(repository.unloading()),

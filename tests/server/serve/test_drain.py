@@ -35,7 +35,7 @@ async def stop(steps: Steps, *, delay: float = 0, timeout: float = 30) -> bool: 
     clock = LoopClock(asyncio.get_running_loop())
     return await drain(
         lame_duck=lambda: steps.take("lame duck"),
-        close=(steps.close, steps.close),
+        close=steps.close,
         unload=steps.unload,
         inflight=lambda: 3,
         live_models=lambda: 2,
@@ -51,15 +51,8 @@ async def test_it_accepts_for_the_delay_then_closes_then_unloads() -> None:
     assert steps.taken == [
         ("lame duck", 0),
         ("close within 31", 10),
-        ("close within 31", 10),
         ("unload", 14),
     ]
-
-
-async def test_front_ends_close_side_by_side() -> None:
-    steps = Steps(close_s=20)
-    assert await stop(steps)
-    assert asyncio.get_running_loop().time() == 20
 
 
 async def test_steps_that_exceed_the_timeout_are_abandoned_and_logged(

@@ -25,7 +25,7 @@ ProtocolFactory = collections.abc.Callable[[], asyncio.Protocol]
 
 
 class Listener:
-    """A server on one address.
+    """A server on one address; a `Frontend`.
 
     Args:
         protocol: called once at the start; gives what makes the connection of an accepted socket, which adds itself to the registry.
@@ -88,12 +88,12 @@ class Listener:
         """How many clients are connected."""
         return 0 if self._registry is None else len(self._registry)
 
-    def begin_drain(self, *, close_idle: bool = True) -> None:
+    def begin_drain(self, *, close_idle: bool = False) -> None:
         """Go on accepting and responding, but close each connection after its next response.
 
         Args:
             close_idle: close connections without a request at once. A client may be sending just then and will have to
-                repeat its request: pass False while others may still route here, `close` closes them later.
+                repeat its request; `close` closes them in any case.
         """
         if self._registry is not None:
             self._registry.draining = True
@@ -119,7 +119,7 @@ class Listener:
         registry = self._registry
         if registry is None:
             return 0
-        self.begin_drain()
+        self.begin_drain(close_idle=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(registry.empty(), timeout)
         unfinished = registry.connections()

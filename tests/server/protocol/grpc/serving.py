@@ -25,7 +25,7 @@ async def serving(
     try:
         yield server
     finally:
-        await server.stop(0)
+        await server.close(0)
 
 
 def where(address: tuple[str, int]) -> str:

@@ -38,7 +38,7 @@ _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
 class GrpcServer:
-    """The gRPC port."""
+    """The gRPC port; a `Frontend`."""
 
     def __init__(self, settings: GrpcSettings, methods: Methods) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class GrpcServer:
         try:
             port = _bind(self._server, settings)
         except CannotServeError:
-            await self.stop(0)
+            await self.close(0)
             raise
         self.address = (settings.address, port)
 
@@ -76,27 +76,31 @@ class GrpcServer:
         logging.getLogger(_GRPC_LOGGER).addFilter(_FILTER)  # a second time changes nothing
         await self._server.start()
 
-    async def stop(self, grace: float) -> None:
+    def begin_drain(self) -> None:
+        """Change nothing: calls are taken, and readiness says no. grpc.aio sends GOAWAY only when it takes no more calls."""
+
+    async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - see `Frontend`
         """Take no more connections, refuse new calls (row 10.34), let those in progress finish, then give them up. Idempotent.
 
-        Before this, while a shutdown delay runs, nothing changes here: calls are taken, and readiness says no.
-
         Args:
-            grace: seconds that calls in progress have. Then they end with UNAVAILABLE, and are cancelled in the engine too.
+            timeout: seconds that calls in progress have. Then they end with UNAVAILABLE, and are cancelled in the engine too.
+
+        Returns:
+            How many calls were given up.
         """
         self._methods.shut()
         if self._server is None:
-            return
+            return 0
         if not self._started:
             # grpc.aio gives the port and its core objects back only if it was started.
             self._started = True
             await self._server.start()
         loop, calls = asyncio.get_running_loop(), self._calls
-        give_up_at = loop.time() + max(grace, 0.0)
+        give_up_at = loop.time() + max(timeout, 0.0)
         timer = loop.call_at(give_up_at, calls.give_up)
         stopping: asyncio.Task[None] | None = None
         try:
-            await calls.hold(min(grace, _HOLD_LIMIT_S))
+            await calls.hold(min(timeout, _HOLD_LIMIT_S))
             stopping = loop.create_task(
                 self._server.stop(max(0.0, give_up_at - loop.time()) + UNANSWERED_GRACE_S)
             )
@@ -109,6 +113,7 @@ class GrpcServer:
             calls.release()
             timer.cancel()
             calls.memory.close()
+        return calls.given_up
 
 
 def _bind(server: typing.Any, settings: GrpcSettings) -> int:

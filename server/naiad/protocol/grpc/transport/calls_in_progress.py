@@ -26,6 +26,7 @@ class CallsInProgress:
     Attributes:
         waiting: the unary calls without a response, each with the handle on its work.
         arrived: how many calls have come, refused ones included.
+        given_up: how many of them `give_up` has ended.
         is_held: whether a call that has its response waits for `released` before it ends.
     """
 
@@ -34,6 +35,7 @@ class CallsInProgress:
         self.streams = set[BidiStream]()
         self.memory = MessageMemory()
         self.arrived = 0
+        self.given_up = 0
         self.is_held = False
         self._released = asyncio.Event()
 
@@ -62,6 +64,7 @@ class CallsInProgress:
     def give_up(self) -> None:
         """End all calls: their clients get UNAVAILABLE, and their work is cancelled."""
         self.release()
+        self.given_up += len(self.waiting) + len(self.streams)
         for response_future, work in tuple(self.waiting.items()):
             complete(response_future, _UNANSWERED)
             if work is not None:

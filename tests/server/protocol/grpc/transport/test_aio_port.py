@@ -47,7 +47,7 @@ async def test_stop_lets_calls_in_progress_finish_and_refuses_new_ones() -> None
         arrived = held(engine)
         call = channel.unary_unary(INFER)(small_request(request_id="7"))
         inference = await arrived
-        stopping = asyncio.create_task(server.stop(30))
+        stopping = asyncio.create_task(server.close(30))
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)  # it received GOAWAY
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary(INFER)(small_request())
@@ -65,7 +65,7 @@ async def test_stop_refuses_and_cancels_what_does_not_finish_in_time() -> None:
         arrived = held(engine)
         call = channel.unary_unary(INFER)(small_request())
         gone = cancelled(await arrived)
-        await server.stop(0.05)
+        assert await server.close(0.05) == 1
         await gone
         with pytest.raises(grpc.aio.AioRpcError, match="Server exiting: ") as caught:
             await call
@@ -97,7 +97,7 @@ async def test_a_stop_beside_busy_clients_cancels_no_call(trial: int) -> None:
     async with serving(engine) as server:
         clients = [asyncio.create_task(called_until_refused(server)) for _ in range(8)]
         await busy.wait()
-        await server.stop(30)
+        await server.close(30)
         assert {await client for client in clients} == {grpc.StatusCode.UNAVAILABLE}
 
 
@@ -107,7 +107,7 @@ async def test_a_stop_that_is_cancelled_sends_what_it_held_back() -> None:
         arrived = held(engine)
         call = channel.unary_unary(INFER)(small_request(request_id="7"))
         inference = await arrived
-        stopping = asyncio.create_task(server.stop(30))
+        stopping = asyncio.create_task(server.close(30))
         await asyncio.sleep(0)
         assert server._calls.is_held
         inference.on_response(echo(engine.requests[0]))
@@ -136,23 +136,23 @@ async def test_a_reserved_port_is_taken_and_answers_once_started() -> None:
         call = channel.unary_unary(INFER)(small_request(), wait_for_ready=True)
         await server.start()
         assert await call
-    await server.stop(0)
+    await server.close(0)
 
 
 async def test_a_reserved_port_is_given_back_by_stop() -> None:
     server = made()
     await server.reserve()
-    await server.stop(0)
-    await server.stop(0)
+    await server.close(0)
+    await server.close(0)
     async with serving(ScriptedEngine(), port=server.address[1]):
         pass
 
 
 async def test_stop_before_start_and_twice_is_nothing() -> None:
-    await made().stop(1)
+    await made().close(1)
     async with serving(ScriptedEngine()) as server:
-        await server.stop(0)
-        await server.stop(0)
+        await server.close(0)
+        await server.close(0)
 
 
 async def test_a_port_that_is_taken_is_refused_with_the_option() -> None:

@@ -131,7 +131,7 @@ async def test_a_stop_ends_idle_streams_at_once_and_waits_for_those_that_work() 
         await idle.write(b"\x0a\xff")
         assert "Unable to parse" in (await idle.read()).error_message
         inference = await arrived
-        stopping = asyncio.ensure_future(server.stop(GIVE_UP_S))
+        stopping = asyncio.ensure_future(server.close(GIVE_UP_S))
         with pytest.raises(grpc.aio.AioRpcError, match="GRPC server is shutting down") as caught:
             await replies(idle)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -151,7 +151,7 @@ async def test_a_stop_without_grace_refuses_and_cancels_what_streams_still_wait_
         call = begun(channel)
         await call.write(small_request())
         gone = cancelled(await arrived)
-        await server.stop(0)
+        await server.close(0)
         await asyncio.wait_for(gone, GIVE_UP_S)
         with pytest.raises(grpc.aio.AioRpcError, match="Server exiting: ") as caught:
             await replies(call)

@@ -235,7 +235,7 @@ def test_draining_keeps_accepting_and_closes_each_connection_after_its_reply() -
         busy_reader, busy_writer = await asyncio.open_connection(*server.address)
         busy_writer.write(post("/hold"))
         await until(lambda: bool(routes.held) and server.connections == 2)
-        server.begin_drain()
+        server.begin_drain(close_idle=True)
         assert await idle_reader.read() == b""
         new_reader, new_writer = await asyncio.open_connection(*server.address)
         new_writer.write(post("/echo", b"new"))
