@@ -7,7 +7,6 @@ import asyncio
 import collections.abc
 import contextlib
 import functools
-import math
 import typing
 
 import msgspec
@@ -16,11 +15,11 @@ from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instan
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
-from naiad.backends.visible_devices import beyond_a_thread
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
-from naiad.errors import InferenceError, invalid, unavailable
-from naiad.hosts.host import EXECUTE, LOAD, Host, Limit, Limits
+from naiad.engine.placement import check_limits, host_of, limits_of
+from naiad.errors import InferenceError, unavailable
+from naiad.hosts.host import Host
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread import ThreadHost
 from naiad.metrics.statistics import ModelStatistics
@@ -30,8 +29,6 @@ if typing.TYPE_CHECKING:
     from naiad.engine.workers import Workers
     from naiad.hosts.host import WorkerRpcHandler
     from naiad.hosts.process import ProcessHost
-
-HOST_PARAMETER = "naiad.host"
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -132,10 +129,7 @@ class InstanceFactory:
             return ModelInstances(
                 workers, in_processes, pids=frozenset(worker.pid for worker in workers)
             )
-        limits = limits_of(plan.config)
-        for limit in (limits.execute, limits.load):
-            if limit.seconds:
-                raise _needs_a_process(plan.config, limit)
+        check_limits(plan.config, "thread")
         loaded, instances = await self._in_thread(self._load, plan)
 
         async def more(changed: VersionPlan, specs: Specs) -> collections.abc.Sequence[Host]:
@@ -277,75 +271,4 @@ def _is_cancelled() -> bool:
 def _server_stops(plan: VersionPlan) -> InferenceError:
     return unavailable(
         f"model '{plan.config.name}' is not loaded: the server is stopping; use another server"
-    )
-
-
-def host_of(
-    config: ModelConfig,
-    default: HostKind,
-    options: collections.abc.Mapping[str, str],
-    slices: frozenset[int] = frozenset(),
-) -> HostKind:
-    """Where a model's instances run: the model's setting, else `--backend-config`, else the backend's default.
-
-    Instances on MIG slices run in processes by default, since a thread of the server reaches one slice only.
-
-    Raises:
-        InferenceError: INVALID_ARG: the host is not a valid one, or cannot reach the GPUs of the model's instances.
-    """
-    chosen = config.parameters.get(HOST_PARAMETER) or options.get("host")
-    beyond = beyond_a_thread(instance_specs(config), slices)
-    if not chosen and beyond:
-        return "process"
-    host = known_host(chosen or default, config.name, config.backend)
-    if host == "thread" and beyond:
-        raise invalid(
-            f"model '{config.name}' has instances on GPU {', '.join(map(str, beyond))} and host=thread: CUDA opens one MIG slice per process, "
-            f"and the server's is GPU 0: remove host=thread (parameter {HOST_PARAMETER}, or --backend-config), or write gpus: [ 0 ]"
-        )
-    return host
-
-
-def known_host(wanted: str, model: str, backend: str) -> HostKind:
-    """The host of that name.
-
-    Raises:
-        InferenceError: INVALID_ARG: there is no such host.
-    """
-    if wanted == "thread":
-        return "thread"
-    if wanted == "process":
-        return "process"
-    raise invalid(
-        f"model '{model}' has host={wanted}, which is not a valid host: choose thread or process (parameter {HOST_PARAMETER}, or "
-        f"--backend-config={backend},host=…)"
-    )
-
-
-def limits_of(config: ModelConfig) -> Limits:
-    """How long a batch and a load may take in a worker process.
-
-    Raises:
-        InferenceError: INVALID_ARG: one of them is not a valid number of seconds.
-    """
-    return Limits(execute=_limit(config, EXECUTE), load=_limit(config, LOAD))
-
-
-def _limit(config: ModelConfig, parameter: str) -> Limit:
-    text = config.parameters.get(parameter) or "0"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < math.inf:
-        raise invalid(
-            f"model '{config.name}': parameter {parameter} is '{text}': it must be a number of seconds, e.g. 2.5"
-        )
-    return Limit(parameter, seconds)
-
-
-def _needs_a_process(config: ModelConfig, limit: Limit) -> InferenceError:
-    return invalid(
-        f"model '{config.name}' sets {limit.parameter} and runs in a thread of the server, which cannot be ended: let it run in a "
-        f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or remove the limit'
     )

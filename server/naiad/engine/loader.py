@@ -25,10 +25,11 @@ from naiad.config.problem import Problem
 from naiad.config.report import render
 from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
-from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFactory, known_host
+from naiad.engine.instances import BackendOptions, InstanceFactory
 from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
 from naiad.engine.model import Model
+from naiad.engine.placement import HOST_PARAMETER, known_host
 from naiad.errors import InferenceError, internal
 from naiad.hosts.host import Host, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory

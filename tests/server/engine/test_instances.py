@@ -10,7 +10,8 @@ from naiad.backends.backend import WorkerPlan, instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
-from naiad.engine.instances import InstanceFactory, host_of, processes_of
+from naiad.engine.instances import InstanceFactory, processes_of
+from naiad.engine.placement import host_of
 from naiad.errors import InferenceError
 from naiad.hosts.host import Limits
 from naiad.hosts.process import ProcessHost
