@@ -34,7 +34,8 @@ from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, drain
-from naiad.scheduling.timer import NEVER, Timer
+from naiad.scheduling.timer import Timers
+from naiad.scheduling.wakeup import NEVER
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class DynamicScheduler:
         hold: send nothing before this many requests have arrived (row 12.19).
         pool: the instances; of several free ones the one that worked last is used, because its memory is warm.
         statistics: counts pending requests and closed batches.
+        timers: those of the loop.
         clock: gives the time.
         loop: the event loop in which every method is called.
     """
@@ -68,6 +70,7 @@ class DynamicScheduler:
         hold: int,
         pool: InstancePool,
         statistics: ModelStatistics,
+        timers: Timers,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -89,7 +92,7 @@ class DynamicScheduler:
         self._gathering_until_ns = 0
         self._several_clients = False
         self._on_cancel = self._withdraw  # one object for all inferences
-        self._timer = Timer(loop=loop, clock=clock, callback=self._schedule)
+        self._timer = timers.timer(self._schedule)
         self._prefetched_due_ns = NEVER
         self._stopping = False
         self._drained = asyncio.Event()
@@ -132,7 +135,7 @@ class DynamicScheduler:
                 else:
                     self._loop.call_soon(self._schedule)
         if inference.deadline_ns:
-            self._timer.set(inference.deadline_ns, now, exact=False)
+            self._timer.set(inference.deadline_ns, exact=False)
 
     def inflight(self) -> int:
         """See `Scheduler`."""
@@ -216,9 +219,9 @@ class DynamicScheduler:
         finally:
             self._scheduling = False
         if self._queue.deadlines and (due := self._queue.next_deadline()):
-            self._timer.set(due, now, exact=False)
+            self._timer.set(due, exact=False)
         if self._prefetched_due_ns != NEVER:
-            self._timer.set(self._prefetched_due_ns, now, exact=False)
+            self._timer.set(self._prefetched_due_ns, exact=False)
 
     def _send_batches(self, now: int) -> None:
         queue, free, pool = self._queue, self._free, self._pool
@@ -232,7 +235,7 @@ class DynamicScheduler:
                 return
             if isinstance(decision, WaitUntil):
                 self._enough_rows = decision.rows
-                self._timer.set(decision.at_ns, now, exact=True)
+                self._timer.set(decision.at_ns, exact=True)
                 return
             slot = pool.acquire(pool.last_used)
             if slot is None:

@@ -15,13 +15,14 @@ from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler, Submit
+from naiad.scheduling.timer import Timers
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
 """Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived."""
 
 
 class SchedulerFactory:
-    """Implements `MakeScheduler`.
+    """Implements `MakeScheduler`, on the event loop of its first call.
 
     Args:
         resources: what instances share with those of other models.
@@ -31,6 +32,7 @@ class SchedulerFactory:
     def __init__(self, *, resources: Resources, clock: Clock) -> None:
         self._resources = resources
         self._clock = clock
+        self._timers: Timers | None = None
 
     def __call__(
         self,
@@ -43,6 +45,8 @@ class SchedulerFactory:
     ) -> Scheduler:
         """See `MakeScheduler`. A queue in front of instances calls no other models and never uses `submit`."""
         loop = asyncio.get_running_loop()
+        if self._timers is None:
+            self._timers = Timers(loop=loop, clock=self._clock)
         batching = config.dynamic_batching
         dispatcher = ResponseDispatcher(
             model=config.name, version=version, statistics=statistics, clock=self._clock
@@ -64,6 +68,7 @@ class SchedulerFactory:
             hold=0 if batching is None else _hold_of_environment(),
             pool=pool,
             statistics=statistics,
+            timers=self._timers,
             clock=self._clock,
             loop=loop,
         )

@@ -1,87 +1,126 @@
-"""A timer with microsecond precision on an event loop whose own timers have milliseconds.
+"""The timers of the schedulers of one event loop: precise to microseconds, while the loop sleeps.
 
-uvloop rounds a timer to whole milliseconds: 300 µs fires at once, 600 µs after 1.1 ms (measured), and a batcher's delay is
-usually below that. So an exact timer first waits for less than its time and, in the last millisecond, checks again on every iteration of
-the loop, which reads its sockets meanwhile. Measured on uvloop: 1 µs late for 50 to 5000 µs, 0.3 ms for 200 ms. The cost is a
-loop that does not sleep in that last millisecond. It works as well on a loop with exact timers (virtual time in tests).
-Where a millisecond does not matter (a timeout), a timer that is not exact lets the loop sleep and fires that much later.
+All of them share one wake-up, at the earliest time of all (`wakeup`). A time that need not be precise (a timeout) is put off to the next whole
+millisecond, so that the timeouts of many requests share one call.
 """
 
 import asyncio
+import bisect
 import collections.abc
+import itertools
 
 from naiad.core.clock import Clock
-
-NEVER = 1 << 63
-"""Later than any time."""
+from naiad.scheduling.wakeup import NEVER, wakeup_on
 
 _TICK_NS = 1_000_000
-_EXACT_NS = 10_000
+
+OnTime = collections.abc.Callable[[int], None]
+
+
+class Timers:
+    """All timers on one event loop; its methods and theirs are called in the loop's thread.
+
+    Args:
+        loop: the event loop.
+        clock: gives the time.
+    """
+
+    __slots__ = ("_armed_ns", "_fired_ns", "_now", "_set", "_sets", "_wakeup")
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._now = clock.monotonic_ns
+        self._wakeup = wakeup_on(loop, clock, self._fire)
+        self._set: list[_Entry] = []
+        self._sets = itertools.count()
+        self._armed_ns = NEVER
+        self._fired_ns = -1
+
+    def timer(self, callback: OnTime) -> "Timer":
+        """A timer that is not set.
+
+        Args:
+            callback: called with the current time, in nanoseconds; may set the timer again.
+        """
+        return Timer(self, callback)
+
+    def add(self, timer: "Timer", at_ns: int) -> "_Entry":
+        """Fire a timer at a time; what was set for a time that is over, while others fired, fires in the next iteration of the loop."""
+        entry = (max(at_ns, self._fired_ns + 1), next(self._sets), timer)
+        bisect.insort(self._set, entry)
+        if at_ns < self._armed_ns:
+            self._arm()
+        return entry
+
+    def remove(self, entry: "_Entry") -> None:
+        """Do not fire, and do not wake the loop for it."""
+        self.forget(entry)
+        if entry[0] == self._armed_ns:
+            self._arm()
+
+    def forget(self, entry: "_Entry") -> None:
+        """Do not fire at this time: an earlier one is set next."""
+        del self._set[bisect.bisect_left(self._set, entry)]
+
+    def _arm(self) -> None:
+        self._armed_ns = self._set[0][0] if self._set else NEVER
+        self._wakeup.set(self._armed_ns)
+
+    def _fire(self) -> None:
+        self._fired_ns = now = self._now()
+        self._armed_ns = -1  # those that are set meanwhile are armed together
+        due = self._set
+        try:
+            while due and due[0][0] <= now:
+                due.pop(0)[2].fire(now)
+        finally:
+            self._arm()
 
 
 class Timer:
     """Calls back once at a time that may be moved earlier.
 
     Args:
-        loop: the event loop; all methods are called in its thread.
-        clock: gives the time.
+        timers: those of its loop.
         callback: called with the current time, in nanoseconds; may set the timer again.
 
     Attributes:
         at_ns: when it fires (monotonic); NEVER while it is not set.
     """
 
-    __slots__ = ("_call_later", "_callback", "_exact", "_now", "_timer", "at_ns")
+    __slots__ = ("_callback", "_entry", "_timers", "at_ns")
 
-    def __init__(
-        self,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        callback: collections.abc.Callable[[int], None],
-    ) -> None:
-        self._call_later = loop.call_later
-        self._now = clock.monotonic_ns
+    def __init__(self, timers: Timers, callback: OnTime) -> None:
+        self._timers = timers
         self._callback = callback
-        self._timer: asyncio.TimerHandle | None = None
-        self._exact = False
+        self._entry: _Entry | None = None
         self.at_ns = NEVER
 
-    def set(self, at_ns: int, now: int, *, exact: bool) -> None:
+    def set(self, at_ns: int, *, exact: bool) -> None:
         """Fire at `at_ns`, or earlier if it is set to an earlier time: the callback finds out itself what is due.
 
         Args:
             at_ns: monotonic nanoseconds; NEVER has no effect.
-            now: the current time.
-            exact: precise to a microsecond; otherwise up to 1.2 ms late.
+            exact: precise to some microseconds; otherwise up to a millisecond late.
         """
+        if not exact:
+            at_ns = -(-at_ns // _TICK_NS) * _TICK_NS
         if at_ns < self.at_ns:
-            self.cancel()
+            if self._entry is not None:
+                self._timers.forget(self._entry)
             self.at_ns = at_ns
-            self._exact = exact
-            self._arm(at_ns - now)
+            self._entry = self._timers.add(self, at_ns)
 
     def cancel(self) -> None:
         """Do not fire."""
         self.at_ns = NEVER
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._entry is not None:
+            self._timers.remove(self._entry)
+            self._entry = None
 
-    def _arm(self, left_ns: int) -> None:
-        if not self._exact:
-            left_ns += _TICK_NS // 2 + 1
-        elif left_ns > _TICK_NS:
-            left_ns -= _TICK_NS // 2
-        elif left_ns > _EXACT_NS:
-            left_ns //= 2
-        self._timer = self._call_later(left_ns / 1e9, self._check)
-
-    def _check(self) -> None:
-        now = self._now()
-        left_ns = self.at_ns - now
-        if left_ns > 0:
-            self._arm(left_ns)
-            return
-        self.at_ns, self._timer = NEVER, None
+    def fire(self, now: int) -> None:
+        """Its time has come; it is not set any more."""
+        self.at_ns, self._entry = NEVER, None
         self._callback(now)
+
+
+_Entry = tuple[int, int, Timer]
