@@ -43,7 +43,12 @@ class InferenceError(Exception):
         message: what was wrong, where, what was expected and what to send instead. Half a surrogate pair (from
             a file name that is not UTF-8) becomes a question mark: no protocol can carry it.
         reason: the failure counter that it raises when it ends an inference.
+
+    Attributes:
+        lost_device: the `DeviceError` that caused it, of an error without its cause (`bare`).
     """
+
+    lost_device: "object | None" = None
 
     def __init__(
         self, code: ErrorCode, message: str, *, reason: FailureReason = FailureReason.OTHER

@@ -21,6 +21,7 @@ from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
+from naiad.errors import InferenceError
 from naiad.hosts.host import DeferredResponse
 
 _ARRAY: Any = np.ndarray
@@ -42,6 +43,7 @@ class LocalInstance:
 
     Attributes:
         instance: the same.
+        on_error: called with the error of each response that has one, in the thread that made it.
     """
 
     def __init__(self, instance: Instance, config: ModelConfig, version: int) -> None:
@@ -53,6 +55,7 @@ class LocalInstance:
             spec.datatype is _BF16 for spec in config.outputs
         )
         self._post: Post | None = None
+        self.on_error: collections.abc.Callable[[InferenceError], None] = _ignore
         self._lone = _LONE if instance.keeps_arrays else _COPY_NOTHING
         self._as_returned = not (instance.keeps_arrays or self._converts)
 
@@ -135,6 +138,7 @@ class LocalInstance:
         request = inference.request
         error = response.error
         if error is not None:
+            self.on_error(error)
             return InferResponse(
                 request.model_name,
                 self._version,
@@ -165,6 +169,10 @@ class LocalInstance:
         return InferResponse(
             request.model_name, self._version, request.id, outputs, parameters, None, final
         )
+
+
+def _ignore(_: InferenceError) -> None:
+    """Until a host sets its callback."""
 
 
 def _lone_count() -> int:

@@ -349,6 +349,8 @@ class ProcessHost:
             self._heartbeat.pong()
         elif kind == link.READY:
             self._probe.answer(bool(number))
+        elif kind == link.ENDS:
+            self._supervisor.on_announced_end(header.decode(errors="replace"))
 
     def _on_response(self, number: int, header: bytes | bytearray, base: Any) -> None:
         inference = self._in_flight.waiting(number)

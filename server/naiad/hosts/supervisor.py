@@ -7,6 +7,7 @@ Every wait here ends: `start` with the load, its failure or a death, `close` wit
 
 import asyncio
 import collections.abc
+import functools
 import logging
 from typing import Any
 
@@ -103,6 +104,7 @@ class WorkerSupervisor:
             self._plan,
             loop=self._loop,
             instances=self.instances,
+            on_last=functools.partial(self._fire, Event.ENDS),
             on_end=self._on_end,
         )
         try:
@@ -159,6 +161,12 @@ class WorkerSupervisor:
     def late(self, how: str) -> None:
         """An instance exceeds a time limit, and the process is being killed; `how` follows "its worker process "."""
         self._fire(Event.LATE, how)
+
+    def on_announced_end(self, why: str) -> None:
+        """The process says that it ends with its next message."""
+        assert self.worker is not None
+        self.worker.announced(f"ended itself, because {why}")
+        self._fire(Event.ENDS)
 
     def on_batch_end(self) -> None:
         """An instance has no batch any more."""
@@ -227,8 +235,11 @@ class WorkerSupervisor:
                 self._restarter.on_serving()
             case Action.FAIL_LOAD:
                 self._loading.fail(worker_life.not_loaded(self._identity, how, worker.output_tail))
+            case Action.STOP_BATCHES:
+                self._set_usable(False)  # of all, so that none gets the next batch
             case Action.FAIL_REQUESTS:
-                self._fail_requests(how)
+                for instance in self.instances:
+                    instance.worker_lost(how)
             case Action.COUNT_DEATH | Action.COUNT_TIMEOUT:
                 _log.error(
                     "worker process %d of %s %s: it is restarted", worker.pid, self._identity, how
@@ -239,12 +250,6 @@ class WorkerSupervisor:
                 self._restarter.restart()
             case Action.KILL:
                 worker.kill("was no longer needed")
-
-    def _fail_requests(self, how: str) -> None:
-        """The process no longer serves: end every wait for it."""
-        self._set_usable(False)  # of all first, so that none gets the next batch
-        for instance in self.instances:
-            instance.worker_lost(how)
 
     def _set_usable(self, usable: bool) -> None:  # noqa: FBT001  as schedulers call it
         for instance in self.instances:

@@ -2,12 +2,8 @@
 
 One thread per instance, named after it. A batch and its outcome cost one wake-up each. Any exception of
 the instance becomes an outcome, `SystemExit` included: a model ends neither the thread nor the server. A framework that crashes the
-process takes the server with it; use a process host for these.
-
-Queues between the loop and the thread are eventfds. A lock, a queue and `call_soon_threadsafe` wake the other side while the caller still
-holds the interpreter lock, so the side that wakes up sleeps again at once until the lock is released: with both sides on one processor a
-hand-over and back took eight context switches, where these take three (27 µs instead of 77 µs; docs/performance.md). Reading and writing an
-eventfd releases the lock first. Its counter is the number of items, so one read takes one item, whatever the order in which the sides run.
+process takes the server with it; use a process host for these. An error that CUDA does not survive in a process makes the instances on
+GPUs not ready (`DeviceState`): only a restart of the server would help.
 """
 
 import asyncio
@@ -16,17 +12,15 @@ import collections.abc
 import contextlib
 import functools
 import logging
-import os
 import pathlib
 import threading
-import typing
 
 from naiad.backends.instance import Execution
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
-from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.cpu_affinity import (
     SAMPLE_INTERVAL,
     SHORT_NS,
@@ -44,6 +38,8 @@ from naiad.hosts.host import (
     Probe,
 )
 from naiad.hosts.local_instance import LocalInstance
+from naiad.hosts.thread_queues import LoopCallQueue, LoopQueue, ThreadQueue
+from naiad.hosts.worker import device
 
 _log = logging.getLogger(__name__)
 
@@ -53,124 +49,25 @@ FINALIZE_TIMEOUT_S = 30.0
 _OS_NAME_BYTES = 15
 
 
-Item = typing.TypeVar("Item")
+class DeviceState:
+    """Whether threads of this process can use the GPU; shared by the hosts of all instances on GPUs, because an error that CUDA does not survive ends it for all.
 
+    Attributes:
+        lost: why they cannot, as a sentence without its end; "" if they can. Any thread sets it.
+    """
 
-class ThreadQueue(typing.Generic[Item]):
-    """A queue for one thread. Any thread calls `put`; that thread calls `get` and `close`."""
-
-    __slots__ = ("_event", "_items")
+    __slots__ = ("lost",)
 
     def __init__(self) -> None:
-        self._items: collections.deque[Item] = collections.deque()
-        self._event = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC)
+        self.lost = ""
 
-    def put(self, item: Item) -> None:
-        """Add an item."""
-        self._items.append(item)
-        os.eventfd_write(self._event, 1)
-
-    def get(self) -> Item:
-        """The next item; waits for it."""
-        while True:
-            try:
-                os.eventfd_read(self._event)
-                break
-            except (
-                InterruptedError
-            ):  # by a signal; `os.eventfd_read` does not retry, as `os.read` does
-                continue
-        return self._items.popleft()
-
-    def close(self) -> None:
-        """Close the descriptor; no `put` may follow."""
-        os.close(self._event)
-
-
-class LoopQueue(typing.Generic[Item]):
-    """A queue for an event loop, from any thread. Items that come close together share one wake-up.
-
-    Args:
-        loop: the event loop.
-        take: called on the loop with each item, in order.
-    """
-
-    __slots__ = ("_event", "_items", "_loop", "_take", "_woken")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, take: collections.abc.Callable[[Item], None]
-    ) -> None:
-        self._loop = loop
-        self._take = take
-        self._items: collections.deque[Item] = collections.deque()
-        self._woken = False
-        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        loop.add_reader(self._event, self._on_wakeup)
-
-    def put(self, item: Item) -> None:
-        """Add an item. One that comes after `close` is dropped."""
-        self._items.append(item)
-        if not self._woken:
-            self._woken = True
-            os.eventfd_write(self._event, 1)
-
-    def flush(self) -> None:
-        """Take the items that are queued now; on the loop."""
-        items, take = self._items, self._take
-        # Not until it is empty: a thread that keeps adding items would block the loop.
-        for _ in range(len(items)):
-            take(items.popleft())
-
-    def close(self) -> None:
-        """Take no more items; on the loop. Threads may still call `put`: the descriptor stays open until the queue is deleted."""
-        self._loop.remove_reader(self._event)
-
-    def __del__(self) -> None:
-        os.close(self._event)
-
-    def _on_wakeup(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # a spurious wake-up
-            os.eventfd_read(self._event)
-        self._woken = False  # before items are taken: a `put` from here on wakes the loop again
-        try:
-            self.flush()
-        finally:
-            if self._items and not self._woken:
-                self._woken = True
-                os.eventfd_write(self._event, 1)
-
-
-class LoopCallQueue:
-    """A queue of calls for an event loop. One thread calls `put`; everything else is called on the loop.
-
-    Args:
-        loop: makes the calls, in order.
-    """
-
-    __slots__ = ("_calls", "_event", "_loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: collections.deque[collections.abc.Callable[[], None]] = collections.deque()
-        self._event = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        loop.add_reader(self._event, self._call_next)
-
-    def put(self, call: collections.abc.Callable[[], None]) -> None:
-        """Add a call. A loop that has ended makes none."""
-        self._calls.append(call)
-        os.eventfd_write(self._event, 1)
-
-    def close(self) -> None:
-        """Close the descriptor; no `put` may follow."""
-        self._loop.remove_reader(self._event)
-        os.close(self._event)
-
-    def _call_next(self) -> None:
-        try:
-            os.eventfd_read(self._event)
-        except BlockingIOError:  # a spurious wake-up
-            return
-        self._calls.popleft()()
+    def refusal(self, who: str) -> InferenceError:
+        """The error of a request or a load that needs the device."""
+        return unavailable(
+            f"{who}: {self.lost}, and this one is the server's: use another server, restart this one, or have models on GPUs run in worker "
+            "processes, their default (remove host=thread), which are restarted by themselves",
+            reason=FailureReason.BACKEND,
+        )
 
 
 class _Job(Record, frozen=True, gc=True):
@@ -186,13 +83,22 @@ class ThreadHost:
         instance: executes the batches; owned by the host, closed by `close`.
         clock: gives the times at which a batch began and ended.
         loop: the event loop in which every method and callback is called.
+        state: of the GPU that it shares with others; None for an instance without one.
     """
 
     def __init__(
-        self, name: str, instance: LocalInstance, *, clock: Clock, loop: asyncio.AbstractEventLoop
+        self,
+        name: str,
+        instance: LocalInstance,
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        state: DeviceState | None = None,
     ) -> None:
         self.name = name
+        self._device = state or DeviceState()
         self._local = instance
+        instance.on_error = self._examine
         self._instance = instance.instance
         self._now = clock.monotonic_ns
         self._loop = loop
@@ -232,7 +138,7 @@ class ThreadHost:
 
     def ready_now(self) -> bool | None:
         """See `Host`."""
-        if self._ended is not None:
+        if self._ended is not None or self._device.lost:
             return False
         return None if self._instance.asks_model else self._instance.ready()
 
@@ -311,14 +217,30 @@ class ThreadHost:
         started = self._now()
         execution: Execution[InferResponse] | None = None
         error: InferenceError | None = None
+        if self._device.lost:
+            who = f"model '{batch[0].request.model_name}', instance '{self.name}'"
+            return BatchOutcome(batch, None, self._device.refusal(who), started, started)
         try:
             execution = self._local.execute(batch)
         except InferenceError as failure:
+            self._examine(failure)
             error = InferenceError(failure.code, failure.message, reason=FailureReason.BACKEND)
         except BaseException as failure:  # noqa: BLE001  also SystemExit: a model must not end the thread
             _log.exception("instance '%s' failed a batch of %d requests", self.name, len(batch))
+            self._examine(failure)
             error = _failed(batch, f"raised {type(failure).__name__}: {failure}")
         return BatchOutcome(batch, execution, error, started, self._now())
+
+    def _examine(self, error: BaseException) -> None:
+        """An error of the model, which may mean that this process cannot use the GPU any more; in any thread."""
+        lost = device.of(error).lost
+        if lost and not self._device.lost:
+            self._device.lost = lost
+            _log.error(
+                "instance '%s' and all others on a GPU in threads of this server are not ready any more: %s. Restart the server",
+                self.name,
+                lost,
+            )
 
     def _after_deferred(self, on_outcome: OnOutcome, outcome: BatchOutcome) -> None:
         """A batch came back: pass on the deferred responses that were sent before, then the outcome."""

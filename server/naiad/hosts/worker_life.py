@@ -17,6 +17,7 @@ class State(enum.Enum):
     DOWN = "down"
     LOADING = "loading"
     SERVING = "serving"
+    DYING = "dying"
     STUCK = "stuck"
     DRAINING = "draining"
     ENDING = "ending"
@@ -31,6 +32,7 @@ class Event(enum.Enum):
     LOADED = "it has loaded its model"
     LOAD_FAILED = "its load failed, or is not wanted any more"
     LATE = "it exceeds a time limit"
+    ENDS = "it ends by itself"
     EXITED = "it has exited"
     CLOSE = "the host is closed"
     IDLE = "it has no batch"
@@ -40,6 +42,7 @@ class Action(enum.Enum):
     """What the host does."""
 
     SERVE = "note when it began to serve"
+    STOP_BATCHES = "give it no more batches"
     FAIL_LOAD = "fail its load"
     FAIL_REQUESTS = "fail its requests"
     COUNT_DEATH = "count a death"
@@ -55,16 +58,23 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, tuple[Action, ...]]] = {
     (_S.LOADING, _E.LOADED): (_S.SERVING, (_A.SERVE,)),
     (_S.LOADING, _E.LOAD_FAILED): (_S.DOWN, (_A.KILL,)),
     (_S.LOADING, _E.EXITED): (_S.DOWN, (_A.FAIL_LOAD,)),
-    (_S.SERVING, _E.LATE): (_S.STUCK, (_A.FAIL_REQUESTS,)),
-    (_S.SERVING, _E.EXITED): (_S.DOWN, (_A.COUNT_DEATH, _A.RESTART, _A.FAIL_REQUESTS)),
+    (_S.SERVING, _E.LATE): (_S.STUCK, (_A.STOP_BATCHES, _A.FAIL_REQUESTS)),
+    (_S.SERVING, _E.ENDS): (_S.DYING, (_A.STOP_BATCHES,)),
+    (_S.SERVING, _E.EXITED): (
+        _S.DOWN,
+        (_A.COUNT_DEATH, _A.RESTART, _A.STOP_BATCHES, _A.FAIL_REQUESTS),
+    ),
+    (_S.DYING, _E.LATE): (_S.STUCK, (_A.FAIL_REQUESTS,)),
+    (_S.DYING, _E.EXITED): (_S.DOWN, (_A.COUNT_DEATH, _A.RESTART, _A.FAIL_REQUESTS)),
+    (_S.DYING, _E.CLOSE): (_S.DRAINING, ()),
     (_S.STUCK, _E.EXITED): (_S.DOWN, (_A.COUNT_TIMEOUT, _A.RESTART)),
     (_S.DOWN, _E.CLOSE): (_S.CLOSED, ()),
     (_S.LOADING, _E.CLOSE): (_S.KILLING, (_A.KILL,)),
     (_S.SERVING, _E.CLOSE): (_S.DRAINING, ()),
     (_S.STUCK, _E.CLOSE): (_S.KILLING, ()),
     (_S.DRAINING, _E.IDLE): (_S.ENDING, ()),
-    (_S.DRAINING, _E.LATE): (_S.KILLING, (_A.FAIL_REQUESTS,)),
-    (_S.DRAINING, _E.EXITED): (_S.CLOSED, (_A.COUNT_DEATH, _A.FAIL_REQUESTS)),
+    (_S.DRAINING, _E.LATE): (_S.KILLING, (_A.STOP_BATCHES, _A.FAIL_REQUESTS)),
+    (_S.DRAINING, _E.EXITED): (_S.CLOSED, (_A.COUNT_DEATH, _A.STOP_BATCHES, _A.FAIL_REQUESTS)),
     (_S.ENDING, _E.EXITED): (_S.CLOSED, ()),
     (_S.KILLING, _E.EXITED): (_S.CLOSED, (_A.FAIL_LOAD,)),
 }
@@ -73,6 +83,8 @@ NO_EFFECT: frozenset[tuple[State, Event]] = frozenset(
     {
         # A worker that is being killed, or has a batch that fails anyway, may still be found late.
         *((state, _E.LATE) for state in (_S.DOWN, _S.STUCK, _S.ENDING, _S.KILLING, _S.CLOSED)),
+        # Only one that serves gets batches; one that loads fails its load with its exit.
+        *((state, _E.ENDS) for state in _S if state is not _S.SERVING),
         # It exited first, or the host was closed meanwhile: the load notices that later.
         *((state, _E.LOAD_FAILED) for state in (_S.DOWN, _S.KILLING, _S.CLOSED)),
         # It was killed after its load failed.

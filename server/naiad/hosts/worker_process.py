@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 _BURST = 64
 _LOST_S = 0.3
 _STACKS_S = 0.2
+_ANNOUNCED_S = 10.0
 _LAST_BURSTS = 1_000
 """More messages than a socket holds: what a worker sent before it ended is read at once, but not what a child of it keeps sending."""
 
@@ -56,6 +57,7 @@ class WorkerProcess:
         plan: what runs in the process.
         loop: the event loop in which every method and callback is called.
         instances: called with what comes on the link of each.
+        on_last: called when the process has ended, before its last messages are passed on.
         on_end: called once, at the end, with how it ended, as text that follows "its worker process ".
 
     Attributes:
@@ -72,12 +74,14 @@ class WorkerProcess:
         *,
         loop: asyncio.AbstractEventLoop,
         instances: collections.abc.Sequence[WorkerInstance],
+        on_last: collections.abc.Callable[[], None],
         on_end: collections.abc.Callable[[str], None],
     ) -> None:
         self._identity = identity
         self._plan = plan
         self._loop = loop
         self._instances = instances
+        self._on_last = on_last
         self._on_end = on_end
         self._output_log = OutputLog(identity)
         self._undo = contextlib.ExitStack()
@@ -194,6 +198,11 @@ class WorkerProcess:
             self._killed_because = self._killed_because or because
             self._timers.append(self._loop.call_later(_STACKS_S, self.kill, because))
 
+    def announced(self, how: str) -> None:
+        """The process says that it ends, and how; it is killed if it does not."""
+        self._killed_because = self._killed_because or how
+        self._timers.append(self._loop.call_later(_ANNOUNCED_S, self.kill, how))
+
     def kill(self, because: str) -> None:
         """Kill the process; `because` follows "its worker process ". Safe at any time: if it has just ended by itself, that stays the reason."""
         if self._signal(signal.SIGKILL):
@@ -280,6 +289,7 @@ class WorkerProcess:
             return
         ORPHAN_REAPER.remove(self.pid)
         try:
+            self._on_last()  # or the outcome of its last batch would bring it the next one
             self._take_the_rest()
         except Exception:  # noqa: BLE001  whatever happens here, its end is reported
             _log.exception("%s: the last output of its worker cannot be read", self._identity)

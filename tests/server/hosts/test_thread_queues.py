@@ -11,7 +11,7 @@ import time
 import pytest
 import uvloop
 
-from naiad.hosts.thread import LoopCallQueue, LoopQueue, ThreadQueue
+from naiad.hosts.thread_queues import LoopCallQueue, LoopQueue, ThreadQueue
 from tests.server.hosts.process.workers import open_descriptors
 
 GIVE_UP_S = 10

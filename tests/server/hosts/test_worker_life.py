@@ -44,17 +44,23 @@ def test_a_worker_is_restarted_only_when_it_served_and_the_host_is_not_closed() 
     restarts = {
         state for (state, _), (_, actions) in TRANSITIONS.items() if Action.RESTART in actions
     }
-    assert restarts == {State.SERVING, State.STUCK}
+    assert restarts == {State.SERVING, State.DYING, State.STUCK}
 
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    [(State.SERVING, Event.EXITED), (State.SERVING, Event.LATE), (State.DRAINING, Event.EXITED), (State.DRAINING, Event.LATE)],
+    [(State.SERVING, Event.EXITED), (State.SERVING, Event.LATE), (State.DYING, Event.EXITED), (State.DYING, Event.LATE), (State.DRAINING, Event.EXITED), (State.DRAINING, Event.LATE)],
 )  # fmt: skip
 def test_requests_fail_when_the_worker_that_has_them_is_lost(state: State, event: Event) -> None:
     following, actions = after(state, event)
     assert Action.FAIL_REQUESTS in actions
-    assert following not in {State.SERVING, State.DRAINING}
+    assert following not in {State.SERVING, State.DYING, State.DRAINING}
+
+
+def test_no_state_in_which_a_worker_is_lost_is_reached_before_it_gets_no_more_batches() -> None:
+    for (state, _), (following, actions) in TRANSITIONS.items():
+        if state in {State.SERVING, State.DRAINING} and following is not State.DRAINING:
+            assert following is State.ENDING or Action.STOP_BATCHES in actions
 
 
 def test_an_event_without_a_row_is_a_defect() -> None:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+from naiad.backends.device_errors import DeviceError, unrecoverable
 from naiad.backends.instance import Call, Execution, Instance, Output, Responder, Response
 from naiad.backends.python.api import context, datatypes
 from naiad.backends.python.api.context import Running
@@ -277,12 +278,14 @@ class PythonInstance(Instance):
         ended: Any,
     ) -> None:
         """A coroutine of a decoupled model is over: who has no answer yet gets its error."""
+        lost: DeviceError | None = None
         if self.has_rescheduled:
             self._refuse_rescheduled(calls, requests, begun_ns)
         if ended.cancelled():
             text = "its coroutine was cancelled"
         elif (error := ended.exception()) is not None:
             text = describe(error, self._folder)
+            lost = unrecoverable(error)
         elif ended.result() is not None:
             text = must_return_none(ended.result(), self._running.instance)
         else:
@@ -290,7 +293,9 @@ class PythonInstance(Instance):
         _close(map(sender_of, requests))
         message = self._failed(text).message
         for call in calls:
-            self._fail_deferred(call, _error(message), begun_ns)
+            failure = _error(message)
+            failure.lost_device = lost
+            self._fail_deferred(call, failure, begun_ns)
 
     def _fail_deferred(self, call: Any, error: InferenceError, begun_ns: int) -> None:
         """Respond to a request in progress with an error of the model's, its last response. Safe in any thread."""

@@ -27,7 +27,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor, object_array
 from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import InferenceError
-from naiad.hosts.thread import LoopQueue
+from naiad.hosts.thread_queues import LoopQueue
 from naiad.metrics.custom import CustomMetrics
 from naiad.repository.requests.overrides import CONFIG, Parameters, Value
 

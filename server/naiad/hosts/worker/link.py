@@ -46,9 +46,9 @@ GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR = 64, 65, 66, 67, 
 its client does not read. RESULT, ERROR: the reply to the REQUEST of this number, or why it gets none. CREDIT: bytes of responses that were
 received. PING: do coroutines run."""
 
-READY, RESPONSE, REQUEST, PONG = 80, 81, 82, 83
+READY, RESPONSE, REQUEST, PONG, ENDS = 80, 81, 82, 83, 84
 """Notifications of a worker. READY: the answer to GET_READY, with 0 or 1 as its number. RESPONSE: a response to the request of this number.
-REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run."""
+REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run. ENDS: it ends with the next message, and why."""
 
 PLACE_SHIFT = 48
 """The requests of a worker's instances are numbered from the instance's place, from 0, shifted by this. GET_READY and PING have such a number

@@ -16,7 +16,7 @@ from typing import Any
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel, Response
 from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal, unavailable
-from naiad.hosts.worker import codec, link
+from naiad.hosts.worker import codec, device, link
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
@@ -26,6 +26,9 @@ LOG_MARK = "\x1e"
 
 _LONGEST = 80_000
 """Characters of a message; as JSON it has to fit into what the server takes for a record."""
+
+DEVICE_LOST = 70
+"""The exit status of a worker that cannot use its device any more."""
 
 _log = logging.getLogger("naiad.worker")
 
@@ -192,17 +195,24 @@ class _Runner:
 
     def _execute(self, header: "bytes | bytearray", first: int) -> None:
         payload = None
+        findings: device.Findings | None = None
         try:
-            answer, payload = self._answer(header, first)
+            answer, payload, errors = self._answer(header, first)
+            if errors:
+                findings = device.of(*errors)
         except InferenceError as refusal:
             answer = codec.write_failed_outcome(refusal)
+            findings = device.of(refusal)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
             _log.exception("a batch failed")
             answer = codec.write_failed_outcome(internal(f"{type(error).__name__}: {error}"))
+            findings = device.of(error)
         if os.getpid() != self._process:
             # A child that the model forked came back from execute as well: the answer is its parent's.
             os._exit(0)
         self._in_progress.ended()
+        if findings is not None and findings.lost:
+            self._announce_end(findings.lost)
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         try:
             self.link.send(link.OUTCOME, answer, payload)
@@ -210,21 +220,42 @@ class _Runner:
             _log.exception("a batch's answer could not be handed over")
             text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
             self.link.send(link.OUTCOME, codec.write_failed_outcome(internal(text)))
+        if findings is not None:
+            _act_on(findings)
 
-    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, Payload]":
+    def _answer(
+        self, header: "bytes | bytearray", first: int
+    ) -> "tuple[bytes, Payload, list[InferenceError]]":
+        """The outcome of a batch, and the errors in its responses."""
         requests = self._requests.read(self.link.base, header, first)
         self._in_progress.begin(first, requests)
         execution = self.instance.execute(requests)
+        errors: list[InferenceError] = []
         for request, response in zip(requests, execution.responses):  # noqa: B905 - 3.8 knows no strict; the server checks
             if response is None:
                 self._in_progress.defer(request)
-        return codec.write_outcome(execution)
+            elif response.error is not None:
+                errors.append(response.error)
+        answer, payload = codec.write_outcome(execution)
+        return answer, payload, errors
+
+    def _announce_end(self, why: str) -> None:
+        """The process ends with its next message: the server gives it no more batches, and starts another one when it has ended."""
+        _log.error("the worker ends: %s", why)
+        with contextlib.suppress(link.LinkBrokenError):
+            self.link.notify(link.ENDS, why.encode())
 
     def send(
         self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
     ) -> None:
         """See `Responder`."""
         header, payload = codec.write_response(response, final=final, begun_ns=begun_ns)
+        findings: device.Findings | None = None
+        # Not in a child that the model forked, which has no device of its own.
+        if response is not None and response.error is not None and os.getpid() == self._process:
+            findings = device.of(response.error)
+            if findings.lost:
+                self._announce_end(findings.lost)
         size = payload.size + len(header)
         self._ahead.goes(size)
         try:
@@ -232,6 +263,8 @@ class _Runner:
         except BaseException:
             self._ahead.taken(size)
             raise
+        if findings is not None:
+            _act_on(findings)
 
     def wait_for_capacity(self, call: ReceivedRequest) -> None:
         """See `Responder`."""
@@ -268,6 +301,18 @@ class _Runner:
             answer = False
         with contextlib.suppress(link.LinkBrokenError):
             self.link.notify(link.READY, b"", None, int(answer))
+
+
+def _act_on(findings: device.Findings) -> None:
+    """The errors were sent: end a process that cannot use its device any more, without what its model registered for the end."""
+    if findings.out_of_memory:
+        device.release_memory()
+    if not findings.lost:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(DEVICE_LOST)
 
 
 def _not_taken(lost: link.SegmentLostError) -> InferenceError:

@@ -24,8 +24,12 @@ from naiad.backends.instance import (
 )
 from naiad.errors import invalid
 
-WHERE, WAITS, RAISES, DIES, DEFERS, PRINTS, SAME = range(7)
+WHERE, WAITS, RAISES, DIES, DEFERS, PRINTS, SAME, LOSES = range(8)
 """The first value of a request: give the process and the thread, wait for a file, …, give back the input."""
+
+
+Fail = type("Fail", (Exception,), {"__module__": "onnxruntime.capi.onnxruntime_pybind11_state"})
+"""As onnxruntime raises it."""
 
 
 class Model(LoadedModel):
@@ -89,6 +93,8 @@ class One(Instance):
             return output(os.getpid(), int(call.cancelled))
         if what == RAISES:
             raise ValueError("as it should")
+        if what == LOSES:
+            raise Fail("CUDA failure 700: an illegal memory access was encountered ; GPU=0")
         if what == DIES:
             os._exit(3)
         if what == DEFERS:

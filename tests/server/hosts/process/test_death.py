@@ -4,10 +4,12 @@ Real processes throughout; what is waited for is polled.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import pathlib
 import signal
+import socket
 
 import pytest
 
@@ -74,6 +76,36 @@ async def test_a_batch_that_comes_while_there_is_no_worker_fails_and_does_not_wa
     error = (await asyncio.wait_for(ran, GIVE_UP_S)).error
     assert error is not None
     assert error.code is ErrorCode.UNAVAILABLE
+
+
+@pytest.mark.slow
+async def test_the_last_outcome_of_a_dead_worker_does_not_bring_it_the_next_batch(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(SAME)
+    worker = hosted.worker.worker
+    assert worker is not None
+    loop = asyncio.get_running_loop()
+    usable_then: asyncio.Future[list[bool]] = loop.create_future()
+    # The outcome stays in the socket until the process is seen to have ended.
+    data = worker.links[0]
+    loop.remove_reader(data.fileno())
+
+    def has_outcome() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            return bool(data._socket.recv(1, socket.MSG_PEEK))
+        return False
+
+    def on_outcome(outcome: BatchOutcome) -> None:
+        assert outcome.error is None
+        usable_then.set_result(list(hosted.usable))
+
+    hosted.host.submit([ask()], on_outcome)
+    await until(has_outcome)
+    os.kill(worker.pid, signal.SIGKILL)
+    assert await asyncio.wait_for(usable_then, GIVE_UP_S) == [False]
+    await until(lambda: hosted.usable == [False, True])
+    assert hosted.restarts == [RestartReason.DIED]
 
 
 @pytest.mark.slow
