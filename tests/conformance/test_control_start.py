@@ -13,7 +13,8 @@ from tests.conformance.scenarios.starting import exits, server_on, start
 from tests.conformance.scenarios.wire import Answer, Target
 from tests.conformance.servers import catalogue
 from tests.conformance.servers.broken import BROKEN
-from tests.conformance.servers.control import REPORT, change, unload
+from tests.conformance.servers.catalogue import Model
+from tests.conformance.servers.control import ALL, RAISES, REPORT, ZERO, change, unload
 from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -51,6 +52,26 @@ def _exits(target: Target, *names: str) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         # Triton sometimes waits for all of its exit timeout, 30 s, when a start fails.
         return exits(target, _models(folder), *_OPTIONS, *loads, "--exit-timeout-secs=5")
+
+
+def _one_version_fails(target: Target) -> Answer:
+    """A start with a model of which one version of two fails: what the index shows, and whether the other one answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Model(ALL.config, ALL.source, versions=("1", "3"))
+        repository = catalogue.write(Path(folder) / "models", {"mixed": model})
+        (repository / "mixed" / "3" / "model.py").write_text(RAISES)
+        options = (*_OPTIONS, "--load-model=*", "--exit-on-error=false")
+        with server_on(target, repository, *options) as running:
+            asked = Target(running)
+            index = json.loads(asked.http("POST", "/v2/repository/index").body)
+            listed = {
+                f"version {entry['version']}": entry["state"]
+                + (", unloaded" if entry["reason"] == "unloaded" else ", failed")
+                for entry in index
+            }
+            paths = ("mixed", "mixed/versions/1")
+            statuses = {path: asked.infer(path, ZERO).status for path in paths}
+            return {"listed": listed, "ready": _ready(asked), "statuses": statuses}
 
 
 def _completed(target: Target) -> Answer:
@@ -186,6 +207,18 @@ SCENARIOS = [
         lambda target: _loaded(target, "identity", "nope", exit_on_error=False),
         ready=200,
         **{"states.identity": "READY"},
+    ),
+    start(
+        "start with a model of which one version fails",
+        "7.22 7.32 2.8",
+        _one_version_fails,
+        None,
+        **{
+            "listed.version 1": "UNAVAILABLE, unloaded",
+            "listed.version 3": "UNAVAILABLE, failed",
+            "ready": 400,
+            "statuses.mixed": 404,
+        },
     ),
     start(
         "start with no model named, and a load that fails while its config is completed",

@@ -9,10 +9,10 @@ import typing
 
 from naiad.repository.dependencies import DependencyGraph
 from naiad.repository.lifecycle import State
-from naiad.repository.loading.swap import VersionSwap
 from naiad.repository.model_table import ModelTable
 from naiad.repository.per_model_lock import PerModelLock
-from naiad.repository.plan import LoadedFrom, VersionPlan
+from naiad.repository.plan import VersionPlan
+from naiad.repository.unloads import Unloads
 from naiad.repository.version import EVICTED, S, VersionState
 
 
@@ -21,26 +21,23 @@ class Evictions(typing.Generic[S]):
 
     Args:
         table: of all models.
-        swap: ends the service of versions.
+        unloads: unloads versions.
         locks: of the models.
         dependencies: which models need which others.
-        loaded_from: what each model is loaded from.
     """
 
     def __init__(
         self,
         *,
         table: ModelTable[S],
-        swap: VersionSwap[S],
+        unloads: Unloads[S],
         locks: PerModelLock,
         dependencies: DependencyGraph,
-        loaded_from: dict[str, LoadedFrom],
     ) -> None:
         self._table = table
-        self._swap = swap
+        self._unloads = unloads
         self._locks = locks
         self._dependencies = dependencies
-        self._loaded_from = loaded_from
         self._evicted: dict[str, dict[int, VersionPlan]] = {}
         self._of_requests = set[str]()
         self.count = 0
@@ -65,9 +62,9 @@ class Evictions(typing.Generic[S]):
         self.count += 1
         versions = self._table.ready(name)
         self._evicted[name] = {number: version.plan for number, version in versions.items()}
-        self._loaded_from.pop(name, None)
+        self._table.loaded_from.pop(name, None)
         self._dependencies.drop(name)
-        for unload in self._swap.unload(versions.values(), reason=EVICTED):
+        for unload in self._unloads.start(versions.values(), reason=EVICTED):
             unload.add_done_callback(functools.partial(self._is_gone, name))
         self._table.choose_latest(name)
 
@@ -121,4 +118,4 @@ class Evictions(typing.Generic[S]):
 
     def is_unloading(self) -> bool:
         """Whether a version is being unloaded."""
-        return self._swap.is_unloading()
+        return self._unloads.in_progress

@@ -15,24 +15,21 @@ import logging
 import typing
 
 from naiad.core.clock import Clock
-from naiad.errors import InferenceError, unavailable
-from naiad.repository.agents.actions import AgentEvent
+from naiad.errors import InferenceError
 from naiad.repository.dependencies import DependencyCycleError
-from naiad.repository.errors import failed_plan, not_polled
+from naiad.repository.errors import not_polled
 from naiad.repository.evictions import Evictions
-from naiad.repository.loading.planner import Planner, Resolve
+from naiad.repository.loading.model_loader import ModelLoader, Resolve
 from naiad.repository.loading.progress import LoadTable
 from naiad.repository.loading.retrier import LoadRetrier
-from naiad.repository.loading.startup import Startup
-from naiad.repository.loading.swap import VersionSwap
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, without_duplicates
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
-from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
+from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, parse
 from naiad.repository.store import StoredModel, check_name
 from naiad.repository.unloads import Memory, Unloads
-from naiad.repository.version import Progress, S, Served, Version, VersionState, failed_plan_state
+from naiad.repository.version import Progress, S, Served, Version, VersionState
 
 __all__ = ["Progress", "Repository", "Served", "Version", "VersionState"]
 
@@ -76,31 +73,34 @@ class Repository(typing.Generic[S]):
         self._reader = reader
         progress = self._loads = LoadTable(progress, clock=clock)
         self._coordination = coordination
-        slots = coordination.slots
-        self._planner = Planner(reader=reader, resolve=resolve, slots=slots, loads=self._loads)
-        self._retrier = LoadRetrier(
+        self._slots = slots = coordination.slots
+        retrier = LoadRetrier(
             load=load, slots=slots, retry_count=retry_count, progress=progress, clock=clock
         )
         self._progress = progress
-        self._unloads = Unloads[S](progress=progress, memory=memory)
         self._table = ModelTable[S]()
-        self._swap = VersionSwap(
-            reader=reader, retrier=self._retrier, table=self._table, unloads=self._unloads, progress=progress
-        )  # fmt: skip
-        self._loaded_from: dict[str, LoadedFrom] = {}
+        self._unloads = Unloads[S](table=self._table, progress=progress, memory=memory)
         self.sources: dict[str, LoadedFrom | None] = {}
         self._listed: frozenset[str] | None = None
         self._dependencies = coordination.dependencies
         self._locks = coordination.locks
         coordination.add(self._unload_model)
         self.evictions = Evictions(
-            table=self._table, swap=self._swap, locks=self._locks, dependencies=self._dependencies, loaded_from=self._loaded_from
-        )  # fmt: skip
-        self._startup = Startup(
-            reader=reader, planner=self._planner, retrier=self._retrier, table=self._table, swap=self._swap, locks=self._locks,
-            loaded_from=self._loaded_from, progress=progress, on_failed_plan=self._record_failed_plan,
-        )  # fmt: skip
-        self._closed = False
+            table=self._table,
+            unloads=self._unloads,
+            locks=self._locks,
+            dependencies=self._dependencies,
+        )
+        self._loader = ModelLoader(
+            reader=reader,
+            resolve=resolve,
+            slots=slots,
+            retrier=retrier,
+            table=self._table,
+            unloads=self._unloads,
+            evictions=self.evictions,
+            progress=progress,
+        )
         self.unloading = self._unloads.unloading
         self.latest = self._table.latest
         # The table's own methods: one call less per request.
@@ -124,8 +124,24 @@ class Repository(typing.Generic[S]):
         Raises:
             InferenceError: a repository cannot be read.
         """
-        self.sources, missing = await self._startup.load(names)
+        models = await self._reader.models()
+        missing = set[str]()
+        if names is not None:
+            missing = set(names) - {model.name for model in models}
+            models = [model for model in models if model.name in names]
+        for name in sorted(missing):
+            log.error("failed to poll model '%s': %s", name, self._reader.not_found_reason())
+        unique, refused = without_duplicates(models)
+        fingerprints = await self._reader.fingerprints(unique)
+        sources = [LoadedFrom(model, fingerprints[model.name]) for model in unique]
+        self.sources = {plan.name: None for plan in refused}
+        self.sources |= {source.model.name: source for source in sources}
         self._coordination.dependents.explicit.update(self.sources)
+        if names is None or names:
+            self._progress.starting(self.sources)
+        for plan in refused:
+            self._loader.refuse(plan)
+        await asyncio.gather(*map(self._load_at_start, sources))
         return not missing and all(map(self.evictions.is_ready_or_evicted, self.states()))
 
     async def load(
@@ -148,7 +164,7 @@ class Repository(typing.Generic[S]):
         load = functools.partial(
             self._load_model, name, parse(name, parameters), is_explicit=not requested_by
         )
-        async with self._retrier.slot_released(requested_by):
+        async with self._slot_released(requested_by):
             await self._locks.run(name, load, requested_by=requested_by)
         if requested_by and name not in self._dependencies.needs(requested_by):
             # A model that was loaded again may load one that needs the old version of it.
@@ -186,10 +202,10 @@ class Repository(typing.Generic[S]):
         """
         name = source.model.name
         if again:
-            self._loaded_from.pop(name, None)
-        load = functools.partial(self._load_source, source, written=written)
+            self._table.loaded_from.pop(name, None)
+        load = functools.partial(self._loader.load, source, written=written)
         await self._locks.run(name, load)
-        return self._loaded_from.get(name, source)
+        return self._table.loaded_from.get(name, source)
 
     async def remove(self, name: str, *, refused: ModelPlan | None = None) -> None:
         """Unload a model that no store has any more, or that must not be served for the reason of a plan (rows 7.6, 7.30)."""
@@ -208,7 +224,7 @@ class Repository(typing.Generic[S]):
                 needs (row 7.26).
             requested_by: as for `load`.
         """
-        async with self._retrier.slot_released(requested_by):
+        async with self._slot_released(requested_by):
             await self._coordination.unload(
                 name, with_dependents=with_dependents, requested_by=requested_by
             )
@@ -226,7 +242,7 @@ class Repository(typing.Generic[S]):
 
     async def refuse_loads(self) -> None:
         """The first step of `unload_all`: refuse further loads, and cancel those in progress."""
-        self._closed = True
+        self._loader.close()
         self._unloads.skip_memory()
         await self._locks.cancel_all()
         await self._coordination.dependents.join()
@@ -282,15 +298,24 @@ class Repository(typing.Generic[S]):
         return [
             name
             for name in self.sources
-            if name not in self._loaded_from and not self.evicted(name)
+            if name not in self._table.loaded_from and not self.evicted(name)
         ]
 
     def ready_versions(self, name: str) -> list[int]:
         """The READY versions of a model, ascending; empty for an unknown model."""
         return list(self._table.ready(name))
 
+    def _slot_released(self, requested_by: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Release the slot of a model whose load waits for another operation, if any does."""
+        return self._slots.released() if requested_by else contextlib.nullcontext()
+
+    async def _load_at_start(self, source: LoadedFrom) -> None:
+        # A failure is shown as a state.
+        with contextlib.suppress(InferenceError):
+            await self._locks.run(source.model.name, functools.partial(self._loader.load, source))
+
     async def _load_model(self, name: str, overrides: Overrides, *, is_explicit: bool) -> None:
-        self._check_open(name)
+        self._loader.check_open(name)
         if is_explicit:
             self._coordination.dependents.explicit.add(name)
         if overrides.model is not None:
@@ -298,7 +323,7 @@ class Repository(typing.Generic[S]):
         else:
             model = await self._find(name)
             source = LoadedFrom(model, await self._reader.fingerprint(model))
-        await self._load_source(source, config=overrides.config)
+        await self._loader.load(source, config=overrides.config)
 
     async def _load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
         if self.evicted(name):
@@ -316,9 +341,11 @@ class Repository(typing.Generic[S]):
             InferenceError: INTERNAL: there is none, or there are several; or its store, or any if it is in none of the others, cannot be read.
         """
         listing = await self._reader.listing()
-        unique, refused = without_duplicates(listing.of(name, current=self._loaded_from.get(name)))
+        unique, refused = without_duplicates(
+            listing.of(name, current=self._table.loaded_from.get(name))
+        )
         if refused:
-            self._record_failed_plan(refused[0])
+            self._loader.refuse(refused[0])
             raise not_polled(name, refused[0].details)
         if not unique:
             self.evictions.unloaded(name)
@@ -328,62 +355,14 @@ class Repository(typing.Generic[S]):
             raise not_polled(name, self._reader.not_found_reason())
         return unique[0]
 
-    async def _load_source(
-        self,
-        source: LoadedFrom,
-        *,
-        config: Value | None = None,
-        written: frozenset[str] | None = None,
-    ) -> None:
-        """Load a model from files that were found before.
-
-        Args:
-            source: where they are.
-            config: of a load request, in place of theirs.
-            written: as for `load_from`; None: do not look whether they changed.
-        """
-        model, name = source.model, source.model.name
-        self._check_open(name)
-        if config is None and self._loaded_from.get(name) == source:
-            # So the config of an earlier load request stays until the folder changes, as in the reference.
-            self._table.clear_failures(name)
-            log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
-            return
-        plan, copy = await self._planner.plan(model, config)
-        if copy is None:
-            # The folder is not at fault if the request brought the config.
-            self._record_failed_plan(plan, listed=config is None)
-            raise failed_plan(plan, serving=bool(self._table.ready(name)))
-        try:
-            self._loaded_from[name] = await self._swap.replace(
-                plan, copy, source, before=self._loaded_from.get(name), written=written
-            )
-            # Files of a load request are in no repository, which would give them times.
-            self.evictions.loaded(name, by_request=config is not None or not source.fingerprint)
-            await copy.notify(AgentEvent.COMPLETE)
-        finally:
-            copy.release()
-
-    def _check_open(self, name: str) -> None:
-        if self._closed:
-            raise unavailable(
-                f"model '{name}' is not loaded: the server is stopping; use another server"
-            )
-
-    def _record_failed_plan(self, plan: ModelPlan, *, listed: bool = True) -> None:
-        serving = bool(self._table.ready(plan.name))
-        if listed and not serving:
-            self._table.put_failed_plan(plan)
-        self._progress.changed(failed_plan_state(plan, replaces=serving))
-
     async def _unload_model(self, name: str, *, wait_for_requests: bool) -> None:
         self._table.drop_failed_plan(name)
-        self._loaded_from.pop(name, None)
+        self._table.loaded_from.pop(name, None)
         self._coordination.dependents.explicit.discard(name)
         self._dependencies.drop(name)
         self._table.clear_failures(name)
         self.evictions.unloaded(name)
-        unloads = self._swap.unload(self._table.ready(name).values())
+        unloads = self._unloads.start(self._table.ready(name).values())
         if unloads:
             self._table.choose_latest(name)
             await asyncio.wait(unloads, timeout=None if wait_for_requests else RELEASE_SECONDS)
@@ -392,4 +371,4 @@ class Repository(typing.Generic[S]):
         await self._unload_model(name, wait_for_requests=False)
         self._table.drop_missing(name)
         if refused is not None:
-            self._record_failed_plan(refused)
+            self._loader.refuse(refused)

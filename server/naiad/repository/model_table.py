@@ -15,7 +15,7 @@ import msgspec
 from naiad.core.request import LATEST
 from naiad.repository.errors import Versions, not_served
 from naiad.repository.lifecycle import Event, State
-from naiad.repository.plan import ModelPlan
+from naiad.repository.plan import LoadedFrom, ModelPlan
 from naiad.repository.version import EVICTED, UNLOADED, S, Version, VersionState, failed_plan_state
 
 KEPT_MODELS = 1_000
@@ -30,11 +30,13 @@ class ModelTable(typing.Generic[S]):
 
     Attributes:
         latest: the version of each model that serves requests without a version. Read only.
+        loaded_from: what each model is loaded from, if all its versions are.
     """
 
     def __init__(self) -> None:
         self._models: dict[str, dict[int, Version[S]]] = {}
         self.latest: dict[str, S] = {}
+        self.loaded_from: dict[str, LoadedFrom] = {}
         self._failed_plans: dict[str, ModelPlan] = {}
         self._unloaded = UnloadedVersions()
 

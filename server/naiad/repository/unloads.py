@@ -6,11 +6,13 @@ blocking calls (measuring and releasing memory) run in threads. The repository d
 
 import asyncio
 import collections.abc
+import functools
 import logging
 import typing
 
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.lifecycle import Event
+from naiad.repository.model_table import ModelTable
 from naiad.repository.version import EVICTED, UNLOADED, Progress, S, Version
 
 log = logging.getLogger("naiad.repository")
@@ -36,11 +38,13 @@ class Unloads(typing.Generic[S]):
     """The versions that are being unloaded.
 
     Args:
+        table: of all models; keeps only the state of a version that is unloaded.
         progress: gets every change of state.
         memory: to report what each unload frees; None if not needed.
     """
 
-    def __init__(self, *, progress: Progress, memory: Memory | None) -> None:
+    def __init__(self, *, table: ModelTable[S], progress: Progress, memory: Memory | None) -> None:
+        self._table = table
         self._progress = progress
         self._memory = memory
         self._tasks: dict[asyncio.Task[None], S | None] = {}
@@ -62,7 +66,7 @@ class Unloads(typing.Generic[S]):
             self._progress.changed(version.snapshot())
             task = asyncio.get_running_loop().create_task(self._unload(version, served, reason))
             self._tasks[task] = served
-            task.add_done_callback(self._done)
+            task.add_done_callback(functools.partial(self._done, version))
             tasks.add(task)
         return tasks
 
@@ -84,8 +88,9 @@ class Unloads(typing.Generic[S]):
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, version: Version[S], task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
+        self._table.drop_unloaded(version)
 
     async def _unload(self, version: Version[S], served: S, reason: str) -> None:
         memory = self._memory

@@ -1,5 +1,6 @@
 """One version of a model: its state, and the snapshot of it that others get."""
 
+import collections.abc
 import dataclasses
 import typing
 
@@ -139,12 +140,12 @@ def failed_plan_state(plan: ModelPlan, *, replaces: bool = False) -> VersionStat
 class Progress(typing.Protocol):
     """Shows the progress of loads and unloads; one line per model on a terminal."""
 
-    def starting(self, models: int) -> None:
-        """The server starts with so many models."""
+    def starting(self, models: collections.abc.Collection[str]) -> None:
+        """The server starts with these models."""
         ...
 
     def planned(self, plan: ModelPlan) -> None:
-        """The config of one of them is read; it is loaded next."""
+        """The config of a model is read; it is loaded next."""
         ...
 
     def changed(self, state: VersionState) -> None:

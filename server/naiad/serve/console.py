@@ -72,6 +72,7 @@ class LoadingLines:
         self._console = console
         self._repeats = repeats
         self._failed: dict[tuple[str, int | None], str] = {}
+        self._starting = set[str]()
         self._total = 0
         self._done = 0
         self._unload_level = logging.INFO
@@ -90,15 +91,18 @@ class LoadingLines:
         if bars is not None:
             bars.close()
 
-    def starting(self, models: int) -> None:
+    def starting(self, models: collections.abc.Collection[str]) -> None:
         """Count each model as one version until its config is read."""
-        self._total += models
+        self._starting.update(models)
+        self._total += len(models)
         if not models:
             log.warning("the model repository holds no model folders: nothing will be served")
 
     def planned(self, plan: ModelPlan) -> None:
-        """Count the versions of a model."""
-        self._total += max(1, len(plan.versions)) - 1
+        """Count the versions of a model of the start."""
+        if plan.name in self._starting:
+            self._starting.remove(plan.name)
+            self._total += max(1, len(plan.versions)) - 1
 
     def changed(self, state: VersionState) -> None:
         """Show the new state of a version."""

@@ -161,7 +161,9 @@ class RepositoryFactory:
                 HOST if device < 0 else ("GPU", device): size
                 for device, size in options.model_memory_limit.items()
             }
-            self._pool = MemoryPool(limits=limits, progress=progress, clock=clock)
+            self._pool = MemoryPool(
+                limits=limits, progress=progress, slots=coordination.slots, clock=clock
+            )
 
     def make(
         self, stores: collections.abc.Sequence[Store]

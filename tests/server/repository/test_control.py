@@ -10,9 +10,9 @@ from typing_extensions import override
 
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.lifecycle import State
-from naiad.repository.plan import DUPLICATE, ModelPlan
+from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
-from tests.server.repository.world import World
+from tests.server.repository.world import Served, World
 from tests.support.waiting import until
 
 
@@ -351,6 +351,29 @@ async def test_a_stop_aborts_a_load_in_progress_and_takes_no_more(tmp_path: path
     await stopping
     assert (await failure(loading)).code is ErrorCode.UNAVAILABLE
     assert world.made == []
+
+
+class Version2Hangs(World):
+    """A world in which the load of a version 2 never ends."""
+
+    @override
+    async def _load(self, plan: VersionPlan) -> Served:
+        if plan.version == 2:
+            await asyncio.Event().wait()
+        return await super()._load(plan)
+
+
+async def test_a_stop_unloads_a_version_that_is_loaded_while_another_one_of_its_model_is_not(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = Version2Hangs(tmp_path)
+    for version in (1, 2):
+        world.write("m", "good", version=version)
+    loading = asyncio.create_task(world.repository.load("m"))
+    await until(lambda: bool(world.made))
+    await world.repository.unload_all()
+    assert (await failure(loading)).code is ErrorCode.UNAVAILABLE
+    assert [served.stopped for served in world.made] == [True]
 
 
 class SlowToRead(World):

@@ -2,6 +2,7 @@
 
 import asyncio
 import pathlib
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import Value
 from naiad.repository.version import Update
 from tests.server.repository.stores import FakeStore
+from tests.support.waiting import until
 
 
 class FakeServed:
@@ -43,7 +45,7 @@ class Recorder:
     def __init__(self) -> None:
         self.seen: list[tuple[str, int | None, State]] = []
 
-    def starting(self, models: int) -> None:
+    def starting(self, models: Collection[str]) -> None:
         pass
 
     def planned(self, plan: ModelPlan) -> None:
@@ -104,16 +106,34 @@ def make(
 
 
 async def test_the_highest_ready_version_is_the_default() -> None:
+    repository = make(FakeStore("/r", "m"), versions={"m": (1, 2, 3)})
+    await repository.load_all()
+    assert repository.get("m").title == "m/3"
+    assert repository.get("m", 1).title == "m/1"
+    assert repository.ready_versions("m") == [1, 2, 3]
+    assert [(name, number) for name, number, _ in repository.served()] == [
+        ("m", 1), ("m", 2), ("m", 3),
+    ]  # fmt: skip
+
+
+async def test_a_model_of_which_one_version_fails_at_the_start_is_not_served() -> None:
     repository = make(
-        FakeStore("/r", "m"),
-        versions={"m": (1, 2, 3)},
+        FakeStore("/r", "m", "n"),
+        versions={"m": (1, 3)},
         failures={("m", 3): [internal("broken file")]},
     )
-    await repository.load_all()
-    assert repository.get("m").title == "m/2"
-    assert repository.get("m", 1).title == "m/1"
-    assert repository.ready_versions("m") == [1, 2]
-    assert [(name, number) for name, number, _ in repository.served()] == [("m", 1), ("m", 2)]
+    assert not await repository.load_all()
+    expected = [
+        ("m", 1, State.UNAVAILABLE, "unloaded"),
+        ("m", 3, State.UNAVAILABLE, "broken file"),
+        ("n", 1, State.READY, ""),
+    ]
+    await until(
+        lambda: [(s.name, s.version, s.state, s.reason) for s in repository.states()] == expected
+    )
+    with pytest.raises(InferenceError, match="has no available versions") as caught:
+        repository.get("m")
+    assert caught.value.code is ErrorCode.NOT_FOUND
 
 
 @pytest.mark.parametrize(

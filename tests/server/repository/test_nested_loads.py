@@ -1,8 +1,10 @@
 """Models that load others in their initialize (row 15.24): no combination of such loads waits for ever."""
 
 import asyncio
+import collections.abc
 import dataclasses
 import pathlib
+import types
 
 import pytest
 
@@ -35,6 +37,7 @@ class World:
         root: the repository.
         slots: how many load at once.
         asks: whom each one asks for; "unload x" unloads.
+        plan_seconds: how long it takes to read the config of a model, if any time.
         coordination: with other repositories; by default there is none.
 
     Attributes:
@@ -48,9 +51,11 @@ class World:
         *,
         slots: int = 4,
         asks: dict[str, list[str]],
+        plan_seconds: collections.abc.Mapping[str, float] = types.MappingProxyType({}),
         coordination: Coordination | None = None,
     ) -> None:
         self.asks = asks
+        self._plan_seconds = plan_seconds
         self.began: list[str] = []
         self.refusals: list[str] = []
         self.made: list[Served] = []
@@ -74,6 +79,7 @@ class World:
         return [s.name for s in self.repository.states() if s.state is State.READY]
 
     async def _resolve(self, folder: pathlib.Path, _: Value | None) -> ModelPlan:
+        await asyncio.sleep(self._plan_seconds.get(folder.name, 0))
         plan = VersionPlan(config=Config(folder.name), version=1, model_dir=folder)  # type: ignore[arg-type] # all that is read of it
         return ModelPlan(name=folder.name, versions=(plan,))
 
@@ -113,6 +119,17 @@ async def test_models_that_are_loaded_at_start_are_not_loaded_again(tmp_path: pa
     assert await world.repository.load_all()
     assert sorted(world.began) == ["a", "b", "c", "z"]
     assert world.most_at_once == 1
+
+
+@pytest.mark.parametrize("names", [None, ["a", "z"]], ids=["all", "some"])
+async def test_a_model_that_another_one_loads_while_its_config_is_read_is_loaded_once(
+    tmp_path: pathlib.Path, names: list[str] | None
+) -> None:
+    asks: dict[str, list[str]] = {"a": ["z"], "z": []}
+    world = World(tmp_path, asks=asks, plan_seconds={"z": 4})
+    assert await world.repository.load_all(names)
+    assert world.began == ["a", "z"]
+    assert world.ready() == ["a", "z"]
 
 
 async def test_a_cycle_of_loads_is_refused_and_the_error_shows_it(tmp_path: pathlib.Path) -> None:

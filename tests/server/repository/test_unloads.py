@@ -8,6 +8,7 @@ import pytest
 from typing_extensions import override
 
 from naiad.repository.lifecycle import Event, State
+from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import VersionPlan
 from naiad.repository.reading import LocalCopy
 from naiad.repository.store import Checkout
@@ -43,7 +44,7 @@ def ready(served: Served) -> Version[Served]:
 async def test_a_version_is_out_of_service_at_once_and_unloaded_when_it_has_finished() -> None:
     served, progress = Served("one", seconds=2), Progress()
     version = ready(served)
-    unloads = Unloads[Served](progress=progress, memory=None)
+    unloads = Unloads[Served](table=ModelTable(), progress=progress, memory=None)
     tasks = unloads.start([version])
     assert (version.served, version.state) == (None, State.UNLOADING)
     assert unloads.unloading() == [served]
@@ -58,7 +59,7 @@ async def test_a_version_that_fails_to_stop_is_unloaded_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     version = ready(Stubborn("one", seconds=0))
-    unloads = Unloads[Served](progress=Progress(), memory=None)
+    unloads = Unloads[Served](table=ModelTable(), progress=Progress(), memory=None)
     (task,) = unloads.start([version])
     await task
     assert (version.state, version.reason) == (State.UNAVAILABLE, "unloaded")
@@ -67,7 +68,7 @@ async def test_a_version_that_fails_to_stop_is_unloaded_all_the_same(
 
 async def test_join_waits_for_every_unload() -> None:
     slow, quick = Served("slow", seconds=5), Served("quick", seconds=1)
-    unloads = Unloads[Served](progress=Progress(), memory=None)
+    unloads = Unloads[Served](table=ModelTable(), progress=Progress(), memory=None)
     await unloads.join()
     unloads.start([ready(slow), ready(quick)])
     await unloads.join()
@@ -78,7 +79,7 @@ async def test_join_waits_for_every_unload() -> None:
 async def test_freed_memory_is_reported_until_that_is_switched_off() -> None:
     made = [Served("one", seconds=0), Served("two", seconds=0)]
     memory = Memory(made)
-    unloads = Unloads[Served](progress=Progress(), memory=memory)
+    unloads = Unloads[Served](table=ModelTable(), progress=Progress(), memory=memory)
     first, second = (ready(each) for each in made)
     await asyncio.wait(unloads.start([first]))
     assert first.snapshot().resident == (200, 100)
@@ -91,7 +92,7 @@ async def test_freed_memory_is_reported_until_that_is_switched_off() -> None:
 async def test_the_garbage_collector_runs_only_for_a_version_that_leaves_cycles() -> None:
     made = [Served("one", seconds=0), Served("cycles", seconds=0), Served("two", seconds=0)]
     memory = Memory(made)
-    unloads = Unloads[Served](progress=Progress(), memory=memory)
+    unloads = Unloads[Served](table=ModelTable(), progress=Progress(), memory=memory)
     for each, collected in zip(made, (0, 1, 1), strict=True):
         await asyncio.wait(unloads.start([ready(each)]))
         assert memory.collected == collected

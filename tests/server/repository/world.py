@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import typing
+from collections.abc import Collection
 
 from naiad.core.clock import ManualClock
 from naiad.errors import internal
@@ -99,7 +100,7 @@ class Progress:
     def __init__(self) -> None:
         self.seen: list[VersionState] = []
 
-    def starting(self, models: int) -> None:
+    def starting(self, models: Collection[str]) -> None:
         pass
 
     def planned(self, plan: ModelPlan) -> None:

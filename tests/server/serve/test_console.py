@@ -164,7 +164,7 @@ def test_the_log_counts_the_versions_of_the_start(caplog: pytest.LogCaptureFixtu
     lines = LoadingLines(None)
     versions: typing.Any = (None, None)
     with caplog.at_level(logging.INFO, "naiad"):
-        lines.starting(2)
+        lines.starting(["a", "b"])
         lines.planned(ModelPlan(name="a", versions=versions))
         for version in (1, 2):
             lines.changed(VersionState(name="a", version=version, state=State.READY, reason=""))

@@ -17,6 +17,7 @@ from naiad.errors import InferenceError, unavailable
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.loading.progress import Phase, enter
+from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.manager import Progress, Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.namespaces import qualified
@@ -44,6 +45,7 @@ class MemoryPool:
     Args:
         limits: bytes by memory.
         progress: shows changes of state.
+        slots: of the loads; one that waits for memory releases its own.
         clock: gives the times of loads.
     """
 
@@ -52,8 +54,10 @@ class MemoryPool:
         *,
         limits: Sizes,
         progress: Progress,
+        slots: LoadSlots,
         clock: Clock,
     ) -> None:
+        self._slots = slots
         self._limits = limits
         self._progress = progress
         self._clock = clock
@@ -96,7 +100,7 @@ class MemoryPool:
             del self._known[next(iter(self._known))]
         return model
 
-    def starting(self, models: int) -> None:
+    def starting(self, models: collections.abc.Collection[str]) -> None:
         """See `Progress`."""
         self._progress.starting(models)
 
@@ -142,7 +146,8 @@ class MemoryPool:
             is_new = False
             try:
                 timeout = unloading_until - loop.time() if unloading_until else None
-                await asyncio.wait({woken}, timeout=timeout)
+                async with self._slots.released():
+                    await asyncio.wait({woken}, timeout=timeout)
             finally:
                 del self._waiting[woken]
             if not woken.done():

@@ -16,6 +16,7 @@ from naiad.repository.agents.catalog import AgentCatalog
 from naiad.repository.agents.registry import AgentRegistry
 from naiad.repository.agents.session import AgentSession, AgentSpec
 from naiad.repository.loading.progress import Phase, enter
+from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.plan import ModelPlan
 from naiad.repository.requests.overrides import Value
 
@@ -41,7 +42,7 @@ class AgentResolver:
         plan: collections.abc.Callable[
             [pathlib.Path, Document], collections.abc.Awaitable[ModelPlan]
         ],
-        slots: asyncio.Semaphore,
+        slots: LoadSlots,
         at_once: int,
     ) -> None:
         self._registry = AgentRegistry(AgentCatalog(directory))
@@ -71,13 +72,12 @@ class AgentResolver:
         planned = False
         try:
             enter(Phase.WAITING)
-            self._slots.release()
-            try:
-                async with self._agent_slots[frozenset(spec.name for spec in specs)]:
-                    enter(Phase.AGENTS)
-                    await session.load()
-            finally:
-                await self._slots.acquire()
+            async with (
+                self._slots.released(),
+                self._agent_slots[frozenset(spec.name for spec in specs)],
+            ):
+                enter(Phase.AGENTS)
+                await session.load()
             enter(Phase.READING_CONFIG)
             plan = await self._plan(session.folder, document)
             planned = not plan.reason

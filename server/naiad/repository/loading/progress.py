@@ -153,14 +153,12 @@ class LoadTable:
         _CURRENT.set(load)
         return load
 
-    def starting(self, models: int) -> None:
+    def starting(self, models: collections.abc.Collection[str]) -> None:
         """See `Progress`."""
         self._progress.starting(models)
 
     def planned(self, plan: ModelPlan) -> None:
         """See `Progress`."""
-        if not plan.reason:
-            self.begin_versions(plan.name, [version.version for version in plan.versions])
         self._progress.planned(plan)
 
     def begin_versions(self, name: str, versions: collections.abc.Iterable[int]) -> None:

@@ -1,14 +1,13 @@
 """Loads versions: a bounded number at the same time, and several attempts for one that fails (row 7.32)."""
 
-import asyncio
 import collections.abc
-import contextlib
 import logging
 import typing
 
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import Event
+from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.plan import VersionPlan
 from naiad.repository.version import Progress, S, Update, Version
 
@@ -30,7 +29,7 @@ class LoadRetrier(typing.Generic[S]):
         self,
         *,
         load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[S]],
-        slots: asyncio.Semaphore,
+        slots: LoadSlots,
         retry_count: int,
         progress: Progress,
         clock: Clock,
@@ -40,18 +39,6 @@ class LoadRetrier(typing.Generic[S]):
         self._retry_count = retry_count
         self._progress = progress
         self._clock = clock
-
-    @contextlib.asynccontextmanager
-    async def slot_released(self, requested_by: str) -> collections.abc.AsyncIterator[None]:
-        """Release the slot of a model whose load waits for another load; otherwise both could wait for ever."""
-        if not requested_by:
-            yield
-            return
-        self._slots.release()
-        try:
-            yield
-        finally:
-            await self._slots.acquire()
 
     async def load(self, version: Version[S]) -> S | None:
         """Load a version.

@@ -3,6 +3,7 @@
 import asyncio
 
 from naiad.repository.dependencies import DependencyGraph
+from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.requests.dependents import DependentUnloads, UnloadModel
 
@@ -17,7 +18,7 @@ class Coordination:
     """
 
     def __init__(self, load_thread_count: int) -> None:
-        self.slots = asyncio.Semaphore(load_thread_count)
+        self.slots = LoadSlots(load_thread_count)
         self.locks = PerModelLock()
         self.dependencies = DependencyGraph()
         self.dependents = DependentUnloads(

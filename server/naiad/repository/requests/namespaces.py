@@ -32,13 +32,14 @@ class NamespacedProgress:
         self._progress = progress
         self._namespace = namespace
 
-    def starting(self, models: int) -> None:
+    def starting(self, models: collections.abc.Collection[str]) -> None:
         """See `Progress`."""
-        self._progress.starting(models)
+        self._progress.starting([qualified(self._namespace, name) for name in models])
 
     def planned(self, plan: ModelPlan) -> None:
         """See `Progress`."""
-        self._progress.planned(plan)
+        name = qualified(self._namespace, plan.name)
+        self._progress.planned(msgspec.structs.replace(plan, name=name))
 
     def changed(self, state: VersionState) -> None:
         """See `Progress`."""

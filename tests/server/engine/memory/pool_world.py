@@ -109,8 +109,13 @@ class World:
         self.when_begun: dict[str, dict[str, str]] = {}
         self.phases: dict[str, list[str]] = {}
         self.made: dict[str, FakeModel] = {}
-        self.pool = MemoryPool(limits={HOST: limit}, progress=Progress(), clock=self.clock)
         self.coordination = Coordination(slots)
+        self.pool = MemoryPool(
+            limits={HOST: limit},
+            progress=Progress(),
+            slots=self.coordination.slots,
+            clock=self.clock,
+        )
         self.repository = self.add(root)
 
     def add(self, root: pathlib.Path, *, namespace: str = "") -> Repository[Model]:

@@ -217,3 +217,13 @@ async def test_the_end_of_the_server_ends_the_wait(tmp_path: pathlib.Path) -> No
         assert isinstance(outcome, InferenceError)
         assert outcome.code is ErrorCode.UNAVAILABLE
     assert not world.pool._waiting
+
+
+async def test_a_load_that_waits_for_memory_leaves_its_place_to_one_that_waits_to_be_loaded(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, limit=100, slots=1)
+    world.write(large=200, small=50)
+    assert not await asyncio.wait_for(world.repository.load_all(), timeout=60)
+    assert "not enough memory" in world.states()["large"]
+    assert world.states()["small"] == "READY"

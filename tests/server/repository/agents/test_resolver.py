@@ -11,6 +11,7 @@ from naiad.config.document import Document
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.resolver import AgentResolver
+from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.plan import ModelPlan
 from naiad.repository.requests.overrides import Value
 from tests.support.waiting import until
@@ -45,7 +46,7 @@ def directory(tmp_path: pathlib.Path) -> typing.Iterator[pathlib.Path]:
 async def test_agents_that_hang_delay_only_models_with_the_same_agents(
     directory: pathlib.Path,
 ) -> None:
-    slots = asyncio.Semaphore(1)
+    slots = LoadSlots(1)
 
     async def read(folder: pathlib.Path, _: Value | None) -> Document:
         agent = folder.name.rstrip("0123456789")
