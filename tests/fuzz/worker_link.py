@@ -177,7 +177,7 @@ def _send_to_worker(packets: list[tuple[bytes, list[int]]]) -> None:
     try:
         for _ in packets:
             kind, number, header = end.receive()
-            base = end.notification if kind >= link.NOTIFICATIONS else end.base
+            base = end.take_notification() if kind >= link.NOTIFICATIONS else end.base
             with contextlib.suppress(
                 Exception
             ):  # the worker says INTERNAL, or ends: a server that sends this is broken

@@ -257,8 +257,10 @@ class WorkerProcess:
                 if kind < NOTIFICATIONS:
                     instance.on_message(kind, header)
                     return True
-                size = len(link.notification) if kind == RESPONSE else 0
-                instance.on_notification(kind, number, header, link.notification)
+                content = link.take_notification()
+                size = len(content) if kind == RESPONSE else 0
+                instance.on_notification(kind, number, header, content)
+                del content  # or its segment would stay in use until the next one
                 if size:
                     self._took(size)
                     taken += size

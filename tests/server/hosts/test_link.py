@@ -166,7 +166,7 @@ def test_a_posted_message_is_complete_in_itself_and_stays_as_it_was(pair: Pair, 
         whole, _ = payload(np.full(size, number, np.uint8), b"word")
         ours.notify(RESPONSE, b"header", whole, number)
         assert theirs.receive() == (RESPONSE, number, b"header")
-        kept.append(theirs.notification[:size])
+        kept.append(theirs.take_notification()[:size])
     assert [set(bytes(each)) for each in kept] == [{n} if size else set() for n in range(3)]
 
 

@@ -62,6 +62,11 @@ class ModelCall:
         self.number = 0
         self.since_ns = 0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has its last response."""
+        return self.on_response is None
+
     def cancel(self) -> None:
         """The caller no longer needs the response. The last response still comes. Safe at any time."""
         if self.inference is not None:
@@ -78,6 +83,8 @@ class ModelCall:
             return
         if response.final:
             self.on_response = None
+            # Not a cycle, which would keep the tensors until the garbage collector runs.
+            self.inference = None
             self._calls.over(self)
         on_response(response)
 
@@ -133,15 +140,18 @@ class ModelCalls:
             else:
                 refused.append(response.error)
 
+        inference: Inference | None
         if isinstance(model, EvictedModel):
-            call.inference = model.infer_when_loaded(request, respond, call.runs)
+            inference = model.infer_when_loaded(request, respond, call.runs)
         else:
             call.model = model
-            call.inference = model.infer(request, respond)
+            inference = model.infer(request, respond)
         begun = True
         for refusal in refused:
             # Refused before the call was in progress: with the message of the reference.
-            self._fail(call, refusal if call.inference else _error(request, refusal))
+            self._fail(call, refusal if inference else _error(request, refusal))
+        if not call.is_over:
+            call.inference = inference
         if self._timer is None and call.number in self._calls:
             self._set_timer()
         return call
@@ -237,8 +247,10 @@ class ModelCalls:
             "(instance_group count) than there are requests that may wait inside it, or do not call back."
         )
         _log.error("%s", message)
+        inference = youngest.inference
         self._fail(youngest, _error(youngest.request, internal(message)))
-        youngest.cancel()
+        if inference is not None:
+            inference.cancel()
 
 
 def _what_for(call: ModelCall) -> str:

@@ -11,7 +11,8 @@ the sender reuses the others, because a mapped page of memory costs a tenth of a
 has read, because it says nothing of those that it has not. A sender keeps
 up to four segments, larger ones instead of smaller ones; if all four are in use, a message gets a segment of its own.
 
-All other messages are notifications, sent from any thread; a large one has a segment of its own. A worker sends its notifications on
+All other messages are notifications, sent from any thread; the segments of large ones are used again by a rule of their own
+(`notification_segments.py`). A worker sends its notifications on
 the instance's socket, so that a response arrives before the outcome of its batch; the server sends its own on the control socket, where a thread
 of the worker listens also while batches run.
 A receiver without a descriptor or address space left cannot map a new segment: it gets `SegmentLostError` instead of the message, and
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from naiad.hosts.worker.notification_segments import ReceivedSegments, SegmentPool
 from naiad.hosts.worker.payload import Payload, Prepared
 from naiad.hosts.worker.segments import CUT_OFF, SHORTAGES, Segment, create, discard, received
 
@@ -103,8 +105,6 @@ class Link:
     Args:
         connection: SOCK_SEQPACKET; owned by the link.
 
-    Attributes:
-        notification: the segment of the last notification, as `base`; owned by the receiver.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -119,7 +119,14 @@ class Link:
         self._current = 0
         self._packed: bytearray | None = None
         self._packet = bytearray(_MESSAGE.size + _INLINE)
-        self.notification: Any = None
+        self._notification: Any = None
+        self._pool = SegmentPool()
+        self._notified = ReceivedSegments()
+
+    def take_notification(self) -> Any:
+        """The payload and header of the last notification, as `base`; the link does not refer to it any more."""
+        found, self._notification = self._notification, None
+        return found
 
     @property
     def base(self) -> Any:
@@ -223,15 +230,17 @@ class Link:
                 message += payload.joined()
             self._pass(message + header, -1)
             return
-        message = _MESSAGE.pack(kind, 0, 0, 0, number, at, len(header))
-        fresh, memory = create(size)
+        segment = self._pool.take(size)
         try:
             if payload is not None:
-                payload.write(memory, np.frombuffer(memory, np.uint8))
-            memory[at:size] = header
-            self._pass(message, fresh)
-        finally:
-            os.close(fresh)
+                payload.write(segment.memory, segment.written)
+            segment.memory[at:size] = header
+            message = _MESSAGE.pack(kind, 0, segment.slot, 0, number, at, len(header))
+            self._pass(message, segment.fresh)
+        except BaseException:
+            self._pool.not_sent(segment)
+            raise
+        self._pool.sent(segment)
 
     def receive(self) -> "tuple[int, int, bytes | bytearray]":  # noqa: C901, PLR0912 - flat, because every batch comes here
         """The next message, its kind, its number and its header; waits for it where the socket does.
@@ -265,7 +274,7 @@ class Link:
                 if held > _ALL_HELD or self._unread:
                     self._take_note(held >> _SLOTS, read)
             else:
-                self.notification = base
+                self._notification = base
             if at + size != len(base) or ancillary:
                 discard(ancillary)
                 raise LinkBrokenError("a message without its payload")
@@ -278,7 +287,9 @@ class Link:
             except ValueError as error:
                 raise LinkBrokenError(f"no segment: {error}") from error
         if kind >= NOTIFICATIONS:
-            self.notification = segment
+            if not lost:
+                segment = self._notified.take(slot, segment, at + size)
+            self._notification = segment
         else:
             self._packed = None
             self._received = self._received + 1 & _COUNTED
@@ -297,7 +308,9 @@ class Link:
         self._socket.close()
         self._ours.clear()
         self._theirs.clear()
-        self._packed = self.notification = None
+        self._packed = self._notification = None
+        self._pool.clear()
+        self._notified.clear()
 
     def _pass(self, message: bytes, descriptor: int) -> None:
         try:

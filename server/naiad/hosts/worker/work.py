@@ -123,7 +123,7 @@ class Worker:
         if kind == link.CREDIT:
             self._ahead.taken(number)
         elif kind == link.RESULT:
-            self._server.on_reply(number, header, self._control.notification)
+            self._server.on_reply(number, header, self._control.take_notification())
         elif kind == link.ERROR:
             self._server.failed(number, header.decode())
         else:

@@ -2,14 +2,20 @@
 
 import asyncio
 import collections.abc
+import gc
+import weakref
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from typing_extensions import override
 
+from naiad.core.datatypes import FP32
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits
 from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import ErrorCode, FailureReason, InferenceError, invalid, not_found, unavailable
@@ -135,6 +141,31 @@ async def test_a_call_is_an_ordinary_request() -> None:
     response = answered()
     inference.on_response(response)
     assert got == [response]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_call_that_is_over_keeps_nothing_alive(at_once: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Tensors lie in shared memory, which their sender uses again once nothing refers to them: the garbage collector is too late for that."""
+    model = ScriptedModel("a")
+    if at_once:
+        model.refusal = invalid("refused")
+    values = np.zeros(4, np.float32)
+    asked = msgspec.structs.replace(request("a"), inputs=[Tensor("X", FP32, (4,), values)])
+    dropped = weakref.ref(values)
+    got: list[InferResponse] = []
+    calls = Asking(model).calls
+    caller = Caller("absent", "absent_0", None, blocks=False)
+    gc.collect()
+    gc.disable()
+    try:
+        calls.begin(asked, caller=caller, decoupled=False, on_response=got.append)
+        if not at_once:
+            model.queue.pop().on_response(answered())
+        assert got.pop().final
+        del asked, values
+        assert dropped() is None
+    finally:
+        gc.enable()
 
 
 async def test_an_error_of_the_other_model_is_passed_on_unchanged() -> None:
