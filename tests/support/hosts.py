@@ -5,12 +5,13 @@ import collections.abc
 
 from typing_extensions import override
 
-from naiad.backends.instance import Execution, Instance, Response
+from naiad.backends.instance import Execution, Instance, InstanceSpec, Response
+from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
-from naiad.hosts.host import BatchOutcome, OnDeferred, OnOutcome
+from naiad.hosts.host import BatchOutcome, HostedInstance, OnDeferred, OnOutcome
 from tests.support.inferences import make_response
 
 Script = collections.abc.Callable[
@@ -165,6 +166,11 @@ class ScriptedHost:
     async def close(self) -> None:
         assert self.out is None or self.aborted, "closed while a batch is out"
         self.closed += 1
+
+
+def hosted(hosts: collections.abc.Iterable[ScriptedHost]) -> list[HostedInstance]:
+    """The hosts as instances on the CPU, which have their names."""
+    return [HostedInstance(InstanceSpec(host.name, InstanceKind.CPU, 0), host) for host in hosts]
 
 
 class ScriptedInstance(Instance):

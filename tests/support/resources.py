@@ -41,4 +41,4 @@ class CountedResources:
 
     def names(self) -> list[str]:
         """The instances that have one."""
-        return [user.name for user in self.users]
+        return [user.spec.name for user in self.users]

@@ -13,7 +13,7 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import Resources, UnlimitedResources
 from tests.support.clock import LoopClock
-from tests.support.hosts import ScriptedHost
+from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import (
     make_config,
     make_inference,
@@ -58,7 +58,7 @@ class ScheduledModel:
         self.scheduler = make(
             make_config(batching=batching, max_batch_size=max_batch_size, inputs=inputs),
             version=1,
-            hosts=self.hosts,
+            instances=hosted(self.hosts),
             submit=no_submit,
             statistics=self.statistics,
         )

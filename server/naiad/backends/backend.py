@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from naiad.backends.instance import InstanceSpec, LoadedModel
+from naiad.backends.instance import InstanceResource, InstanceSpec, LoadedModel, SecondaryDevice
 from naiad.config.model_config import InstanceKind, ModelConfig
 
 
@@ -111,7 +111,21 @@ def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
     its devices; those of one k share a name and differ in `device_id`, as in Triton.
     """
     return [
-        InstanceSpec(name=f"{group.name}_{k}", kind=group.kind, device_id=device)
+        InstanceSpec(
+            name=f"{group.name}_{k}",
+            kind=group.kind,
+            device_id=device,
+            resources=tuple(
+                InstanceResource(each.name, each.count, each.is_global) for each in group.resources
+            ),
+            priority=group.priority,
+            passive=group.passive,
+            profiles=group.profiles,
+            host_policy=group.host_policy,
+            secondary_devices=tuple(
+                SecondaryDevice(each.kind, each.device_id) for each in group.secondary_devices
+            ),
+        )
         for group in config.instance_groups
         for k in range(group.count)
         for device in (group.gpus if group.kind is InstanceKind.GPU else (0,))

@@ -206,18 +206,62 @@ class Instance:
         """Release everything. Called once, after the last batch."""
 
 
+class InstanceResource(NamedTuple):
+    """What an instance needs of a resource of the rate limiter for each batch; `is_global`: all devices share the resource."""
+
+    name: str
+    amount: int
+    is_global: bool
+
+
+class SecondaryDevice(NamedTuple):
+    """A device that an instance uses beside its own."""
+
+    kind: str
+    device_id: int
+
+
 class InstanceSpec(NamedTuple):
-    """One instance to make.
+    """One instance to make, with the settings of its group; names are not unique (row 11.32).
 
     Attributes:
         name: `<group>_<k>` (row 11.32).
-        kind: where it runs: KIND_CPU, KIND_GPU, KIND_MODEL.
+        kind: where it runs: KIND_CPU, KIND_GPU, KIND_MODEL; a worker has its value, "CPU", "GPU" or "MODEL".
         device_id: the GPU for KIND_GPU, else 0.
+        resources: see `config.model_config.InstanceGroup`, as for those that follow.
     """
 
     name: str
     kind: Any
     device_id: int
+    resources: Tuple[InstanceResource, ...] = ()  # noqa: UP006 - 3.8 cannot subscript the other one
+    priority: int = 0
+    passive: bool = False
+    profiles: Tuple[str, ...] = ()  # noqa: UP006
+    host_policy: str = ""
+    secondary_devices: Tuple[SecondaryDevice, ...] = ()  # noqa: UP006
+
+    def to_map(self) -> "dict[str, Any]":
+        """The fields by name, for JSON."""
+        return {
+            **self._asdict(),
+            "kind": self.kind.value,
+            "resources": [each._asdict() for each in self.resources],
+            "secondary_devices": [each._asdict() for each in self.secondary_devices],
+        }
+
+    @classmethod
+    def from_map(cls, fields: "dict[str, Any]") -> "InstanceSpec":
+        """The spec of `to_map`, as a worker has it."""
+        fields = {
+            **fields,
+            "resources": tuple(InstanceResource(**each) for each in fields["resources"]),
+            "profiles": tuple(fields["profiles"]),
+            "secondary_devices": tuple(
+                SecondaryDevice(**each) for each in fields["secondary_devices"]
+            ),
+        }
+        return cls(**fields)
 
 
 class LoadedModel:

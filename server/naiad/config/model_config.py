@@ -88,6 +88,21 @@ class InstanceKind(enum.Enum):
     MODEL = "MODEL"
 
 
+class RateLimiterResource(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance needs of a resource for each batch; `is_global`: all devices share the resource."""
+
+    name: str
+    count: int
+    is_global: bool = False
+
+
+class SecondaryDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that an instance uses beside its own; kind "KIND_NVDLA"."""
+
+    kind: str
+    device_id: int
+
+
 class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group of instances of one kind.
 
@@ -95,12 +110,24 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True):
         name: `<model>_<i>` when the config names none (row 11.32).
         count: instances, per GPU for KIND_GPU.
         gpus: device ids for KIND_GPU, all of them when the config lists none; empty otherwise.
+        resources: of the rate limiter, per instance and batch.
+        priority: in the rate limiter: an instance of priority 2 is given half as many batches as one of priority 1; 0 if the config has none.
+        passive: batches are only for another instance to hand on.
+        profiles: optimization profiles of a TensorRT engine.
+        host_policy: name of the settings of the host; "" for those of the device.
+        secondary_devices: such as deep learning accelerators.
     """
 
     name: str
     kind: InstanceKind
     count: int
     gpus: tuple[int, ...] = ()
+    resources: tuple[RateLimiterResource, ...] = ()
+    priority: int = 0
+    passive: bool = False
+    profiles: tuple[str, ...] = ()
+    host_policy: str = ""
+    secondary_devices: tuple[SecondaryDevice, ...] = ()
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True):

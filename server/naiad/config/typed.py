@@ -11,6 +11,8 @@ from naiad.config.model_config import (
     ModelConfig,
     Optimization,
     QueuePolicy,
+    RateLimiterResource,
+    SecondaryDevice,
     TensorSpec,
     TimeoutAction,
 )
@@ -70,6 +72,22 @@ def _instance_group(group: Any) -> InstanceGroup:
         kind=_KINDS[group.kind],
         count=group.count,
         gpus=tuple(group.gpus),
+        resources=tuple(
+            RateLimiterResource(
+                name=resource.name, count=resource.count, is_global=getattr(resource, "global")
+            )
+            for resource in group.rate_limiter.resources
+        ),
+        priority=group.rate_limiter.priority,
+        passive=group.passive,
+        profiles=tuple(group.profile),
+        host_policy=group.host_policy,
+        secondary_devices=tuple(
+            SecondaryDevice(
+                kind=device.SecondaryDeviceKind.Name(device.kind), device_id=device.device_id
+            )
+            for device in group.secondary_devices
+        ),
     )
 
 

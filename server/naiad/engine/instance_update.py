@@ -4,7 +4,6 @@ Which instances stay is a pure decision. New ones are made first, beside those t
 """
 
 import asyncio
-import collections
 import collections.abc
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from naiad.backends.backend import instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import ModelConfig
-from naiad.hosts.host import Host
+from naiad.hosts.host import HostedInstance
 
 Commit = collections.abc.Callable[[], str]
 
@@ -32,13 +31,13 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def change(running: collections.abc.Iterable[InstanceSpec], config: ModelConfig) -> Change:
-    """Decide which instances stay: those that are wanted as they are, then any of the same kind and device. They keep their names."""
+    """Decide which instances stay: those that are wanted as they are, then any that differ only in the name. They keep their names."""
     kept: list[InstanceSpec] = []
     wanted, left = instance_specs(config), list(running)
     for same_name in (True, False):
         for want in tuple(wanted):
             for spec in left:
-                if spec == want or (not same_name and spec[1:] == want[1:]):
+                if spec == want or (not same_name and spec._replace(name=want.name) == want):
                     left.remove(spec)
                     wanted.remove(want)
                     kept.append(spec)
@@ -46,28 +45,18 @@ def change(running: collections.abc.Iterable[InstanceSpec], config: ModelConfig)
     return Change(kept, wanted, left)
 
 
-def hosted(
-    specs: collections.abc.Iterable[InstanceSpec], hosts: collections.abc.Iterable[Host]
-) -> list[tuple[InstanceSpec, Host]]:
-    """The host of each instance. Those of one name, on several devices, have their hosts in the order of the devices."""
-    by_name = collections.defaultdict[str, collections.deque[InstanceSpec]](collections.deque)
-    for spec in specs:
-        by_name[spec.name].append(spec)
-    return [(by_name[host.name].popleft(), host) for host in hosts]
-
-
 class InstanceUpdate:
     """New instances that are ready to run batches, and serve with `commit`.
 
     Args:
-        hosts: the new ones.
+        added: the new ones.
         commit: makes them serve; returns what changed, in words.
     """
 
-    def __init__(self, hosts: collections.abc.Sequence[Host], commit: Commit) -> None:
-        self._hosts = hosts
+    def __init__(self, added: collections.abc.Sequence[HostedInstance], commit: Commit) -> None:
+        self._added = added
         self.commit = commit
 
     async def discard(self) -> None:
         """Close the new instances instead; nothing changes."""
-        await asyncio.gather(*(host.close() for host in self._hosts))
+        await asyncio.gather(*(host.close() for _, host in self._added))

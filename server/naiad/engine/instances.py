@@ -19,7 +19,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.engine.placement import check_limits, host_of, limits_of
 from naiad.errors import InferenceError, unavailable
-from naiad.hosts.host import Host
+from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread import ThreadHost
 from naiad.metrics.statistics import ModelStatistics
@@ -28,7 +28,6 @@ from naiad.repository.plan import VersionPlan
 if typing.TYPE_CHECKING:
     from naiad.engine.workers import Workers
     from naiad.hosts.host import WorkerRpcHandler
-    from naiad.hosts.process import ProcessHost
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -51,12 +50,13 @@ async def nothing() -> None:
 
 
 Specs = collections.abc.Sequence[InstanceSpec]
+_Made = list[tuple[InstanceSpec, Instance]]
 MoreInstances = collections.abc.Callable[
-    [VersionPlan, Specs], collections.abc.Awaitable[collections.abc.Sequence[Host]]
+    [VersionPlan, Specs], collections.abc.Awaitable[collections.abc.Sequence[HostedInstance]]
 ]
 
 
-async def no_more(_plan: VersionPlan, _specs: Specs) -> list[Host]:
+async def no_more(_plan: VersionPlan, _specs: Specs) -> list[HostedInstance]:
     """For a model without instances."""
     return []
 
@@ -65,23 +65,21 @@ class ModelInstances(msgspec.Struct, frozen=True):
     """The instances of a model version.
 
     Attributes:
-        hosts: one per instance.
+        hosted: those at first.
         more: makes further instances of the same version; its config may differ in `instance_group`.
         release: releases what the instances share; called once, after the hosts are closed.
         leaves_cycles: whether their objects form reference cycles after that.
-        pids: of their worker processes; empty for threads.
     """
 
-    hosts: collections.abc.Sequence[Host] = ()
+    hosted: collections.abc.Sequence[HostedInstance] = ()
     more: MoreInstances = no_more
     release: collections.abc.Callable[[], collections.abc.Awaitable[None]] = nothing
     leaves_cycles: bool = False
-    pids: frozenset[int] = frozenset()
 
     async def close(self) -> None:
         """Close the hosts and release what they share, of instances that no model has."""
         try:
-            await asyncio.gather(*(host.close() for host in self.hosts))
+            await asyncio.gather(*(host.close() for _, host in self.hosted))
         finally:
             await self.release()
 
@@ -111,7 +109,7 @@ class InstanceFactory:
         self._in_thread = in_thread
         self._clock = clock
         self._rpc_handler_of = rpc_handler_of
-        self._starting = set[asyncio.Task["list[ProcessHost]"]]()
+        self._starting = set[asyncio.Task[list[HostedInstance]]]()
         self._stopping = False
 
     async def make(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
@@ -125,22 +123,19 @@ class InstanceFactory:
             return ModelInstances()
         in_processes = functools.partial(self._in_processes, statistics)
         if await self._host_of(plan.config) == "process":
-            workers = await in_processes(plan, specs)
-            return ModelInstances(
-                workers, in_processes, pids=frozenset(worker.pid for worker in workers)
-            )
+            return ModelInstances(await in_processes(plan, specs), in_processes)
         check_limits(plan.config, "thread")
         loaded, instances = await self._in_thread(self._load, plan)
 
-        async def more(changed: VersionPlan, specs: Specs) -> collections.abc.Sequence[Host]:
+        async def more(changed: VersionPlan, specs: Specs) -> list[HostedInstance]:
             if await self._host_of(changed.config) == "process":
                 return await in_processes(changed, specs)
             made = await self._in_thread(functools.partial(_make_instances, loaded), specs)
             return self._thread_hosts(changed, made)
 
-        hosts = self._thread_hosts(plan, instances)
+        hosted = self._thread_hosts(plan, instances)
         release = functools.partial(self._in_thread, _close, loaded)
-        return ModelInstances(hosts, more, release, loaded.leaves_cycles)
+        return ModelInstances(hosted, more, release, loaded.leaves_cycles)
 
     def stop(self) -> None:
         """The server stops: end the worker processes that are still loading their model, and start no more of them."""
@@ -156,19 +151,22 @@ class InstanceFactory:
         plugin = await self._in_thread(self._registry.plugin, config.backend)
         return host_of(config, plugin.default_host, self.options_of(config.backend), self._slices)
 
-    def _thread_hosts(self, plan: VersionPlan, instances: list[tuple[str, Instance]]) -> list[Host]:
+    def _thread_hosts(self, plan: VersionPlan, instances: _Made) -> list[HostedInstance]:
         loop = asyncio.get_running_loop()
         return [
-            ThreadHost(
-                name,
-                LocalInstance(instance, plan.config, plan.version),
-                clock=self._clock,
-                loop=loop,
+            HostedInstance(
+                spec,
+                ThreadHost(
+                    spec.name,
+                    LocalInstance(instance, plan.config, plan.version),
+                    clock=self._clock,
+                    loop=loop,
+                ),
             )
-            for name, instance in instances
+            for spec, instance in instances
         ]
 
-    def _load(self, plan: VersionPlan) -> tuple[LoadedModel, list[tuple[str, Instance]]]:
+    def _load(self, plan: VersionPlan) -> tuple[LoadedModel, _Made]:
         loaded = self._registry.get(plan.config.backend, for_model=True).load(self._source(plan))
         with contextlib.ExitStack() as undo:
             undo.callback(loaded.close)
@@ -178,7 +176,7 @@ class InstanceFactory:
 
     async def _in_processes(
         self, statistics: ModelStatistics, plan: VersionPlan, specs: Specs
-    ) -> list["ProcessHost"]:
+    ) -> list[HostedInstance]:
         if not specs:
             return []
         limits = limits_of(plan.config)
@@ -189,15 +187,14 @@ class InstanceFactory:
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         try:
-            hosts = await starting
+            return await starting
         except asyncio.CancelledError:
             if starting.done() and not starting.cancelled() and starting.exception() is None:
                 # They became ready just before the load was cancelled.
-                await asyncio.gather(*(host.close() for host in starting.result()))
+                await asyncio.gather(*(host.close() for _, host in starting.result()))
             if _is_cancelled():
                 raise
             raise _server_stops(plan) from None
-        return hosts
 
     def _workers(self, plan: VersionPlan, specs: Specs) -> "Workers":
         # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
@@ -214,7 +211,7 @@ class InstanceFactory:
         return Workers(
             plan,
             processes_of(
-                [plan_of(source, spec) for spec in specs],
+                [(plan_of(source, spec), [spec]) for spec in specs],
                 shared=plugin.shares_processes,
             ),
             rpc_handler_of=self._rpc_handler_of,
@@ -234,31 +231,37 @@ def _close(loaded: LoadedModel) -> None:
     loaded.close()
 
 
-def _make_instances(loaded: LoadedModel, specs: Specs) -> list[tuple[str, Instance]]:
+def _make_instances(loaded: LoadedModel, specs: Specs) -> _Made:
     """All of them or, after an error, none."""
     with contextlib.ExitStack() as undo:
-        instances: list[tuple[str, Instance]] = []
+        instances: _Made = []
         for spec in specs:
             instance = loaded.make_instance(spec)
             undo.callback(instance.close)
-            instances.append((spec.name, instance))
+            instances.append((spec, instance))
         undo.pop_all()
     return instances
 
 
-def processes_of(plans: list[WorkerPlan], *, shared: bool) -> list[WorkerPlan]:
-    """The processes of a model, from those of its single instances: with `shared` one for all that see the same devices."""
+def processes_of(
+    single: list[tuple[WorkerPlan, list[InstanceSpec]]], *, shared: bool
+) -> list[tuple[WorkerPlan, list[InstanceSpec]]]:
+    """The processes of a model with their instances, from those of its single ones: with `shared` one for all that see the same devices.
+
+    The specs are those of the server; in the plan are those of the worker, which may number its device in another way.
+    """
     if not shared:
-        return plans
-    processes: list[WorkerPlan] = []
-    for plan in plans:
-        for place, process in enumerate(processes):
+        return single
+    processes: list[tuple[WorkerPlan, list[InstanceSpec]]] = []
+    for plan, specs in single:
+        for place, (process, its_specs) in enumerate(processes):
             if msgspec.structs.replace(process, instances=plan.instances) == plan:
                 instances = (*process.instances, *plan.instances)
-                processes[place] = msgspec.structs.replace(process, instances=instances)
+                joined = msgspec.structs.replace(process, instances=instances)
+                processes[place] = joined, its_specs + specs
                 break
         else:
-            processes.append(plan)
+            processes.append((plan, specs))
     return processes
 
 

@@ -31,7 +31,7 @@ from naiad.engine.memory.load_meter import LoadMeter, Measurement
 from naiad.engine.model import Model
 from naiad.engine.placement import HOST_PARAMETER, known_host
 from naiad.errors import InferenceError, internal
-from naiad.hosts.host import Host, InProcess, WorkerRpcHandler
+from naiad.hosts.host import HostedInstance, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
@@ -141,7 +141,7 @@ class Loader:
             scheduler = self._make_scheduler(
                 plan.config,
                 version=plan.version,
-                hosts=instances.hosts,
+                instances=instances.hosted,
                 submit=self._submit,
                 statistics=statistics,
             )
@@ -153,7 +153,7 @@ class Loader:
                 instances=instances,
                 clock=self._clock,
             )
-            await self._meter.end(measurement, instances.pids)
+            await self._meter.end(measurement, _pids(instances.hosted))
             await self._check_gpus(plan.config)
             undo.pop_all()
         model.on_resize = functools.partial(self._measure_again, measurement)
@@ -164,10 +164,9 @@ class Loader:
             await self._in_a_thread(self._gpu_limit.check, config)
 
     def _measure_again(
-        self, measurement: Measurement, hosts: collections.abc.Iterable[Host]
+        self, measurement: Measurement, instances: collections.abc.Iterable[HostedInstance]
     ) -> None:
-        pids = {host.pid for host in hosts if isinstance(host, InProcess)}
-        task = asyncio.ensure_future(self._meter.measure_again(measurement, pids))
+        task = asyncio.ensure_future(self._meter.measure_again(measurement, _pids(instances)))
         self._measuring.add(task)
         task.add_done_callback(self._measuring.discard)
 
@@ -248,6 +247,11 @@ class Loader:
         if isinstance(backend, ModelsComplete):
             return functools.partial(_complete, backend, plugin.default_host)
         return None
+
+
+def _pids(instances: collections.abc.Iterable[HostedInstance]) -> set[int]:
+    """The ids of the worker processes of instances; empty for threads."""
+    return {host.pid for _, host in instances if isinstance(host, InProcess)}
 
 
 def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Argument) -> _Result:

@@ -6,7 +6,6 @@ Made by the loader, owned by the repository, called by the engine. All of it bel
 import collections.abc
 import functools
 
-from naiad.backends.backend import instance_specs
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
@@ -14,11 +13,11 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
-from naiad.engine.instance_update import Change, InstanceUpdate, change, hosted
+from naiad.engine.instance_update import Change, InstanceUpdate, change
 from naiad.engine.instances import ModelInstances, nothing
 from naiad.engine.validation import RequestValidator
 from naiad.errors import InferenceError
-from naiad.hosts.host import Host
+from naiad.hosts.host import HostedInstance
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.plan import VersionPlan
 from naiad.scheduling.scheduler import Occupancy, Scheduler
@@ -52,10 +51,10 @@ class Model:
         self._release = instances.release
         self.leaves_cycles = instances.leaves_cycles
         self._more = instances.more
-        self._hosts = hosted(instance_specs(config), instances.hosts)
+        self._instances = list(instances.hosted)
         self._clock = clock
-        self.on_resize: collections.abc.Callable[[list[Host]], None] = _ignore
-        """Called with its hosts when instances were added or removed."""
+        self.on_resize: collections.abc.Callable[[list[HostedInstance]], None] = _ignore
+        """Called with its instances when some were added or removed."""
         self._validator = RequestValidator(config)
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
@@ -121,24 +120,24 @@ class Model:
         Raises:
             InferenceError: one of them cannot be made; nothing changes.
         """
-        changed = change([spec for spec, _ in self._hosts], plan.config)
-        hosts = await self._more(plan, changed.added)
-        return InstanceUpdate(hosts, functools.partial(self._commit, plan.config, changed, hosts))
+        changed = change([instance.spec for instance in self._instances], plan.config)
+        added = await self._more(plan, changed.added)
+        return InstanceUpdate(added, functools.partial(self._commit, plan.config, changed, added))
 
     def _commit(
-        self, config: ModelConfig, changed: Change, added: collections.abc.Sequence[Host]
+        self, config: ModelConfig, changed: Change, added: collections.abc.Sequence[HostedInstance]
     ) -> str:
         left = list(changed.removed)
-        removed: list[Host] = []
-        for spec, host in tuple(self._hosts):
-            if spec in left:
-                left.remove(spec)
-                removed.append(host)
-                self._hosts.remove((spec, host))
-        self._hosts += hosted(changed.added, added)
+        removed: list[HostedInstance] = []
+        for instance in tuple(self._instances):
+            if instance.spec in left:
+                left.remove(instance.spec)
+                removed.append(instance)
+                self._instances.remove(instance)
+        self._instances += added
         self.config = config
         self._scheduler.resize(added, removed)
-        self.on_resize([host for _, host in self._hosts])
+        self.on_resize(list(self._instances))
         return changed.in_words()
 
     async def stop(self) -> None:
@@ -148,8 +147,8 @@ class Model:
         await release()
 
 
-def _ignore(_: list[Host]) -> None:
-    """What is called if nothing depends on the hosts."""
+def _ignore(_: list[HostedInstance]) -> None:
+    """What is called if nothing depends on the instances."""
 
 
 def traits_of(config: ModelConfig) -> ModelTraits:

@@ -15,11 +15,12 @@ import time
 import typing
 
 from naiad.backends.backend import WorkerPlan
+from naiad.backends.instance import InstanceSpec
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, unavailable
-from naiad.hosts.host import Limits, WorkerRpcHandler
+from naiad.hosts.host import HostedInstance, Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.process import ProcessHost, process_hosts
+from naiad.hosts.process import process_hosts
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, in_words, is_gone, order, spawn
 from naiad.hosts.supervisor import WorkerSupervisor
 from naiad.hosts.worker import codec, link
@@ -35,13 +36,14 @@ class Workers:
     """The workers of a model version.
 
     Args:
+        processes: what runs in each, and the server's specs of its instances, in their order.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
     """
 
     def __init__(
         self,
         plan: VersionPlan,
-        processes: collections.abc.Sequence[WorkerPlan],
+        processes: collections.abc.Sequence[tuple[WorkerPlan, list[InstanceSpec]]],
         *,
         rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         clock: Clock,
@@ -51,8 +53,8 @@ class Workers:
         self._rpc_handler_of = rpc_handler_of
         self._clock = clock
 
-    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[ProcessHost]:
-        """Start the worker processes, all of them at the same time, and give one host per instance; on the event loop that owns them.
+    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[HostedInstance]:
+        """Start the worker processes, all of them at the same time, and give their instances; on the event loop that owns them.
 
         Raises:
             InferenceError: one of them cannot load the model; the others are ended then.
@@ -61,8 +63,8 @@ class Workers:
         if not statistics.worker_restarts:
             statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
         supervisors: list[WorkerSupervisor] = []
-        hosts: list[ProcessHost] = []
-        for worker_plan in self._processes:
+        hosted: list[HostedInstance] = []
+        for worker_plan, specs in self._processes:
             supervisor, its_hosts = process_hosts(
                 config.name,
                 self._plan.version,
@@ -75,7 +77,7 @@ class Workers:
                 loop=asyncio.get_running_loop(),
             )
             supervisors.append(supervisor)
-            hosts += its_hosts
+            hosted += map(HostedInstance, specs, its_hosts)
         try:
             outcomes = await asyncio.gather(
                 *(each.start() for each in supervisors), return_exceptions=True
@@ -84,7 +86,7 @@ class Workers:
         except BaseException:
             await asyncio.gather(*(each.close() for each in supervisors))
             raise
-        return hosts
+        return hosted
 
 
 def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:

@@ -9,7 +9,7 @@ import collections.abc
 import typing
 from typing import Any
 
-from naiad.backends.instance import Execution
+from naiad.backends.instance import Execution, InstanceSpec
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
@@ -62,11 +62,8 @@ class Host(typing.Protocol):
     """Runs one instance. All methods are called on the event loop, `submit` only while no batch is in execution, or one if it prefetches.
 
     Attributes:
-        name: the instance's name (row 11.32).
         prefetches: whether it takes a second batch while one is in execution, so that no hand-over comes between them.
     """
-
-    name: str
 
     @property
     def prefetches(self) -> bool:
@@ -120,6 +117,13 @@ class Host(typing.Protocol):
         A thread or process that does not end in time is abandoned, with an error in the log.
         """
         ...
+
+
+class HostedInstance(typing.NamedTuple):
+    """An instance of a model that serves: what it is, and what runs it."""
+
+    spec: InstanceSpec
+    host: Host
 
 
 @typing.runtime_checkable

@@ -209,7 +209,7 @@ def order(plan: WorkerPlan) -> bytes:
         {
             "load": plan.load,
             "settings": dict(plan.settings),
-            "instances": [(each.name, each.kind.value, each.device_id) for each in plan.instances],
+            "instances": [each.to_map() for each in plan.instances],
             "log_level": logging.getLogger("naiad").getEffectiveLevel(),
         }
     ).encode()

@@ -21,7 +21,7 @@ import logging
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
-from naiad.hosts.host import Host
+from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import MICROSECOND, ModelStatistics
 from naiad.scheduling.batching import (
     BatchingPolicy,
@@ -156,8 +156,8 @@ class DynamicScheduler:
 
     def resize(
         self,
-        added: collections.abc.Iterable[Host],
-        removed: collections.abc.Collection[Host],
+        added: collections.abc.Iterable[HostedInstance],
+        removed: collections.abc.Iterable[HostedInstance],
     ) -> None:
         """See `Scheduler`."""
         self._pool.resize(added, removed)

@@ -6,7 +6,7 @@ import os
 
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
-from naiad.hosts.host import Host
+from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.batching import plan_batching
 from naiad.scheduling.dynamic import DynamicScheduler
@@ -39,7 +39,7 @@ class SchedulerFactory:
         config: ModelConfig,
         *,
         version: int,
-        hosts: collections.abc.Sequence[Host],
+        instances: collections.abc.Sequence[HostedInstance],
         submit: Submit,
         statistics: ModelStatistics,
     ) -> Scheduler:
@@ -53,7 +53,7 @@ class SchedulerFactory:
         )
         pool = InstancePool(
             model=config.name,
-            hosts=hosts,
+            instances=instances,
             resources=self._resources,
             dispatcher=dispatcher,
             preserve_ordering=batching is not None and batching.preserve_ordering,

@@ -23,7 +23,7 @@ import logging
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.host import BatchOutcome, DeferredResponse, Host
+from naiad.hosts.host import BatchOutcome, DeferredResponse, HostedInstance
 from naiad.scheduling.instance_slot import InstanceSlot
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.resources import Resources
@@ -39,7 +39,7 @@ class InstancePool:
 
     Args:
         model: the model's name, for messages.
-        hosts: one per instance.
+        instances: those at first.
         resources: what the instances share with those of other models.
         dispatcher: counts and responds.
         preserve_ordering: responses leave in the order in which batches were sent (row 12.9).
@@ -64,7 +64,7 @@ class InstancePool:
         self,
         *,
         model: str,
-        hosts: collections.abc.Sequence[Host],
+        instances: collections.abc.Sequence[HostedInstance],
         resources: Resources,
         dispatcher: ResponseDispatcher,
         preserve_ordering: bool,
@@ -78,7 +78,7 @@ class InstancePool:
         self._order = Reordering[BatchOutcome]() if preserve_ordering else None
         self._clock = clock
         self._loop = loop
-        self._slots = [self._slot(host) for host in hosts]
+        self._slots = [self._slot(instance) for instance in instances]
         self.free = self._slots[::-1]
         self.usable = len(self._slots)
         self.inflight = 0
@@ -112,17 +112,18 @@ class InstancePool:
 
     def resize(
         self,
-        added: collections.abc.Iterable[Host],
-        removed: collections.abc.Collection[Host],
+        added: collections.abc.Iterable[HostedInstance],
+        removed: collections.abc.Iterable[HostedInstance],
     ) -> None:
         """Add instances, and remove others: these finish what they have, and are closed (row 7.24). After `open`."""
-        for host in added:
-            slot = self._slot(host)
+        for instance in added:
+            slot = self._slot(instance)
             self._slots.append(slot)
             self._watch(slot)
             self.free.insert(0, slot)
             self.usable += 1
-        for slot in [slot for slot in self._slots if slot.host in removed]:
+        hosts = {instance.host for instance in removed}
+        for slot in [slot for slot in self._slots if slot.host in hosts]:
             slot.removed = True
             if slot.usable:
                 self.usable -= 1
@@ -298,8 +299,8 @@ class InstancePool:
         self._waiting.clear()
         await asyncio.gather(*(slot.host.close() for slot in self._slots), *self._closing)
 
-    def _slot(self, host: Host) -> InstanceSlot:
-        return InstanceSlot(host, came_back=self.came_back, retry=self.retry)
+    def _slot(self, instance: HostedInstance) -> InstanceSlot:
+        return InstanceSlot(instance, came_back=self.came_back, retry=self.retry)
 
     def _watch(self, slot: InstanceSlot) -> None:
         slot.host.deferred_to(functools.partial(self._on_deferred, slot))

@@ -4,20 +4,21 @@ import collections.abc
 import functools
 
 from naiad.core.inference import Inference
-from naiad.hosts.host import BatchOutcome, Host, OnOutcome
+from naiad.hosts.host import BatchOutcome, HostedInstance, OnOutcome
 
 
 class InstanceSlot:
     """An instance in a pool. Implements `ResourceUser`.
 
     Args:
-        host: runs its batches.
+        instance: what it is, and what runs its batches.
         came_back: gets this instance and the outcome of a batch.
         retry: gets this instance when its resources may be available.
 
     Attributes:
-        host: as given.
-        name: the instance's name.
+        spec: what it is.
+        host: runs its batches.
+        name: the instance's name, for messages.
         batch: the batch in execution; None if there is none.
         ticket: the position of that batch in the order of all batches.
         prefetched: the batch that begins when that one has ended; None if there is none.
@@ -30,18 +31,18 @@ class InstanceSlot:
     """
 
     __slots__ = (
-        "batch", "deferred", "host", "name", "on_outcome", "prefetched", "prefetched_ticket", "removed", "retry", "ticket", "usable",
+        "batch", "deferred", "host", "name", "on_outcome", "prefetched", "prefetched_ticket", "removed", "retry", "spec", "ticket", "usable",
     )  # fmt: skip
 
     def __init__(
         self,
-        host: Host,
+        instance: HostedInstance,
         *,
         came_back: collections.abc.Callable[["InstanceSlot", BatchOutcome], None],
         retry: collections.abc.Callable[["InstanceSlot"], None],
     ) -> None:
-        self.host = host
-        self.name = host.name
+        self.spec, self.host = instance
+        self.name = self.spec.name
         self.batch: list[Inference] | None = None
         self.ticket = 0
         self.prefetched: list[Inference] | None = None

@@ -6,13 +6,15 @@ when its resources may be available, so that a batch of one model that ends wake
 
 import typing
 
+from naiad.backends.instance import InstanceSpec
+
 
 class ResourceUser(typing.Protocol):
-    """An instance that takes resources."""
+    """An instance that takes resources. Each is another object; names are not unique."""
 
     @property
-    def name(self) -> str:
-        """The instance's name (row 11.32)."""
+    def spec(self) -> InstanceSpec:
+        """What the instance is, with the resources and the priority that its group asks for."""
         ...
 
     def retry(self) -> None:

@@ -10,7 +10,7 @@ from naiad.core.inference import Cancellable, Inference, OnResponse
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.errors import ErrorCode, FailureReason
-from naiad.hosts.host import Host
+from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 
 UNLOAD_GRACE_S = 30.0
@@ -79,8 +79,8 @@ class Scheduler(typing.Protocol):
 
     def resize(
         self,
-        added: collections.abc.Iterable[Host],
-        removed: collections.abc.Collection[Host],
+        added: collections.abc.Iterable[HostedInstance],
+        removed: collections.abc.Iterable[HostedInstance],
     ) -> None:
         """Use further instances, and close others once they have finished what they have (row 7.24)."""
         ...
@@ -120,7 +120,7 @@ class MakeScheduler(typing.Protocol):
         config: ModelConfig,
         *,
         version: int,
-        hosts: collections.abc.Sequence[Host],
+        instances: collections.abc.Sequence[HostedInstance],
         submit: Submit,
         statistics: ModelStatistics,
     ) -> Scheduler:
@@ -129,12 +129,12 @@ class MakeScheduler(typing.Protocol):
         Args:
             config: normalised.
             version: the version.
-            hosts: one per instance; the scheduler closes them when it stops. None of a model that has no instances.
+            instances: the scheduler closes their hosts when it stops. None of a model that has no instances.
             submit: runs requests by other models; usable once the scheduler has an inference.
             statistics: its counters.
 
         Raises:
-            InferenceError: the model cannot be served; the hosts remain the caller's.
+            InferenceError: the model cannot be served; the instances remain the caller's.
         """
         ...
 

@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+from google.protobuf import text_format
 
 from naiad.config.model_config import (
     Accelerator,
@@ -11,10 +12,14 @@ from naiad.config.model_config import (
     InstanceKind,
     Optimization,
     QueuePolicy,
+    RateLimiterResource,
+    SecondaryDevice,
     TensorSpec,
     TimeoutAction,
 )
+from naiad.config.typed import typed
 from naiad.core import datatypes
+from naiad.core.messages import model_config_pb2
 from tests.server.config.model_folders import make_model, resolve
 
 CONFIG = """
@@ -120,3 +125,33 @@ def test_other_instances_and_versions_need_no_reload(
     assert before is not None
     assert after is not None
     assert before.needs_reload_for(after) is needs_reload
+
+
+def test_every_setting_of_an_instance_group_arrives() -> None:
+    group = text_format.Parse(
+        """
+        name: "g" kind: KIND_CPU count: 1 passive: true profile: [ "2", "7" ] host_policy: "p"
+        rate_limiter {
+          resources [ { name: "R" count: 2 }, { name: "S" global: true count: 1 } ] priority: 3
+        }
+        secondary_devices { kind: KIND_NVDLA device_id: 4 }
+        """,
+        model_config_pb2.ModelInstanceGroup(),
+    )
+    config = typed(model_config_pb2.ModelConfig(name="m", instance_group=[group]))
+    assert config.instance_groups == (
+        InstanceGroup(
+            name="g",
+            kind=InstanceKind.CPU,
+            count=1,
+            resources=(
+                RateLimiterResource(name="R", count=2),
+                RateLimiterResource(name="S", count=1, is_global=True),
+            ),
+            priority=3,
+            passive=True,
+            profiles=("2", "7"),
+            host_policy="p",
+            secondary_devices=(SecondaryDevice(kind="KIND_NVDLA", device_id=4),),
+        ),
+    )

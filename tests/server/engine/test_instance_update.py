@@ -3,7 +3,6 @@
 import asyncio
 import collections.abc
 import pathlib
-import typing
 
 import msgspec
 import pytest
@@ -11,12 +10,13 @@ import pytest
 from naiad.backends.backend import instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
-from naiad.engine.instance_update import change, hosted
+from naiad.engine.instance_update import change
 from naiad.engine.instances import ModelInstances, Specs
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
+from naiad.hosts.host import HostedInstance
 from naiad.repository.plan import VersionPlan
-from tests.support.hosts import ScriptedHost
+from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_config
 from tests.support.scheduled import ScheduledModel, turn
 
@@ -29,6 +29,10 @@ def config(*groups: InstanceGroup) -> ModelConfig:
 
 def group(count: int, *gpus: int, name: str = "g") -> InstanceGroup:
     return InstanceGroup(name=name, kind=GPU if gpus else CPU, count=count, gpus=gpus)
+
+
+def with_priority(priority: int) -> InstanceGroup:
+    return msgspec.structs.replace(group(1), priority=priority)
 
 
 Names = list[tuple[str, int]]
@@ -45,8 +49,10 @@ Names = list[tuple[str, int]]
             group(2, 0, 1), group(1, 0, 1),
             [("g_0", 0), ("g_0", 1)], [], [("g_1", 0), ("g_1", 1)],
         ),
+        (group(1), with_priority(2), [], [("g_0", 0)], [("g_0", 0)]),
+        (with_priority(2), with_priority(2), [("g_0", 0)], [], []),
     ],
-    ids=["more", "fewer", "renamed", "moved to a GPU", "fewer on each GPU"],
+    ids=["more", "fewer", "renamed", "moved to a GPU", "fewer on each GPU", "another priority", "the same priority"],
 )  # fmt: skip
 def test_instances_stay_where_the_config_still_wants_one(
     before: InstanceGroup, after: InstanceGroup, kept: Names, added: Names, removed: Names
@@ -67,23 +73,6 @@ def test_names_stay_unique_after_many_changes() -> None:
         assert len({spec.name for spec in running}) == count
 
 
-def test_instances_of_one_name_on_two_devices_have_their_own_hosts() -> None:
-    """Hosts of worker processes come process by process, so device by device."""
-
-    class Named:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-    hosts: typing.Any = [Named(name) for name in ("g_0", "g_1", "g_0", "g_1")]
-    pairs = hosted(instance_specs(config(group(2, 0, 1))), hosts)
-    assert [(spec.name, spec.device_id) for spec, _ in pairs] == [
-        ("g_0", 0),
-        ("g_1", 0),
-        ("g_0", 1),
-        ("g_1", 1),
-    ]
-
-
 class Served:
     """A model with scripted hosts, as many as its config says."""
 
@@ -95,15 +84,16 @@ class Served:
             config=config(group(count, name="g_0")),
             version=1,
             scheduler=self.scheduled.scheduler,
-            instances=ModelInstances(self.scheduled.hosts, self._more),
+            instances=ModelInstances(hosted(self.scheduled.hosts), self._more),
             clock=self.scheduled.clock,
         )
 
-    async def _more(self, plan: VersionPlan, specs: Specs) -> list[typing.Any]:
+    async def _more(self, plan: VersionPlan, specs: Specs) -> list[HostedInstance]:
         if self.refuse:
             raise invalid("no memory")
-        self.made += [self._host(spec) for spec in specs]
-        return self.made[-len(specs) :] if specs else []
+        made = [self._host(spec) for spec in specs]
+        self.made += made
+        return list(map(HostedInstance, specs, made))
 
     def _host(self, spec: InstanceSpec) -> ScriptedHost:
         loop = asyncio.get_running_loop()

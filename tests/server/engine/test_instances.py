@@ -13,8 +13,7 @@ from naiad.core.clock import ManualClock
 from naiad.engine.instances import InstanceFactory, processes_of
 from naiad.engine.placement import host_of
 from naiad.errors import InferenceError
-from naiad.hosts.host import Limits
-from naiad.hosts.process import ProcessHost
+from naiad.hosts.host import HostedInstance, Limits
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import VersionPlan
 from tests.server.backends.configs import model_config
@@ -56,16 +55,23 @@ def test_a_thread_that_cannot_reach_the_slice_is_refused() -> None:
 
 
 def test_instances_share_a_process_if_the_backend_says_so_and_they_see_the_same_devices() -> None:
-    def plan(name: str, device: str) -> WorkerPlan:
-        spec = InstanceSpec(name, InstanceKind.GPU, 0)
-        environ = {"CUDA_VISIBLE_DEVICES": device}
-        return WorkerPlan(load="m:l", settings={}, executable="python", instances=(spec,), environ=environ)  # fmt: skip
+    def single(name: str, device: int) -> tuple[WorkerPlan, list[InstanceSpec]]:
+        spec = InstanceSpec(name, InstanceKind.GPU, device)
+        seen = spec._replace(device_id=0)
+        environ = {"CUDA_VISIBLE_DEVICES": str(device)}
+        plan = WorkerPlan(load="m:l", settings={}, executable="python", instances=(seen,), environ=environ)  # fmt: skip
+        return plan, [spec]
 
-    plans = [plan("g_0", "0"), plan("g_0", "1"), plan("g_1", "0"), plan("g_1", "1")]
-    shared = processes_of(plans, shared=True)
-    assert [[spec.name for spec in each.instances] for each in shared] == [["g_0", "g_1"]] * 2
-    assert [each.environ["CUDA_VISIBLE_DEVICES"] for each in shared] == ["0", "1"]
-    assert processes_of(plans, shared=False) == plans
+    each = [single("g_0", 0), single("g_0", 1), single("g_1", 0), single("g_1", 1)]
+    shared = processes_of(each, shared=True)
+    assert [[spec.name for spec in plan.instances] for plan, _ in shared] == [["g_0", "g_1"]] * 2
+    assert [plan.environ["CUDA_VISIBLE_DEVICES"] for plan, _ in shared] == ["0", "1"]
+    # The server knows the devices by their own numbers.
+    assert [[(spec.name, spec.device_id) for spec in specs] for _, specs in shared] == [
+        [("g_0", 0), ("g_1", 0)],
+        [("g_0", 1), ("g_1", 1)],
+    ]
+    assert processes_of(each, shared=False) == each
 
 
 def test_the_models_setting_takes_precedence() -> None:
@@ -83,10 +89,12 @@ class Workers:
         self.starts = 0
         self.closed = 0
 
-    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> "list[Workers]":
+    async def start(
+        self, statistics: ModelStatistics, *, limits: Limits
+    ) -> "list[tuple[None, Workers]]":
         self.starts += 1
         await self.may_start.wait()
-        return [self]
+        return [(None, self)]
 
     async def close(self) -> None:
         self.closed += 1
@@ -107,7 +115,7 @@ def factory_of(workers: Workers) -> InstanceFactory:
     )
 
 
-def load(factory: InstanceFactory) -> "asyncio.Task[list[ProcessHost]]":
+def load(factory: InstanceFactory) -> "asyncio.Task[list[HostedInstance]]":
     plan = VersionPlan(config=on_gpus(0), version=1, model_dir=pathlib.Path("m"))
     return asyncio.create_task(
         factory._in_processes(ModelStatistics(), plan, instance_specs(plan.config))

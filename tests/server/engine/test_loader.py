@@ -8,15 +8,16 @@ import typing
 import msgspec
 import pytest
 
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.registry import Registry
-from naiad.config.model_config import ModelConfig
+from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
-from naiad.hosts.host import ClosedRpcHandler, Host
+from naiad.hosts.host import ClosedRpcHandler, HostedInstance
 from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.statistics import ModelStatistics
@@ -72,14 +73,14 @@ class Loading:
     """A loader, and a model folder "m".
 
     Attributes:
-        hosts: those that the scheduler factory was given, at each load.
+        instances: those that the scheduler factory was given, at each load.
     """
 
     def __init__(
         self, root: pathlib.Path, config: str = "", *, devices: Devices | None = None
     ) -> None:
         self.folder = write(root / "m", {"config.pbtxt": TENSORS + config, "1/model.py": CODE})
-        self.hosts: list[collections.abc.Sequence[Host]] = []
+        self.instances: list[collections.abc.Sequence[HostedInstance]] = []
         self.make_scheduler: MakeScheduler = FACTORY
         monitor: typing.Any = devices
         self.loader = Loader(
@@ -87,7 +88,7 @@ class Loading:
             backend_options={},
             config_name="",
             auto_complete=False,
-            gpus=(0,),
+            gpus=() if devices is None else (0,),
             threads=1,
             clock=SystemClock(),
             make_scheduler=self._make_scheduler,
@@ -111,13 +112,13 @@ class Loading:
         config: ModelConfig,
         *,
         version: int,
-        hosts: collections.abc.Sequence[Host],
+        instances: collections.abc.Sequence[HostedInstance],
         submit: Submit,
         statistics: ModelStatistics,
     ) -> Scheduler:
-        self.hosts.append(hosts)
+        self.instances.append(instances)
         return self.make_scheduler(
-            config, version=version, hosts=hosts, submit=submit, statistics=statistics
+            config, version=version, instances=instances, submit=submit, statistics=statistics
         )
 
 
@@ -141,7 +142,8 @@ async def test_three_loads_that_the_scheduler_refuses_leave_no_worker_process(
     for _ in range(3):
         with pytest.raises(InferenceError, match="need more resources than there are"):
             await loading.load()
-    assert [len(hosts) for hosts in loading.hosts] == [1, 1, 1]
+    specs = [[instance.spec for instance in instances] for instances in loading.instances]
+    assert specs == [[InstanceSpec("m_0", InstanceKind.CPU, 0)]] * 3
     assert not ORPHAN_REAPER.groups()
     assert loading.finalized() == 3
     loading.make_scheduler = FACTORY
@@ -167,7 +169,7 @@ async def test_a_gpu_over_its_limit_after_the_load_leaves_no_worker_process(
         loading = Loading(tmp_path, GPU_0, devices=Devices(*used))
         with pytest.raises(InferenceError, match="memory limit set for GPU 0 has exceeded"):
             await loading.load()
-        assert len(loading.hosts) == 1, "refused before the instances were made"
+        assert len(loading.instances) == 1, "refused before the instances were made"
         assert not ORPHAN_REAPER.groups()
         loading.loader.close()
     assert loading.finalized() == 2
@@ -222,7 +224,7 @@ def echo(
     config: ModelConfig,
     *,
     version: int,
-    hosts: collections.abc.Sequence[Host],
+    instances: collections.abc.Sequence[HostedInstance],
     submit: Submit,
     statistics: ModelStatistics,
 ) -> Scheduler:
@@ -236,7 +238,7 @@ async def test_a_model_without_instances_is_loaded_served_and_unloaded(loading: 
     model = await loading.loader.load(
         VersionPlan(config=config, version=1, model_dir=loading.folder)
     )
-    assert loading.hosts == [()]
+    assert loading.instances == [()]
     responses: list[InferResponse] = []
     model.infer(make_request(make_tensor("x", 1, 1)), responses.append)
     assert [response.error for response in responses] == [None]

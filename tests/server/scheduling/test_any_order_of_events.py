@@ -18,7 +18,7 @@ from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.scheduling.scheduler import Scheduler
 from tests.support.clock import LoopClock
-from tests.support.hosts import ScriptedHost
+from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_config, make_inference
 from tests.support.resources import CountedResources
 from tests.support.scheduled import no_submit
@@ -89,7 +89,11 @@ class Scheduling(RuleBasedStateMachine):
     async def make_scheduler(self, config: ModelConfig) -> Scheduler:
         make = SchedulerFactory(resources=self.resources or UnlimitedResources(), clock=self.clock)
         return make(
-            config, version=1, hosts=self.hosts, submit=no_submit, statistics=self.statistics
+            config,
+            version=1,
+            instances=hosted(self.hosts),
+            submit=no_submit,
+            statistics=self.statistics,
         )
 
     def on_response(self, response: InferResponse) -> None:

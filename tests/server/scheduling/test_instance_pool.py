@@ -13,7 +13,7 @@ from naiad.scheduling.instance_slot import InstanceSlot
 from naiad.scheduling.resources import Resources, UnlimitedResources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from tests.support.clock import LoopClock
-from tests.support.hosts import ScriptedHost
+from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_inference
 from tests.support.resources import CountedResources
 
@@ -33,7 +33,7 @@ class Pool:
         ]
         self.pool = InstancePool(
             model="m",
-            hosts=self.hosts,
+            instances=hosted(self.hosts),
             resources=UnlimitedResources() if resources is None else resources,
             dispatcher=ResponseDispatcher(
                 model="m", version=1, statistics=ModelStatistics(), clock=clock

@@ -7,7 +7,7 @@ import pytest
 from naiad.config.model_config import DynamicBatching, QueuePolicy
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from tests.support.hosts import ScriptedHost
+from tests.support.hosts import ScriptedHost, hosted
 from tests.support.resources import CountedResources
 from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, ids, turn
 
@@ -247,7 +247,7 @@ async def test_an_instance_that_is_removed_finishes_both_and_one_that_is_added_g
     model, first, second = await busy()
     loop = asyncio.get_running_loop()
     other = ScriptedHost(clock=model.clock, loop=loop, name="m_0_1", prefetches=True)
-    model.scheduler.resize([other], [model.host])
+    model.scheduler.resize(hosted([other]), hosted([model.host]))
     third = [model.send(), model.send()]
     await turn()
     assert other.out == third
@@ -269,7 +269,7 @@ async def test_two_instances_get_one_batch_each_once_there_are_two() -> None:
     model, _, _ = await busy()
     loop = asyncio.get_running_loop()
     other = ScriptedHost(clock=model.clock, loop=loop, name="m_0_1", prefetches=True)
-    model.scheduler.resize([other], [])
+    model.scheduler.resize(hosted([other]), [])
     waiting = [model.send() for _ in range(4)]
     await turn()
     assert (other.out, other.prefetched) == (waiting[:2], None)

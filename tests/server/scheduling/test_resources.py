@@ -107,7 +107,7 @@ async def test_a_model_that_is_unloaded_without_requests_withdraws_its_instances
     busy, unloaded = (ScheduledModel(name=name, resources=shared) for name in ("busy", "unloaded"))
     busy.send()
     unloaded.send().cancel()
-    assert [user.name for user in shared.waiting] == ["unloaded_0_0"]
+    assert [user.spec.name for user in shared.waiting] == ["unloaded_0_0"]
     await unloaded.scheduler.stop()
     assert shared.waiting == []
     busy.host.finish()
@@ -119,7 +119,7 @@ async def test_a_resource_that_is_free_again_goes_to_the_instance_that_worked_la
     model = ScheduledModel(instances=3, resources=shared)
     first, second, third = (model.send() for _ in range(3))
     assert shared.names() == ["m_0_0", "m_0_1"]
-    assert [user.name for user in shared.waiting] == ["m_0_2"]
+    assert [user.spec.name for user in shared.waiting] == ["m_0_2"]
     model.hosts[0].finish()
     assert [host.ids for host in model.hosts] == [[ids(first), ids(third)], [ids(second)], []]
     for host in model.hosts[:2]:

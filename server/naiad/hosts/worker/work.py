@@ -81,16 +81,16 @@ class Worker:
         context.worker_server = self._server
         order = codec.read_json(header)
         try:
-            self._model, instances = _guarded(_load_instances, order)
+            self._model, made = _guarded(_load_instances, order)
         except InferenceError as refusal:
             self._link.send(link.REFUSED, codec.write_failure(refusal))
             return False
-        for runner, instance, (name, _, _) in zip(self._runners, instances, order["instances"]):  # noqa: B905 - 3.8 knows no strict
-            runner.open(name, instance)
+        for runner, (spec, instance) in zip(self._runners, made):  # noqa: B905 - 3.8 knows no strict
+            runner.open(spec.name, instance)
         # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
         gc.freeze()
         threads = [runner.start() for runner in self._runners[1:]]
-        prefetches = all(instance.prefetches for instance in instances)
+        prefetches = all(instance.prefetches for _, instance in made)
         loaded = {"threads": threads, "prefetches": prefetches}
         self._link.send(link.LOADED, codec.to_json(loaded).encode())
         return True
@@ -329,9 +329,12 @@ def _load(order: "dict[str, Any]") -> Any:
     return getattr(importlib.import_module(module), name)(order["settings"])
 
 
-def _load_instances(order: "dict[str, Any]") -> "tuple[LoadedModel, list[Instance]]":
+def _load_instances(
+    order: "dict[str, Any]",
+) -> "tuple[LoadedModel, list[tuple[InstanceSpec, Instance]]]":
     model = _load(order)
-    return model, [model.make_instance(InstanceSpec(*each)) for each in order["instances"]]
+    specs = [InstanceSpec.from_map(each) for each in order["instances"]]
+    return model, [(spec, model.make_instance(spec)) for spec in specs]
 
 
 def _guarded(load: "Callable[[dict[str, Any]], Any]", order: "dict[str, Any]") -> Any:
