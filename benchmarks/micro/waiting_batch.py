@@ -17,6 +17,7 @@ import typing
 import numpy as np
 import uvloop
 
+from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import (
     DynamicBatching,
     InstanceGroup,
@@ -31,7 +32,7 @@ from naiad.core.inference import Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.hosts.host import BatchOutcome, OnDeferred, OnOutcome
+from naiad.hosts.host import BatchOutcome, HostedInstance, OnDeferred, OnOutcome
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
@@ -49,7 +50,6 @@ _APART = 3
 class _Idle:
     """A `Host` whose batches end at once, in the next iteration of the loop."""
 
-    name = "idle"
     prefetches = False
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
@@ -74,11 +74,12 @@ def measure(waiting: int, spec: TensorSpec, *, rounds: int) -> float:
 
 
 async def _measure(waiting: int, spec: TensorSpec, rounds: int) -> float:
+    idle: typing.Any = _Idle()  # it has what the scheduler calls
     make = SchedulerFactory(resources=UnlimitedResources(), clock=SystemClock())
     scheduler = make(
         _config(spec, waiting),
         version=1,
-        hosts=[_Idle()],  # type: ignore[list-item]  # what the scheduler calls of it
+        instances=[HostedInstance(InstanceSpec("idle", InstanceKind.CPU, 0), idle)],
         submit=_no_calls,
         statistics=ModelStatistics(),
     )
