@@ -16,7 +16,6 @@ PARAMETER = "naiad.visible_gpus"
 """`own` (the default) or `all`: a worker sees every GPU, numbered as the server sees them, as in Triton."""
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
-_ORDER = "CUDA_DEVICE_ORDER"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,14 +65,9 @@ def seen_by(
             )
         return Seen(spec=spec, variables={})
     own = str(spec.device_id)
-    variables: dict[str, str | None] = {}
     if spec.device_id < len(visible):
         own = visible[spec.device_id]
-    elif _ORDER not in environ:
-        # So that the numbers are those of nvidia-smi, not of CUDA's guess at which device is fastest.
-        variables[_ORDER] = "PCI_BUS_ID"
-    variables[DEVICES] = own
-    return Seen(spec=spec._replace(device_id=0), variables=variables)
+    return Seen(spec=spec._replace(device_id=0), variables={DEVICES: own})
 
 
 def _is_slice(name: str) -> bool:

@@ -2,6 +2,9 @@
 
 CUDA opens one MIG slice per process, and knows it by its UUID only. So where there are slices, CUDA_VISIBLE_DEVICES is set to the UUIDs of the GPUs that the
 server may use, and a worker is started with the one of its instance (`backends/visible_devices.py`).
+
+CUDA numbers GPUs by its guess at which is fastest, unless CUDA_DEVICE_ORDER says otherwise. It is set before any framework is imported, so that
+numbers are those of NVML and nvidia-smi in threads of the server and in its workers.
 """
 
 import collections.abc
@@ -12,6 +15,8 @@ import msgspec
 from naiad.backends.visible_devices import DEVICES
 from naiad.metrics.devices import Gpu, GpuMonitor
 
+_ORDER, _AS_NVML = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+
 _log = logging.getLogger("naiad.serve")
 
 
@@ -20,7 +25,11 @@ def find_gpus(
     least_capability: float,
     environ: collections.abc.MutableMapping[str, str],
 ) -> tuple[Gpu, ...]:
-    """The GPUs that may be used (rows 17.9, 17.18), by the server's variables and not below a compute capability; blocking."""
+    """The GPUs that may be used (rows 17.9, 17.18), by the server's variables and not below a compute capability; blocking.
+
+    `environ` gets what makes CUDA number them in the same way.
+    """
+    environ.setdefault(_ORDER, _AS_NVML)
     if environ.get("TRITON_SERVER_CPU_ONLY"):
         return ()
     gpus = visible(monitor.open(), environ.get(DEVICES))

@@ -15,6 +15,8 @@ from naiad.config.model_config import InstanceKind
 from naiad.metrics.devices import GpuMonitor
 from naiad.serve.gpus import find_gpus
 
+ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
 
 class NvmlError(Exception):
     """As NVML raises it."""
@@ -107,7 +109,7 @@ def test_each_slice_is_a_device_and_a_worker_gets_its_own_by_uuid(
     nvml = Nvml([(0, "a"), (2, "b")], None, [(1, "c")])
     devices = [(0, "MIG-a"), (1, "MIG-b"), (2, "GPU-1"), (3, "MIG-c")]
     assert found(monkeypatch, nvml, environ) == devices
-    assert environ == {"CUDA_VISIBLE_DEVICES": "MIG-a,MIG-b,GPU-1,MIG-c"}
+    assert environ == {**ORDER, "CUDA_VISIBLE_DEVICES": "MIG-a,MIG-b,GPU-1,MIG-c"}
     for device_id, uuid in devices:
         assert worker_of(device_id, environ) == {"CUDA_VISIBLE_DEVICES": uuid}
 
@@ -116,7 +118,7 @@ def test_each_slice_is_a_device_and_a_worker_gets_its_own_by_uuid(
 def test_without_mig_nothing_changes(monkeypatch: pytest.MonkeyPatch, gpus: Any) -> None:
     environ: dict[str, str] = {}
     assert found(monkeypatch, Nvml(*gpus), environ) == [(0, "GPU-0"), (1, "GPU-1")]
-    assert environ == {}
+    assert environ == ORDER
     assert worker_of(1, environ)["CUDA_VISIBLE_DEVICES"] == "1"
 
 
@@ -152,7 +154,7 @@ def test_a_variable_that_hides_every_gpu_leaves_none(
 ) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": variable}
     assert found(monkeypatch, Nvml(None, [(0, "a")]), environ) == []
-    assert environ == {"CUDA_VISIBLE_DEVICES": variable}
+    assert environ == {**ORDER, "CUDA_VISIBLE_DEVICES": variable}
 
 
 def test_one_of_two_whole_gpus_is_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,3 +186,19 @@ def test_values_of_a_gpu_are_in_base_units_and_those_that_it_does_not_report_are
         "nv_gpu_power_limit": {first: 700, second: 700},
         "nv_energy_consumption": {first: 1.5},
     }
+
+
+@pytest.mark.parametrize(
+    ("environ", "order"),
+    [
+        ({}, "PCI_BUS_ID"),
+        ({"TRITON_SERVER_CPU_ONLY": "1"}, "PCI_BUS_ID"),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, "PCI_BUS_ID"),
+        ({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, "FASTEST_FIRST"),
+    ],
+)
+def test_cuda_numbers_gpus_as_nvml_does_in_the_server_and_its_workers_unless_another_order_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], order: str
+) -> None:
+    found(monkeypatch, Nvml(None, None), environ)
+    assert environ["CUDA_DEVICE_ORDER"] == order
