@@ -3,12 +3,16 @@
 Modules log through the standard library (`logging.getLogger("naiad.…")`) and pass what a line is about in `extra`:
 `request_id`, `model`, `version` and so on. The text formats put the request id in front of the message, JSON gives each a field. `rows` is for
 people: lines of a table below the message, which JSON leaves out, because the same facts are in other fields; `suffix` is the same behind it.
+
+Each format escapes what could break a line or hide in it (`log_text.py`): a caller passes values as arguments of the message or in `extra`,
+and escapes nothing.
 """
 
 import collections.abc
 import contextlib
 import datetime as dt
 import io
+import itertools
 import json
 import logging
 import os
@@ -17,6 +21,8 @@ import textwrap
 import typing
 
 from typing_extensions import override
+
+from naiad.log_text import escaped, indented, is_plain, message_of
 
 VERBOSE = logging.DEBUG
 
@@ -33,27 +39,6 @@ _OWN_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName
 _INDENT = "    "
 
 
-_MAX_NAMES = 1_000
-
-_names: dict[str, str] = {}
-"""Names with control characters, and how lines show them."""
-
-
-def show_on_one_line(name: str) -> None:
-    """Take a name that lines may hold, that of a model's folder for example: line breaks and other control characters in it are shown as escapes."""
-    if not name.isprintable() and len(_names) < _MAX_NAMES:
-        _names[name] = "".join(
-            character if character.isprintable() else ascii(character)[1:-1] for character in name
-        )
-
-
-def shown(text: str) -> str:
-    """A text in which each of these names takes one line."""
-    for name, escaped in _names.items():
-        text = text.replace(name, escaped)
-    return text
-
-
 def no_columns() -> int:
     """For streams other than a terminal: lines are not wrapped."""
     return 0
@@ -62,7 +47,7 @@ def no_columns() -> int:
 class TextFormatter(logging.Formatter):
     """`I0101 12:00:00.000000 pid file:line] "message"`, or the same with an ISO 8601 time in UTC.
 
-    A traceback, a message of several lines, a table's `rows` and the frames of a `stack` follow below as they are, because people read them.
+    A traceback, the further lines of a message, a table's `rows` and the frames of a `stack` follow below, indented, so that none looks like a record.
 
     Args:
         columns: gives the width of the terminal that shows the lines: a longer first line is wrapped between words. 0 wraps nothing.
@@ -86,20 +71,19 @@ class TextFormatter(logging.Formatter):
             stamp += letter
         else:
             stamp = f"{letter}{stamp}{int(record.created % 1 * 1_000_000):06}"
-        request_id = getattr(record, "request_id", "")
-        message = f"[request id: {request_id}] " if request_id else ""
-        message = shown(message + record.getMessage() + getattr(record, "suffix", ""))
-        first, newline, rest = message.partition("\n")
-        line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {_quoted(first)}"
+        first, *lines = message_of(record).rstrip("\n").split("\n")
+        if request_id := getattr(record, "request_id", ""):
+            first = f"[request id: {request_id}] {first}"
+        message = _quoted(escaped(first + getattr(record, "suffix", "")))
+        line = f"{stamp} {self._pid} {escaped(record.filename)}:{record.lineno}] {message}"
         columns = self._columns()
         if 0 < columns < len(line):
             line = _wrapped(line, columns)
-        if newline:
-            line += "\n" + rest
-        for below in (*getattr(record, "rows", ()), *getattr(record, "stack", ())):
-            line += "\n" + shown(below)
+        lines += (*getattr(record, "rows", ()), *getattr(record, "stack", ()))
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            lines.append(self.formatException(record.exc_info))
+        if lines:
+            line = "\n".join((line, *itertools.chain.from_iterable(map(indented, lines))))
         return line
 
     def _to_the_second(self, second: int) -> str:
@@ -139,7 +123,8 @@ class JsonFormatter(logging.Formatter):
         )
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, default=str, ensure_ascii=False)
+        line = json.dumps(fields, default=str, ensure_ascii=False)
+        return line if is_plain(line) else json.dumps(fields, default=str)
 
 
 class LevelFilter(logging.Filter):

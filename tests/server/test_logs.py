@@ -50,19 +50,7 @@ def test_the_request_id_comes_before_the_message() -> None:
 
 def test_a_message_of_several_lines_stays_readable() -> None:
     line = logs.TextFormatter(iso=False).format(_record("first\n  ^^^\nlast"))
-    assert line.endswith('"first"\n  ^^^\nlast')
-
-
-def test_a_name_with_a_line_break_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_names", {})
-    name = "a\nE0101 forged\x1b[2J"
-    logs.show_on_one_line(name)
-    logs.show_on_one_line("café au lait")
-    record = _record(f"loading: {name}\n  line 2", rows=[f"{name}  READY"])
-    shown = logs.TextFormatter(iso=False).format(record)
-    assert shown.splitlines()[0].endswith(r'"loading: a\\nE0101 forged\\x1b[2J"')
-    assert shown.splitlines()[1:] == ["  line 2", r"a\nE0101 forged\x1b[2J  READY"]
-    assert logs.shown("café au lait") == "café au lait"
+    assert line.endswith('"first"\n      ^^^\n    last')
 
 
 def test_the_rows_of_a_table_are_for_people_alone() -> None:
@@ -70,7 +58,7 @@ def test_the_rows_of_a_table_are_for_people_alone() -> None:
     assert (
         logs.TextFormatter(iso=False)
         .format(record)
-        .endswith('"models:"\nmodel  state\nm      READY')
+        .endswith('"models:"\n    model  state\n    m      READY')
     )
     fields = json.loads(logs.JsonFormatter().format(record))
     assert fields["message"] == "models:"
@@ -85,7 +73,7 @@ def test_a_terminal_gets_whole_words() -> None:
     formatter = logs.TextFormatter(iso=False, columns=lambda: 60)
     lines = formatter.format(_record(message, stack=["  File " + "x" * 90])).splitlines()
     *wrapped, last = lines
-    assert last == "  File " + "x" * 90
+    assert last == "      File " + "x" * 90
     assert len(wrapped) > 5
     assert all(len(line) <= 60 or line.strip() == path for line in wrapped)
     assert all(line.startswith("    ") for line in wrapped[1:])

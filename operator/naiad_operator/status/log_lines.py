@@ -34,13 +34,16 @@ class _Line(typing.NamedTuple):
 
 def error_line(log: str) -> str:
     """The message of the log line that explains a failure: the last error, else the last that contains "error", else the last one; "" without any."""
-    lines = [_read(line.strip()) for line in log.splitlines() if line.strip()]
+    # An indented line belongs to the record above it, whatever it looks like.
+    lines = [_read(line.rstrip()) for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.is_error]
     telling = errors or [line for line in lines if line.mentions_error] or lines
     return telling[-1].text if telling else ""
 
 
 def _read(line: str) -> _Line:
+    if line[0].isspace():
+        return _Line(line.strip())
     match = _TEXT.fullmatch(line)
     if match:
         return _Line(_unquoted(match[3]), match[1] or match[2])

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from naiad.backends.python.api.logger import model_logger
 from naiad.core.record import Record
+from naiad.log_text import Lines
 
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
@@ -113,7 +114,14 @@ class OutputLog:
             extra = {"model": self._identity.model, "instance": self._identity.instance}
             logger.handle(
                 logger.makeRecord(
-                    name, level, path, number, self._tag + message, (), None, extra=extra
+                    name,
+                    level,
+                    path,
+                    number,
+                    "%s%s",
+                    (self._tag, Lines(message)),
+                    None,
+                    extra=extra,
                 )
             )
 

@@ -30,6 +30,7 @@ from naiad.hosts.output_log import Identity
 from naiad.hosts.supervision import Heartbeat, Watchdog
 from naiad.hosts.supervisor import WorkerSupervisor
 from naiad.hosts.worker import link
+from naiad.log_text import Lines
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)
@@ -230,7 +231,7 @@ class ProcessHost:
     def _not_handed_over(self, error: Exception) -> InferenceError:
         refusal = worker_life.not_handed_over(self._identity, error)
         trace = None if worker_life.is_shortage(error) else error
-        _log.error("%s", refusal.message, exc_info=trace)
+        _log.error("%s", Lines(refusal.message), exc_info=trace)
         return refusal
 
     def ready_now(self) -> bool | None:

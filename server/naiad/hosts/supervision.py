@@ -18,6 +18,7 @@ from naiad.hosts.host import Limit
 from naiad.hosts.output_log import Identity
 from naiad.hosts.worker import codec, link
 from naiad.hosts.worker_process import WorkerProcess
+from naiad.log_text import Lines
 
 _log = logging.getLogger(__name__)
 
@@ -274,7 +275,7 @@ class Restarter:
             try:
                 await self._start()
             except InferenceError as error:
-                _log.error("%s", error.message)
+                _log.error("%s", Lines(error.message))
                 self._on_refused()
             else:
                 _log.info("%s: a new worker process serves", self._identity)

@@ -128,19 +128,19 @@ def access_fields(entry: AccessEntry) -> dict[str, object]:
 
 
 def access_line(fields: dict[str, object], *, slow: bool = False) -> tuple[str, str]:
-    """One line for people, in two parts; what could break the line is escaped, since a client chose it.
+    """One line for people, in two parts.
 
     The request's id is not part of it: log lines begin with that.
 
     Returns:
         Client, request and status; and the rest, which JSON lines have as fields only.
     """
-    line = f"{fields['peer'] or '-'} {fields['method']} {_printable(str(fields['path']))} {fields['status']}"
+    line = f"{fields['peer'] or '-'} {fields['method']} {fields['path']} {fields['status']}"
     rest = f" in={fields['bytes_in']} out={fields['bytes_out']} total={fields['total_ms']}ms"
     if "compute_ms" in fields:
         rest += f" queue={fields['queue_ms']}ms compute={fields['compute_ms']}ms"
     if "model" in fields:
-        rest += f" model={_printable(str(fields['model']))}"
+        rest += f" model={fields['model']}"
     if "version" in fields:
         rest += f" version={fields['version']}"
     return (f"slow: {line}" if slow else line), rest
@@ -148,7 +148,3 @@ def access_line(fields: dict[str, object], *, slow: bool = False) -> tuple[str, 
 
 def _ms(nanoseconds: int) -> float:
     return round(nanoseconds / 1e6, 3)
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

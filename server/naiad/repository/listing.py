@@ -7,7 +7,6 @@ import threading
 
 import msgspec
 
-from naiad import logs
 from naiad.errors import InferenceError
 from naiad.repository.plan import LoadedFrom
 from naiad.repository.store import Store, StoredModel
@@ -119,6 +118,4 @@ def combined(
             remembered |= lister.names
         else:
             models += [StoredModel(lister.store, name) for name in outcome]
-            for name in outcome:
-                logs.show_on_one_line(name)
     return RepositoryListing(models=models, failures=failures, remembered=remembered)

@@ -11,7 +11,7 @@ import typing
 
 import msgspec
 
-from naiad import logs
+from naiad.log_text import Lines, escaped
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
@@ -109,7 +109,9 @@ class LoadingLines:
         title = state.name if state.version is None else f"{state.name} version {state.version}"
         extra = about(state)
         if self._is_repeated(state):
-            log.debug("%s is %s again: %s", title, state.state.value, state.reason, extra=extra)
+            log.debug(
+                "%s is %s again: %s", title, state.state.value, Lines(state.reason), extra=extra
+            )
             return
         match state.state:
             case State.LOADING if self._console is not None:
@@ -147,7 +149,8 @@ class LoadingLines:
                 self._done += 1
                 reason = state.details or state.reason
                 old = "; what was loaded before goes on serving" if state.replaces else ""
-                log.error("failed to load %s%s: %s", title, old, reason, extra=extra)
+                reason = reason.replace(state.name, escaped(state.name))
+                log.error("failed to load %s%s: %s", title, old, Lines(reason), extra=extra)
                 self._show(f"[red]✗[/] {escape(title)} [red]failed[/]{old}")
             case _:
                 log.debug("%s is %s", title, state.state.value, extra=extra)
@@ -286,7 +289,7 @@ def _memory_change(resident: tuple[int, int] | None) -> str:
 
 def escape(text: str) -> str:
     """Text in which rich finds no markup."""
-    return logs.shown(text).replace("[", r"\[")
+    return escaped(text).replace("[", r"\[")
 
 
 def _version(state: VersionState) -> str:

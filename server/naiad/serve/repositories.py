@@ -13,6 +13,7 @@ from naiad.engine.memory.pool import Load, MemoryPool
 from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
+from naiad.log_text import Lines
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import EVICTIONS
 from naiad.options.options import Options
@@ -103,7 +104,7 @@ class UnusedOverrides:
             return  # the start has reported it, or the repository is away for a moment
         self._unknown = sorted(self._overrides.keys() - known)
         for state in self.states():
-            log.error("%s", state.reason)
+            log.error("%s", Lines(state.reason))
 
     def states(self) -> list[VersionState]:
         """Those that are still unknown."""

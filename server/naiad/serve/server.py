@@ -27,6 +27,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.memory.evicted import EvictedModels
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
+from naiad.log_text import Lines
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor, SystemMetrics
@@ -197,7 +198,7 @@ class Server:
                 calls.close()
                 api.close()
         except (InferenceError, FrontEndError) as error:
-            log.error("%s", error)  # noqa: TRY400 - the message says all
+            log.error("%s", Lines(error))  # noqa: TRY400 - the message says all
             return 1
         finally:
             await system_metrics.stop()

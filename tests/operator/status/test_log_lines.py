@@ -20,6 +20,7 @@ I = "I1125 23:23:09.900000 29675 command.py:60] "  # noqa: E741 - the letter of 
         (f"{E}no quotes\n", "no quotes"),
         (f'{E}"cannot start"\nTraceback (most recent call last):\n  File "x"\nValueError: no key\n', "ValueError: no key"),
         (f'{E}"cannot start"\nTraceback (most recent call last):\n  File "x"\nKeyboardInterrupt\n', "cannot start"),
+        (f'{E}"cannot start"\n    {E}"what a client sent"\n', "cannot start"),
         ('{"level": "ERROR", "msg": "no bucket"}\n{"level": "info", "msg": "stopped"}', "no bucket"),
         ('{"message": "an error"}\n{"message": "stopped"}', "an error"),
         ('{"message": 3, "level": "error"}', '{"message": 3, "level": "error"}'),

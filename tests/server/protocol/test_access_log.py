@@ -66,12 +66,6 @@ def test_a_line_says_who_what_and_how_long() -> None:
     assert line(entry(of=inference(computed=False))).endswith("total=1.25ms model=add")
 
 
-def test_a_client_cannot_break_the_line() -> None:
-    text = line(entry("/\x1b[2J\nERROR forged"))
-    assert text.isprintable()
-    assert "\\nERROR forged" in text
-
-
 def written(
     made: AccessEntry, caplog: pytest.LogCaptureFixture, **options: float
 ) -> list[logging.LogRecord]:

@@ -7,7 +7,6 @@ import threading
 import pytest
 from typing_extensions import override
 
-from naiad import logs
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.reading import RepositoryReader
@@ -189,16 +188,6 @@ async def test_a_store_that_cannot_be_read_does_not_keep_others_from_being_liste
     assert listing.names() == ["a", "b", "c"]
     with pytest.raises(InferenceError, match="a defect of the store"):
         await reader.models()
-    await reader.aclose()
-
-
-async def test_names_with_line_breaks_take_one_line_of_the_log(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(logs, "_names", {})
-    reader = RepositoryReader([FakeStore("/r", "a\nb")])
-    await listed(reader)
-    assert logs.shown("loading: a\nb") == r"loading: a\nb"
     await reader.aclose()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import typing
 
 import numpy as np
@@ -56,6 +57,36 @@ def test_every_request_of_both_protocols_is_a_line_with_fields(
         assert entry["peer"].startswith("127.0.0.1:")
     assert (unknown["status"], unknown["protocol"]) == ("NOT_FOUND", "grpc")
     assert (config["status"], config["method"], config["bytes_in"]) == (200, "GET", 0)
+
+
+FORGED = 'm\nE0101 00:00:00.000000 1 engine.py:1] "forged"\u2028\u202e\x9b2J'
+RECORD = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ \S+:\d+\] \".*\"", re.ASCII)
+
+
+def test_no_text_of_a_client_begins_a_line_of_the_log(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    options = (*ADD, "--access-log", "--slow-request-ms=0.001", "--log-verbose=1")
+    with launched(models, tmp_path, *options) as server:
+        for module, address in ((http_client, server.http), (grpc_client, server.grpc)):
+            tensor = module.InferInput("x", [1, 4], "FP32")
+            tensor.set_data_from_numpy(np.ones((1, 4), np.float32))
+            with module.InferenceServerClient(address) as client:
+                client.infer("add", [tensor], request_id=FORGED)
+                with pytest.raises(InferenceServerException):
+                    client.infer("add", [tensor], model_version="7", request_id=FORGED)
+        with grpc_client.InferenceServerClient(server.grpc) as client:
+            with pytest.raises(InferenceServerException):
+                client.load_model(FORGED)
+            with pytest.raises(InferenceServerException):
+                client.load_model(FORGED, config="{}", files={f"file:1/{FORGED}": b""})
+            client.unload_model(FORGED)
+        server.stop()
+        lines = server.output().split("\n")
+    assert sum("forged" in line for line in lines) == 3
+    for line in filter(None, lines):
+        assert line.startswith("    ") or RECORD.fullmatch(line), line
+        assert line.isprintable()
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ from naiad.backends.python.returned import (
     wrong_list,
 )
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.log_text import Lines
 
 
 class PythonInstance(Instance):
@@ -167,7 +168,7 @@ class PythonInstance(Instance):
             if inspect.iscoroutine(answer):
                 answer = _run(answer)
         except raised() as error:
-            self._log.error("is_ready failed: %s", describe(error, self._folder))
+            self._log.error("is_ready failed: %s", Lines(describe(error, self._folder)))
             return False
         if not isinstance(answer, bool):
             self._log.error("is_ready() must return a boolean value; it returned %r", answer)
@@ -179,7 +180,7 @@ class PythonInstance(Instance):
         try:
             self.finalize()
         except raised() as error:
-            self._log.error("finalize failed: %s", describe(error, self._folder))
+            self._log.error("finalize failed: %s", Lines(describe(error, self._folder)))
 
     def finalize(self) -> None:
         """Call the model's `finalize`, if it has one, and drop it. Idempotent.
@@ -342,7 +343,7 @@ class PythonInstance(Instance):
 
     def _failed(self, text: str) -> InferenceError:
         message = f"Failed to process the request(s) for model '{self._running.instance}', message: {text}"
-        self._log.error("%s", message)
+        self._log.error("%s", Lines(message))
         return _error(message)
 
 

@@ -20,6 +20,7 @@ from naiad.hosts.worker import codec, device, link
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
+from naiad.log_text import message_of
 
 LOG_MARK = "\x1e"
 """In front of a line that is a log record: `[level, logger, path, line, message]` as JSON."""
@@ -399,7 +400,7 @@ class _ToServer(logging.Handler):
         self, record: logging.LogRecord
     ) -> None:
         """See `logging.Handler`."""
-        message = record.getMessage()
+        message = message_of(record)
         if record.exc_info:
             message += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
         if len(message) > _LONGEST:

@@ -16,6 +16,7 @@ import typing
 
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
+from naiad.log_text import Lines
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import REPOSITORY_POLLS
 from naiad.repository.errors import FilesChangedError
@@ -234,7 +235,7 @@ class Poller:
     def _report_unreadable(self, unreadable: collections.abc.Mapping[str, str]) -> None:
         for name, reason in unreadable.items():
             if name not in self._unreadable:
-                log.error("poll: model '%s' stays as it is: %s", name, reason)
+                log.error("poll: model '%s' stays as it is: %s", name, Lines(reason))
         self._unreadable = unreadable
 
     def _report_waiting(self, waiting: collections.abc.Mapping[str, Waiting]) -> None:
@@ -295,7 +296,7 @@ class Poller:
         log.error(
             "poll: model '%s' is not served: %s",
             plan.name,
-            plan.details,
+            Lines(plan.details),
             extra={"model": plan.name},
         )
 
@@ -323,7 +324,7 @@ class Poller:
                 "poll: model '%s' stays as it was (%s): %s",
                 name,
                 load.why,
-                error.message,
+                Lines(error.message),
                 extra=extra,
             )
         except InferenceError as error:
@@ -336,7 +337,7 @@ class Poller:
                     name,
                     load.why,
                     self._retries(),
-                    error.message,
+                    Lines(error.message),
                     extra=extra,
                 )
         else:

@@ -21,6 +21,7 @@ import time
 import msgspec
 
 from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.log_text import Lines
 from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.store import Checkout, OnBytes, Store, check_name, no_bytes
 from naiad.repository.stores import address
@@ -317,7 +318,7 @@ class _Link:
             case Alive():
                 pass
             case Logged():
-                _log.log(reply.level, "%s", reply.message)
+                _log.log(reply.level, "%s", Lines(reply.message))
             case Downloaded():
                 with self._lock:
                     _, on_bytes = self._calls.get(reply.number, (None, no_bytes))
