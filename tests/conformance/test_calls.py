@@ -174,5 +174,5 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_calls_of_models_to_the_server_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

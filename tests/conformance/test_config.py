@@ -222,5 +222,5 @@ assert set(_ROWS) <= set(GOOD)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_model_configuration_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

@@ -291,5 +291,5 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_places_and_names_of_models_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

@@ -120,5 +120,5 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_load_and_unload_requests_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

@@ -155,5 +155,5 @@ SCENARIOS = [*COUNTS, *MAPPING, *STREAMS]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_generate_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

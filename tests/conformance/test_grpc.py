@@ -333,5 +333,5 @@ SCENARIOS = [*INFER, *TYPED, *PARAMETERS]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_grpc_inference_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

@@ -219,5 +219,5 @@ SCENARIOS = [*MODELS, *METADATA, *CALLS]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_grpc_calls_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

@@ -240,5 +240,5 @@ SCENARIOS = [*MALFORMED, *DEPTH, *COMPRESSION, *HEADERS]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_http_bodies_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

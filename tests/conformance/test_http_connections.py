@@ -128,5 +128,5 @@ SCENARIOS = CONNECTIONS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_http_connections_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

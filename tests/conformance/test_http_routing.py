@@ -333,5 +333,5 @@ SCENARIOS = [*ROUTES, *VERBS, *HEALTH, *METADATA, *DECOUPLED, *LOOKUP]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_http_routes_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)

@@ -196,5 +196,5 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+def test_reloads_as_in_triton(scenario: Scenario, ask: Ask) -> None:
     ask(scenario)
