@@ -1,6 +1,6 @@
 """From requests to one batch and back: arrays merged along the first dimension, outputs cut into each request's part.
 
-Merging is the only copy on the way in, and there is none for a request that runs alone; parts of outputs are views. What
+Merging is the only copy on the way in, and there is none for a request that runs alone without added rows; parts of outputs are views. What
 is here knows no framework; a backend that gives each request to its model as it is (Python) needs only `client_shape`.
 """
 
@@ -20,27 +20,32 @@ Array = np.ndarray[Any, Any]
 
 
 def merge(
-    requests: collections.abc.Sequence[collections.abc.Sequence[InputTensor]],
+    requests: collections.abc.Sequence[collections.abc.Sequence[InputTensor]], padding: int = 0
 ) -> dict[str, Array]:
     """One array for each input, the requests' rows one after the other.
 
     Args:
         requests: the inputs of each request, at least one; all requests have the same inputs, and these agree in datatype
             and in every dimension but the first.
+        padding: how often the last row is added behind them.
 
     Returns:
-        By name: the request's own array when there is one request (copied only if it lies at an address that its
+        By name: the request's own array when there is one request and no padding (copied only if it lies at an address that its
         datatype cannot be read from), else a new one.
     """
     first = requests[0]
-    if len(requests) == 1:
+    if len(requests) == 1 and not padding:
         return {tensor.name: _readable(tensor.array) for tensor in first}
-    if len(first) == 1:  # as of most models
+    if len(first) == 1 and not padding:  # as of most models
         return {first[0].name: np.concatenate([inputs[0].array for inputs in requests])}
     columns: dict[str, list[Array]] = {tensor.name: [] for tensor in first}
     for inputs in requests:
         for tensor in inputs:
             columns[tensor.name].append(tensor.array)
+    if padding:
+        for arrays in columns.values():
+            last = arrays[-1][-1:]
+            arrays.append(np.broadcast_to(last, (padding, *last.shape[1:])))
     return {name: np.concatenate(arrays) for name, arrays in columns.items()}
 
 

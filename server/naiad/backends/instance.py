@@ -138,14 +138,20 @@ class Execution(Generic[Item]):
         input_end_ns: when inputs were ready and compute began (monotonic, the same clock in every process); what came before is
             compute_input.
         output_start_ns: when compute ended and outputs were split; what comes after is compute_output.
+        padding_rows: how many rows the instance added to the batch, which are in no response.
     """
 
-    __slots__ = ("input_end_ns", "output_start_ns", "responses")
+    __slots__ = ("input_end_ns", "output_start_ns", "padding_rows", "responses")
 
     def __init__(
-        self, responses: "Sequence[Item | None]", input_end_ns: int, output_start_ns: int
+        self,
+        responses: "Sequence[Item | None]",
+        input_end_ns: int,
+        output_start_ns: int,
+        padding_rows: int = 0,
     ) -> None:
         self.responses = responses
+        self.padding_rows = padding_rows
         self.input_end_ns = input_end_ns
         self.output_start_ns = output_start_ns
 

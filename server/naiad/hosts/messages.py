@@ -23,7 +23,7 @@ from naiad.core.tensor import PackedStrings, Tensor, check_packed, packed_string
 from naiad.errors import InferenceError
 from naiad.hosts.host import DeferredResponse
 from naiad.hosts.worker import codec
-from naiad.hosts.worker.codec import RESPONSE, TIMES, Reader
+from naiad.hosts.worker.codec import EXECUTED, RESPONSE, Reader
 from naiad.hosts.worker.payload import Payload
 
 COPIED = 1 << 18
@@ -147,9 +147,9 @@ class ResponseReader:
             Exception: it is no outcome of such a batch.
         """
         layout, rest = self._reader.read(header)
-        times = TIMES.unpack_from(rest)
+        executed = EXECUTED.unpack_from(rest)
         groups = layout.groups
-        more = codec.read_json(rest[TIMES.size :]) if len(rest) > TIMES.size else ()
+        more = codec.read_json(rest[EXECUTED.size :]) if len(rest) > EXECUTED.size else ()
         if not groups:
             error = codec.error_of(more)
             if error is not None:
@@ -173,7 +173,7 @@ class ResponseReader:
             responses[index] = self._response(
                 base, batch[index], groups[index], error=error, parameters=parameters
             )
-        return Execution(responses, *times)
+        return Execution(responses, *executed)
 
     def deferred(
         self, base: Any, header: bytes | bytearray, inference: Inference

@@ -153,6 +153,7 @@ _FAMILIES: tuple[_Lines, ...] = (
     _distribution(families.QUEUE_TIME, lambda s: s.queue_time, unit=_NS_PER_SECOND),
     _distribution(families.COMPUTE_TIME, lambda s: s.compute_time, unit=_NS_PER_SECOND),
     _distribution(families.BATCH_SIZE, lambda s: s.batch_size, unit=1),
+    _one(families.PADDING_ROWS, lambda s: s.padding_rows),
     _by_reason(families.BATCH_CLOSED, lambda s: s.closes),
     _memory(),
     _by_reason(families.WORKER_RESTARTS, lambda s: s.worker_restarts),

@@ -96,6 +96,11 @@ COMPUTE_TIME = Family(
     "naiad_compute_duration_seconds", "Time that the backend took for a batch in seconds, inputs and outputs included", "histogram"
 )  # fmt: skip
 BATCH_SIZE = Family("naiad_batch_size", "Number of rows of each executed batch", "histogram")
+PADDING_ROWS = Family(
+    "naiad_batch_padding_rows_total",
+    "Number of rows that were added to batches to fill them up to a size (naiad.fill_batches)",
+    "counter",
+)
 BATCH_CLOSED = Family(
     "naiad_batch_closed_total",
     "Number of batches sent to an instance, by the reason why no more requests were added to them",

@@ -126,6 +126,7 @@ class ModelStatistics:
             its whole batch's time.
         inference_count: sum of batch sizes of successful requests.
         execution_count: model executions that succeeded (row 8.11).
+        padding_rows: rows that instances added to batches.
         last_inference_ms: time of the last execution, in milliseconds since 1970; 0 before the first one.
         pending: accepted requests that were not given to a backend yet (row 8.19).
         batches: by total batch size (row 8.5).
@@ -146,6 +147,7 @@ class ModelStatistics:
         self.compute_output_ns = 0
         self.inference_count = 0
         self.execution_count = 0
+        self.padding_rows = 0
         self.last_inference_ms = 0
         self.pending = 0
         self.batches: dict[int, BatchStatistics] = {}
@@ -192,9 +194,12 @@ class ModelStatistics:
         self.fail_ns += request_ns
         self.request_time.observe(request_ns)
 
-    def record_execution(self, *, batch_size: int, timing: BatchTiming, wall_ms: int) -> None:
+    def record_execution(
+        self, *, batch_size: int, timing: BatchTiming, wall_ms: int, padding_rows: int = 0
+    ) -> None:
         """Count a batch that was executed and did not fail as a whole."""
         self.execution_count += 1
+        self.padding_rows += padding_rows
         self.last_inference_ms = wall_ms
         entry = self.batches.get(batch_size)
         if entry is None:

@@ -163,7 +163,10 @@ class ResponseDispatcher:
         if failures < len(outcome.batch):
             # An execution counts unless all its requests failed (row 8.11); its batch size includes the failed ones.
             statistics.record_execution(
-                batch_size=executed_rows, timing=timing, wall_ms=self._wall() // _MILLISECOND_NS
+                batch_size=executed_rows,
+                timing=timing,
+                wall_ms=self._wall() // _MILLISECOND_NS,
+                padding_rows=execution.padding_rows,
             )
         times = ExecutionTimes(
             self._version,

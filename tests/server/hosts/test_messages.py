@@ -53,6 +53,12 @@ def journey(
     return execution.responses
 
 
+def test_rows_that_were_added_to_a_batch_are_reported() -> None:
+    header, payload = codec.write_outcome(Execution([ok(numbers(1, 2))], 11, 22, 5))
+    execution = ResponseReader(CONFIG, 1).outcome(bytearray(payload.joined()), header, asked(1))
+    assert execution.padding_rows == 5
+
+
 def shown(responses: "collections.abc.Sequence[InferResponse | None]") -> list[Any]:
     return [
         None if response is None else [(one.name, one.array.tolist()) for one in response.outputs]

@@ -104,6 +104,16 @@ def test_each_memory_of_a_model_has_a_series() -> None:
     ]
 
 
+def test_rows_that_were_added_to_batches_are_counted_apart_from_their_own() -> None:
+    model = statistics()
+    timing = BatchTiming(1, 1, 1)
+    model.record_execution(batch_size=5, timing=timing, wall_ms=0, padding_rows=3)
+    model.record_execution(batch_size=7, timing=timing, wall_ms=0, padding_rows=1)
+    series = samples(page(model_series([counted(statistics=model)], counter_latencies=True)))
+    assert series["naiad_batch_padding_rows_total"][MODEL] == 4
+    assert series["naiad_batch_size_sum"][MODEL] == 15
+
+
 def test_why_batches_closed_is_counted() -> None:
     series = samples(page(model_series([counted()], counter_latencies=True)))
     closes = {

@@ -22,6 +22,7 @@ from tests.server.backends.configs import model_config
         ("onnxruntime,default-max-batch-size=-1", BackendSetting("onnxruntime", "default-max-batch-size", "-1")),
         ("onnxruntime,intra_op_thread_count=", BackendSetting("onnxruntime", "intra_op_thread_count", "")),
         ("onnxruntime,enable-global-threadpool=ON", BackendSetting("onnxruntime", "enable-global-threadpool", "ON")),
+        ("onnxruntime,fill_batches=1,8,32", BackendSetting("onnxruntime", "fill_batches", "1,8,32")),
         ("python,environment-keep-days=0.5", BackendSetting("python", "environment-keep-days", "0.5")),
     ],
 )  # fmt: skip
@@ -56,6 +57,10 @@ def test_the_error_of_an_invalid_setting_shows_its_form(text: str) -> None:
         ("onnxruntime,intra_op_thread_count=all", "write onnxruntime,intra_op_thread_count=2"),
         ("inter_op_thread_count=1.5", "write inter_op_thread_count=2"),
         ("onnxruntime,enable-global-threadpool=yes", "true, on, 1, false, off or 0"),
+        (
+            "onnxruntime,fill_batches=yes",
+            "auto, on, off or numbers of rows: write onnxruntime,fill_batches=auto",
+        ),
         ("python,environment-keep-days=-1", "0 to keep environments for ever"),
         ("python,environment-keep-days=a week", "a number of days"),
         ("python,environment-keep-days=nan", "a number of days"),

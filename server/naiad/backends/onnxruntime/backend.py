@@ -1,10 +1,11 @@
 """ONNX models through onnxruntime (section 16): loading, and running one batch at a time.
 
 All CPU instances of a model share one session: a session may run several batches at once, and its weights and threads are
-there once. Each GPU instance has a session of its own on its device.
+there once. Each GPU instance has a session of its own on its device. Where batches are filled up, it is one session per size.
 """
 
 import collections.abc
+import pathlib
 from typing import Any
 
 from typing_extensions import override
@@ -22,8 +23,12 @@ from naiad.backends.instance import (
     Output,
     Response,
 )
+from naiad.backends.onnxruntime import batch_sizes, onnx_graph
+from naiad.backends.onnxruntime.batch_sessions import BatchSessions, LoadContext, make_sessions
+from naiad.backends.onnxruntime.batch_sizes import Memory
+from naiad.backends.onnxruntime.cuda import device_memory, preload
 from naiad.backends.onnxruntime.graph_check import check_session
-from naiad.backends.onnxruntime.plan import plan_session
+from naiad.backends.onnxruntime.plan import CUDA, SessionPlan, plan_session
 from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.backends.onnxruntime.runner import SessionRunner, decoded
 from naiad.backends.onnxruntime.session import (
@@ -47,64 +52,117 @@ def make(context: BackendContext) -> "OnnxRuntimeBackend":
 
 
 class OnnxRuntimeBackend:
-    """The backend `onnxruntime`."""
+    """The backend `onnxruntime`.
 
-    def __init__(self, *, clock: Clock) -> None:
-        self._clock = clock
+    Args:
+        memory_of: the memory of a GPU, by its number; None where it is not known.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        memory_of: collections.abc.Callable[[int], Memory | None] = device_memory,
+    ) -> None:
+        self.clock = clock
+        self._memory_of = memory_of
         self._pool = GlobalThreadPool()
+        self._closed = False
 
     def load(self, source: ModelSource) -> "OnnxModel":
         """Load a model version."""
-        return OnnxModel(source, clock=self._clock, pool=self._pool)
+        return OnnxModel(source, self)
 
-
-class OnnxModel(LoadedModel):
-    """A model version: its sessions, and what its instances know of it. The session that CPU instances share is made at once.
-
-    Raises:
-        InferenceError: as `Backend.load`.
-    """
-
-    def __init__(self, source: ModelSource, *, clock: Clock, pool: GlobalThreadPool) -> None:
-        self._source = source
-        self._clock = clock
-        self._pool = pool
-        kinds = {group.kind for group in source.config.instance_groups}
-        shares = bool(kinds - {InstanceKind.GPU})
-        self._shared = self._runner(InstanceKind.CPU, 0) if shares else None
-
-    @override
-    def make_instance(self, spec: InstanceSpec) -> Instance:
-        """Make an instance; on a GPU that makes a session."""
-        runner = self._shared
-        if runner is None or spec.kind is InstanceKind.GPU:
-            runner = self._runner(spec.kind, spec.device_id)
-        return OnnxInstance(spec.name, runner, clock=self._clock)
-
-    @override
     def close(self) -> None:
-        """Drop the shared session; onnxruntime frees it with the last reference."""
-        self._shared = None
+        """See `Closes`: loads in progress make no further sessions."""
+        self._closed = True
 
-    def _runner(self, kind: InstanceKind, device_id: int) -> SessionRunner:
-        source = self._source
+    def sessions(self, source: ModelSource, kind: InstanceKind, device_id: int) -> BatchSessions:
+        """Make the sessions of an instance, or of those that share them.
+
+        Raises:
+            InferenceError: they cannot be made; the message is for the index.
+        """
         config = source.config
         plan = plan_session(config, source.options, kind=kind, device_id=device_id)
         path = PLUGIN.model_file(source.version_dir, config.default_model_filename)
+        preload(plan)
+        on_gpu = kind is InstanceKind.GPU
+        return make_sessions(
+            lambda: self._runner(source, plan, path),
+            sizes_for(source, plan, path),
+            LoadContext(
+                now_ns=self.clock.monotonic_ns,
+                memory=lambda: self._memory_of(device_id) if on_gpu else None,
+                stopping=lambda: self._closed,
+            ),
+            label=f"model '{config.name}'" + (f" on GPU {device_id}" if on_gpu else ""),
+        )
+
+    def _runner(self, source: ModelSource, plan: SessionPlan, path: pathlib.Path) -> SessionRunner:
+        config = source.config
         session = make_session(path, plan, model=config.name, pool=self._pool)
         signature = signature_of(session, path)
         check_session(config, signature)
         return SessionRunner(session, run_options(plan), config=config, signature=signature)
 
 
+class OnnxModel(LoadedModel):
+    """A model version: its sessions, and what its instances know of it. The sessions that CPU instances share are made at once.
+
+    Raises:
+        InferenceError: as `Backend.load`.
+    """
+
+    def __init__(self, source: ModelSource, backend: OnnxRuntimeBackend) -> None:
+        self._source = source
+        self._backend = backend
+        kinds = {group.kind for group in source.config.instance_groups}
+        shares = bool(kinds - {InstanceKind.GPU})
+        self._shared = backend.sessions(source, InstanceKind.CPU, 0) if shares else None
+
+    @override
+    def make_instance(self, spec: InstanceSpec) -> Instance:
+        """Make an instance; on a GPU that makes sessions."""
+        sessions = self._shared
+        if sessions is None or spec.kind is InstanceKind.GPU:
+            sessions = self._backend.sessions(self._source, spec.kind, spec.device_id)
+        return OnnxInstance(spec.name, sessions, clock=self._backend.clock)
+
+    @override
+    def close(self) -> None:
+        """Drop the shared sessions; onnxruntime frees them with the last reference."""
+        self._shared = None
+
+
+def sizes_for(source: ModelSource, plan: SessionPlan, path: pathlib.Path) -> tuple[int, ...]:
+    """The sizes that batches of a model are filled up to."""
+    config = source.config
+    fill = batch_sizes.fill_of(config, source.options)
+    on_cuda = fill.mode == "auto" and plan.providers[0].name == CUDA
+    candidates = batch_sizes.sizes_of(config, fill, pays=on_cuda)
+    if candidates and on_cuda and not _has_convolutions(path):
+        return ()  # walking a large graph takes a second, so it comes last
+    return candidates
+
+
+def _has_convolutions(path: pathlib.Path) -> bool:
+    try:
+        return onnx_graph.has_operator(path, batch_sizes.CONVOLUTIONS)
+    except (
+        onnx_graph.OnnxFileError
+    ):  # a format of onnxruntime's own; loading says what else is wrong
+        return False
+
+
 class OnnxInstance(Instance):
-    """An instance: runs batches on its session."""
+    """An instance: runs batches on its sessions."""
 
     prefetches = True
 
-    def __init__(self, name: str, runner: SessionRunner, *, clock: Clock) -> None:
+    def __init__(self, name: str, sessions: BatchSessions, *, clock: Clock) -> None:
         self._name = name
-        self._runner: SessionRunner | None = runner
+        self._sessions: BatchSessions | None = sessions
         self._now_ns = clock.monotonic_ns
 
     @override
@@ -114,38 +172,51 @@ class OnnxInstance(Instance):
         Raises:
             InferenceError: INTERNAL: the run failed, or the model gave what its config does not say; no request gets a response.
         """
-        runner = self._runner
-        assert runner is not None, "closed"
-        if runner.has_text:
-            return self._execute_text(runner, batch)
-        return self._execute(runner, batch, [call.request.inputs for call in batch])
+        sessions = self._sessions
+        assert sessions is not None, "closed"
+        if sessions.first.has_text:
+            return self._execute_text(sessions, batch)
+        return self._execute(sessions, batch, [call.request.inputs for call in batch])
 
     @override
     def ready(self) -> bool:
         """Whether it was not closed: onnxruntime itself has no say in this."""
-        return self._runner is not None
+        return self._sessions is not None
 
     @override
     def close(self) -> None:
-        self._runner = None
+        self._sessions = None
 
     def _execute(
         self,
-        runner: SessionRunner,
+        sessions: BatchSessions,
         batch: collections.abc.Sequence[Call],
         inputs: collections.abc.Sequence[collections.abc.Sequence[InputTensor]],
     ) -> Execution[Response]:
-        feeds = batches.merge(inputs)
+        rows = 0
+        for call in batch:
+            rows += call.batch_size
+        runner, padding = sessions.choose(rows) if sessions.sizes else (sessions.first, 0)
+        feeds = batches.merge(inputs, padding)
         names = batches.wanted_names(batch, runner.output_names)
         input_end_ns = self._now_ns()
-        arrays = self._run(runner, names, feeds)
+        if not padding:
+            arrays = self._run(runner, names, feeds)
+        else:
+            try:
+                arrays = runner.run_filled(names, feeds, rows=rows, padding=padding)
+                sessions.filled()
+            except Exception as error:  # noqa: BLE001 - whatever onnxruntime raises; that of the second run counts
+                padding = 0
+                arrays = self._run(runner, names, batches.merge(inputs))
+                sessions.failed(error)
         output_start_ns = self._now_ns()
-        parts = batches.split(batch, runner.checked(names, arrays, batch))
+        parts = batches.split(batch, runner.checked(names, arrays, rows=rows))
         responses = [Response(outputs, _NO_PARAMETERS) for outputs in parts]
-        return Execution(responses, input_end_ns, output_start_ns)
+        return Execution(responses, input_end_ns, output_start_ns, padding)
 
     def _execute_text(
-        self, runner: SessionRunner, batch: collections.abc.Sequence[Call]
+        self, sessions: BatchSessions, batch: collections.abc.Sequence[Call]
     ) -> Execution[Response]:
         """`execute` for a model with BYTES inputs: each request's text is decoded before the batch is made."""
         good: list[Call] = []
@@ -163,12 +234,14 @@ class OnnxInstance(Instance):
         if not good:
             now_ns = self._now_ns()
             return Execution(list(failed.values()), now_ns, now_ns)
-        execution = self._execute(runner, good, inputs)
+        execution = self._execute(sessions, good, inputs)
         if not failed:
             return execution
         rest = iter(execution.responses)
         merged = [failed[index] if index in failed else next(rest) for index in range(len(batch))]
-        return Execution(merged, execution.input_end_ns, execution.output_start_ns)
+        return Execution(
+            merged, execution.input_end_ns, execution.output_start_ns, execution.padding_rows
+        )
 
     def _run(self, runner: SessionRunner, names: list[str], feeds: dict[str, Any]) -> list[Array]:
         try:

@@ -14,6 +14,7 @@ import collections.abc
 import errno
 import mmap
 import pathlib
+import typing
 
 import msgspec
 
@@ -125,6 +126,8 @@ class OnnxGraph(Signature, frozen=True, kw_only=True):
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
+_Found = typing.TypeVar("_Found")
+
 
 class _MalformedError(Exception):
     """What is wrong with the bytes; completes a sentence that begins with the file's name."""
@@ -223,6 +226,20 @@ def read(path: pathlib.Path) -> OnnxGraph:
     Raises:
         OnnxFileError: the file is missing, empty, cut off, or no ONNX model.
     """
+    return _walk(path, _model)
+
+
+def has_operator(path: pathlib.Path, names: collections.abc.Set[str]) -> bool:
+    """Whether a node of the model, of a subgraph or of a function of it is one of these operators. Ends with the first one.
+
+    Raises:
+        OnnxFileError: as `read`.
+    """
+    return _walk(path, lambda wire: any(name in names for name in _operators(wire)))
+
+
+def _walk(path: pathlib.Path, visit: collections.abc.Callable[["_Wire"], _Found]) -> _Found:
+    """What `visit` finds in a model file."""
     try:
         if kind := special_kind(path):
             raise OnnxFileError(f"'{path}' is {kind}, and not a file: copy the model there")
@@ -241,7 +258,7 @@ def read(path: pathlib.Path) -> OnnxGraph:
                 f"'{path}' is a Git LFS pointer, not the model itself: run `git lfs pull` in its checkout"
             )
         try:
-            return _model(_Wire(data))
+            return visit(_Wire(data))
         except _MalformedError as error:
             raise OnnxFileError(f"'{path}' {error}") from None
 
@@ -270,6 +287,26 @@ def _model(wire: _Wire) -> OnnxGraph:
         outputs=tuple(outputs),
         external_files=frozenset(external_files),
     )
+
+
+def _operators(wire: _Wire) -> collections.abc.Iterator[str]:
+    """The operator of each node, those of subgraphs and functions included."""
+    model = wire.whole()
+    # What holds nodes, each with the field's number: a graph in field 1, a function in field 7.
+    holders = [(graph, 1) for graph in wire.parts(model, 7)]
+    holders += [(function, 7) for function in wire.parts(model, 25)]
+    while holders:
+        holder, number = holders.pop()
+        for node in wire.parts(holder, number):
+            for field in wire.fields(node):
+                if field.tag == (4, _LENGTH):
+                    yield wire.text(field)
+                elif field.tag == (5, _LENGTH):  # an attribute, which may hold graphs
+                    holders += [
+                        (part, 1)
+                        for part in wire.fields(field)
+                        if part.tag in {(6, _LENGTH), (11, _LENGTH)}
+                    ]
 
 
 def _weight(wire: _Wire, tensor: _Field, external_files: set[str]) -> str:

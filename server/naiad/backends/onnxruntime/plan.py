@@ -11,6 +11,7 @@ import typing
 import msgspec
 
 from naiad.backends.backend import instance_specs
+from naiad.backends.onnxruntime.batch_sizes import fill_of
 from naiad.config.document import Document, FieldPath
 from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
 from naiad.config.problem import Problem
@@ -141,6 +142,7 @@ def preflight(
     for spec in instance_specs(config):
         try:
             plan_session(config, options, kind=spec.kind, device_id=spec.device_id)
+            fill_of(config, options)
         except InferenceError as error:
             messages[error.message] = None
     return [document.problem(_field_named(config, message), message) for message in messages]

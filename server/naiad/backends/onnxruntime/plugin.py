@@ -4,7 +4,7 @@ import types
 
 from naiad.backends.plugin import BackendPlugin, deferred
 from naiad.config.backend_type import Form, ModelFormat
-from naiad.config.option_values import boolean, integer
+from naiad.config.option_values import OptionValues, boolean, integer
 
 _THREADS = integer(example="2", or_empty=True)
 
@@ -29,6 +29,11 @@ PLUGIN = BackendPlugin(
             "intra_op_thread_count": _THREADS,
             "inter_op_thread_count": _THREADS,
             "enable-global-threadpool": boolean(),
+            "fill_batches": OptionValues(
+                fits=deferred("naiad.backends.onnxruntime.batch_sizes:is_value"),
+                expected="auto, on, off or numbers of rows",
+                example="auto",
+            ),
         }
     ),
     complete=deferred("naiad.backends.onnxruntime.completion:complete"),

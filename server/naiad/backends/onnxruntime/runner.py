@@ -8,7 +8,6 @@ BYTES tensors are text for onnxruntime (row 16.12): ONNX strings are UTF-8. A cl
 before they reach the batch.
 """
 
-import collections.abc
 import ctypes
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import onnxruntime
 
 from naiad.backends.batch import Array, OutputRule
-from naiad.backends.instance import Call, InputTensor
+from naiad.backends.instance import InputTensor
 from naiad.backends.onnxruntime.onnx_graph import Signature
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
@@ -55,6 +54,7 @@ class SessionRunner:
             for tensor in (*signature.inputs, *signature.overridable)
             if tensor.shape == () and tensor.name in listed
         ]
+        self._inputs = config.inputs
         used = [spec.datatype for spec in (*config.inputs, *config.outputs)]
         self._has_bf16 = datatypes.BF16 in used
         if self._has_bf16 and datatypes.BYTES in used:
@@ -77,20 +77,55 @@ class SessionRunner:
         arrays: list[Array] = self._run(names, feeds, self._options)
         return arrays
 
+    def run_filled(
+        self, names: list[str], feeds: dict[str, Array], *, rows: int, padding: int
+    ) -> list[Array]:
+        """Run a batch that has `padding` rows behind its own `rows`; gives the outputs of these.
+
+        Raises:
+            Exception: what onnxruntime raises.
+            ValueError: an output has another number of rows than went in.
+        """
+        arrays = self.run(names, feeds)
+        for name, array in zip(names, arrays, strict=True):
+            if array.shape[:1] != (rows + padding,):
+                raise ValueError(
+                    f"output '{name}' has the shape {list(array.shape)} for a batch of {rows + padding} rows"
+                )
+        return [array[:rows] for array in arrays]
+
+    def warm_up(self, rows: int) -> bool:
+        """Run a batch of zeros or empty strings twice: at the first time plans are made, at the second memory is laid out by what the first took.
+
+        Returns:
+            False if an input has a free dimension, so that no size is known that clients will send; then nothing is run.
+
+        Raises:
+            Exception: what onnxruntime raises.
+        """
+        feeds: dict[str, Array] = {}
+        for spec in self._inputs:
+            dims = spec.dims if spec.reshape is None else spec.reshape
+            if min(dims, default=0) < 0:
+                return False
+            shape = (rows, *dims)
+            feeds[spec.name] = (
+                np.full(shape, "", dtype=object)
+                if spec.datatype is datatypes.BYTES
+                else np.zeros(shape, spec.datatype.dtype)
+            )
+        for _ in range(2):
+            self.run(self.output_names, dict(feeds))
+        return True
+
     def checked(
-        self,
-        names: list[str],
-        arrays: list[Array],
-        batch: collections.abc.Sequence[Call],
+        self, names: list[str], arrays: list[Array], *, rows: int
     ) -> list[tuple[OutputRule, Array]]:
-        """Outputs of a batch as the config says them: text as bytes, scalars in the config's dims.
+        """Outputs of a batch of so many rows as the config says them: text as bytes, scalars in the config's dims.
 
         Raises:
             InferenceError: INTERNAL: an output is not what the config says.
         """
-        rows = 0
-        for call in batch:
-            rows += call.batch_size
         outputs: list[tuple[OutputRule, Array]] = []
         for name, given in zip(names, arrays, strict=True):
             rule = self._rules[name]

@@ -45,7 +45,9 @@ DTYPES = {
 }  # fmt: skip
 """By wire name (row 2.16); BYTES have none."""
 
-TIMES = struct.Struct("<qq")
+EXECUTED = struct.Struct("<qqI")
+"""Of an execution: `input_end_ns`, `output_start_ns`, `padding_rows`."""
+
 RESPONSE = struct.Struct("<?q")
 CPU = "cpu"
 
@@ -270,13 +272,13 @@ def write_outcome(execution: "Execution[Response]") -> "tuple[bytes, Payload]":
             groups.append((_NOTHING, response.outputs))
         if response is not None and (response.error is not None or response.parameters):
             more.append((index, error_fields(response.error), response.parameters))
-    rest = TIMES.pack(execution.input_end_ns, execution.output_start_ns)
+    rest = EXECUTED.pack(execution.input_end_ns, execution.output_start_ns, execution.padding_rows)
     return write(groups, rest + to_json(more).encode() if more else rest)
 
 
 def write_failed_outcome(error: InferenceError) -> bytes:
     """The header of an OUTCOME when the whole batch failed."""
-    return write([], TIMES.pack(0, 0) + write_failure(error))[0]
+    return write([], EXECUTED.pack(0, 0, 0) + write_failure(error))[0]
 
 
 def write_response(

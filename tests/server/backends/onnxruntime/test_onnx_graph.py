@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from naiad.backends.onnxruntime import onnx_graph
-from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, read
+from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, has_operator, read
 from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.core import datatypes
 from tests.server.config.onnx_models import model, save, value
@@ -114,6 +114,38 @@ def test_weights_in_another_file_need_not_be_there(tmp_path: pathlib.Path) -> No
     (tmp_path / "w.bin").unlink()
     graph = read(tmp_path / "m.onnx")
     assert graph.external_files == {"w.bin"}
+
+
+def test_operators_are_found_in_the_graph_its_subgraphs_and_functions(
+    tmp_path: pathlib.Path,
+) -> None:
+    inner = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"])], "inner", [], [value("y", None)]
+    )
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["y"])], "other", [], [value("y", None)]
+    )
+    branch = helper.make_node("If", ["c"], ["y"], then_branch=other, else_branch=inner)
+    loop = helper.make_node(
+        "Loop", ["n", "c"], ["y"], body=helper.make_graph([branch], "b", [], [])
+    )
+    function = helper.make_function(
+        "mine", "F", ["x"], ["y"],
+        [helper.make_node("Erf", ["x"], ["y"])], [helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    graph = helper.make_graph([loop], "g", [value("x", [2])], [value("y", [2])])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph, functions=[function]).SerializeToString())
+    found = {name for name in ("If", "Loop", "Conv", "Neg", "Erf") if has_operator(path, {name})}
+    assert found == {"If", "Loop", "Conv", "Neg", "Erf"}
+    # Neither the name of a node, nor that of a tensor, nor that of a function that no node calls.
+    assert not has_operator(path, {"F", "inner", "x", "mine"})
+
+
+def test_a_file_without_a_graph_has_no_operators(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "m.ort").write_bytes(b"ORTM0123")
+    with pytest.raises(OnnxFileError):
+        has_operator(tmp_path / "m.ort", {"Conv"})
 
 
 def test_metadata_of_any_size_is_stepped_over(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,187 @@
+"""The sessions that run a model's batches: one, or one for each size that batches are filled up to (`batch_sizes` decides).
+
+Every further size is a session of its own, with weights, arena and plans of its own: onnxruntime for Python cannot share weights that are in a device's
+memory. So the sizes are made one after the other, each is run twice before the model is ready, and the load goes on with those that there are when
+time or memory runs out or one cannot be made.
+"""
+
+import collections.abc
+import logging
+import typing
+
+from naiad.backends.onnxruntime import batch_sizes
+from naiad.backends.onnxruntime.batch_sizes import Memory, Progress
+from naiad.backends.onnxruntime.runner import SessionRunner
+
+log = logging.getLogger("naiad.backends")
+
+_SECOND_NS = 1_000_000_000
+
+
+class BatchSessions:
+    """The sessions of an instance, or of all CPU instances of a model. Several threads may use it at once.
+
+    Args:
+        first: takes every batch where there are no sizes.
+        by_size: by the number of rows that each one runs.
+        label: the model and where it runs, for the log.
+    """
+
+    def __init__(
+        self,
+        first: SessionRunner,
+        by_size: collections.abc.Mapping[int, SessionRunner] | None = None,
+        *,
+        label: str = "",
+    ) -> None:
+        self.first = first
+        self.sizes = tuple(sorted(by_size or ()))
+        self._by_size = by_size or {}
+        self._label = label
+        self._failures = 0
+
+    def choose(self, rows: int) -> tuple[SessionRunner, int]:
+        """The session for a batch, and how many rows to add to it; of a model that has sizes."""
+        size = batch_sizes.size_for(self.sizes, rows)
+        fills = rows > 0 and self._failures < batch_sizes.MAX_FAILURES
+        return self._by_size[size], max(size - rows, 0) if fills else 0
+
+    def filled(self) -> None:
+        """A filled batch has run."""
+        self._failures = 0
+
+    def failed(self, error: Exception) -> None:
+        """A filled batch failed, and succeeded without the added rows."""
+        self._failures += 1
+        log.warning(
+            "%s: a batch failed because of the rows that were added to it, and has run again without them%s: %s",
+            self._label,
+            "; batches are not filled any more until the model is loaded again"
+            if self._failures == batch_sizes.MAX_FAILURES
+            else "",
+            error,
+        )
+
+
+class LoadContext(typing.NamedTuple):
+    """What making sessions depends on.
+
+    Attributes:
+        now_ns: the monotonic time.
+        memory: of the device, now; None where it is not known.
+        stopping: whether the server stops.
+    """
+
+    now_ns: collections.abc.Callable[[], int]
+    memory: collections.abc.Callable[[], Memory | None]
+    stopping: collections.abc.Callable[[], bool]
+
+
+def make_sessions(
+    make: collections.abc.Callable[[], SessionRunner],
+    sizes: tuple[int, ...],
+    context: LoadContext,
+    *,
+    label: str,
+) -> BatchSessions:
+    """Make the session of a model, or one for each of these sizes, as far as time and memory allow.
+
+    Raises:
+        InferenceError: not even the first one can be made.
+    """
+    if not sizes:
+        return BatchSessions(make())
+    log.info(
+        "%s: batches are filled up to %s rows; making a session for each", label, _listed(sizes)
+    )
+    maker = _SessionMaker(make, context, label=label)
+    first, *further = batch_sizes.in_order(sizes)
+    maker.add(first)
+    why = ""
+    for size in further:
+        why = maker.reason_to_stop() or maker.try_to_add(size)
+        if why:
+            break
+    made = tuple(sorted(maker.made))
+    seconds = (context.now_ns() - maker.begun_ns) / _SECOND_NS
+    if why:
+        log.warning("%s: batches are filled up to %s rows only: %s", label, _listed(made), why)
+    log.info("%s: %d sessions made and run in %.1f s", label, len(made), seconds)
+    return BatchSessions(maker.made[first], maker.made, label=label)
+
+
+class _SessionMaker:
+    """Makes the sessions of one instance and measures what each takes."""
+
+    def __init__(
+        self,
+        make: collections.abc.Callable[[], SessionRunner],
+        context: LoadContext,
+        *,
+        label: str,
+    ) -> None:
+        self._make = make
+        self._context = context
+        self._label = label
+        self.made: dict[int, SessionRunner] = {}
+        self.begun_ns = self._now_ns = context.now_ns()
+        self._memory = context.memory()
+        self._last_ns = 0
+        self._last_bytes = 0
+        self._warms = True
+
+    def add(self, size: int) -> None:
+        """Make the first session, which the model needs in any case.
+
+        Raises:
+            InferenceError: it cannot be made.
+        """
+        runner = self._make()
+        try:
+            self._warms = runner.warm_up(size)
+        except Exception as error:  # noqa: BLE001 - whatever onnxruntime raises: the model may refuse zeros, which says nothing about real requests
+            self._warms = False
+            log.warning(
+                "%s: sessions are not run before the model is ready, because a batch of zeros fails: %s",
+                self._label,
+                error,
+            )
+        self._measure(size, runner)
+
+    def try_to_add(self, size: int) -> str:
+        """Make a further session; returns why it could not be made, or ""."""
+        try:
+            runner = self._make()
+            if self._warms:
+                runner.warm_up(size)
+        except Exception as error:  # noqa: BLE001 - as above, and the model can be served without it
+            return f"the session for {size} rows failed: {error}"
+        self._measure(size, runner)
+        return ""
+
+    def reason_to_stop(self) -> str:
+        """Why no further session is made; "" to go on."""
+        if self._context.stopping():
+            return "the server stops"
+        progress = Progress(
+            spent_ns=self._now_ns - self.begun_ns,
+            last_ns=self._last_ns,
+            last_bytes=self._last_bytes,
+            memory=self._memory,
+        )
+        return batch_sizes.reason_to_stop(progress)
+
+    def _measure(self, size: int, runner: SessionRunner) -> None:
+        self.made[size] = runner
+        now_ns, memory = self._context.now_ns(), self._context.memory()
+        self._last_ns, self._now_ns = now_ns - self._now_ns, now_ns
+        if self._memory is not None and memory is not None:
+            self._last_bytes = max(self._memory.free - memory.free, 0)
+        self._memory = memory
+        log.info(
+            "%s: the session for %d rows took %.1f s", self._label, size, self._last_ns / _SECOND_NS
+        )
+
+
+def _listed(sizes: collections.abc.Iterable[int]) -> str:
+    return ", ".join(map(str, sizes))

@@ -1,0 +1,154 @@
+"""Which sizes batches are filled up to, in which order sessions for them are made, and when no more are: with numbers."""
+
+import pytest
+
+from naiad.backends.onnxruntime.batch_sizes import (
+    LOAD_LIMIT_NS,
+    Fill,
+    Memory,
+    Progress,
+    fill_of,
+    in_order,
+    parse,
+    reason_to_stop,
+    size_for,
+    sizes_of,
+)
+from naiad.config.model_config import DynamicBatching, ModelConfig
+from naiad.errors import ErrorCode, InferenceError
+from tests.server.backends.configs import model_config
+
+ON = Fill(mode="on")
+GIB = 1 << 30
+
+
+def config(
+    max_batch_size: int, *, preferred: tuple[int, ...] = (), batching: bool = True, value: str = ""
+) -> ModelConfig:
+    return model_config(
+        inputs=[],
+        outputs=[],
+        max_batch_size=max_batch_size,
+        dynamic_batching=DynamicBatching(preferred_batch_sizes=preferred) if batching else None,
+        parameters={"naiad.fill_batches": value} if value else {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("max_batch_size", "sizes"),
+    [
+        (2, (1, 2)),
+        (16, (1, 2, 4, 8, 16)),
+        (24, (1, 2, 4, 8, 16, 24)),
+        (100, (1, 2, 4, 8, 16, 32, 64, 100)),
+        (128, (1, 2, 4, 8, 16, 32, 64, 128)),
+        (256, (1, 4, 8, 16, 32, 64, 128, 256)),
+        (1000, (1, 16, 32, 64, 128, 256, 512, 1000)),
+    ],
+)
+def test_sizes_are_powers_of_two_and_the_largest_batch_and_at_most_eight(
+    max_batch_size: int, sizes: tuple[int, ...]
+) -> None:
+    assert sizes_of(config(max_batch_size), Fill(), pays=True) == sizes
+
+
+def test_preferred_sizes_take_the_place_of_powers_of_two() -> None:
+    assert sizes_of(config(16, preferred=(4, 12)), ON, pays=False) == (1, 4, 12, 16)
+    assert sizes_of(config(16, preferred=(16,)), ON, pays=False) == (1, 2, 4, 8, 16)
+
+
+def test_sizes_of_the_administrator_are_taken_up_to_the_largest_batch() -> None:
+    assert sizes_of(config(16), parse("8,1"), pays=False) == (1, 8, 16)
+    assert sizes_of(config(4), parse("1,8,32"), pays=False) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("made", "fill", "pays"),
+    [
+        (config(16), Fill(), False),  # no convolutions, or not on CUDA
+        (config(16), parse("off"), True),
+        (config(16, batching=False), Fill(), True),  # rows of clients are not mixed
+        (config(1), Fill(), True),
+        (config(0), ON, True),
+    ],
+)
+def test_batches_are_left_alone_where_filling_does_not_pay_or_rows_are_not_mixed(
+    made: ModelConfig, fill: Fill, *, pays: bool
+) -> None:
+    assert sizes_of(made, fill, pays=pays) == ()
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 1), (2, 4), (4, 4), (5, 16), (16, 16), (17, 16)])
+def test_a_batch_goes_to_the_next_larger_size(rows: int, size: int) -> None:
+    assert size_for((1, 4, 16), rows) == size
+
+
+def test_the_largest_session_is_made_first_then_the_smallest_then_the_others_from_above() -> None:
+    assert in_order((1, 2, 4, 8, 16)) == (16, 1, 8, 4, 2)
+    assert in_order((1, 2)) == (2, 1)
+    assert in_order((4,)) == (4,)
+
+
+def progress(*, spent_ns: int = 0, last_ns: int = 0, memory: Memory | None = None) -> Progress:
+    return Progress(spent_ns=spent_ns, last_ns=last_ns, last_bytes=GIB, memory=memory)
+
+
+def test_sessions_are_made_while_a_fifth_of_the_memory_stays_free() -> None:
+    assert not reason_to_stop(progress(memory=Memory(17 * GIB, 80 * GIB)))
+    why = reason_to_stop(progress(memory=Memory(17 * GIB - 1, 80 * GIB)))
+    assert why == (
+        "another one of about 1024 MiB would leave less than 20% of the device's memory free (17407 of 81920 MiB are)"
+    )
+    assert not reason_to_stop(progress())
+
+
+def test_sessions_are_made_for_a_minute_at_most() -> None:
+    half = LOAD_LIMIT_NS // 2
+    assert not reason_to_stop(progress(spent_ns=half, last_ns=half))
+    assert reason_to_stop(progress(spent_ns=half, last_ns=half + 1)) == (
+        "another one would exceed the 60 s that they may take"
+    )
+
+
+def test_the_models_parameter_counts_more_than_the_option() -> None:
+    assert fill_of(config(16), {}) == Fill()
+    assert fill_of(config(16), {"fill_batches": "ON"}) == ON
+    assert fill_of(config(16, value="off"), {"fill_batches": "on"}).mode == "off"
+    assert fill_of(config(16, value="4, 1"), {}).sizes == (1, 4)
+
+
+def test_the_option_leaves_models_alone_whose_batches_are_not_formed_here() -> None:
+    assert sizes_of(config(0), fill_of(config(0), {"fill_batches": "on"}), pays=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "message"),
+    [
+        (
+            config(16, value="yes"), {},
+            "parameter naiad.fill_batches is 'yes': write auto, on, off, or numbers of rows such as 1,4,16",
+        ),
+        (config(16, value="0,4"), {}, "write auto, on, off, or numbers of rows"),
+        (
+            config(16), {"fill_batches": "1,x"},
+            "--backend-config=onnxruntime,fill_batches is '1,x': write auto",
+        ),
+        (
+            config(16, value="1,32"), {},
+            "32 rows are more than max_batch_size (16): write sizes up to that",
+        ),
+        (
+            config(16, value="on", batching=False), {},
+            "but the config has no dynamic_batching, so that no batches of several requests are formed: write dynamic_batching { }",
+        ),
+        (config(0, value="on"), {}, "but max_batch_size is 0"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_can_have_no_effect_is_refused(
+    made: ModelConfig, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InferenceError) as caught:
+        fill_of(made, options)
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert message in caught.value.message
+    assert "unable to load model 'm'" in caught.value.message
