@@ -26,8 +26,8 @@ from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
 from naiad.repository.store import Store
+from naiad.repository.unloads import Memory
 from naiad.repository.version import Progress
-from naiad.serve import interpreter
 
 log = logging.getLogger("naiad.serve")
 
@@ -123,13 +123,6 @@ class UnusedOverrides:
         ]
 
 
-def _workers() -> list[int]:
-    """The ids of the worker processes."""
-    from naiad.hosts.spawn import ORPHAN_REAPER  # noqa: PLC0415 - a server without workers does not need it before its first unload
-
-    return ORPHAN_REAPER.groups()
-
-
 class RepositoryFactory:
     """Makes the repositories.
 
@@ -137,6 +130,7 @@ class RepositoryFactory:
         loader: of all of them, as are the agents and the coordination.
         progress: gets every change of state.
         clock: measures load durations.
+        memory: see `Unloads`.
     """
 
     def __init__(
@@ -148,6 +142,7 @@ class RepositoryFactory:
         coordination: Coordination,
         progress: Progress,
         clock: Clock,
+        memory: Memory | None,
     ) -> None:
         self._options = options
         self._loader = loader
@@ -155,6 +150,7 @@ class RepositoryFactory:
         self._progress = progress
         self._clock = clock
         self._coordination = coordination
+        self._memory = memory
         self._pollers: list[Poller] = []
         self._pool: MemoryPool | None = None
         if options.model_memory_limit:
@@ -207,7 +203,7 @@ class RepositoryFactory:
             retry_count=self._options.model_load_retry_count,
             progress=progress,
             clock=self._clock,
-            memory=interpreter.ProcessMemory(_workers),
+            memory=self._memory,
         )
         if pool is not None:
             pool.open(repository, namespace=namespace)

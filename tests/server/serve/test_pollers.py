@@ -34,6 +34,7 @@ async def pollers(root: pathlib.Path, **options: Any) -> list[tuple[float, float
         agents=unused,
         coordination=Coordination(1),
         progress=unused,
+        memory=None,
         clock=ManualClock(),
     )
     repository, made = factory.make(stores)
