@@ -10,16 +10,13 @@ from typing import Any, Generic, NamedTuple, Protocol, Tuple, TypeVar  # noqa: U
 import numpy as np
 
 from naiad.errors import InferenceError, internal, unsupported
+from naiad.tensors.memory import HOST, Memory, memory_of
 
 Output = Tuple[str, str, Any]  # noqa: UP006 - 3.8 cannot subscript the other one
 """An output: its name, the wire name of its datatype (row 2.16), and its values: a numpy array (an object or S array for BYTES, any dtype of
 two bytes for BF16), or anything in the host's memory that DLPack can hand over without a copy, such as a torch tensor."""
 
 Item = TypeVar("Item")
-
-
-_ON_CPU = 1
-"""DLPack's number of the host's memory (kDLCPU)."""
 
 
 def host_array(name: str, values: Any) -> "np.ndarray[Any, Any]":
@@ -31,14 +28,14 @@ def host_array(name: str, values: Any) -> "np.ndarray[Any, Any]":
     if isinstance(values, np.ndarray):
         return values
     try:
-        kind, device = values.__dlpack_device__()
+        memory = memory_of(values)
     except AttributeError:
         raise internal(
             f"output '{name}' is of type {type(values).__name__}: it must be a numpy array, or have __dlpack__"
         ) from None
-    if kind != _ON_CPU:
+    if memory != HOST:
         raise unsupported(
-            f"output '{name}' is in memory of DLPack device type {int(kind)} (device {device}), which is not supported yet: copy it to the "
+            f"output '{name}' is in memory of kind '{memory.kind}' (device {memory.device}), which is not supported yet: copy it to the "
             "host's memory first"
         )
     array: np.ndarray[Any, Any] = np.from_dlpack(values)
@@ -46,7 +43,10 @@ def host_array(name: str, values: Any) -> "np.ndarray[Any, Any]":
 
 
 class InputTensor(Protocol):
-    """An input. Read, never written: its memory is the client's or shared with another process."""
+    """An input. Read, never written: its memory is the client's or shared with another process.
+
+    A framework takes it by DLPack, without a copy and wherever it lies: `torch.from_dlpack(tensor)`; where it needs to write, it copies it first.
+    """
 
     @property
     def name(self) -> str:
@@ -54,7 +54,21 @@ class InputTensor(Protocol):
 
     @property
     def array(self) -> "np.ndarray[Any, Any]":
-        """Its values, which DLPack can hand on (`torch.from_dlpack(array)`; copy it first where it is read-only): an object array of `bytes` for BYTES; a two-byte dtype that is not a number type for BF16."""
+        """Its values in the host's memory: an object array of `bytes` for BYTES; a two-byte dtype that is not a number type for BF16."""
+
+    @property
+    def memory(self) -> Memory:
+        """Where its values lie."""
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:
+        """A DLPack capsule over its memory, BF16 included.
+
+        Raises:
+            BufferError: BYTES.
+        """
+
+    def __dlpack_device__(self) -> "tuple[int, int]":
+        """Its memory as DLPack numbers it."""
 
 
 class Request(Protocol):

@@ -12,6 +12,7 @@ import numpy as np
 
 from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
+from naiad.tensors.memory import CPU, HOST, Memory
 
 UNPACKED = 4096
 """The elements of BYTES tensors of up to so many are counted on the event loop, which takes less than a millisecond; more are counted elsewhere."""
@@ -40,6 +41,25 @@ class Tensor(Record, frozen=True):
     shape: tuple[int, ...]
     array: "np.ndarray[Any, Any]"
     fault: str | None = None
+
+    @property
+    def memory(self) -> Memory:
+        """Where the values lie."""
+        return HOST
+
+    def __dlpack__(self, *, stream: Any = None, **_newer: Any) -> Any:
+        """A DLPack capsule over the values, read-only ones too; the stream and what newer consumers ask for have no effect on the CPU.
+
+        Raises:
+            BufferError: BYTES.
+        """
+        from naiad.tensors import dlpack  # noqa: PLC0415 - few backends use it, and ctypes takes milliseconds
+
+        return dlpack.export(self.array, self.datatype.name, owner=self)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU."""
+        return CPU, 0
 
 
 class PackedStrings(Tensor, frozen=True):

@@ -227,7 +227,7 @@ def test_an_instance_may_return_tensors_of_other_libraries_in_both_hosts() -> No
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        (Foreign(np.ones((1, 2), F), device=(2, 1)), r"device type 2 \(device 1\), which is not supported yet"),
+        (Foreign(np.ones((1, 2), F), device=(2, 1)), r"kind 'cuda' \(device 1\), which is not supported yet"),
         ([[1, 2]], "is of type list: it must be a numpy array"),
     ],
 )  # fmt: skip

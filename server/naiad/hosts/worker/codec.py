@@ -36,6 +36,7 @@ from naiad.backends.instance import Execution, Response, host_array
 from naiad.backends.python.api.datatypes import serialize_byte_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unsupported
 from naiad.hosts.worker.payload import ALIGNED, Payload
+from naiad.tensors.memory import HOST
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_), "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16), "UINT32": np.dtype(np.uint32),
@@ -49,7 +50,6 @@ EXECUTED = struct.Struct("<qqI")
 """Of an execution: `input_end_ns`, `output_start_ns`, `padding_rows`."""
 
 RESPONSE = struct.Struct("<?q")
-CPU = "cpu"
 
 _HEAD = struct.Struct("<II")
 _KNOWN = 256
@@ -135,7 +135,7 @@ def _written(
         if group is None
         else (
             group[0],
-            [(name, datatype, tuple(array.shape), CPU, 0) for name, datatype, array in group[1]],
+            [(name, datatype, tuple(array.shape), *HOST) for name, datatype, array in group[1]],
         )
         for group in groups
     ]
@@ -216,10 +216,10 @@ class Reader:
             extra, tensors = group
             placed: list[tuple[Any, int, int]] = []
             for name, datatype, dims, memory, device in tensors:
-                if memory != CPU:
+                if (memory, device) != HOST:
                     raise unsupported(
                         f"tensor '{name}' is in memory of kind '{memory}' (device {device}), which is not supported yet: "
-                        f"worker processes and the server exchange tensors in '{CPU}' memory only; copy it there first"
+                        f"worker processes and the server exchange tensors in '{HOST.kind}' memory only; copy it there first"
                     )
                 shape = tuple(dims)
                 size = -1

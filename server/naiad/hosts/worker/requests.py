@@ -11,6 +11,7 @@ import numpy as np
 
 from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
 from naiad.hosts.worker import codec
+from naiad.tensors.memory import CPU, HOST
 
 
 class ReceivedTensor:
@@ -20,14 +21,27 @@ class ReceivedTensor:
         name: its name.
         datatype: its wire name.
         array: its values; a view of shared memory, except BYTES.
+        memory: where they lie.
     """
 
     __slots__ = ("array", "datatype", "name")
+
+    memory = HOST
 
     def __init__(self, name: str, datatype: str, array: "np.ndarray[Any, Any]") -> None:
         self.name = name
         self.datatype = datatype
         self.array = array
+
+    def __dlpack__(self, *, stream: Any = None, **_newer: Any) -> Any:
+        """See `InputTensor`; the stream and what newer consumers ask for have no effect on the CPU."""
+        from naiad.tensors import dlpack  # noqa: PLC0415 - few backends use it, and ctypes takes milliseconds
+
+        return dlpack.export(self.array, self.datatype, owner=self)
+
+    def __dlpack_device__(self) -> "tuple[int, int]":
+        """See `InputTensor`."""
+        return CPU, 0
 
 
 class _Fields:

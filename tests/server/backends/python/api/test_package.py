@@ -25,10 +25,16 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_file_imports_the_standard_library_numpy_and_its_own_package(path: pathlib.Path) -> None:
+def test_a_file_imports_the_standard_library_numpy_its_own_package_and_that_of_tensors(
+    path: pathlib.Path,
+) -> None:
     for name in imported(ast.parse(path.read_text())):
         top = name.partition(".")[0]
-        assert top in sys.stdlib_module_names or top == "numpy" or name.startswith(ALLOWED), name
+        assert (
+            top in sys.stdlib_module_names
+            or top == "numpy"
+            or name.startswith((ALLOWED, "naiad.tensors"))
+        ), name
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -77,4 +83,6 @@ print(sorted(name for name in sys.modules if name.startswith("naiad.") and not n
         timeout=50,
         env={**os.environ, "PYTHONPATH": str(pathlib.Path(naiad.__file__).parents[1])},
     )
-    assert result.stdout.strip() == "['naiad.backends', 'naiad.backends.python']"
+    assert result.stdout.strip() == (
+        "['naiad.backends', 'naiad.backends.python', 'naiad.tensors', 'naiad.tensors.dlpack', 'naiad.tensors.memory']"
+    )

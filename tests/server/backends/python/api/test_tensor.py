@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.backends.python.api import datatypes, dlpack, triton_python_backend_utils as pb_utils
+from naiad.backends.python.api import datatypes, triton_python_backend_utils as pb_utils
 from naiad.backends.python.api.errors import TritonModelException
 from naiad.backends.python.api.tensor import Tensor, parts_of, wrap
+from naiad.tensors import dlpack
 
 
 def test_a_tensor_tells_what_it_is() -> None:
