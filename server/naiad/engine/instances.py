@@ -15,13 +15,13 @@ from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instan
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
-from naiad.config.model_config import ModelConfig
+from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
 from naiad.engine.placement import check_limits, host_of, limits_of
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.thread import ThreadHost
+from naiad.hosts.thread import DeviceState, ThreadHost
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import VersionPlan
 
@@ -111,6 +111,7 @@ class InstanceFactory:
         self._rpc_handler_of = rpc_handler_of
         self._starting = set[asyncio.Task[list[HostedInstance]]]()
         self._stopping = False
+        self._device = DeviceState()
 
     async def make(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
         """Make the instances of a version, each ready to run batches.
@@ -161,16 +162,20 @@ class InstanceFactory:
                     LocalInstance(instance, plan.config, plan.version),
                     clock=self._clock,
                     loop=loop,
+                    state=self._device if spec.kind is InstanceKind.GPU else None,
                 ),
             )
             for spec, instance in instances
         ]
 
     def _load(self, plan: VersionPlan) -> tuple[LoadedModel, _Made]:
+        specs = instance_specs(plan.config)
+        if self._device.lost and any(spec.kind is InstanceKind.GPU for spec in specs):
+            raise self._device.refusal(f"model '{plan.config.name}' cannot be loaded")
         loaded = self._registry.get(plan.config.backend, for_model=True).load(self._source(plan))
         with contextlib.ExitStack() as undo:
             undo.callback(loaded.close)
-            instances = _make_instances(loaded, instance_specs(plan.config))
+            instances = _make_instances(loaded, specs)
             undo.pop_all()
         return loaded, instances
 
@@ -246,7 +251,7 @@ def _make_instances(loaded: LoadedModel, specs: Specs) -> _Made:
 def processes_of(
     single: list[tuple[WorkerPlan, list[InstanceSpec]]], *, shared: bool
 ) -> list[tuple[WorkerPlan, list[InstanceSpec]]]:
-    """The processes of a model with their instances, from those of its single ones: with `shared` one for all that see the same devices.
+    """The processes of a model with their instances, from those of its single ones: with `shared` one for all on a device.
 
     The specs are those of the server; in the plan are those of the worker, which may number its device in another way.
     """
@@ -255,7 +260,8 @@ def processes_of(
     processes: list[tuple[WorkerPlan, list[InstanceSpec]]] = []
     for plan, specs in single:
         for place, (process, its_specs) in enumerate(processes):
-            if msgspec.structs.replace(process, instances=plan.instances) == plan:
+            on_it = _device_of(its_specs[0]) == _device_of(specs[0])
+            if on_it and msgspec.structs.replace(process, instances=plan.instances) == plan:
                 instances = (*process.instances, *plan.instances)
                 joined = msgspec.structs.replace(process, instances=instances)
                 processes[place] = joined, its_specs + specs
@@ -263,6 +269,10 @@ def processes_of(
         else:
             processes.append((plan, specs))
     return processes
+
+
+def _device_of(spec: InstanceSpec) -> tuple[InstanceKind, int]:
+    return spec.kind, spec.device_id
 
 
 def _is_cancelled() -> bool:

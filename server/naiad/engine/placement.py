@@ -6,7 +6,7 @@ import math
 from naiad.backends.backend import instance_specs
 from naiad.backends.plugin import HostKind
 from naiad.backends.visible_devices import beyond_a_thread
-from naiad.config.model_config import ModelConfig
+from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.errors import InferenceError, invalid
 from naiad.hosts.host import EXECUTE, LOAD, Limit, Limits
 
@@ -19,16 +19,18 @@ def host_of(
     options: collections.abc.Mapping[str, str],
     slices: frozenset[int] = frozenset(),
 ) -> HostKind:
-    """Where a model's instances run: the model's setting, else `--backend-config`, else the backend's default.
+    """Where a model's instances run: the model's setting, else `--backend-config`, else the backend's default; on GPUs by default in processes.
 
-    Instances on MIG slices run in processes by default, since a thread of the server reaches one slice only.
+    An error that CUDA does not survive ends the process that had it, which must not be the server's; a thread of the server would cost it a
+    context of hundreds of megabytes, and reaches one MIG slice only.
 
     Raises:
         InferenceError: INVALID_ARG: the host is not a valid one, or cannot reach the GPUs of the model's instances.
     """
     chosen = config.parameters.get(HOST_PARAMETER) or options.get("host")
-    beyond = beyond_a_thread(instance_specs(config), slices)
-    if not chosen and beyond:
+    specs = instance_specs(config)
+    beyond = beyond_a_thread(specs, slices)
+    if not chosen and any(spec.kind is InstanceKind.GPU for spec in specs):
         return "process"
     host = known_host(chosen or default, config.name, config.backend)
     if host == "thread" and beyond:

@@ -17,6 +17,7 @@ from naiad.core.inference import Inference
 from naiad.errors import InferenceError
 from naiad.hosts import worker_life
 from naiad.hosts.host import Limit, WorkerInstance, WorkerRpcHandler
+from naiad.hosts.liveness import LivenessWatch
 from naiad.hosts.output_log import Identity
 from naiad.hosts.spawn import order
 from naiad.hosts.supervision import Loading, Restarter, Watchdog
@@ -68,6 +69,7 @@ class WorkerSupervisor:
         self._load_limit = load_limit
         self._on_restart = on_restart
         self._rpc_handler = rpc_handler
+        self._clock = clock
         self._loop = loop
         self._restarter = Restarter(
             identity,
@@ -83,6 +85,7 @@ class WorkerSupervisor:
         self.instances: collections.abc.Sequence[WorkerInstance] = ()
         self.prefetches = False
         self._loading = Loading(loop)
+        self._liveness: LivenessWatch | None = None
         self._watchdog = Watchdog(identity, loop=loop)
         self._drained = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
@@ -104,14 +107,20 @@ class WorkerSupervisor:
             self._plan,
             loop=self._loop,
             instances=self.instances,
-            on_last=functools.partial(self._fire, Event.ENDS),
-            on_end=self._on_end,
+            owner=self,
         )
         try:
             worker.start()
         except OSError as error:
             raise worker_life.not_started(self._identity, error) from error
         self.worker = worker
+        self._liveness = LivenessWatch(
+            worker.pid,
+            ask=functools.partial(worker.notify, link.ASK_ALIVE),
+            on_dead=self._on_dead,
+            clock=self._clock,
+            loop=self._loop,
+        )
         self._fire(Event.START)
         self._loading = Loading(self._loop)
         try:
@@ -130,6 +139,7 @@ class WorkerSupervisor:
             self._watchdog.cancel()
         worker.place.add(loaded.threads)
         self.prefetches = loaded.prefetches
+        self._liveness.serves = True
         self._fire(Event.LOADED)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
@@ -255,7 +265,27 @@ class WorkerSupervisor:
         for instance in self.instances:
             instance.worker_usable(usable)
 
-    def _on_end(self, how: str) -> None:
+    def _on_dead(self, how: str) -> None:
+        """The process runs no more: end it, and the waits for it."""
+        assert self.worker is not None
+        _log.error("worker process %d of %s %s", self.worker.pid, self._identity, how)
+        self.worker.kill(how)
+        if self._state is not State.LOADING:  # its load fails with its exit
+            self.late(how)
+
+    def on_alive(self, *, debugged: bool) -> None:
+        """See `WorkerOwner`."""
+        if self._liveness is not None:
+            self._liveness.answered(debugged=debugged)
+
+    def on_last_messages(self) -> None:
+        """See `WorkerOwner`."""
+        self._fire(Event.ENDS)
+
+    def on_end(self, how: str) -> None:
+        """See `WorkerOwner`."""
+        if self._liveness is not None:
+            self._liveness.stop()
         self._rpc_handler.worker_exited()
         self._fire(Event.EXITED, how)
 

@@ -24,6 +24,7 @@ from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, in_words, reap_later, spawn
 from naiad.hosts.worker.link import (
     AHEAD_BYTES,
+    ALIVE,
     CLOSE,
     CREDIT,
     GONE,
@@ -49,6 +50,19 @@ UNKILLABLE_S = 30.0
 a driver, may never end."""
 
 
+class WorkerOwner(typing.Protocol):
+    """What a worker process calls back, on the event loop."""
+
+    def on_alive(self, *, debugged: bool) -> None:
+        """It answered ASK_ALIVE; `debugged`: a debugger for Python is loaded in it."""
+
+    def on_last_messages(self) -> None:
+        """It has ended; its last messages are passed on next."""
+
+    def on_end(self, how: str) -> None:
+        """Called once, at the end, with how it ended, as text that follows "its worker process "."""
+
+
 class WorkerProcess:
     """A worker.
 
@@ -57,14 +71,13 @@ class WorkerProcess:
         plan: what runs in the process.
         loop: the event loop in which every method and callback is called.
         instances: called with what comes on the link of each.
-        on_last: called when the process has ended, before its last messages are passed on.
-        on_end: called once, at the end, with how it ended, as text that follows "its worker process ".
+        owner: called with what concerns the process.
 
     Attributes:
         links: the link of each instance.
         place: the processors that it runs on.
         notify: see `NotificationSender.send`.
-        ended: done when the process has ended and every descriptor is closed; the result is that of `on_end`.
+        ended: done when the process has ended and every descriptor is closed; the result says how.
     """
 
     def __init__(
@@ -74,15 +87,13 @@ class WorkerProcess:
         *,
         loop: asyncio.AbstractEventLoop,
         instances: collections.abc.Sequence[WorkerInstance],
-        on_last: collections.abc.Callable[[], None],
-        on_end: collections.abc.Callable[[str], None],
+        owner: WorkerOwner,
     ) -> None:
         self._identity = identity
         self._plan = plan
         self._loop = loop
         self._instances = instances
-        self._on_last = on_last
-        self._on_end = on_end
+        self._owner = owner
         self._output_log = OutputLog(identity)
         self._undo = contextlib.ExitStack()
         self._killed_because = ""
@@ -104,7 +115,7 @@ class WorkerProcess:
             self._process = made.process
             self.place = WorkerAffinity(self.pid, processors=len(os.sched_getaffinity(0)))
             self._gone = made.gone
-            control = Link(made.control)
+            control = self._control = Link(made.control)
             undo.callback(control.close)
             self._notifications = NotificationSender(self._identity, control, loop=self._loop)
             self.notify = self._notifications.send
@@ -117,6 +128,7 @@ class WorkerProcess:
                 reads.append((data.fileno(), functools.partial(self._receive, link, instance)))
             for descriptor, call in (
                 *reads,
+                (made.control.fileno(), self._receive_control),
                 (made.output, self._output.on_readable),
                 (made.gone, self._on_exit),
             ):
@@ -277,6 +289,20 @@ class WorkerProcess:
             return False
         return True
 
+    def _receive_control(self) -> None:
+        try:
+            kind, number, _ = self._control.receive()
+        except BlockingIOError:
+            return
+        except (
+            LinkBrokenError,
+            SegmentLostError,
+        ):  # its exit, or what breaks the other links, says why
+            self._loop.remove_reader(self._control.fileno())
+            return
+        if kind == ALIVE:
+            self._owner.on_alive(debugged=bool(number))
+
     def _took(self, size: int) -> None:
         """Send credit for a response that was delivered, before the worker has to wait. A PAUSE because of it was sent before."""
         self._taken += size
@@ -291,7 +317,7 @@ class WorkerProcess:
             return
         ORPHAN_REAPER.remove(self.pid)
         try:
-            self._on_last()  # or the outcome of its last batch would bring it the next one
+            self._owner.on_last_messages()  # or the outcome of its last batch would bring it the next one
             self._take_the_rest()
         except Exception:  # noqa: BLE001  whatever happens here, its end is reported
             _log.exception("%s: the last output of its worker cannot be read", self._identity)
@@ -330,4 +356,4 @@ class WorkerProcess:
         finally:
             self._undo.close()
             self.ended.set_result(how)
-            self._on_end(how)
+            self._owner.on_end(how)

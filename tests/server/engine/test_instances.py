@@ -25,22 +25,39 @@ def on_gpus(*gpus: int, host: str = "") -> ModelConfig:
     return model_config(inputs=[], outputs=[], instance_groups=(group,), parameters=parameters)
 
 
+def groups(*kinds: InstanceKind) -> ModelConfig:
+    each = tuple(
+        InstanceGroup(
+            name=f"g{k}", kind=kind, count=1, gpus=(0,) if kind is InstanceKind.GPU else ()
+        )
+        for k, kind in enumerate(kinds)
+    )
+    return model_config(inputs=[], outputs=[], instance_groups=each)
+
+
 @pytest.mark.parametrize(
-    ("gpus", "slices", "host"),
+    ("kinds", "host"),
     [
-        ((0, 1), (), "thread"),
-        ((0,), (0, 1), "thread"),
-        ((0, 1), (0, 1), "process"),
-        ((1,), (0,), "process"),
-        ((0,), (1,), "thread"),
-        ((1,), (1,), "process"),
+        ([InstanceKind.CPU], "thread"),
+        ([InstanceKind.MODEL], "thread"),
+        ([InstanceKind.GPU], "process"),
+        ([InstanceKind.CPU, InstanceKind.GPU], "process"),
+        ([], "thread"),
     ],
 )
-def test_instances_on_slices_that_a_thread_cannot_reach_run_in_processes(
-    gpus: tuple[int, ...], slices: tuple[int, ...], host: str
+def test_a_model_with_an_instance_on_a_gpu_runs_in_processes_by_default(
+    kinds: list[InstanceKind], host: str
 ) -> None:
-    assert host_of(on_gpus(*gpus), "thread", {}, frozenset(slices)) == host
-    assert host_of(on_gpus(*gpus), "process", {}, frozenset(slices)) == "process"
+    assert host_of(groups(*kinds), "thread", {}) == host
+    assert host_of(groups(*kinds), "process", {}) == "process"
+    assert host_of(groups(*kinds), "process", {"host": "thread"}) == "thread"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "slices"), [((0, 1), ()), ((0,), (0, 1)), ((0, 1), (0, 1)), ((1,), (0,)), ((1,), (1,))]
+)
+def test_slices_change_nothing_in_that(gpus: tuple[int, ...], slices: tuple[int, ...]) -> None:
+    assert host_of(on_gpus(*gpus), "thread", {}, frozenset(slices)) == "process"
 
 
 def test_a_thread_that_cannot_reach_the_slice_is_refused() -> None:
@@ -72,6 +89,28 @@ def test_instances_share_a_process_if_the_backend_says_so_and_they_see_the_same_
         [("g_0", 1), ("g_1", 1)],
     ]
     assert processes_of(each, shared=False) == each
+
+
+def test_instances_on_different_devices_do_not_share_a_process_although_they_see_the_same() -> None:
+    """As with the parameter `naiad.visible_gpus`: an error on one device must not end the instances on another."""
+    each = [
+        (
+            WorkerPlan(load="m:l", settings={}, executable="python", instances=(spec,)),
+            [spec],
+        )
+        for spec in (
+            InstanceSpec("g_0", InstanceKind.GPU, 0),
+            InstanceSpec("g_0", InstanceKind.GPU, 1),
+            InstanceSpec("c_0", InstanceKind.CPU, 0),
+            InstanceSpec("g_1", InstanceKind.GPU, 1),
+        )
+    ]
+    shared = processes_of(each, shared=True)
+    assert [[spec[:3] for spec in specs] for _, specs in shared] == [
+        [("g_0", InstanceKind.GPU, 0)],
+        [("g_0", InstanceKind.GPU, 1), ("g_1", InstanceKind.GPU, 1)],
+        [("c_0", InstanceKind.CPU, 0)],
+    ]
 
 
 def test_the_models_setting_takes_precedence() -> None:

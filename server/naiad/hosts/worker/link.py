@@ -43,14 +43,25 @@ LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
 NOTIFICATIONS = 64
 """Kinds from here on are notifications."""
 
-GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR = 64, 65, 66, 67, 68, 69, 70, 71
+GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR, ASK_ALIVE = (
+    64,
+    65,
+    66,
+    67,
+    68,
+    69,
+    70,
+    71,
+    72,
+)
 """Notifications of the server. GET_READY: is the model ready. CANCEL, PAUSE, RESUME: the request of this number, or its responses while
 its client does not read. RESULT, ERROR: the reply to the REQUEST of this number, or why it gets none. CREDIT: bytes of responses that were
-received. PING: do coroutines run."""
+received. PING: do coroutines run. ASK_ALIVE: does the worker hear this."""
 
-READY, RESPONSE, REQUEST, PONG, ENDS = 80, 81, 82, 83, 84
+READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE = 80, 81, 82, 83, 84, 85
 """Notifications of a worker. READY: the answer to GET_READY, with 0 or 1 as its number. RESPONSE: a response to the request of this number.
-REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run. ENDS: it ends with the next message, and why."""
+REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run. ENDS: it ends with the next message, and why. ALIVE: the answer
+to ASK_ALIVE, on the control socket, with 1 as its number where a debugger for Python is loaded."""
 
 PLACE_SHIFT = 48
 """The requests of a worker's instances are numbered from the instance's place, from 0, shifted by this. GET_READY and PING have such a number

@@ -28,6 +28,9 @@ LOG_MARK = "\x1e"
 _LONGEST = 80_000
 """Characters of a message; as JSON it has to fit into what the server takes for a record."""
 
+_DEBUGGERS = frozenset(("debugpy", "pydevd", "pydevd_pycharm"))
+"""Debuggers that stop all threads of a process."""
+
 DEVICE_LOST = 70
 """The exit status of a worker that cannot use its device any more."""
 
@@ -127,6 +130,8 @@ class Worker:
             self._server.on_reply(number, header, self._control.take_notification())
         elif kind == link.ERROR:
             self._server.failed(number, header.decode())
+        elif kind == link.ASK_ALIVE:
+            self._control.notify(link.ALIVE, b"", None, int(not _DEBUGGERS.isdisjoint(sys.modules)))
         else:
             self._runners[number >> link.PLACE_SHIFT].hear(kind, number)
 
