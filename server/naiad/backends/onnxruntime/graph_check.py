@@ -8,6 +8,7 @@ reference: a dimension that the file leaves free may be known only to onnxruntim
 import pathlib
 from typing import Any
 
+from naiad.backends.onnxruntime import external_weights
 from naiad.backends.onnxruntime.completion import export_help, fixed_first, unsupported_kind
 from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, Signature, read
 from naiad.config.checks.tensors import shown
@@ -22,7 +23,7 @@ _TYPE_INVALID = model_config_pb2.TYPE_INVALID
 
 
 def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
-    """Add a problem for everything in the config that the model file contradicts, and for weights files that are missing."""
+    """Add a problem for everything in the config that the model file contradicts, and for weights files that cannot be read."""
     try:
         graph = read(path)
     except OnnxFileError as error:
@@ -30,10 +31,8 @@ def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
         findings.problems.append(Problem(path=path, position=None, message=text))
         return
     check_graph(message, graph, findings)
-    for name in sorted(graph.external_files):
-        if not (path.parent / name).is_file():
-            text = f"the weights file '{name}' that this model names is not beside it"
-            findings.problems.append(Problem(path=path, position=None, message=text))
+    for text in external_weights.faults(path, graph.external_files):
+        findings.problems.append(Problem(path=path, position=None, message=text))
 
 
 def check_graph(

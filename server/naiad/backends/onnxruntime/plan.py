@@ -292,6 +292,7 @@ class _Reader:
 
     def tensorrt(self, accelerator: Accelerator) -> dict[str, str]:
         options: dict[str, str] = {}
+        self._refuse_graphs("trt_cuda_graph_enable", accelerator)
         for key, value in accelerator.parameters.items():
             name = _TENSORRT_NAMES.get(key, key)
             if key == "precision_mode":
@@ -314,6 +315,7 @@ class _Reader:
         return options
 
     def cuda(self, accelerator: Accelerator) -> dict[str, str]:
+        self._refuse_graphs("enable_cuda_graph", accelerator)
         return {
             key: self._bit(key, value) if key in _CUDA_FLAGS else value
             for key, value in accelerator.parameters.items()
@@ -339,6 +341,14 @@ class _Reader:
             key = "do_copy_in_default_stream"
             options[key] = self._bit(key, parameters[key])
         return options
+
+    def _refuse_graphs(self, key: str, accelerator: Accelerator) -> None:
+        """A CUDA graph reads and writes at the addresses at which it was captured, and each request has others."""
+        if key in accelerator.parameters and self.flag(key, accelerator.parameters[key]):
+            raise invalid(
+                f"parameter '{key}' of the {accelerator.name} accelerator of model '{self._model}' is not supported: CUDA graphs need inputs and outputs at fixed "
+                "addresses, and each request has its own: remove it, or write 0"
+            )
 
     def _bit(self, key: str, text: str) -> str:
         return "1" if self.flag(key, text) else "0"

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnxruntime
 
-from naiad.backends.onnxruntime import onnx_graph, plan as plans
+from naiad.backends.onnxruntime import cuda, onnx_graph, plan as plans
 from naiad.backends.onnxruntime.onnx_graph import GraphTensor, Signature
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
 from naiad.core import datatypes
@@ -89,18 +89,28 @@ def make_session(
             path,
             options,
             providers=[(provider.name, dict(provider.options)) for provider in plan.providers],
+            # Otherwise onnxruntime prints the error of a provider and goes on with the CPU.
+            enable_fallback=0,
         )
     except Exception as failure:
         raise internal(f"{failure} (loading '{path.name}' of model '{model}')") from failure
-    # onnxruntime leaves a provider that cannot start out, with a line in its log; a slow CPU instead was not requested.
+    # onnxruntime leaves out a provider whose library cannot be loaded; a slow CPU instead was not requested.
     running = session.get_providers()
     for provider in plan.providers:
         if provider.name not in running:
             raise invalid(
-                f"unable to load model '{model}': {provider.name} did not start (is there a device, a driver and its "
-                f"libraries?); onnxruntime would run it on {', '.join(running)} instead"
+                f"unable to load model '{model}': {provider.name} did not start: {_why_not(provider.name)}; onnxruntime would run it on "
+                f"{', '.join(running)} instead"
             )
     return session
+
+
+def _why_not(provider: str) -> str:
+    """Why a provider that the installed onnxruntime has did not start."""
+    fault = cuda.library_fault(provider)
+    if fault:
+        return f"{fault}. This build needs {cuda.needed_versions()}: install naiad[server-gpu], which brings them, or an image that has them"
+    return "is there a device and a driver? onnxruntime has written the reason to stderr"
 
 
 def run_options(plan: SessionPlan) -> Any:

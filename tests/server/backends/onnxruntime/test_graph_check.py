@@ -314,19 +314,6 @@ def test_dims_that_could_not_be_read_are_not_compared_and_the_rest_is(
     ]
 
 
-def test_weights_that_are_not_beside_the_model_are_named(tmp_path: pathlib.Path) -> None:
-    proto = model([value("a", ["N", 2])], [value("y", ["N", 2])], initializers={"w": [1.0]})
-    weight = proto.graph.initializer[0]
-    weight.data_location = TensorProto.EXTERNAL
-    weight.external_data.add(key="location", value="w.bin")
-    folder = make_model(tmp_path, files={"1/model.onnx": proto})
-    problem = only(resolve(folder))
-    assert problem.path == folder / "1" / "model.onnx"
-    assert problem.message == "the weights file 'w.bin' that this model names is not beside it"
-    (folder / "1" / "w.bin").write_bytes(b"")
-    assert resolve(folder).problems == ()
-
-
 def test_an_output_that_the_config_leaves_out_does_not_count(tmp_path: pathlib.Path) -> None:
     """Neither its name counts nor a first dimension that would keep the model from batching (row 16.3)."""
     more = model([value("x", ["N", 3])], [value("y", ["N", 3]), value("count", [1])])

@@ -152,6 +152,11 @@ def test_cuda_options_come_from_the_accelerator_and_from_the_older_parameters() 
     }
 
 
+def test_a_cuda_graph_may_be_switched_off() -> None:
+    plan = planned(kind=InstanceKind.GPU, optimization=gpu(cuda={"enable_cuda_graph": "0"}))
+    assert plan.providers[0].options == {"enable_cuda_graph": "0", "device_id": "0"}
+
+
 def test_tensorrt_goes_before_cuda_with_its_parameters_translated() -> None:
     plan = planned(
         kind=InstanceKind.GPU,
@@ -195,6 +200,14 @@ def test_tensorrt_goes_before_cuda_with_its_parameters_translated() -> None:
         ),
         (gpu(tensorrt={"precision_mode": "FP8"}), "unsupported precision mode 'FP8'"),
         (gpu(tensorrt={"trt_dla_core": "x"}), "failed to convert 'x' to integral number"),
+        (
+            gpu(cuda={"enable_cuda_graph": "1"}),
+            "parameter 'enable_cuda_graph' of the cuda accelerator of model 'm' is not supported: CUDA graphs need",
+        ),
+        (
+            gpu(tensorrt={"trt_cuda_graph_enable": "true"}),
+            "'trt_cuda_graph_enable' of the tensorrt accelerator",
+        ),
     ],
 )
 def test_an_accelerator_that_does_not_exist_is_refused(

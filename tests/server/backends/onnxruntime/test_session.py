@@ -113,8 +113,30 @@ def test_a_provider_that_does_not_start_is_not_replaced_by_a_slow_cpu(
         inputs=ADD_CONFIG.inputs, outputs=ADD_CONFIG.outputs, instance_groups=(group,)
     )
     model = load(write_add(tmp_path), config)
-    with pytest.raises(InferenceError, match="CUDAExecutionProvider did not start"):
+    with pytest.raises(InferenceError) as caught:
         model.make_instance(InstanceSpec(name="g_0", kind=InstanceKind.GPU, device_id=0))
+    assert "CUDAExecutionProvider did not start: " in caught.value.message
+    assert "libonnxruntime_providers_cuda.so: cannot open shared object file" in (
+        caught.value.message
+    )
+    assert "install naiad[server-gpu], which brings them" in caught.value.message
+
+
+def test_the_error_of_a_provider_is_the_reason_and_is_not_printed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with an option that the provider does not know, or a broken context."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Unknown provider option: use_tf33")
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "_create_inference_session", refuse)
+    with pytest.raises(InferenceError) as caught:
+        load(write_add(tmp_path), ADD_CONFIG)
+    assert caught.value.message.startswith("[ONNXRuntimeError]")
+    assert "Unknown provider option: use_tf33" in caught.value.message
+    assert "(loading 'model.onnx' of model 'm')" in caught.value.message
+    assert capsys.readouterr().out == ""
 
 
 def test_a_custom_operator_library_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
