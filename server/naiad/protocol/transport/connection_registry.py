@@ -7,6 +7,8 @@ which is updated once per tick, and checks its timeouts once per tick. A server 
 import asyncio
 import typing
 
+from naiad.protocol.transport.disposal import Disposal
+
 
 class RegisteredConnection(typing.Protocol):
     """A connection, as the registry uses it."""
@@ -34,6 +36,7 @@ class ConnectionRegistry:
     Attributes:
         now: the loop's time at the last tick.
         draining: connections made from now on close after their first reply.
+        disposal: frees what connections leave behind.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, tick: float) -> None:
@@ -41,6 +44,7 @@ class ConnectionRegistry:
         self.tick = tick
         self.now = 0.0
         self.draining = False
+        self.disposal = Disposal(loop)
         self._connections: set[RegisteredConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event = asyncio.Event()

@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
     """The protocol of one accepted socket."""
 
     __slots__ = (
-        "__weakref__", "_dispatcher", "_heads", "_known", "_life", "_max_pipelined", "_peer", "_pipeline", "_read_paused", "_ready",
+        "__weakref__", "_dispatcher", "_heads", "_known", "_life", "_peer", "_pipeline", "_read_paused", "_ready",
         "_receiver", "_recorder", "_registry", "_sender", "_service", "_settings", "_short", "_taking", "_transport",
     )  # fmt: skip
 
@@ -70,7 +70,6 @@ class Connection(asyncio.Protocol):
         self._known = service.heads.recent  # the template that the last request had
         self._short = min(settings.known_head_bytes, settings.max_line_bytes)
         self._recorder = service.recorder
-        self._max_pipelined = settings.max_pipelined
         self._life = Lifecycle(self._entered)
         self._receiver = RequestReceiver(settings, service.heads)
         self._dispatcher: RequestDispatcher | None = None
@@ -102,7 +101,7 @@ class Connection(asyncio.Protocol):
     @override
     def data_received(self, data: bytes) -> None:
         """Process input. First the usual case: one whole, plain request with a short head, and a pipeline that is not full."""
-        if self._ready and len(self._pipeline) < self._max_pipelined:
+        if self._ready and (not self._pipeline or self._sender.has_room()):
             known = self._known
             request = None if known is None else known.read(data, self._short)
             if request is None:

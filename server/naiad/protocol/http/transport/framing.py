@@ -74,6 +74,11 @@ def ending(*, keep: bool, minor: int) -> bytes:
     return KEEP if minor else KEEP_1_0
 
 
+def bytes_of(part: bytes | memoryview) -> int:
+    """The size of a part of a body: the length of a view counts its elements."""
+    return len(part) if type(part) is bytes else memoryview(part).nbytes
+
+
 class ReplyFramer:
     """Writes responses as bytes.
 

@@ -101,7 +101,7 @@ class RequestDispatcher:
             or sender.barred
             or sender.paused
             or self.bridge is not None
-            or len(self._sender.pipeline) >= self._service.settings.max_pipelined
+            or not sender.has_room()
         )
 
     def _begin(self, head: RequestHead) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from naiad.core.inference import Cancellable, RequestContext
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
-from naiad.protocol.http.transport.framing import KEEP, StreamedReply, ending
+from naiad.protocol.http.transport.framing import KEEP, StreamedReply, bytes_of, ending
 from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
@@ -60,12 +60,14 @@ class Exchange(msgspec.Struct, eq=False):
             self.reply(reply)
             self._cancel(handle)
 
-    def abandon(self) -> None:
-        """The client has gone: nothing is sent, and the work is cancelled."""
+    def abandon(self) -> HttpReply | None:
+        """The client has gone: nothing is sent, and the work is cancelled. Returns the response, if there is one already."""
+        response, self.response = self.response, None
         self.sender = None
-        if self.response is None or self.response.stream is not None:
+        if response is None or response.stream is not None:
             self._cancel(self.handle)
         self.handle = self.context = None
+        return response
 
     def _cancel(self, handle: Cancellable | None) -> None:
         try:
@@ -77,6 +79,12 @@ class Exchange(msgspec.Struct, eq=False):
 
 def _nothing() -> None:
     """Of a connection that is closed."""
+
+
+def _size_of(exchange: Exchange) -> int:
+    """Bytes of the body of a response."""
+    response = exchange.response
+    return 0 if response is None else sum(map(bytes_of, response.body))
 
 
 class ResponseSender:
@@ -92,8 +100,8 @@ class ResponseSender:
     """
 
     __slots__ = (
-        "_frame", "_life", "_peer", "_receiver", "_recorder", "_registry", "_resume", "_streamed",
-        "_transport", "barred", "paused", "pipeline",
+        "_finished", "_frame", "_held_bytes", "_largest", "_life", "_peer", "_receiver", "_recorder", "_registry", "_resume", "_settings",
+        "_streamed", "_transport", "barred", "paused", "pipeline",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +127,11 @@ class ResponseSender:
         self.pipeline: collections.deque[Exchange] = collections.deque()
         self.barred = False
         self.paused = False
+        self._settings = service.settings
+        # of the responses that wait for an earlier one
+        self._finished = 0
+        self._held_bytes = 0
+        self._largest = 0
 
     def dispatch(
         self, head: RequestHead, handler: FastHandler, request: HttpRequest, now_ns: int
@@ -167,21 +180,53 @@ class ResponseSender:
     def responded(self, exchange: Exchange) -> None:
         """A response is ready: send it and those that wait behind it, unless it has to wait itself."""
         pipeline = self.pipeline
-        if pipeline[0] is not exchange:
-            return
+        if pipeline[0] is not exchange or self.paused:
+            response = exchange.response
+            if pipeline[0] is not exchange or response is None or response.stream is None:
+                self._hold(exchange)
+                return
         self._peer.since = self._registry.now
-        while True:
-            pipeline.popleft()
+        pipeline.popleft()
+        self._send(exchange)
+        if pipeline:
+            self._send_held()
+        else:
+            self.barred = False
+        self._go_on()
+
+    def _hold(self, exchange: Exchange) -> None:
+        """A response waits for an earlier one, or for a client that does not read: what the transport has is given back at once when that goes."""
+        size = _size_of(exchange)
+        self._finished += 1
+        self._held_bytes += size
+        self._largest = max(self._largest, size)
+
+    def _send_held(self) -> None:
+        """Send the responses that have waited, up to the first request without one, as far as the client reads."""
+        pipeline = self.pipeline
+        while pipeline and pipeline[0].response is not None and not self.paused:
+            exchange = pipeline.popleft()
+            self._finished -= 1
+            self._held_bytes -= _size_of(exchange)
             self._send(exchange)
-            if not pipeline:
-                self.barred = False
-                break
-            exchange = pipeline[0]
-            if exchange.response is None:
-                break
-        receiver = self._receiver
-        if receiver.unread or receiver.eof:
+        if not pipeline:
+            self.barred = False
+
+    def _go_on(self) -> None:
+        """Continue with the input, if any has waited for responses."""
+        if self._receiver.unread or self._receiver.eof:
             self._resume()
+
+    def has_room(self) -> bool:
+        """Whether the pipeline takes another request, whose response may be as large as the largest that had to wait."""
+        settings, begun = self._settings, len(self.pipeline)
+        unanswered = begun - self._finished
+        held = self._held_bytes + unanswered * self._largest
+        return not begun or (
+            begun < settings.max_pipelined
+            and unanswered < settings.max_unanswered
+            and held < settings.held_bytes
+        )
 
     def write(self, data: bytes | memoryview) -> None:
         """Send bytes now."""
@@ -214,6 +259,7 @@ class ResponseSender:
         self._peer.drained()
         if self._streamed is not None:
             self._streamed.stream.resume()
+        self._send_held()
 
     def probe_stream(self) -> bool:
         """Have the streamed response probe whether the client is still there; False if there is none."""
@@ -236,8 +282,8 @@ class ResponseSender:
             self._streamed = None
         abandoned = tuple(self.pipeline)
         self.pipeline.clear()
-        for exchange in abandoned:
-            exchange.abandon()
+        responses = [exchange.abandon() for exchange in abandoned]
+        self._registry.disposal.add(filter(None, responses))
 
     def _send(self, exchange: Exchange) -> None:
         head, reply = exchange.head, exchange.response
@@ -259,7 +305,7 @@ class ResponseSender:
         if rest:
             self._transport.writelines(rest)
         if self._recorder is not None:
-            size = 0 if head.head_only else sum(memoryview(part).nbytes for part in reply.body)
+            size = 0 if head.head_only else sum(map(bytes_of, reply.body))
             self._record(exchange, reply, size)
         if close:
             self.all_sent()
@@ -299,10 +345,8 @@ class ResponseSender:
             self.all_sent()
         elif self._is_last():
             self.all_sent()
-        elif pipeline and pipeline[0].response is not None:
-            self.responded(pipeline[0])
         else:
-            self.barred = self.barred and bool(pipeline)
+            self._send_held()
             self._resume()
 
     def _record(self, exchange: Exchange, reply: HttpReply, size: int) -> None:

@@ -43,6 +43,9 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
         max_line_bytes: the request line; more is 414. Model names and versions need less than 1 KiB.
         max_chunks: transfer chunks of one body; more is 400 (row 1.13: exactly the maximum passes).
         max_pipelined: requests of one connection that may wait for their responses; the next is not read before one of them is sent.
+        max_unanswered: how many of these may be without a response. How large it gets is not known before, and a client that does not read holds it.
+        held_bytes: bytes of finished responses that may wait for an earlier one, above which the next request is not read; each request without
+            one counts as much as the largest response that waited so far.
         iteration_seconds: after so long a connection that has further requests waiting lets others have the event loop, and continues in
             the next iteration of the loop. Each iteration takes one request at least.
         iteration_bytes: the same after so many unsent reply bytes.
@@ -61,6 +64,8 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
     max_line_bytes: int = 16384
     max_chunks: int = 65536
     max_pipelined: int = 64
+    max_unanswered: int = 4
+    held_bytes: int = 1 << 22
     iteration_seconds: float = 0.002
     iteration_bytes: int = 65536
     body_high_bytes: int = 262144
