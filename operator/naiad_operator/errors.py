@@ -17,10 +17,12 @@ class Problem:
     Attributes:
         path: the field, e.g. "spec.predictor.accelerator.profile"; "" means the whole manifest.
         message: what is wrong and what to write instead.
+        blocks: of a conversion: whether the result serves nothing useful until it is edited.
     """
 
     path: str
     message: str
+    blocks: bool = False
 
     @override
     def __str__(self) -> str:

@@ -63,8 +63,9 @@ def run(
     unreadable = [one for one in read if isinstance(one, str)]
     for message in unreadable:
         _say(message)
-    made, used = _convert(items)
+    made, used, blocking = _convert(items)
     problems = [(result, problem) for result in made for problem in problems_of(result)]
+    problems += blocking
     problems += _twice(made)
     for result, problem in problems:
         name = part(result, "metadata").get("name")
@@ -83,23 +84,27 @@ def run(
     return 1 if unreadable or problems or not made else 0
 
 
-def _convert(items: list[_Item]) -> tuple[list[Fields], set[int]]:
-    """The services, and the ids of the documents that went into them."""
+def _convert(
+    items: list[_Item],
+) -> tuple[list[Fields], set[int], list[tuple[Fields, Problem]]]:
+    """The services, the ids of the documents that went into them, and why a service serves nothing useful as it is."""
     made: list[Fields] = []
     used: set[int] = set()
+    blocking: list[tuple[Fields, Problem]] = []
     manifests = [one.value for one in items if isinstance(one.value, dict)]
     for item in items:
         if kserve.is_kserve(item.value) and not kserve.is_old(item.value):
             result, notes = kserve.convert(item.value, manifests)
             for note in sorted(notes, key=item.line):
                 item.say(note)
+            blocking += [(result, note) for note in notes if note.blocks]
         elif workload.server_container(item.value) is not None:
             result = _workload(item, items, used)
         else:
             continue
         used.add(id(item.document))
         made.append(result)
-    return made, used
+    return made, used, blocking
 
 
 def _written(made: list[Fields]) -> bool:

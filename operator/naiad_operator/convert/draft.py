@@ -65,9 +65,9 @@ class Draft:
         """Reports a field of the pod."""
         self.notes.append(Problem(f"{self.pod_path}.{field}", message))
 
-    def of_container(self, field: str, message: str) -> None:
-        """Reports a field of the container."""
-        self.notes.append(Problem(f"{self.container_path}.{field}", message))
+    def of_container(self, field: str, message: str, *, blocks: bool = False) -> None:
+        """Reports a field of the container; `blocks`: without an edit the service can serve nothing."""
+        self.notes.append(Problem(f"{self.container_path}.{field}", message, blocks))
 
 
 _OF_OBJECTS = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))

@@ -20,7 +20,8 @@ def convert(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> RUN:
         out, err = capsys.readouterr()
         made.write_text(out)
         if out:
-            assert cli.main(["check", "-q", "-f", str(made)]) == status, capsys.readouterr().err
+            # A service may also be valid and serve nothing useful.
+            assert cli.main(["check", "-q", "-f", str(made)]) <= status, capsys.readouterr().err
             capsys.readouterr()
         lines = [line.removeprefix(f"{path}:").partition(": ")[2] for line in err.splitlines()]
         return Converted(status, yaml_text.read(out), lines)

@@ -25,10 +25,50 @@ def test_formats_and_protocols(convert: RUN, fields: Object, words: str) -> None
     model = {"storageUri": "s3://acme/models", **fields}
     source["spec"]["predictor"] = {"model": model}
     converted = convert(source)
-    assert converted.status == 0
+    has_backend = "no backend" not in words and "NAME/1/FILE" not in words
+    assert converted.status == (0 if has_backend else 1)
     said = [line for line in converted.lines if line.startswith("spec.predictor.model")]
     assert len(said) == bool(words)
     assert words in "".join(said)
+
+
+@pytest.mark.parametrize("holder", ["predictor", "model"])
+def test_several_addresses_are_several_repositories(convert: RUN, holder: str) -> None:
+    source = kserve()
+    addresses = [
+        {"uri": "s3://b/a", "mountPath": "/mnt/models/a"},
+        {"uri": "s3://b/c", "mountPath": "/mnt/models/c"},
+    ]
+    predictor: Object = {"model": {"modelFormat": {"name": "triton"}}}
+    (predictor if holder == "predictor" else predictor["model"])["storageUris"] = addresses
+    source["spec"]["predictor"] = predictor
+    converted = convert(source)
+    assert converted.status == 0
+    assert converted.predictor["model"] == {
+        "repositories": [{"storageUri": "s3://b/a"}, {"storageUri": "s3://b/c"}]
+    }
+    assert not listed(converted, "podTemplate")
+
+
+def test_the_entry_of_a_secret_beside_an_address_is_one_hint(convert: RUN) -> None:
+    source = kserve()
+    storage = {"key": "localMinIO", "path": "models/a", "parameters": {"bucket": "bucket-a"}}
+    model = {"modelFormat": {"name": "triton"}, "storageUri": "s3://bucket-a/models/a", "storage": storage}  # fmt: skip
+    source["spec"]["predictor"] = {"model": model}
+    converted = convert(source)
+    assert converted.status == 0
+    (said,) = [line for line in converted.lines if line.startswith("spec.predictor.model.storage")]
+    assert "The entry localMinIO of Secret storage-config holds keys as JSON" in said
+    assert "model.storage.secretName, and its endpoint_url in model.storage.endpoint" in said
+
+
+def test_a_service_that_could_serve_nothing_useful_needs_an_edit(convert: RUN) -> None:
+    source = kserve()
+    source["spec"]["predictor"] = {"model": {"modelFormat": {"name": "triton"}, "storageUri": "s3://b/m"}}  # fmt: skip
+    source["spec"]["transformer"] = {"containers": [{"name": "kserve-container", "image": "t:1"}]}
+    converted = convert(source)
+    assert converted.status == 1
+    assert listed(converted, "spec.transformer: not converted: there is no such component")
 
 
 @pytest.mark.parametrize(("name", "is_read"), [("huggingface", False), ("tensorflow", True)])

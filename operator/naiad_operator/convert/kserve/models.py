@@ -47,6 +47,8 @@ def convert(addresses: list[str], namespace: str, others: Manifests, draft: Draf
     if isinstance(uri, str):
         report = functools.partial(draft.of_container, "storageUri")
         model |= _store(uri, report, namespace, others, draft)
+        if "storage" in container:
+            _storage_beside_address(draft)
         for address in addresses:
             if address.rstrip("/") != _MOUNT:
                 message = f"left out: --model-repository={address}: model.storageUri is the repository; write the folder in it, if it is another one than {_MOUNT}"
@@ -54,7 +56,9 @@ def convert(addresses: list[str], namespace: str, others: Manifests, draft: Draf
     elif "storage" in container:
         _storage(namespace, others, draft)
     elif entries(draft.pod, "storageUris"):
-        _several(namespace, others, draft)
+        _several(draft.pod, draft.of_pod, namespace, others, draft)
+    elif entries(container, "storageUris"):
+        _several(container, draft.of_container, namespace, others, draft)
     elif addresses:
         repositories.convert(addresses, draft)
 
@@ -89,7 +93,7 @@ def _format(draft: Draft) -> None:
     message += f". storageUri must be a model repository, a folder with one folder per model, e.g. NAME/1/{'model.onnx' if given == 'onnx' else 'FILE'}"
     if not protocol and given not in _V2_FORMATS:
         message += f". {_CLIENTS[0].upper()}{_CLIENTS[1:]}"
-    draft.of_container("modelFormat", message)
+    draft.of_container("modelFormat", message, blocks=not runs)
 
 
 _CLIENTS = "the server speaks protocol v2: clients send /v2/models/NAME/infer in place of /v1/models/NAME:predict"
@@ -147,8 +151,8 @@ def _storage(namespace: str, others: Manifests, draft: Draft) -> None:
     key = str(given.get("key") or "")
     entry = {**_entry(key, namespace, others), **part(given, "parameters")}
     scheme, bucket = str(entry.get("type")), entry.get("bucket")
-    secret = f"the entry {key} of Secret {_STORAGE_SECRET}" if key else f"Secret {_STORAGE_SECRET}"
-    keys = f"{secret} holds keys as JSON, which a service does not read: make a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and write it in model.storage.secretName"
+    secret = _secret(key)
+    keys = _keys(key)
     schema = given.get("schemaPath")
     if schema:
         keys += f"; left out: schemaPath: {schema}"
@@ -166,6 +170,22 @@ def _storage(namespace: str, others: Manifests, draft: Draft) -> None:
     draft.of_container("storage", keys)
 
 
+def _secret(key: str) -> str:
+    return f"the entry {key} of Secret {_STORAGE_SECRET}" if key else f"Secret {_STORAGE_SECRET}"
+
+
+def _keys(key: str) -> str:
+    return f"{_secret(key)} holds keys as JSON, which a service does not read: make a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and write it in model.storage.secretName"
+
+
+def _storage_beside_address(draft: Draft) -> None:
+    """The field storage beside storageUri, which says where the models are; the keys and the endpoint are those of the entry."""
+    key = str(part(draft.container.pop("storage")).get("key") or "")
+    keys = _keys(key)
+    message = f"left out: storageUri is the address. {keys[0].upper()}{keys[1:]}, and its endpoint_url in model.storage.endpoint"
+    draft.of_container("storage", message)
+
+
 def _entry(key: str, namespace: str, others: Manifests) -> Fields:
     """The entry of the Secret storage-config, when it is among the manifests."""
     secret = secrets.named("Secret", _STORAGE_SECRET, namespace, others)
@@ -179,18 +199,32 @@ def _entry(key: str, namespace: str, others: Manifests) -> Fields:
     return value if isinstance(value, dict) else {}
 
 
-def _several(namespace: str, others: Manifests, draft: Draft) -> None:
-    """The field storageUris: several folders below /mnt/models."""
-    given = entries(draft.pod, "storageUris")
-    del draft.pod["storageUris"]
+def _several(
+    holder: Fields,
+    say: collections.abc.Callable[[str, str], None],
+    namespace: str,
+    others: Manifests,
+    draft: Draft,
+) -> None:
+    """The field storageUris: several folders below /mnt/models.
+
+    Args:
+        holder: the part of the predictor that has the field.
+        say: reports a field of that part.
+        namespace: the namespace of the service.
+        others: the manifests of the same files.
+        draft: the service.
+    """
+    given = entries(holder, "storageUris")
+    del holder["storageUris"]
     made = []
     for index, one in enumerate(given):
-        report = functools.partial(draft.of_pod, f"storageUris[{index}]")
+        report = functools.partial(say, f"storageUris[{index}]")
         fields = _store(str(one.get("uri")), report, namespace, others, draft)
         folder = pathlib.PurePosixPath(str(one.get("mountPath") or _MOUNT))
         if folder != pathlib.PurePosixPath(_MOUNT):
             message = f"left out: mountPath: {folder}: each address must be a model repository, a folder with one folder per model"
-            draft.of_pod(f"storageUris[{index}]", message)
+            say(f"storageUris[{index}]", message)
         if fields:
             made.append(fields)
     model = draft.predictor["model"]

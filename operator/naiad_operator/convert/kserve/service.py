@@ -45,9 +45,11 @@ _ADVICE = {
     "runtime": "no runtime is needed: see that predictor has the arguments, variables and resources that the runtime gives its container; with the runtime in the files, convert adds them",
     "runtimeVersion": "it names a version of another server: set predictor.image to choose Naiad's",
     "timeout": "the server ends no request by time: write default_queue_policy in config.pbtxt, or spec.ingress.readTimeoutSeconds",
-    "transformer": "there is no such component: write a Python model that calls the others (docs/bls.md)",
     "workerSpec": "a service has no pods that work together: write accelerator.count for several GPUs in one pod",
 }
+_TRANSFORMER = (
+    "there is no such component: write a Python model that calls the others (docs/bls.md)"
+)
 _NO_COUNTERPART = "there is no such field in Naiad: leave it out, or write it in predictor.podTemplate when it is a field of pods"
 
 
@@ -110,6 +112,11 @@ def convert(
     if draft.template:
         draft.predictor.setdefault("podTemplate", {})["spec"] = draft.template
     draft.notes += left(container, draft.container_path, _ADVICE, workload.OF_CONTAINER)
+    if part(rest, "spec").pop("transformer", None):
+        # Clients send what the transformer takes, which the models do not.
+        draft.notes.append(
+            Problem("spec.transformer", f"not converted: {_TRANSFORMER}", blocks=True)
+        )
     draft.notes += left(part(rest, "spec"), "spec", _ADVICE, _NO_COUNTERPART)
     draft.notes += outside(rest)
     result = workload.result(manifest, draft)
