@@ -1,5 +1,6 @@
 """`naiad check`: what it prints, and the exit status."""
 
+import importlib.util
 import json
 import pathlib
 
@@ -14,6 +15,7 @@ max_batch_size: 4
 input [ { name: "IN" data_type: TYPE_FP32 dims: [ 2 ] } ]
 output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 2 ] } ]
 """
+_TENSORS = _GOOD.split("\n", 2)[2]
 _MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
 
 
@@ -107,12 +109,9 @@ def test_a_name_in_two_repositories_is_a_problem_of_both(
 
     assert main([str(tmp_path / "a"), str(tmp_path / "b")]) == 1
     shown = capsys.readouterr().out
-    assert f"{one}: error: model appears in two or more repositories: 'same' is also {other}" in (
-        shown
-    )
-    assert f"{other}: error: model appears in two or more repositories: 'same' is also {one}" in (
-        shown
-    )
+    for folder, twin in ((one, other), (other, one)):
+        assert f"{folder}: error: model appears in two or more repositories\n" in shown
+        assert f"'same' is also {twin}, and none of them is served" in shown
 
 
 def test_a_repository_given_twice_is_checked_once(
@@ -164,7 +163,9 @@ def test_code_that_python_cannot_read_is_a_problem_at_its_line(
 
     assert main([str(tmp_path)]) == 1
     shown = capsys.readouterr().out
-    assert f"{folder}/1/model.py:3:12: error: Python cannot read this file: invalid syntax" in shown
+    assert f"{folder}/1/model.py:3:12: error: unable to load model 'one': SyntaxError: invalid" in (
+        shown
+    )
     assert " 3 | def broken(:\n   |            ^\n" in shown
 
 
@@ -302,7 +303,9 @@ def test_models_of_a_python_based_backend_are_checked_with_the_code_of_the_backe
 
     code.write_text("class TritonPythonModel\n")
     assert main(command) == 1
-    assert f"{code}:1:24: error: Python cannot read this file" in capsys.readouterr().out
+    assert f"{code}:1:24: error: unable to load model 'hello': SyntaxError" in (
+        capsys.readouterr().out
+    )
 
     assert main(command[:1]) == 1
     assert "unable to find backend library for backend 'greeting'" in capsys.readouterr().out
@@ -312,14 +315,187 @@ def test_files_that_a_repository_agent_may_change_are_not_checked(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent = 'model_repository_agents {{ agents {{ name: "{}" }} }}\n{}'
+    agents = tmp_path / "agents"
+    (agents / "unpack").mkdir(parents=True)
+    (agents / "unpack" / "agent.py").write_text("raise SystemExit('never run')")
+    command = [str(tmp_path / "models"), f"--repoagent-directory={agents}"]
+    tmp_path /= "models"
     (_model(tmp_path, "packed", agent.format("unpack", _GOOD)) / "1" / "model.py").unlink()
-    assert main([str(tmp_path)]) == 0
+    assert main(command) == 0
     assert "ok  packed: files not checked, repository agents may change them: unpack" in (
         capsys.readouterr().out
     )
     _model(tmp_path, "odd", agent.format("unpack", "max_batch: 3"))
     (_model(tmp_path, "lost", agent.format("checksum", _GOOD)) / "1" / "model.py").unlink()
-    assert main([str(tmp_path)]) == 1
+    assert main(command) == 1
     shown = capsys.readouterr().out
     assert 'error: unknown field "max_batch"' in shown
     assert "lost" in shown.splitlines()[-1]
+
+
+def _onnx(repository: pathlib.Path, name: str, config: str = "") -> pathlib.Path:
+    """A model that adds "x" to itself, with a batch dimension and four columns."""
+    folder = repository / name
+    (folder / "1").mkdir(parents=True)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        "g",
+        [value("x", TensorProto.FLOAT, ["N", 4])],
+        [value("y", TensorProto.FLOAT, ["N", 4])],
+    )
+    (folder / "1" / "model.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    if config:
+        (folder / "config.pbtxt").write_text(config)
+    return folder
+
+
+def test_what_is_completed_is_printed_as_lines_that_can_be_copied_into_the_config(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _onnx(tmp_path, "net")
+
+    assert main([str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    head, lines = shown.split("    completed, as lines for config.pbtxt:\n")
+    lines = lines.split("\n\n")[0]
+    assert head.startswith("ok  net: onnxruntime, version 1, max_batch_size 4\n")
+    assert [line.strip() for line in lines.splitlines()] == [
+        "max_batch_size: 4",
+        'input { name: "x" data_type: TYPE_FP32 dims: [ 4 ] }',
+        'output { name: "y" data_type: TYPE_FP32 dims: [ 4 ] }',
+        "dynamic_batching { }",
+    ]
+
+    (folder / "config.pbtxt").write_text(lines)
+    assert main([str(tmp_path)]) == 0
+    assert "completed" not in capsys.readouterr().out
+
+
+def test_a_config_that_says_everything_completes_nothing(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one")
+
+    assert main([str(tmp_path), "--format=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["models"][0]["completed"] == []
+
+
+def test_notes_are_shown_beside_problems(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one", "max_batchsize: 4\nresponse_cache { enable: true }\n" + _GOOD)
+
+    assert main([str(tmp_path)]) == 1
+    assert "\nnote: one: response_cache.enable has no effect" in capsys.readouterr().out
+
+
+def test_everything_wrong_is_said_in_one_round_the_config_first(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A field that cannot be read, a setting, the environment and the code; and of a graph what disagrees beside an unread field."""
+    wrong = 'parameters { key: "naiad.host" value { string_value: "elsewhere" } }\n'
+    environment = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "$$TRITON_MODEL_DIRECTORY/e.tgz" } }\n'
+    _model(
+        tmp_path, "a", "max_batch_size: oops\n" + wrong + environment + _TENSORS, source="def (:"
+    )
+    _onnx(
+        tmp_path,
+        "b",
+        'max_batch_size: oops\ninput { name: "x" data_type: TYPE_INT8 dims: [ 4 ] }\n'
+        'parameters { key: "execution_mode" value { string_value: "7" } }\n',
+    )
+
+    assert main([str(tmp_path), "--format=json"]) == 1
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    places = [
+        (problem["path"].removeprefix(f"{tmp_path}/"), problem["line"]) for problem in problems
+    ]
+    assert places == [
+        ("a/config.pbtxt", 1),
+        ("a/config.pbtxt", 2),
+        ("a/config.pbtxt", 3),
+        ("a/1/model.py", 1),
+        ("b/config.pbtxt", 1),
+        ("b/config.pbtxt", 2),
+        ("b/config.pbtxt", 3),
+    ]
+
+
+def test_with_load_a_models_code_runs_and_its_error_is_a_problem(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = _MODEL + "    def initialize(self, args):\n        raise OSError('no weights')\n"
+    folder = _model(tmp_path, "broken", source=broken)
+    completes = "    @staticmethod\n    def auto_complete_config(config):\n"
+    completes += "        config.add_input({'name': 'A', 'data_type': 'TYPE_FP32', 'dims': [1]})\n"
+    _model(tmp_path, "good", None, source=_MODEL + completes + "        return config\n")
+    command = [str(tmp_path), "--backend-config=python,host=thread", "--gpus=0"]
+
+    assert main(command) == 0
+    assert "note: its code completes the config when it is loaded" in capsys.readouterr().out
+    assert main([*command, "--load"]) == 1
+    shown = capsys.readouterr().out
+    assert f"{folder}/1/model.py: error: failed to initialize model 'broken'" in shown
+    assert "OSError: no weights" in shown
+    assert 'input { name: "A" data_type: TYPE_FP32 dims: [ 1 ] }' in shown
+
+
+def test_a_model_that_calls_the_server_when_it_is_loaded_is_noted_and_not_judged(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = "import triton_python_backend_utils as pb_utils\n" + _MODEL
+    calls += "    def initialize(self, args):\n        pb_utils.load_model('other')\n"
+    _model(tmp_path, "one", source=calls)
+
+    assert main([str(tmp_path), "--backend-config=python,host=thread", "--load"]) == 0
+    assert "note: version 1 was not loaded: its initialize calls the server" in (
+        capsys.readouterr().out
+    )
+
+
+def test_what_this_machine_lacks_is_a_note_where_another_one_serves(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _model(tmp_path, "one", source="import nonesuch_package\n" + _MODEL)
+
+    assert main([str(tmp_path)]) == 1
+    assert "ModuleNotFoundError: No module named 'nonesuch_package'" in capsys.readouterr().out
+    assert main([str(tmp_path), "--elsewhere"]) == 0
+    assert "note: on this machine: unable to load model 'one': ModuleNotFoundError" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_backend_whose_package_is_missing_is_a_problem_in_the_words_of_a_load(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _onnx(tmp_path, "net")
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else find_spec(name)
+    )
+
+    assert main([str(tmp_path)]) == 1
+    assert (
+        "unable to load backend 'onnxruntime': its package onnxruntime is not installed "
+        "(No module named 'onnxruntime'): "
+    ) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import sys\nsys.path.insert(0, 'lib')\nimport nonesuch_package\n" + _MODEL,
+        "try:\n    import nonesuch_package\nexcept ImportError:\n    pass\n" + _MODEL,
+        "import helper\nimport nonesuch_package\n" + _MODEL,
+        "from helper import *\n",
+        "globals()['Triton' + 'PythonModel'] = object\n",
+        "import triton_python_backend_utils as pb_utils\n" + _MODEL,
+        "class Base:\n    def execute(self, requests): ...\nclass TritonPythonModel(Base): ...\n",
+    ],
+)
+def test_code_that_may_well_load_is_not_judged(tmp_path: pathlib.Path, source: str) -> None:
+    (_model(tmp_path, "one", source=source) / "1" / "helper.py").touch()
+
+    assert main([str(tmp_path)]) == 0

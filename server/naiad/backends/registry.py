@@ -1,6 +1,7 @@
 """The running backends: each is made when the first model needs it, so that a framework costs neither start-up time nor memory until then."""
 
 import collections.abc
+import importlib.util
 import logging
 import sys
 import threading
@@ -11,7 +12,7 @@ from naiad.backends.plugin import BackendContext, BackendPlugin
 from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.config.backend_type import supported_names
 from naiad.core.clock import Clock
-from naiad.errors import invalid, unavailable
+from naiad.errors import InferenceError, invalid, unavailable
 
 log = logging.getLogger("naiad.backends")
 
@@ -81,10 +82,7 @@ class Registry:
         except ImportError as error:
             if not _is_of(error, plugin.package):
                 raise
-            fault = "is not installed" if isinstance(error, ModuleNotFoundError) else "is broken"
-            raise unavailable(
-                f"unable to load backend '{plugin.name}': its package {plugin.package} {fault} ({error}): {plugin.install}"
-            ) from error
+            raise _no_package(plugin, error) from error
         if plugin.package:
             version = getattr(sys.modules.get(plugin.package), "__version__", "")
             log.info(
@@ -99,6 +97,23 @@ class Registry:
                 },
             )
         return backend
+
+
+def check_installed(plugin: BackendPlugin) -> None:
+    """Check that the package that a backend stands on is installed, without importing it.
+
+    Raises:
+        InferenceError: UNAVAILABLE: it is not, in the words of a load.
+    """
+    if plugin.package and importlib.util.find_spec(plugin.package) is None:
+        raise _no_package(plugin, ModuleNotFoundError(f"No module named {plugin.package!r}"))
+
+
+def _no_package(plugin: BackendPlugin, error: ImportError) -> InferenceError:
+    fault = "is not installed" if isinstance(error, ModuleNotFoundError) else "is broken"
+    return unavailable(
+        f"unable to load backend '{plugin.name}': its package {plugin.package} {fault} ({error}): {plugin.install}"
+    )
 
 
 def _is_of(error: ImportError, package: str) -> bool:

@@ -91,7 +91,7 @@ ModelCheck = collections.abc.Callable[[Any, pathlib.Path, Findings], None]
 
 
 class Preflight(typing.Protocol):
-    """Further checks of `naiad check`, which a server leaves to loading. Loads no framework and runs no model's code."""
+    """What a load would refuse, in its words: for `naiad check`. Loads no framework and runs no model's code."""
 
     def __call__(
         self,
@@ -101,8 +101,18 @@ class Preflight(typing.Protocol):
         model_dir: pathlib.Path,
         versions: collections.abc.Sequence[int],
         options: collections.abc.Mapping[str, str],
+        host: str,
     ) -> list[Problem]:
-        """Check a model whose config has no problems so far; `versions` are those that would be served, ascending."""
+        """Check a model, whose config may have problems.
+
+        Args:
+            config: completed.
+            document: where problems with its fields are.
+            model_dir: its folder.
+            versions: those that would be served, ascending.
+            options: the `--backend-config` settings of the backend.
+            host: where its instances run: `thread` or `process`.
+        """
 
 
 class BackendType(msgspec.Struct, frozen=True, kw_only=True):

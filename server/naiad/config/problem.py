@@ -3,6 +3,7 @@
 Every stage of reading a config adds to one list of these and goes on, so that all of them are shown at once.
 """
 
+import enum
 import pathlib
 
 import msgspec
@@ -14,6 +15,19 @@ class Position(msgspec.Struct, frozen=True, order=True):
     line: int
     column: int
     width: int = 1
+
+
+class Scope(enum.Enum):
+    """Where a problem is one: what a machine lacks, another one may have.
+
+    ANYWHERE: in the config or in the files of the model.
+    HERE: this machine lacks something that is installed: a package, a locale.
+    PATH: the config names an absolute path that does not exist on this machine.
+    """
+
+    ANYWHERE = "anywhere"
+    HERE = "here"
+    PATH = "path"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,3 +46,4 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     suggestion: str = ""
     line_text: str = ""
+    scope: Scope = Scope.ANYWHERE

@@ -39,6 +39,15 @@ def as_json(problems: collections.abc.Iterable[Problem]) -> list[JsonProblem]:
     ]
 
 
+def one_line(problem: Problem) -> str:
+    """A problem as the index shows it: the name of the file and the place, what is wrong and what to write."""
+    place = problem.path.name
+    if problem.position is not None:
+        place = f"{place}:{problem.position.line}:{problem.position.column}"
+    help_text = f" ({problem.suggestion})" if problem.suggestion else ""
+    return f"{place}: {problem.message}{help_text}"
+
+
 def _one(problem: Problem, *, colour: bool) -> str:
     def paint(text: str, code: str) -> str:
         return f"{code}{text}{_PLAIN}" if colour else text

@@ -28,7 +28,8 @@ from naiad.config.model_config import ModelConfig
 from naiad.config.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
-from naiad.config.typed import typed
+from naiad.config.refused import problem_of
+from naiad.config.typed import is_typed, typed
 from naiad.core.file_kind import special_kind
 from naiad.errors import InferenceError
 
@@ -50,12 +51,14 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     """The result of resolving a model's folder: its config, or problems in the order of the file; and the versions to serve, ascending.
 
     Attributes:
+        draft: the config as completed, also when it has problems; None if there are fields that it cannot do without.
         document: the config file as it was read; empty when there is none.
         warnings: problems that do not stop the model.
         notes: the fields that have no effect here.
     """
 
     config: ModelConfig | None
+    draft: ModelConfig | None
     document: Document
     problems: tuple[Problem, ...]
     versions: tuple[int, ...]
@@ -173,9 +176,11 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         self._check_labels()
         self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
+        draft = typed(self.message) if not problems or is_typed(self.message) else None
         return Resolution(
-            config=None if problems else typed(self.message),
-            document=self.document,
+            config=None if problems else draft,
+            draft=draft,
+            document=self.findings.document,
             problems=problems,
             versions=self.versions,
             warnings=tuple(self.findings.warnings),
@@ -335,7 +340,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     def _completion_problem(self, error: InferenceError, version: int) -> Problem:
         path = self._model_file(version)
         if not isinstance(error, CompletionError):
-            return Problem(path=path, position=None, message=error.message)
+            return problem_of(error, self.findings.document, path=path)
         if error.field:
             return self.findings.document.problem(error.field, error.plain, error.suggestion)
         return Problem(path=path, position=None, message=error.plain, suggestion=error.suggestion)

@@ -26,6 +26,14 @@ _KINDS = {
 }
 
 
+def is_typed(message: Any) -> bool:
+    """Whether a message that has problems can be converted: its tensors have datatypes, its instances kinds."""
+    invalid = model_config_pb2.TYPE_INVALID
+    return all(spec.data_type != invalid for spec in (*message.input, *message.output)) and all(
+        group.kind in _KINDS for group in message.instance_group
+    )
+
+
 def typed(message: Any) -> ModelConfig:
     """The typed config of a message that is normalised and without problems."""
     return ModelConfig(

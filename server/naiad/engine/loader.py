@@ -22,7 +22,7 @@ from naiad.config.document import Document
 from naiad.config.model_config import ModelConfig
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
-from naiad.config.report import render
+from naiad.config.report import one_line, render
 from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.engine.instances import BackendOptions, InstanceFactory
@@ -217,7 +217,7 @@ class Loader:
             document=document,
             auto_complete=self._auto_complete,
             gpus=self._gpus,
-            complete=self._completer,
+            complete=self.completer,
             backend_options=self._backend_options,
             backends=self._registry.catalog,
         )
@@ -236,7 +236,8 @@ class Loader:
             ),
         )
 
-    def _completer(self, name: str) -> Completer | None:
+    def completer(self, name: str) -> Completer | None:
+        """A backend's completion of configs, which may run a model's code; None if it has none. Blocking, from any thread."""
         try:
             plugin = self._registry.plugin(name)
             if plugin.complete is not None:
@@ -290,7 +291,7 @@ def _complete(
 def _failed_plan(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
     return ModelPlan(
         name=folder.name,
-        reason="; ".join(_one_line(problem) for problem in resolution.problems),
+        reason="; ".join(one_line(problem) for problem in resolution.problems),
         details=render(resolution.problems, colour=False),
         failed_version=_failed_version(resolution.problems),
         without_version=all(
@@ -303,11 +304,3 @@ def _failed_version(problems: collections.abc.Iterable[Problem]) -> int | None:
     """The highest version with a problem, if every problem is in a version's folder; otherwise None."""
     folders = [problem.path.parent.name for problem in problems]
     return max(map(int, folders)) if folders and all(name.isdecimal() for name in folders) else None
-
-
-def _one_line(problem: Problem) -> str:
-    place = problem.path.name
-    if problem.position is not None:
-        place = f"{place}:{problem.position.line}:{problem.position.column}"
-    help_text = f" ({problem.suggestion})" if problem.suggestion else ""
-    return f"{place}: {problem.message}{help_text}"

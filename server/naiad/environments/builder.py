@@ -1,6 +1,7 @@
 """Builds environments in the cache's folders: unpacks a tarball, or creates a virtual environment with pip (row 15.30)."""
 
 import collections.abc
+import contextlib
 import importlib.metadata
 import importlib.util
 import logging
@@ -49,20 +50,8 @@ class EnvironmentBuilder:
         _log.info(
             "model '%s': unpacking its environment %s into %s, once", self._model, tarball, folder
         )
-        try:
-            with tarfile.open(tarball) as archive:
-                archive.extractall(folder, filter=_check_member)  # noqa: S202 - each member is checked
-        except tarfile.FilterError as error:
-            raise cannot_load(
-                self._model,
-                f"{tarball} cannot be unpacked: its member '{error.tarinfo.name}' is refused: {error}: pack the environment with "
-                "conda-pack, or tar its folder from inside (tar -czf env.tar.gz -C ENV .)",
-            ) from error
-        except (tarfile.TarError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
-            raise cannot_load(
-                self._model,
-                f"{tarball} cannot be unpacked: it is not a readable tarball: {error}",
-            ) from error
+        with _opened(self._model, tarball) as archive:
+            archive.extractall(folder, filter=_check_member)  # noqa: S202 - each member is checked
         script = folder / "bin" / "conda-unpack"
         python = interpreter_in(folder)
         if script.is_file() and python is not None:
@@ -152,6 +141,39 @@ class EnvironmentBuilder:
     def _log_line(self, line: str) -> None:
         if line:
             _log.info("[%s] %s", self._model, line)
+
+
+def check_tarball(model: str, tarball: pathlib.Path, folder: pathlib.Path) -> frozenset[str]:
+    """Read a tarball to its end, as `unpack` would for this folder, and write nothing; gives the names of its members.
+
+    Raises:
+        InferenceError: as `EnvironmentBuilder.unpack`.
+        OSError: it cannot be read.
+    """
+    names = set[str]()
+    with _opened(model, tarball) as archive:
+        for member in archive:
+            _check_member(member, str(folder))
+            names.add(os.path.normpath(member.name))
+    return frozenset(names)
+
+
+@contextlib.contextmanager
+def _opened(model: str, tarball: pathlib.Path) -> "collections.abc.Iterator[tarfile.TarFile]":
+    """Open a tarball; what is wrong with it is an error of the model."""
+    try:
+        with tarfile.open(tarball) as archive:
+            yield archive
+    except tarfile.FilterError as error:
+        raise cannot_load(
+            model,
+            f"{tarball} cannot be unpacked: its member '{error.tarinfo.name}' is refused: {error}: pack the environment with "
+            "conda-pack, or tar its folder from inside (tar -czf env.tar.gz -C ENV .)",
+        ) from error
+    except (tarfile.TarError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise cannot_load(
+            model, f"{tarball} cannot be unpacked: it is not a readable tarball: {error}"
+        ) from error
 
 
 def _check_member(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:

@@ -4,6 +4,8 @@
 it. Blocking, for the loader's threads: an installer may take minutes.
 """
 
+import collections.abc
+import contextlib
 import logging
 import os
 import pathlib
@@ -11,19 +13,25 @@ import threading
 
 from naiad.core.clock import Clock
 from naiad.environments import commands, identity
-from naiad.environments.builder import EnvironmentBuilder
+from naiad.environments.builder import EnvironmentBuilder, check_tarball
 from naiad.environments.cache import Cache, default_folder
-from naiad.environments.inspector import INTERPRETERS, Environment, EnvironmentInspector
+from naiad.environments.inspector import (
+    INTERPRETERS,
+    Environment,
+    EnvironmentInspector,
+    check_folder,
+    check_members,
+)
 from naiad.environments.programs import ClosedError, Programs
 from naiad.environments.spec import (
     CACHE_OPTION,
     KEEP_OPTION,
-    PACKED_PARAMETER,
     EnvironmentSpec,
     Options,
     Packed,
     Required,
     cannot_load,
+    missing_archive,
 )
 from naiad.errors import InferenceError, invalid, unavailable
 
@@ -58,24 +66,24 @@ class Environments:
         Raises:
             InferenceError: it is not available; the message holds the output of the installer.
         """
-        try:
+        with _translated(model, spec):
             match spec:
                 case Packed():
                     return self._packed(model, spec, options)
                 case Required():
                     return self._required(model, spec, options)
-        except ClosedError as error:
-            raise unavailable(
-                f"unable to load model '{model}': the server stops before its environment is built"
-            ) from error
-        except UnicodeDecodeError as error:
-            what = spec.file if isinstance(spec, Required) else spec.path
-            raise cannot_load(model, f"{what} is not valid UTF-8 text: {error}") from error
-        except OSError as error:
-            raise cannot_load(
-                model,
-                f"its environment cannot be built: {error} (--backend-config=python,{CACHE_OPTION}=FOLDER chooses where environments are kept)",
-            ) from error
+
+    def check(self, model: str, spec: EnvironmentSpec, options: Options) -> None:
+        """Raise what `get` would raise before it runs a program. Blocking: a tarball is read to its end. Nothing is written or started."""
+        with _translated(model, spec):
+            match spec:
+                case Packed():
+                    self._check_packed(model, spec, options)
+                case Required():
+                    _require_wheels(model, spec)
+                    identity.of_requirements(spec.file, spec.wheels)
+                    _folder(options)
+                    _days(options)
 
     def close(self) -> None:
         """Stop building environments. Complete ones stay."""
@@ -88,14 +96,11 @@ class Environments:
     def _packed(self, model: str, spec: Packed, options: Options) -> Environment:
         path = spec.path
         if not path.exists():
-            raise cannot_load(
-                model,
-                f"Failed to get the canonical path for {path}: {PACKED_PARAMETER} names it, and it does not exist",
-            )
+            raise missing_archive(model, spec)
         folder = path.resolve()
         if not path.is_dir():
             folder = self._cache(options).get(
-                f"packed-{identity.of_tarball(path)}",
+                _packed_name(path),
                 lambda folder, lock: self._builder(model, folder, lock).unpack(path),
             )
         # Each instance of a model needs the result: it is remembered until the environment changes.
@@ -111,9 +116,18 @@ class Environments:
             self._known[folder] = (fingerprint, environment)
         return environment
 
+    def _check_packed(self, model: str, spec: Packed, options: Options) -> None:
+        path = spec.path
+        if not path.exists():
+            raise missing_archive(model, spec)
+        if path.is_dir():
+            check_folder(model, folder=path.resolve(), source=path)
+            return
+        folder = _folder(options) / _packed_name(path)
+        check_members(model, check_tarball(model, path, folder), folder=folder, source=path)
+
     def _required(self, model: str, spec: Required, options: Options) -> Environment:
-        if spec.wheels is not None and not spec.wheels.is_dir():
-            raise cannot_load(model, f"the wheel folder {spec.wheels} does not exist")
+        _require_wheels(model, spec)
         folder = self._cache(options).get(
             f"built-{identity.of_requirements(spec.file, spec.wheels)}",
             lambda folder, lock: self._build(model, spec, folder, lock),
@@ -140,14 +154,7 @@ class Environments:
         return EnvironmentBuilder(model, self._programs, folder=folder, lock=lock)
 
     def _cache(self, options: Options) -> Cache:
-        named = options.get(CACHE_OPTION, "")
-        home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
-        folder = pathlib.Path(named).absolute() if named else default_folder(os.environ, home)
-        if folder is None:
-            raise invalid(
-                "this user has no home folder in which environments of models could be kept: choose one with "
-                f"--backend-config=python,{CACHE_OPTION}=FOLDER, or set XDG_CACHE_HOME"
-            )
+        folder = _folder(options)
         days = _days(options)
         with self._mutex:
             cache = self._caches.get(folder)
@@ -159,6 +166,47 @@ class Environments:
         if removed:
             _log.info("removed %d unused environments from %s", len(removed), folder)
         return cache
+
+
+@contextlib.contextmanager
+def _translated(model: str, spec: EnvironmentSpec) -> collections.abc.Iterator[None]:
+    """Errors of the system and of programs as those of a model that cannot be loaded."""
+    try:
+        yield
+    except ClosedError as error:
+        raise unavailable(
+            f"unable to load model '{model}': the server stops before its environment is built"
+        ) from error
+    except UnicodeDecodeError as error:
+        what = spec.file if isinstance(spec, Required) else spec.path
+        raise cannot_load(model, f"{what} is not valid UTF-8 text: {error}") from error
+    except OSError as error:
+        raise cannot_load(
+            model,
+            f"its environment cannot be built: {error} (--backend-config=python,{CACHE_OPTION}=FOLDER chooses where environments are kept)",
+        ) from error
+
+
+def _require_wheels(model: str, spec: Required) -> None:
+    if spec.wheels is not None and not spec.wheels.is_dir():
+        raise cannot_load(model, f"the wheel folder {spec.wheels} does not exist")
+
+
+def _packed_name(path: pathlib.Path) -> str:
+    return f"packed-{identity.of_tarball(path)}"
+
+
+def _folder(options: Options) -> pathlib.Path:
+    """Where environments are kept."""
+    named = options.get(CACHE_OPTION, "")
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
+    folder = pathlib.Path(named).absolute() if named else default_folder(os.environ, home)
+    if folder is None:
+        raise invalid(
+            "this user has no home folder in which environments of models could be kept: choose one with "
+            f"--backend-config=python,{CACHE_OPTION}=FOLDER, or set XDG_CACHE_HOME"
+        )
+    return folder
 
 
 def _fingerprint(folder: pathlib.Path) -> _Fingerprint:

@@ -1,5 +1,6 @@
 """Inspects a packed environment: its variables, its interpreter, its packages, and whether a worker can start in it (row 15.30)."""
 
+import collections.abc
 import dataclasses
 import json
 import logging
@@ -12,8 +13,12 @@ from naiad.environments import commands
 from naiad.environments.commands import Variables
 from naiad.environments.programs import FailedError, Programs
 from naiad.environments.spec import cannot_load
+from naiad.errors import InferenceError
 
 _log = logging.getLogger("naiad.environments")
+
+_ACTIVATE = "bin/activate"
+_NO_INTERPRETER = "it has no bin/python"
 
 INTERPRETERS = ("bin/python", "bin/python3")
 """An environment's interpreter, in its folder."""
@@ -51,7 +56,7 @@ class EnvironmentInspector:
         variables = self._activated()
         python = interpreter_in(self._folder)
         if python is None:
-            why = self._why_no_interpreter()
+            why = _why_no_interpreter(self._folder)
         else:
             environment = Environment(executable=str(python), variables=variables)
             why = self._probe(environment)
@@ -60,13 +65,9 @@ class EnvironmentInspector:
         return self._with_server_interpreter(variables, why)
 
     def _activated(self) -> Variables:
-        script = self._folder / "bin" / "activate"
+        script = self._folder / _ACTIVATE
         if not script.is_file():
-            raise cannot_load(
-                self._model,
-                f"Path {script} does not exist. The Python environment should contain an 'activate' script. ({self._source} must be an "
-                "environment itself, with bin/ at its top, as conda-pack makes it)",
-            )
+            raise _without_activate(self._model, self._folder, self._source)
         shell = shutil.which("bash") or "sh"
         try:
             output = self._programs.run(
@@ -79,22 +80,10 @@ class EnvironmentInspector:
             ) from error
         return commands.packed_variables(self._folder, os.environ, commands.parse_environ(output))
 
-    def _why_no_interpreter(self) -> str:
-        for name in INTERPRETERS:
-            if (self._folder / name).is_symlink():
-                link = (self._folder / name).readlink()
-                return f"bin/python is a link to {link}, which is not on this machine"
-        return "it has no bin/python"
-
     def _with_server_interpreter(self, variables: Variables, why: str) -> Environment:
         packages = packages_in(self._folder)
         if not packages.is_dir():
-            major, minor = sys.version_info[:2]
-            raise cannot_load(
-                self._model,
-                f"{self._source} cannot be used: {why}, and it has no packages for the server's Python {major}.{minor} either: pack an "
-                "environment together with its interpreter, as conda-pack does",
-            )
+            raise _without_packages(self._model, self._source, why)
         environment = Environment(
             # Without the packages of the server's virtual environment.
             executable=str(getattr(sys, "_base_executable", "") or sys.executable),
@@ -136,6 +125,64 @@ class EnvironmentInspector:
                 "it again",
             )
         return ""
+
+
+def check_folder(model: str, *, folder: pathlib.Path, source: pathlib.Path) -> None:
+    """Check what can be seen of a packed environment's folder, without starting anything in it.
+
+    Raises:
+        InferenceError: as `EnvironmentInspector.inspect`.
+    """
+    if not (folder / _ACTIVATE).is_file():
+        raise _without_activate(model, folder, source)
+    if interpreter_in(folder) is None and not packages_in(folder).is_dir():
+        raise _without_packages(model, source, _why_no_interpreter(folder))
+
+
+def check_members(
+    model: str,
+    members: collections.abc.Collection[str],
+    *,
+    folder: pathlib.Path,
+    source: pathlib.Path,
+) -> None:
+    """The same for a tarball that is not unpacked, by the names of its members; `folder`: where it will be.
+
+    Raises:
+        InferenceError: as `EnvironmentInspector.inspect`.
+    """
+    if _ACTIVATE not in members:
+        raise _without_activate(model, folder, source)
+    packages = str(packages_in(folder).relative_to(folder))
+    if not any(name in members for name in INTERPRETERS) and not any(
+        name.startswith(packages) for name in members
+    ):
+        raise _without_packages(model, source, _NO_INTERPRETER)
+
+
+def _why_no_interpreter(folder: pathlib.Path) -> str:
+    for name in INTERPRETERS:
+        if (folder / name).is_symlink():
+            link = (folder / name).readlink()
+            return f"bin/python is a link to {link}, which is not on this machine"
+    return _NO_INTERPRETER
+
+
+def _without_activate(model: str, folder: pathlib.Path, source: pathlib.Path) -> InferenceError:
+    return cannot_load(
+        model,
+        f"Path {folder / _ACTIVATE} does not exist. The Python environment should contain an 'activate' script. ({source} must be an "
+        "environment itself, with bin/ at its top, as conda-pack makes it)",
+    )
+
+
+def _without_packages(model: str, source: pathlib.Path, why: str) -> InferenceError:
+    major, minor = sys.version_info[:2]
+    return cannot_load(
+        model,
+        f"{source} cannot be used: {why}, and it has no packages for the server's Python {major}.{minor} either: pack an "
+        "environment together with its interpreter, as conda-pack does",
+    )
 
 
 def interpreter_in(folder: pathlib.Path) -> pathlib.Path | None:

@@ -113,6 +113,14 @@ def refused_in_thread(model: str, spec: EnvironmentSpec) -> InferenceError:
     )
 
 
+def missing_archive(model: str, spec: Packed) -> InferenceError:
+    """The error of a model whose packed environment does not exist."""
+    return cannot_load(
+        model,
+        f"Failed to get the canonical path for {spec.path}: {PACKED_PARAMETER} names it, and it does not exist",
+    )
+
+
 def cannot_load(model: str, reason: str) -> InferenceError:
     """The error of a model whose environment is not available."""
     return invalid(f"unable to load model '{model}': {reason}")

@@ -5,6 +5,7 @@ TensorRT follows the documentation of those providers and has not been run on a 
 """
 
 import collections.abc
+import importlib.util
 import pathlib
 import typing
 
@@ -12,9 +13,10 @@ import msgspec
 
 from naiad.backends.backend import instance_specs
 from naiad.backends.onnxruntime.batch_sizes import fill_of
-from naiad.config.document import Document, FieldPath
+from naiad.config.document import Document
 from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
-from naiad.config.problem import Problem
+from naiad.config.problem import Problem, Scope
+from naiad.config.refused import problem_of
 from naiad.errors import InferenceError, invalid
 
 GraphLevel = typing.Literal["disable", "basic", "extended", "all"]
@@ -136,24 +138,32 @@ def preflight(
     model_dir: pathlib.Path,
     versions: collections.abc.Sequence[int],
     options: collections.abc.Mapping[str, str],
+    host: str,
 ) -> list[Problem]:
-    """What `naiad check` finds beyond config and graph (`Preflight`): settings that the session of no instance could take."""
-    messages: dict[str, None] = {}
-    for spec in instance_specs(config):
+    """See `Preflight`: settings that no session could have, and accelerators that the installed onnxruntime lacks."""
+    problems: dict[Problem, None] = {}
+    for kind, device_id in {(spec.kind, spec.device_id): None for spec in instance_specs(config)}:
         try:
-            plan_session(config, options, kind=spec.kind, device_id=spec.device_id)
+            plan = plan_session(config, options, kind=kind, device_id=device_id)
             fill_of(config, options)
         except InferenceError as error:
-            messages[error.message] = None
-    return [document.problem(_field_named(config, message), message) for message in messages]
+            problems[problem_of(error, document)] = None
+            continue
+        try:
+            _require_installed(plan, config.name)
+        except InferenceError as error:
+            problems[problem_of(error, document, scope=Scope.HERE)] = None
+    return list(problems)
 
 
-def _field_named(config: ModelConfig, message: str) -> FieldPath:
-    """The field that a message about a session quotes: one of the model's parameters, or an accelerator's."""
-    for key in config.parameters:
-        if f"'{key}'" in message or f"{key} " in message:
-            return ("parameters", key)
-    return ("optimization", "execution_accelerators")
+def _require_installed(plan: SessionPlan, model: str) -> None:
+    """`require_providers` for what needs no GPU; onnxruntime is imported only for a plan that needs more than its CPU provider."""
+    needed = {provider.name for provider in plan.providers}
+    if needed == {CPU} or CUDA in needed or importlib.util.find_spec("onnxruntime") is None:
+        return
+    import onnxruntime  # noqa: PLC0415 - see above
+
+    require_providers(plan, onnxruntime.get_available_providers(), model=model)
 
 
 def require_providers(

@@ -21,6 +21,7 @@ from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.backends.python.completion import completed_by, may_complete
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import CodeFiles, ModelCode
+from naiad.backends.python.parameters import check_parameters, environment_of
 from naiad.backends.python.plugin import PLUGIN
 from naiad.backends.python.worker_model import initialized
 from naiad.backends.visible_devices import seen_by
@@ -28,12 +29,11 @@ from naiad.config import config_json
 from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
 from naiad.environments.environments import Environments
-from naiad.environments.spec import EnvironmentSpec, Options, refused_in_thread, spec_of
+from naiad.environments.spec import EnvironmentSpec, Options, refused_in_thread
 from naiad.errors import invalid
 
 _COMPLETED = ("input", "output", "max_batch_size", "dynamic_batching", "model_transaction_policy")
 """The fields that a backend may set (row 11.49)."""
-_FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 
 def make(
@@ -79,7 +79,7 @@ class PythonBackend:
         self, message: Any, version_dir: pathlib.Path, options: Options
     ) -> WorkerPlan | None:
         """See `ModelsComplete`."""
-        _check_parameters(message)
+        check_parameters(message)
         files = self._files(message, version_dir)
         if not may_complete(files.model_file):
             return None
@@ -133,7 +133,7 @@ class PythonBackend:
         """See `Backend`: the worker needs nothing of the server but the API that models see."""
         config = source.config
         message = config.message
-        _check_parameters(message)
+        check_parameters(message)
         seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
         executable, variables = self._program(message, source.version_dir, source.options)
         files = self._files(message, source.version_dir)
@@ -157,7 +157,7 @@ class PythonBackend:
         Raises:
             InferenceError: INVALID_ARG: it needs an environment of its own.
         """
-        _check_parameters(message)
+        check_parameters(message)
         spec = self._spec(message, version_dir, options)
         if spec is not None:
             raise refused_in_thread(message.name, spec)
@@ -173,13 +173,7 @@ class PythonBackend:
     def _spec(
         self, message: Any, version_dir: pathlib.Path, options: Options
     ) -> EnvironmentSpec | None:
-        return spec_of(
-            message.name,
-            parameters={key: value.string_value for key, value in message.parameters.items()},
-            version_dir=version_dir,
-            backend_dir=None if self._file is None else self._file.parent,
-            options=options,
-        )
+        return environment_of(message, version_dir, options, backend_file=self._file)
 
     def _program(
         self, message: Any, version_dir: pathlib.Path, options: Options
@@ -237,13 +231,3 @@ def _settings(source: ModelSource, files: CodeFiles, spec: InstanceSpec) -> dict
         "max_batch_size": config.max_batch_size,
         "decoupled": config.decoupled,
     }
-
-
-def _check_parameters(message: Any) -> None:
-    """Refuse what Triton refuses (row 15.31); in a thread of the server every tensor is in the host's memory anyway."""
-    forced = message.parameters.get(_FORCE_CPU)
-    if forced is not None and forced.string_value.lower() not in {"yes", "no"}:
-        raise invalid(
-            f"Incorrect value for {_FORCE_CPU}: '{forced.string_value}' (model '{message.name}'); "
-            'it must be "yes" or "no"'
-        )

@@ -120,17 +120,27 @@ def class_of(module: Any, path: pathlib.Path, model: str) -> Any:
     """
     model_class = getattr(module, "TritonPythonModel", None)
     if model_class is None:
-        raise load_error(
-            model,
-            f"'{path}' does not define the class TritonPythonModel; it has to, with a method execute(self, requests)",
-        )
+        raise without_class(path, model)
     if not callable(getattr(model_class, "execute", None)):
-        raise load_error(
-            model,
-            f"Python model {path} does not implement `execute` method: "
-            "add execute(self, requests) to its TritonPythonModel",
-        )
+        raise without_execute(path, model)
     return model_class
+
+
+def without_class(path: pathlib.Path, model: str) -> InferenceError:
+    """The error of a model file that does not define TritonPythonModel."""
+    return load_error(
+        model,
+        f"'{path}' does not define the class TritonPythonModel; it has to, with a method execute(self, requests)",
+    )
+
+
+def without_execute(path: pathlib.Path, model: str) -> InferenceError:
+    """The error of a class without `execute`."""
+    return load_error(
+        model,
+        f"Python model {path} does not implement `execute` method: "
+        "add execute(self, requests) to its TritonPythonModel",
+    )
 
 
 def load_error(model: str, text: str) -> InferenceError:

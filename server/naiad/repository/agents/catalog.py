@@ -5,6 +5,7 @@ import pathlib
 import re
 import sys
 
+from naiad.errors import InferenceError, invalid
 from naiad.repository.agents.agent import AgentError, RepositoryAgent
 from naiad.repository.agents.checksum import CHECKSUM, ChecksumAgent
 
@@ -39,20 +40,39 @@ class AgentCatalog:
         """
         kind = _OWN.get(name) or self._in_directory(name) or _installed(name)
         if kind is None:
-            raise AgentError(
-                f"unable to find repository agent '{name}': write {self._directory / name / FILE} (--repoagent-directory), or install a "
-                f"package that has it as an entry point of {GROUP}; this server itself has {', '.join(_OWN)}"
-                + self._library(name)
-            )
+            raise self._unknown(name)
         return kind()
 
-    def _in_directory(self, name: str) -> type[RepositoryAgent] | None:
+    def require(self, name: str) -> None:
+        """Check that there is an agent of that name, without running any code of it.
+
+        Raises:
+            AgentError: there is none.
+        """
+        import importlib.metadata  # noqa: PLC0415 - as below
+
+        if name in _OWN or self._file(name) is not None:
+            return
+        if not importlib.metadata.entry_points(group=GROUP, name=name):
+            raise self._unknown(name)
+
+    def _unknown(self, name: str) -> AgentError:
+        return AgentError(
+            f"unable to find repository agent '{name}': write {self._directory / name / FILE} (--repoagent-directory), or install a "
+            f"package that has it as an entry point of {GROUP}; this server itself has {', '.join(_OWN)}"
+            + self._library(name)
+        )
+
+    def _file(self, name: str) -> pathlib.Path | None:
         # A name is a config's: it never leads out of the directory.
-        if not _FOLDER_NAME.fullmatch(name):
+        file = self._directory / name / FILE
+        return file if _FOLDER_NAME.fullmatch(name) and file.is_file() else None
+
+    def _in_directory(self, name: str) -> type[RepositoryAgent] | None:
+        file = self._file(name)
+        if file is None:
             return None
-        folder = self._directory / name
-        if not (folder / FILE).is_file():
-            return None
+        folder = file.parent
         # As a package of its folder, so that it can import its own modules: `from . import keys`.
         module_name = f"naiad_repository_agent_{re.sub(r'[.-]', '_', name)}"
         for loaded in [*sys.modules]:
@@ -89,3 +109,8 @@ def _checked(kind: object, what: str) -> type[RepositoryAgent]:
     raise AgentError(
         f"{what} must be a class that is derived from {RepositoryAgent.__module__}.{RepositoryAgent.__name__}"
     )
+
+
+def failure(name: str, error: AgentError) -> InferenceError:
+    """The error of a load that an agent refuses."""
+    return invalid(f"repository agent '{name}': {error}")

@@ -15,7 +15,7 @@ import typing
 
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.agents.agent import AgentError, RepositoryAgent
-from naiad.repository.agents.catalog import AgentCatalog
+from naiad.repository.agents.catalog import AgentCatalog, failure
 
 log = logging.getLogger("naiad.repository.agents")
 
@@ -136,7 +136,7 @@ class AgentRegistry:
             try:
                 return future.result()
             except AgentError as error:
-                raise invalid(f"repository agent '{name}': {error}") from error
+                raise failure(name, error) from error
             except Exception as error:
                 log.exception("%s of repository agent '%s' failed", what, name)
                 raise invalid(

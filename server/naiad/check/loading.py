@@ -1,0 +1,107 @@
+"""Loads models as the server does, one after the other, and unloads them: `naiad check --load`. Runs their code.
+
+A model's `initialize` can call no other model here. One that tries is not judged.
+"""
+
+import asyncio
+import collections.abc
+import pathlib
+import typing
+
+import msgspec
+
+from naiad.backends.catalog import Catalog
+from naiad.backends.registry import Registry
+from naiad.config.backend_type import Completer
+from naiad.config.problem import Problem
+from naiad.config.refused import problem_of
+from naiad.config.resolve import Resolution
+from naiad.core.clock import SystemClock
+from naiad.engine.bls.model_calls import ModelCalls
+from naiad.engine.bls.server_api import STOPPING, ServerApi
+from naiad.engine.loader import Loader
+from naiad.errors import InferenceError
+from naiad.metrics.custom import CustomMetrics
+from naiad.repository.plan import VersionPlan
+from naiad.scheduling.factory import SchedulerFactory
+from naiad.scheduling.resources import UnlimitedResources
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a load has said."""
+
+    problems: list[Problem] = []
+    notes: list[str] = []
+
+
+class TrialLoader:
+    """Loads models. Use it as a context: its end ends what runs.
+
+    Args:
+        backends: those that there are.
+        backend_options: `--backend-config` by backend name, "" for all.
+        gpus: the device ids of this machine.
+        auto_complete: whether models complete their configs.
+    """
+
+    def __init__(
+        self,
+        *,
+        backends: Catalog,
+        backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]],
+        gpus: collections.abc.Sequence[int],
+        auto_complete: bool,
+    ) -> None:
+        clock = SystemClock()
+        calls = ModelCalls(clock=clock)
+        api = ServerApi(calls, CustomMetrics())
+        self._runner = asyncio.Runner()
+        self._loader = Loader(
+            registry=Registry(clock=clock, server=api, catalog=backends),
+            backend_options=backend_options,
+            config_name="",
+            auto_complete=auto_complete,
+            gpus=gpus,
+            threads=1,
+            clock=clock,
+            make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock),
+            submit=calls.submit,
+            rpc_handler_of=api.rpc_handler,
+        )
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._loader.interrupt()
+        self._runner.run(self._loader.finish())
+        self._runner.close()
+
+    @property
+    def completer(self) -> collections.abc.Callable[[str], Completer | None]:
+        """Gives a backend's completion, which may run a model's code; as `resolve` takes it."""
+        return self._loader.completer
+
+    def load(self, folder: pathlib.Path, resolution: Resolution) -> Outcome:
+        """Load every version of a model and unload it."""
+        return self._runner.run(self._load(folder, resolution))
+
+    async def _load(self, folder: pathlib.Path, resolution: Resolution) -> Outcome:
+        outcome = Outcome([], [])
+        config = resolution.config
+        assert config is not None, "a model without problems has a config"
+        for version in resolution.versions:
+            plan = VersionPlan(config=config, version=version, model_dir=folder)
+            try:
+                model = await self._loader.load(plan)
+            except InferenceError as error:
+                if STOPPING in error.message:
+                    outcome.notes.append(
+                        f"version {version} was not loaded: its initialize calls the server, which does not run here"
+                    )
+                    continue
+                path = plan.version_dir / config.default_model_filename
+                outcome.problems.append(problem_of(error, resolution.document, path=path))
+            else:
+                await model.stop()
+        return outcome
