@@ -441,7 +441,7 @@ def test_with_load_a_models_code_runs_and_its_error_is_a_problem(
     assert 'input { name: "A" data_type: TYPE_FP32 dims: [ 1 ] }' in shown
 
 
-def test_a_model_that_calls_the_server_when_it_is_loaded_is_noted_and_not_judged(
+def test_a_model_that_calls_the_server_when_it_is_loaded_is_a_note_and_not_a_problem(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = "import triton_python_backend_utils as pb_utils\n" + _MODEL
@@ -495,7 +495,7 @@ def test_a_backend_whose_package_is_missing_is_a_problem_in_the_words_of_a_load(
         "class Base:\n    def execute(self, requests): ...\nclass TritonPythonModel(Base): ...\n",
     ],
 )
-def test_code_that_may_well_load_is_not_judged(tmp_path: pathlib.Path, source: str) -> None:
+def test_code_that_may_well_load_is_not_a_problem(tmp_path: pathlib.Path, source: str) -> None:
     (_model(tmp_path, "one", source=source) / "1" / "helper.py").touch()
 
     assert main([str(tmp_path)]) == 0

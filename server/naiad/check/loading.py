@@ -1,6 +1,6 @@
 """Loads models as the server does, one after the other, and unloads them: `naiad check --load`. Runs their code.
 
-A model's `initialize` can call no other model here. One that tries is not judged.
+A model's `initialize` can call no other model here. Whether one that tries would load is not known.
 """
 
 import asyncio
