@@ -68,6 +68,9 @@ def main() -> int:
         print("\nServing until Ctrl-C.", flush=True)
         return server.wait()
     except KeyboardInterrupt:
+        print("\nStopping: requests in flight are finished, models unloaded …", flush=True)
+        _stop(server)
+        print("Stopped.")
         return 0
     finally:
         _stop(server)

@@ -46,8 +46,17 @@ def main() -> int:
             sys.stdout.write(_USAGE)
             return 0
         case _:
-            sys.stderr.write(f"naiad: there is no command '{command}'\n\n{_USAGE}")
+            sys.stderr.write(f"naiad: there is no command '{command}'{_hint(command)}\n\n{_USAGE}")
             return 1
+
+
+def _hint(command: str) -> str:
+    import difflib  # noqa: PLC0415 - only after an error
+
+    if command.startswith("-"):
+        return f": options come behind the command, naiad serve {command}"
+    near = difflib.get_close_matches(command, ("serve", "check", "fetch", "version", "help"), n=1)
+    return f"; did you mean naiad {near[0]}?" if near else ""
 
 
 def tritonserver() -> int:

@@ -24,6 +24,7 @@ import typing
 from typing_extensions import override
 
 from naiad.errors import InferenceError, invalid
+from naiad.options.command_parser import CommandParser
 from naiad.repository import contents
 from naiad.repository.source import Holdings, Source, open_source
 
@@ -73,7 +74,7 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(
+    made = CommandParser(
         prog="naiad fetch",
         description="Bring a model repository into a folder, whole or not at all.",
         epilog="Exit status: 0 the models are there, 1 they could not be fetched, 2 the command is wrong.",

@@ -16,6 +16,7 @@ from naiad.check.checked import Checked, Checker
 from naiad.check.show import in_colour, json_of, text_of
 from naiad.errors import InferenceError
 from naiad.metrics.devices import GpuMonitor
+from naiad.options.command_parser import CommandParser
 from naiad.options.backend_config import backend_setting
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY
 from naiad.options.usage import UsageError
@@ -51,7 +52,7 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="naiad check",
         description="Find what the server would refuse in the models of a repository.",
         epilog="Exit status: 0 every model is clean, 1 there are problems, 2 the command is wrong.",

@@ -1,8 +1,8 @@
 """The server process: sets up the process, starts the parts of `assembly.py` and the ports in order, waits for a signal, and stops them in order.
 
 Start: find GPUs -> bind the ports, serve the metrics port -> load models -> accept HTTP and gRPC -> ready. The ports come first, so that a port
-that is in use is reported before any load, and so that `/status` responds while large models load. Stop: see `drain.py`. A second signal ends the
-process at once.
+that is in use is reported before any load, and so that `/status` responds while large models load. Stop: see `drain.py` and
+`signals.py`.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import threading
+import time
 import typing
 
 from typing_extensions import override
@@ -189,16 +190,23 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in to_watch():
             loop.add_signal_handler(number, self._on_signal, number)
-        if EARLY.received is not None:
-            self._on_signal(EARLY.received)
+        if (early := EARLY.signals.first) is not None:
+            self._begin_to_stop(early)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if self._stopping.is_set():
+        first = EARLY.signals.first is None
+        if EARLY.signals.forces_exit(number, time.monotonic()):
             log.warning("%s again: exiting at once", number.name)
             self._lines.hide_bars()
             logging.shutdown()
             os._exit(1)
-        log.info("%s: stopping (a second signal exits at once)", number.name)
+        if first:
+            self._begin_to_stop(number)
+
+    def _begin_to_stop(self, number: signal.Signals) -> None:
+        log.info(
+            "%s: stopping (a second Ctrl-C, or a signal a second later, exits at once)", number.name
+        )
         self._stopping.set()
 
 

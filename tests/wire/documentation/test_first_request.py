@@ -48,3 +48,8 @@ def test_where_the_usual_port_is_taken_it_says_so_and_its_request_reaches_this_s
             ["sh", "-c", f"exec {command} -s"], check=True, capture_output=True, timeout=60
         ).stdout
         assert json.loads(reply)["outputs"][0]["data"] == [6]
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert "Stopping: requests in flight are finished" in rest
+        assert rest.endswith("Stopped.\n")
+        assert process.wait(60) == 0

@@ -233,13 +233,29 @@ def slow_request() -> bytes:
 
 
 @pytest.mark.slow
-def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_second_ctrl_c_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with launched(models, tmp_path, *ADD, "--shutdown-delay-secs=30") as server:
         assert server.process is not None
-        server.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: "SIGTERM: stopping" in server.output())
-        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGINT)
+        wait_until(lambda: "SIGINT: stopping" in server.output())
+        server.process.send_signal(signal.SIGINT)
         assert server.process.wait(15) == 1
+
+
+@pytest.mark.slow
+def test_a_signal_that_is_sent_twice_loses_no_request(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with (
+        launched(models, tmp_path, *SLOW) as server,
+        one_running_one_waiting(server, seconds=1.0) as statuses,
+    ):
+        assert server.process is not None
+        for _ in range(20):
+            server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+        assert server.output().count("SIGTERM: stopping") == 1
+    assert statuses == [200, 200]
 
 
 @pytest.mark.parametrize("exit_on_error", [True, False])
