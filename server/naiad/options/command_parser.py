@@ -3,7 +3,6 @@
 import argparse
 import collections.abc
 import difflib
-import typing
 
 from typing_extensions import override
 
@@ -27,4 +26,4 @@ class CommandParser(argparse.ArgumentParser):
                     f"unrecognized option '{name}'; "
                     + (f"did you mean {near[0]}?" if near else f"{self.prog} --help lists all")
                 )
-        return typing.cast("argparse.Namespace", super().parse_args(args))
+        return super().parse_args(args)

@@ -131,6 +131,11 @@ class Frontends:
         path = f"v2/models/{ready[0]}" if ready else "v2/health/live"
         return f"curl http://{_reachable(self._http.address)}{self._options.http_base_path}/{path}"
 
+    def was_in_use(self) -> bool:
+        """See `Frontend`; a scrape of the metrics does not count."""
+        used = [frontend.was_in_use() for frontend in self._inference()]  # each has to note it
+        return any(used)
+
     def begin_drain(self) -> None:
         """Let clients go to other servers, and go on accepting."""
         for frontend in self._inference():

@@ -6,6 +6,7 @@ by itself when it was late: while one call holds the interpreter lock the watchd
 
 import asyncio
 import collections
+import collections.abc
 import contextlib
 import os
 import threading
@@ -79,13 +80,22 @@ class Stall(Record, frozen=True):
 class LoopLag:
     """The heartbeat of one event loop and the histogram of its delays.
 
+    Args:
+        was_in_use: whether a client was there since it was called before; called with each heartbeat.
+
     Attributes:
         beat_ns: monotonic time of the last heartbeat; another thread may read it.
-        stalls: the late heartbeats, oldest first; another thread may take them out.
+        stalls: the late heartbeats, oldest first; another thread may take them out. Those during which no client was there are left out.
+        in_use: whether a client was there at the last heartbeat, or between the two before it.
     """
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(
+        self, *, clock: Clock, was_in_use: collections.abc.Callable[[], bool] = lambda: True
+    ) -> None:
         self._now = clock.monotonic_ns
+        self._was_in_use = was_in_use
+        self._unused_stall: Stall | None = None
+        self.in_use = False
         self._lags = Histogram(_BOUNDS_SECONDS)
         self._timer: asyncio.TimerHandle | None = None
         self._run_delay: RunDelay | None = None
@@ -99,6 +109,7 @@ class LoopLag:
         self._run_delay = RunDelay(threading.get_native_id())
         self._delayed_ns = self._run_delay.read_ns()
         self.beat_ns = self._now()
+        self.in_use = self._was_in_use()
         self._timer = loop.call_later(_INTERVAL_SECONDS, self._beat)
 
     def stop(self) -> None:
@@ -124,9 +135,17 @@ class LoopLag:
         # uvloop's timers have a resolution of a millisecond, so a heartbeat may come a little early.
         late_ns = max(0, now - self.beat_ns - INTERVAL_NS)
         self._lags.observe(late_ns / 1e9)
+        in_use = self._was_in_use()
+        if self._unused_stall is not None and in_use:
+            self.stalls.append(self._unused_stall)
+        self._unused_stall = None
         if late_ns > STALL_NS:
-            waited_ns = self._waited_ns(self._delayed_ns, late_ns)
-            self.stalls.append(Stall(self.beat_ns, late_ns, waited_ns))
+            stall = Stall(self.beat_ns, late_ns, self._waited_ns(self._delayed_ns, late_ns))
+            if self.in_use or in_use:
+                self.stalls.append(stall)
+            else:  # clients that came meanwhile are seen before the next heartbeat
+                self._unused_stall = stall
+        self.in_use = in_use
         if self._run_delay is not None:
             self._delayed_ns = self._run_delay.read_ns()
         self.beat_ns = now

@@ -55,7 +55,8 @@ class Server:
         # A poll tries failed models again and again.
         self._lines = LoadingLines(console, repeats=not options.model_control_mode.polls)
         self._clock = SystemClock()
-        self._lag = LoopLag(clock=self._clock)
+        self._frontends: Frontends | None = None
+        self._lag = LoopLag(clock=self._clock, was_in_use=self._was_in_use)
         self._watchdog = StallWatchdog(lag=self._lag, clock=self._clock)
         self._stopping = asyncio.Event()
         self._stores = stores
@@ -98,6 +99,7 @@ class Server:
             gpu_uuids=gpu_uuids,
             clock=self._clock,
         )
+        self._frontends = frontends
         try:
             await frontends.open()
             interpreter.imported()
@@ -157,7 +159,6 @@ class Server:
         assembly.engine.phase = Phase.SERVING
         assembly.pollers.start()
         # Not before: imports and loads block the loop while there are no requests.
-        self._lag.stalls.clear()
         self._watchdog.start()
         show_addresses(self._console, frontends.addresses(), example=frontends.example(states))
         return []
@@ -185,6 +186,9 @@ class Server:
         )
         engine.phase = Phase.EXITING
         return in_time
+
+    def _was_in_use(self) -> bool:
+        return self._frontends is not None and self._frontends.was_in_use()
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()

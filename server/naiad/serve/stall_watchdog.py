@@ -103,18 +103,23 @@ class StallWatchdog:
             if self._stop.wait(wait_ns / _NS_PER_SECOND):
                 break
             self._note_lateness(planned_ns, woken_ns := now())
-            match rule.check(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now()):
-                case Step.SAMPLE:
-                    self._take_sample(loop_thread)
-                case Step.REPORT_ENDED:
-                    self._report_ended()
-                case Step.REPORT_ONGOING:
-                    self._report(lag.stall_so_far(), "has been blocked for")
-                case Step.WAIT:
-                    pass
+            self.look(loop_thread)
             self._note_lateness(woken_ns, now())  # another thread may have taken the lock away
         rule.record(self._ended())
         self._report_ended()
+
+    def look(self, loop_thread: int) -> None:
+        """Look at the heartbeat once, and do what the rule says."""
+        lag, now = self._lag, self._clock.monotonic_ns()
+        match self._rule.check(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now):
+            case Step.SAMPLE:
+                self._take_sample(loop_thread)
+            case Step.REPORT_ENDED:
+                self._report_ended()
+            case Step.REPORT_ONGOING if lag.in_use:
+                self._report(lag.stall_so_far(), "has been blocked for")
+            case Step.REPORT_ONGOING | Step.WAIT:
+                pass
 
     def _note_lateness(self, planned_ns: int, now_ns: int) -> None:
         if now_ns - planned_ns > POLL_NS:
@@ -146,20 +151,29 @@ class StallWatchdog:
         run_delay_ms = stall.run_delay_ns / _NS_PER_MS
         stack = self._stacks.get(stall.beat_ns, [])
         self._stacks.clear()
+        longest = f" (the longest of {count} times since the last such line)" if count > 1 else ""
+        fields = {
+            "stalled_ms": round(stalled_ms, 1),
+            "stalls": count,
+            "run_delay_ms": round(run_delay_ms, 1),
+            "own_ms": round(own_ns / _NS_PER_MS, 1),
+            "stack": [] if stall.is_starved else stack,
+        }
+        if stall.is_starved:
+            log.warning(
+                "the event loop waited %.0f ms for a processor%s: the machine has too much to do, or the container's CPU limit is too low",
+                run_delay_ms,
+                longest,
+                extra=fields,
+            )
+            return
         log.warning(
-            "the event loop %s %.0f ms%s, and no request was read or answered meanwhile%s; %s",
+            "the event loop %s %.0f ms%s, and no request was read or answered meanwhile; %s",
             was,
             stalled_ms,
-            f" (the longest of {count} times since the last such line)" if count > 1 else "",
-            _waiting(run_delay_ms, stalled_ms),
+            longest,
             _where(stall, stack, late_ns=self._late_in(stall)),
-            extra={
-                "stalled_ms": round(stalled_ms, 1),
-                "stalls": count,
-                "run_delay_ms": round(run_delay_ms, 1),
-                "own_ms": round(own_ns / _NS_PER_MS, 1),
-                "stack": stack,
-            },
+            extra=fields,
         )
 
     def _late_in(self, stall: Stall) -> int:
@@ -172,16 +186,6 @@ class StallWatchdog:
 def _where(stall: Stall, stack: list[str], *, late_ns: int) -> str:
     """The part of the report about the stack; `late_ns` is the part of the stall in which the watchdog could not run either."""
     if stack:
-        return _LATE_STACK if 2 * late_ns > stall.late_ns and not stall.is_starved else "it was in:"
+        return _LATE_STACK if 2 * late_ns > stall.late_ns else "it was in:"
     # The watchdog samples when a heartbeat is 50 ms late, if it gets the interpreter lock.
-    return _OVER_TOO_SOON if stall.late_ns < 2 * STALL_NS or stall.is_starved else _NO_STACK
-
-
-def _waiting(run_delay_ms: float, stalled_ms: float) -> str:
-    """The part of the report about a stall that the machine caused for the most part."""
-    if run_delay_ms * 2 < stalled_ms:
-        return ""
-    return (
-        f" ({run_delay_ms:.0f} ms of it, it waited for a processor: the machine has too much to do, "
-        "or the container's CPU limit is too low)"
-    )
+    return _OVER_TOO_SOON if stall.late_ns < 2 * STALL_NS else _NO_STACK

@@ -207,10 +207,12 @@ async def test_the_report_of_a_stall_shows_the_stack_of_the_loop(reports: Report
 
     record = await watched(a_slow_callback, reports, sample)
 
-    assert "the event loop was blocked for" in record.getMessage()
+    assert "the event loop wa" in record.getMessage()
     fields = json.loads(logs.JsonFormatter().format(record))
     assert fields["stalled_ms"] > 50
     assert 0 <= fields["run_delay_ms"] <= fields["stalled_ms"]
+    if fields["run_delay_ms"] * 2 > fields["stalled_ms"]:
+        return  # the machine is busy: that is the whole report
     assert "assert sampled.wait(WAIT_S)" in "".join(fields["stack"])
     first, *below = logs.TextFormatter(iso=False).format(record).splitlines()
     assert "ms, and no request was read or answered meanwhile" in first
@@ -300,7 +302,7 @@ async def test_a_stack_taken_after_one_call_held_the_lock_is_not_blamed(reports:
     message = record.getMessage()
     assert starved or "held the interpreter lock" in message
     assert starved or message.endswith("when it let go, the loop was in:")
-    assert "assert sampled.wait(WAIT_S)" in "".join(fields["stack"])
+    assert starved or "assert sampled.wait(WAIT_S)" in "".join(fields["stack"])
 
 
 async def test_a_short_stall_without_a_stack_names_no_cause(reports: Reports) -> None:
@@ -309,13 +311,16 @@ async def test_a_short_stall_without_a_stack_names_no_cause(reports: Reports) ->
 
 
 @pytest.mark.parametrize(("run_delay_ms", "starved"), [(280, True), (100, False)])
-async def test_the_report_of_a_stall_mentions_the_wait_for_a_processor(
+async def test_a_wait_for_a_processor_is_one_short_line(
     reports: Reports, run_delay_ms: int, *, starved: bool
 ) -> None:
     record = await unsampled_stalls([300], reports, run_delay_ms=run_delay_ms)
-    assert (f"{run_delay_ms} ms of it, it waited for a processor" in record.getMessage()) is starved
+    waited = "the event loop waited 280 ms for a processor: the machine has too much to do, or the container's CPU limit is too low"
+    assert (record.getMessage() == waited) is starved
     assert ("held the interpreter lock" in record.getMessage()) is not starved
-    assert json.loads(logs.JsonFormatter().format(record))["own_ms"] == 300 - run_delay_ms
+    fields = json.loads(logs.JsonFormatter().format(record))
+    assert fields["own_ms"] == 300 - run_delay_ms
+    assert fields["stack"] == []
 
 
 async def test_stalls_of_the_second_after_a_report_are_counted_in_the_next(
@@ -337,6 +342,42 @@ async def test_the_heartbeat_notes_by_itself_that_it_was_late() -> None:
     lag.stop()
     assert [stall.late_ns // MS for stall in lag.stalls] == [51, 300]
     assert all(0 <= stall.run_delay_ns <= stall.late_ns for stall in lag.stalls)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("used_at", "noted"),
+    [
+        ((), []),
+        ((1,), []),  # gone before
+        ((2,), [300]),  # there before it, or in progress
+        ((3,), [300]),  # came while it lasted, or is there after it
+        ((4,), [300]),  # came while it lasted, read after the heartbeat
+        ((5,), []),  # came later
+    ],
+    ids=str,
+)
+async def test_a_stall_counts_only_beside_a_client(
+    used_at: tuple[int, ...], noted: list[int]
+) -> None:
+    clock, beats = ManualClock(), itertools.count()
+    lag = LoopLag(clock=clock, was_in_use=lambda: next(beats) in used_at)
+    lag.start(asyncio.get_running_loop())
+    for late_ms in (0, 0, 300, 0, 0, 0):
+        clock.advance(ns=(20 + late_ms) * MS)
+        await asyncio.sleep(0.02)
+    lag.stop()
+    assert [stall.late_ns // MS for stall in lag.stalls] == noted
+
+
+async def test_a_stall_that_goes_on_without_a_client_is_not_reported(reports: Reports) -> None:
+    clock = ManualClock()
+    lag = LoopLag(clock=clock, was_in_use=lambda: False)
+    watchdog = StallWatchdog(lag=lag, clock=clock)
+    for _ in range(4):  # sampled, reported after a second
+        clock.advance(ns=2000 * MS)
+        watchdog.look(threading.get_ident())
+    assert reports.records == []
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ class ConnectionRegistry:
 
     Attributes:
         now: the loop's time at the last tick.
+        added: how many connections there were until now.
         draining: connections made from now on close after their first reply.
         disposal: frees what connections leave behind.
     """
@@ -43,6 +44,7 @@ class ConnectionRegistry:
         self.loop = loop
         self.tick = tick
         self.now = 0.0
+        self.added = 0
         self.draining = False
         self.disposal = Disposal(loop)
         self._connections: set[RegisteredConnection] = set()
@@ -63,6 +65,7 @@ class ConnectionRegistry:
             self.now = self.loop.time()
             self._timer = self.loop.call_later(self.tick, self._on_tick)
         self._connections.add(connection)
+        self.added += 1
         self._emptied.clear()
 
     def remove(self, connection: RegisteredConnection) -> None:

@@ -45,6 +45,7 @@ class Listener:
         self._bound: list[socket.socket] = []
         self._address: tuple[str, int] | None = None
         self._registry: ConnectionRegistry | None = None
+        self._seen = 0
 
     async def reserve(self) -> None:
         """Bind the address, so that no other process can, and accept no client yet: clients are refused until `start`.
@@ -87,6 +88,14 @@ class Listener:
     def connections(self) -> int:
         """How many clients are connected."""
         return 0 if self._registry is None else len(self._registry)
+
+    def was_in_use(self) -> bool:
+        """See `Frontend`."""
+        registry, before = self._registry, self._seen
+        if registry is None:
+            return False
+        self._seen = registry.added
+        return len(registry) > 0 or registry.added != before
 
     def begin_drain(self, *, close_idle: bool = False) -> None:
         """Go on accepting and responding, but close each connection after its next response.

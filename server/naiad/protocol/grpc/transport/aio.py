@@ -46,6 +46,7 @@ class GrpcServer:
         self._server: typing.Any = None
         self._started = False
         self._calls = CallsInProgress()
+        self._seen = 0
         self.address: tuple[str, int] = (settings.address, settings.port)
         """Where it listens; with the real port in place of 0 once that is taken."""
 
@@ -75,6 +76,12 @@ class GrpcServer:
         self._started = True
         logging.getLogger(_GRPC_LOGGER).addFilter(_FILTER)  # a second time changes nothing
         await self._server.start()
+
+    def was_in_use(self) -> bool:
+        """See `Frontend`."""
+        calls, before = self._calls, self._seen
+        self._seen = calls.arrived
+        return bool(calls.waiting or calls.streams) or calls.arrived != before
 
     def begin_drain(self) -> None:
         """Change nothing: calls are taken, and readiness says no. grpc.aio sends GOAWAY only when it takes no more calls."""
