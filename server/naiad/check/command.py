@@ -16,8 +16,8 @@ from naiad.check.checked import Checked, Checker
 from naiad.check.show import in_colour, json_of, text_of
 from naiad.errors import InferenceError
 from naiad.metrics.devices import GpuMonitor
-from naiad.options.command_parser import CommandParser
 from naiad.options.backend_config import backend_setting
+from naiad.options.command_parser import CommandParser
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY
 from naiad.options.usage import UsageError
 from naiad.repository.agents.catalog import AgentCatalog
