@@ -79,6 +79,12 @@ class DynamicBatching(msgspec.Struct, frozen=True, kw_only=True):
         """The queue policy of a priority level."""
         return self.queue_policies.get(level, self.default_queue_policy)
 
+    def level_of(self, priority: int) -> int:
+        """The priority level of a request that asks for this one (row 4.14); 0 without levels."""
+        if 0 < priority <= self.priority_levels:
+            return priority
+        return self.default_priority_level if self.priority_levels else 0
+
 
 class InstanceKind(enum.Enum):
     """Where an instance runs; KIND_AUTO is resolved before this type is made (row 11.31)."""

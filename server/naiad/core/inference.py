@@ -79,7 +79,7 @@ class Inference(msgspec.Struct, eq=False):
 class RequestContext(msgspec.Struct, eq=False):
     """What is known of a request beside its content, from its first byte to the last byte of its response.
 
-    For logs and traces. The protocol makes one per request, only if something reads it; the engine adds the inference.
+    For logs and traces. The protocol makes one per request, only if something reads it; the model that runs the request adds the inference.
 
     Attributes:
         received_ns: when the request's headers were complete, or all of it if it came in one piece (monotonic).
@@ -97,3 +97,7 @@ class RequestContext(msgspec.Struct, eq=False):
     inference: Inference | None = None
     sent_ns: int = 0
     response_bytes: int = 0
+
+    def runs(self, model: object, inference: Inference) -> None:
+        """A model runs the request; `model` is its version, an `engine.model.Model`."""
+        self.inference = inference

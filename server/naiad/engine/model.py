@@ -80,7 +80,7 @@ class Model:
             request = validator.reshaped(request)
         inference = Inference(request, on_response, batch_size, received_ns, flow=flow)
         if context is not None:
-            context.inference = inference
+            context.runs(self, inference)
         try:
             self._scheduler.submit(inference)
         except InferenceError as error:

@@ -13,6 +13,7 @@ import heapq
 
 from naiad.config.model_config import DynamicBatching, QueuePolicy, TimeoutAction
 from naiad.core.inference import Inference
+from naiad.core.request import InferRequest
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 
 MICROSECOND_NS = 1_000
@@ -104,12 +105,12 @@ class InferenceQueue:
         """
         level, priority = self._only, 0
         if level is None:
-            priority = self._priority_of(inference)
+            priority = self._batching.level_of(inference.request.priority)
             level = self._level_at(priority)
         policy = level.policy
         limit = policy.max_queue_size
         if limit and len(level.waiting) + len(level.delayed) + self.prefetched >= limit:
-            raise self._full(inference, limit=limit, priority=priority)
+            raise queue_full(inference.request, model=self._model, limit=limit, priority=priority)
         inference.queued_ns = now
         inference.priority_level = priority
         if policy.default_timeout_us:
@@ -189,12 +190,6 @@ class InferenceQueue:
             heapq.heappop(deadlines)
         return 0
 
-    def _priority_of(self, inference: Inference) -> int:
-        requested = inference.request.priority
-        if 0 < requested <= self._batching.priority_levels:
-            return requested
-        return self._batching.default_priority_level
-
     def _level_at(self, priority: int) -> _Level:
         level = self._levels.get(priority)
         if level is None:
@@ -224,15 +219,17 @@ class InferenceQueue:
             del self._levels[priority]
             self._order.remove(priority)
 
-    def _full(self, inference: Inference, *, limit: int, priority: int) -> InferenceError:
-        where = f"priority level {priority} of model" if priority else "model"
-        return InferenceError(
-            ErrorCode.UNAVAILABLE,
-            f"{inference.request.label}Exceeds maximum queue size: {limit} requests wait already for {where} "
-            f"'{self._model}' (max_queue_size: {limit} in its queue policy). Send it again later, or to another "
-            "server; more instances or a larger max_queue_size admit more.",
-            reason=FailureReason.REJECTED,
-        )
+
+def queue_full(request: InferRequest, *, model: str, limit: int, priority: int) -> InferenceError:
+    """The error of a request for which a queue has no place (row 12.11); `priority`: the full level, 0 without levels."""
+    where = f"priority level {priority} of model" if priority else "model"
+    return InferenceError(
+        ErrorCode.UNAVAILABLE,
+        f"{request.label}Exceeds maximum queue size: {limit} requests wait already for {where} "
+        f"'{model}' (max_queue_size: {limit} in its queue policy). Send it again later, or to another "
+        "server; more instances or a larger max_queue_size admit more.",
+        reason=FailureReason.REJECTED,
+    )
 
 
 def _timeout_us(inference: Inference, policy: QueuePolicy) -> int:

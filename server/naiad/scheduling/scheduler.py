@@ -6,6 +6,7 @@ import contextlib
 import typing
 
 from naiad.config.model_config import ModelConfig
+from naiad.core.flow import Flow
 from naiad.core.inference import Cancellable, Inference, OnResponse
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
@@ -100,6 +101,7 @@ class Submit(typing.Protocol):
         *,
         model: str,
         batch: list[Inference],
+        flow: Flow | None = None,
     ) -> Cancellable:
         """Run a request; errors are responses, whose last one is final.
 
@@ -108,6 +110,7 @@ class Submit(typing.Protocol):
             on_response: called on the loop, perhaps before this returns.
             model: the scheduler's own.
             batch: the inference that needs this, as in `Occupancy.executions`.
+            flow: how fast a decoupled model may send responses; None for as fast as it likes.
         """
         ...
 

@@ -7,17 +7,23 @@ that wait for each other (`scheduling/deadlock.py`) and fails the youngest call.
 
 import asyncio
 import collections.abc
+import functools
 import logging
+import typing
+
+from typing_extensions import override
 
 from naiad.core.clock import Clock
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.flow import Flow
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
-from naiad.core.response import InferResponse, failure
-from naiad.engine.memory.evicted import EvictedModel
-from naiad.engine.model import Model
+from naiad.core.response import InferResponse
+from naiad.engine.api import ServedModel
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
 from naiad.scheduling.deadlock import Wait, find_cycle
+from naiad.scheduling.relay import Relay
+from naiad.scheduling.scheduler import Occupancy
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +31,7 @@ CHECK_INTERVAL_S = 0.1
 """Interval of the check for cycles; a call that takes less is never checked."""
 
 
-FindModel = collections.abc.Callable[[str, int], Model | EvictedModel]
+FindModel = collections.abc.Callable[[str, int], ServedModel]
 """The version of a model that serves now, or would for this call, by name and version; raises InferenceError if none does."""
 
 
@@ -43,50 +49,47 @@ class Caller(Record, frozen=True, gc=True):
     blocks: bool
 
 
+class _Called(typing.Hashable, typing.Protocol):
+    """A model version that runs calls."""
+
+    def occupancy(self) -> Occupancy:
+        """What it executes."""
+
+
+class _CallContext(RequestContext):
+    """Of a call: which model runs it, once one does."""
+
+    model: _Called | None = None
+
+    @override
+    def runs(self, model: typing.Any, inference: Inference) -> None:
+        self.model, self.inference = model, inference
+
+
 class ModelCall:
     """A call in progress. Made by `ModelCalls.begin`."""
 
-    __slots__ = (
-        "_calls", "caller", "inference", "model", "number", "on_response", "request", "since_ns",
-    )  # fmt: skip
+    __slots__ = ("_outer", "caller", "context", "number", "relay", "request", "since_ns")
 
     def __init__(
-        self, calls: "ModelCalls", request: InferRequest, *, caller: Caller, on_response: OnResponse
+        self, calls: "ModelCalls", outer: Inference, *, number: int, caller: Caller
     ) -> None:
-        self._calls = calls
-        self.request = request
+        self._outer = outer
+        self.number = number
         self.caller = caller
-        self.on_response: OnResponse | None = on_response
-        self.model: Model | None = None
-        self.inference: Inference | None = None
-        self.number = 0
-        self.since_ns = 0
+        self.request = outer.request
+        self.since_ns = outer.received_ns
+        self.relay = Relay(outer, on_end=functools.partial(calls.over, number))
+        self.context = _CallContext(outer.received_ns)
 
     @property
     def is_over(self) -> bool:
         """Whether it has its last response."""
-        return self.on_response is None
+        return self.relay.is_over
 
     def cancel(self) -> None:
         """The caller no longer needs the response. The last response still comes. Safe at any time."""
-        if self.inference is not None:
-            self.inference.cancel()
-
-    def runs(self, model: Model, inference: Inference) -> None:
-        """The model is loaded again for this call, and runs it."""
-        self.model, self.inference = model, inference
-
-    def respond(self, response: InferResponse) -> None:
-        """Send a response to the caller, unless the call is over."""
-        on_response = self.on_response
-        if on_response is None:
-            return
-        if response.final:
-            self.on_response = None
-            # Not a cycle, which would keep the tensors until the garbage collector runs.
-            self.inference = None
-            self._calls.over(self)
-        on_response(response)
+        self._outer.cancel()
 
 
 class ModelCalls:
@@ -112,62 +115,58 @@ class ModelCalls:
             self._timer.cancel()
             self._timer = None
         for call in tuple(self._calls.values()):
-            self._fail(call, _error(call.request, internal("the server is stopping")))
+            call.relay.fail(_error(call.request, internal("the server is stopping")))
 
     def begin(
-        self, request: InferRequest, *, caller: Caller, decoupled: bool, on_response: OnResponse
+        self,
+        request: InferRequest,
+        *,
+        caller: Caller,
+        decoupled: bool,
+        on_response: OnResponse,
+        flow: Flow | None = None,
     ) -> ModelCall:
-        """Make a call; `decoupled`: the caller takes any number of responses.
+        """Make a call; `decoupled`: the caller takes any number of responses, as fast as `flow` allows.
 
         `on_response` is called on the loop with each response, perhaps before this returns; the last one is final.
         """
-        call = ModelCall(self, request, caller=caller, on_response=on_response)
+        self._made += 1
+        outer = Inference(request, on_response, batch_size=1, received_ns=self._now(), flow=flow)
+        call = ModelCall(self, outer, number=self._made, caller=caller)
         try:
             model = self._find(request, decoupled=decoupled)
         except InferenceError as error:
-            self._fail(call, _error(request, error))
+            call.relay.fail(_error(request, error))
             return call
-        self._made += 1
-        call.number = self._made
-        call.since_ns = self._now()
         self._calls[call.number] = call
-        refused: list[InferenceError] = []
-        begun = False
-
-        def respond(response: InferResponse) -> None:
-            if begun or response.error is None:
-                call.respond(response)
-            else:
-                refused.append(response.error)
-
-        inference: Inference | None
-        if isinstance(model, EvictedModel):
-            inference = model.infer_when_loaded(request, respond, call.runs)
-        else:
-            call.model = model
-            inference = model.infer(request, respond)
-        begun = True
-        for refusal in refused:
-            # Refused before the call was in progress: with the message of the reference.
-            self._fail(call, refusal if inference else _error(request, refusal))
-        if not call.is_over:
-            call.inference = inference
+        call.relay.begin(functools.partial(_infer, model, request, flow, call.context))
         if self._timer is None and call.number in self._calls:
             self._set_timer()
         return call
 
     def submit(
-        self, request: InferRequest, on_response: OnResponse, *, model: str, batch: list[Inference]
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        *,
+        model: str,
+        batch: list[Inference],
+        flow: Flow | None = None,
     ) -> ModelCall:
         """See `scheduling.scheduler.Submit`."""
-        caller = Caller(model, model, batch, blocks=True)
-        return self.begin(request, caller=caller, decoupled=True, on_response=on_response)
+        return self.begin(
+            request,
+            caller=Caller(model, model, batch, blocks=True),
+            decoupled=True,
+            on_response=on_response,
+            flow=flow,
+        )
 
-    def over(self, call: ModelCall) -> None:
-        """Called by a call that has its last response."""
-        self._calls.pop(call.number, None)
+    def over(self, number: int, _error: InferenceError | None) -> None:
+        """A call gets its last response next."""
+        self._calls.pop(number, None)
 
-    def _find(self, request: InferRequest, *, decoupled: bool) -> Model | EvictedModel:
+    def _find(self, request: InferRequest, *, decoupled: bool) -> ServedModel:
         if self._find_model is None:
             raise internal("the server is stopping")
         name = request.model_name
@@ -185,9 +184,6 @@ class ModelCalls:
             )
         return model
 
-    def _fail(self, call: ModelCall, error: InferenceError) -> None:
-        call.respond(failure(call.request, error, version=call.request.model_version))
-
     def _set_timer(self) -> None:
         assert self._loop is not None, "calls are made when it is open"
         self._timer = self._loop.call_later(CHECK_INTERVAL_S, self._check)
@@ -200,7 +196,8 @@ class ModelCalls:
             self._set_timer()
 
     def _cycle(self) -> collections.abc.Sequence[ModelCall]:
-        models = {call.model for call in self._calls.values() if call.model is not None}
+        contexts = [call.context for call in self._calls.values()]
+        models = {context.model for context in contexts if context.model is not None}
         occupancies = {model: model.occupancy() for model in models}
         executed_in: dict[Inference, int] = {}
         for occupancy in occupancies.values():
@@ -218,7 +215,7 @@ class ModelCalls:
             executed_in.update((inference, known) for inference in calling)
         waits: list[Wait] = []
         for call in self._calls.values():
-            model, inference, caller = call.model, call.inference, call.caller
+            model, inference, caller = call.context.model, call.context.inference, call.caller
             if model is None or inference is None:
                 continue
             queued = occupancies[model].waits(inference)
@@ -247,16 +244,40 @@ class ModelCalls:
             "(instance_group count) than there are requests that may wait inside it, or do not call back."
         )
         _log.error("%s", message)
-        inference = youngest.inference
-        self._fail(youngest, _error(youngest.request, internal(message)))
-        if inference is not None:
-            inference.cancel()
+        youngest.relay.fail(_error(youngest.request, internal(message)))
 
 
 def _what_for(call: ModelCall) -> str:
-    assert call.model is not None, "a call in a cycle has found its model"
-    held = [name for name, batch in call.model.occupancy().executions if batch is not None]
+    model = call.context.model
+    assert model is not None, "a model runs a call in a cycle"
+    held = [name for name, batch in model.occupancy().executions if batch is not None]
     return f"model '{call.request.model_name}' (held: {', '.join(held)})"
+
+
+def _infer(
+    model: ServedModel,
+    request: InferRequest,
+    flow: Flow | None,
+    context: RequestContext,
+    on_response: OnResponse,
+) -> Inference | None:
+    """Begin a call. One that is refused before it is in progress gets the message of the reference."""
+    refused: list[InferResponse] = []
+    begun = False
+
+    def respond(response: InferResponse) -> None:
+        if begun or response.error is None:
+            on_response(response)
+        else:
+            refused.append(response)
+
+    inference = model.infer(request, respond, flow, context)
+    begun = True
+    for refusal in refused:
+        if inference is None and refusal.error is not None:
+            raise _error(request, refusal.error)
+        on_response(refusal)
+    return inference
 
 
 def _error(request: InferRequest, error: InferenceError) -> InferenceError:

@@ -4,20 +4,22 @@ Every wait ends: with the load, its failure, the time limit, a cancel, or the en
 """
 
 import asyncio
-import collections.abc
+import collections
 import functools
 import logging
 
+from naiad.config.model_config import DynamicBatching
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
-from naiad.core.response import InferResponse, failure
-from naiad.engine.api import ModelTraits
 from naiad.engine.model import Model, traits_of
-from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
+from naiad.errors import InferenceError, unavailable
 from naiad.repository.manager import Repository
+from naiad.repository.plan import VersionPlan
 from naiad.repository.requests.namespaces import Namespaces
+from naiad.scheduling.queue import queue_full
+from naiad.scheduling.relay import Relay
 
 log = logging.getLogger("naiad.memory")
 
@@ -25,12 +27,33 @@ RETRY_SECONDS = 5.0
 """After a load that failed, requests get its error for so long before one tries again."""
 
 
-OnRun = collections.abc.Callable[[Model, Inference], None]
-"""Called with the model that is loaded again, and with the inference that it runs."""
+class _Waiting:
+    """The requests that wait for one model, in order of arrival."""
 
+    def __init__(self) -> None:
+        self.requests: dict[WaitingRequest, None] = {}
+        self._counts = collections.Counter[tuple[int, int]]()
 
-def _ignore(model: Model, inference: Inference) -> None:
-    """An `OnRun` for requests that nothing follows."""
+    def add(self, request: "WaitingRequest") -> None:
+        """Add a request.
+
+        Raises:
+            InferenceError: UNAVAILABLE: so many wait as the model's queue takes (row 12.11).
+        """
+        version, level = request.queue
+        limit = request.model.batching.policy_of(level).max_queue_size
+        if limit and self._counts[version, level] >= limit:
+            raise queue_full(
+                request.outer.request, model=request.model_name, limit=limit, priority=level
+            )
+        self.requests[request] = None
+        self._counts[version, level] += 1
+
+    def remove(self, request: "WaitingRequest") -> None:
+        """Remove a request; no effect if it does not wait here."""
+        if request in self.requests:
+            del self.requests[request]
+            self._counts[request.queue] -= 1
 
 
 class EvictedModels:
@@ -53,37 +76,40 @@ class EvictedModels:
         self.wait_seconds = wait_seconds
         self._clock = clock
         self._loads: dict[str, asyncio.Task[None]] = {}
-        self._waiting: dict[str, set[WaitingRequest]] = {}
-        self._failed: dict[str, tuple[float, InferenceError]] = {}
-        """Until when, and why, by name."""
+        self._waiting: dict[str, _Waiting] = {}
+        self._failed: dict[str, tuple[InferenceError, asyncio.TimerHandle]] = {}
+        """Why the last load failed, and what makes this forget it, by name."""
 
     def find(self, name: str, version: int) -> "EvictedModel | None":
         """An evicted model, if it has this version (LATEST: any); None otherwise."""
         plans = self._repository.evicted(name)
         plan = plans.get(max(plans) if plans and version == LATEST else version)
-        return None if plan is None else EvictedModel(self, traits_of(plan.config))
+        return None if plan is None else EvictedModel(self, plan)
 
     def inflight(self) -> int:
         """The requests that wait."""
-        return sum(map(len, self._waiting.values()))
+        return sum(len(waiting.requests) for waiting in self._waiting.values())
 
     def wait(self, request: "WaitingRequest") -> None:
         """Load the model of a request again, and then run it."""
         name = request.model_name
-        until, error = self._failed.get(name, (0.0, None))
-        if error is not None and asyncio.get_running_loop().time() < until:
+        try:
+            if name in self._failed:
+                raise self._failed[name][0]
+            self._waiting.setdefault(name, _Waiting()).add(request)
+        except InferenceError as error:
             request.fail(error)
             return
-        self._waiting.setdefault(name, set()).add(request)
         if name not in self._loads:
             self._start(name)
 
     def withdraw(self, request: "WaitingRequest") -> None:
         """A request waits no more. The load goes on: it serves the next one."""
-        waiting = self._waiting.get(request.model_name, set())
-        waiting.discard(request)
-        if not waiting:
-            self._waiting.pop(request.model_name, None)
+        waiting = self._waiting.get(request.model_name)
+        if waiting is not None:
+            waiting.remove(request)
+            if not waiting.requests:
+                del self._waiting[request.model_name]
 
     def now_ns(self) -> int:
         """The time at which a request arrives."""
@@ -96,21 +122,29 @@ class EvictedModels:
             error = unavailable(
                 f"model '{name}' was evicted and could not be loaded again: {failed.message}"
             )
-            until = asyncio.get_running_loop().time() + RETRY_SECONDS
-            self._failed[name] = until, error
-            for request in self._waiting.pop(name, set()):
+            self._forget_failure(name)
+            later = asyncio.get_running_loop().call_later(
+                RETRY_SECONDS, self._failed.pop, name, None
+            )
+            self._failed[name] = error, later
+            for request in self._waiting.pop(name, _Waiting()).requests:
                 request.fail(error)
 
     def _run_waiting(self, name: str) -> None:
         """Run the requests at once: a model with requests is the last one to be evicted."""
-        self._failed.pop(name, None)
-        for request in self._waiting.pop(name, set()):
+        self._forget_failure(name)
+        for request in self._waiting.pop(name, _Waiting()).requests:
             try:
                 model = self._repository.get(name, request.version)
             except InferenceError as error:
                 request.fail(error)
             else:
                 request.run(model)
+
+    def _forget_failure(self, name: str) -> None:
+        if name in self._failed:
+            _, later = self._failed.pop(name)
+            later.cancel()
 
     def _start(self, name: str) -> None:
         log.info("model '%s' was evicted and is loaded again for a request", name)
@@ -126,16 +160,23 @@ class EvictedModels:
 
 
 class EvictedModel:
-    """Implements `ServedModel` for a model that is not loaded.
+    """Implements `ServedModel` for a model version that is not loaded.
 
     Args:
-        models: of all evicted models.
+        models: all evicted models.
+        plan: what was loaded.
+
+    Attributes:
         traits: those that it had.
+        batching: its queue policies; defaults if it has none.
+        version: its number.
     """
 
-    def __init__(self, models: EvictedModels, traits: ModelTraits) -> None:
+    def __init__(self, models: EvictedModels, plan: VersionPlan) -> None:
         self._models = models
-        self.traits = traits
+        self.traits = traits_of(plan.config)
+        self.batching = plan.config.dynamic_batching or DynamicBatching()
+        self.version = plan.version
 
     def infer(
         self,
@@ -145,95 +186,70 @@ class EvictedModel:
         context: RequestContext | None = None,
     ) -> Inference | None:
         """See `Infers`."""
-        return self.infer_when_loaded(request, on_response, _ignore, flow, context)
-
-    def infer_when_loaded(
-        self,
-        request: InferRequest,
-        on_response: OnResponse,
-        on_run: OnRun,
-        flow: Flow | None = None,
-        context: RequestContext | None = None,
-    ) -> Inference | None:
-        """The same, and call `on_run` once the model runs the request."""
-        waiting = WaitingRequest(
-            self._models, self.traits, request, on_response, on_run, flow, context
-        )
-        self._models.wait(waiting)
-        return None if waiting.handle.completed else waiting.handle
+        now = self._models.now_ns()
+        outer = Inference(request, on_response, batch_size=1, received_ns=now, flow=flow)
+        self._models.wait(WaitingRequest(self._models, self, outer, context))
+        return None if outer.completed else outer
 
 
 class WaitingRequest:
-    """A request that waits for its model, and afterwards its cancel.
+    """A request that waits for its model.
 
     Args:
-        models: of all evicted models.
-        traits: by which it was decoded.
-        request: the request, and the other arguments of `infer`.
-        on_run: called once the model runs it.
+        models: all evicted models.
+        model: by whose traits it was decoded.
+        outer: its inference, for the client.
+        context: of the request.
     """
 
-    def __init__(  # noqa: PLR0917 - those of `infer`
+    def __init__(
         self,
         models: EvictedModels,
-        traits: ModelTraits,
-        request: InferRequest,
-        on_response: OnResponse,
-        on_run: OnRun,
-        flow: Flow | None,
+        model: EvictedModel,
+        outer: Inference,
         context: RequestContext | None,
     ) -> None:
-        self.model_name = request.model_name
-        self.version = request.model_version
+        self.model_name = outer.request.model_name
+        self.version = outer.request.model_version
+        self.model = model
+        self.outer = outer
+        self.queue = model.version, model.batching.level_of(outer.request.priority)
         self._models = models
-        self._traits = traits
         self._context = context
-        self._on_run = on_run
-        self._inner: Inference | None = None
-        self.handle = Inference(
-            request, on_response, batch_size=1, received_ns=models.now_ns(), flow=flow
-        )
-        self.handle.on_cancel = self._cancel
+        self._relay = Relay(outer, on_end=self._on_end)
         self._timer = asyncio.get_running_loop().call_later(models.wait_seconds, self._expire)
 
     def run(self, model: Model) -> None:
         """The model is loaded."""
         self._timer.cancel()
-        if model.traits != self._traits:
+        if model.traits != self.model.traits:
             self.fail(
                 unavailable(
                     f"model '{self.model_name}' has changed since it was evicted: send the request again"
                 )
             )
             return
-        self._inner = model.infer(
-            self.handle.request, self._respond, self.handle.flow, self._context
-        )
-        if self._inner is not None:
-            self._on_run(model, self._inner)
+        context, self._context = self._context, None
+        self._relay.begin(functools.partial(_infer, model, self.outer, context))
 
     def fail(self, error: InferenceError) -> None:
         """Respond with an error."""
+        self._relay.fail(error)
+
+    def _on_end(self, _error: InferenceError | None) -> None:
         self._timer.cancel()
-        self._respond(failure(self.handle.request, error, version=self.version))
-
-    def _respond(self, response: InferResponse) -> None:
-        if response.final:
-            self.handle.completed = True
-        self.handle.on_response(response)
-
-    def _cancel(self, _: Inference) -> None:
-        if self._inner is not None:
-            self._inner.cancel()
-        elif not self.handle.completed:
-            self._models.withdraw(self)
-            self.fail(InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED))
+        self._models.withdraw(self)
 
     def _expire(self) -> None:
-        self._models.withdraw(self)
         self.fail(
             unavailable(
                 f"model '{self.model_name}' was evicted and was not loaded again within {self._models.wait_seconds:g} s "
                 "(--evicted-model-wait-secs): send the request again later"
             )
         )
+
+
+def _infer(
+    model: Model, outer: Inference, context: RequestContext | None, on_response: OnResponse
+) -> Inference | None:
+    return model.infer(outer.request, on_response, outer.flow, context)

@@ -12,7 +12,8 @@ import pytest
 from typing_extensions import override
 
 from naiad.core.datatypes import FP32
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.flow import Flow
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -38,11 +39,19 @@ class ScriptedModel:
         self.cancelled: list[Inference] = []
         self.kept: list[tuple[list[Inference], list[Inference]]] = []
 
-    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+    def infer(
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
+    ) -> Inference | None:
         if self.refusal is not None:
             on_response(failed(self.refusal))
             return None
-        inference = Inference(request, on_response, batch_size=1, received_ns=0)
+        inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
+        if context is not None:
+            context.runs(self, inference)
         inference.on_cancel = self._cancel
         self.queue.append(inference)
         return inference
@@ -228,9 +237,11 @@ async def test_closing_fails_calls_without_a_response_and_all_later_ones() -> No
     model = ScriptedModel("a")
     asking = Asking(model)
     _, got = asking.ask("a")
+    (inference,) = model.queue
     asking.calls.close()
     assert error_of(got).message.endswith("the server is stopping")
-    model.queue[0].on_response(answered())
+    assert inference.cancelled
+    inference.on_response(answered())
     assert len(got) == 1, "it has had its last response"
     _, got = asking.ask("a")
     assert error_of(got).message.endswith("the server is stopping")

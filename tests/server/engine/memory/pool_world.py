@@ -3,12 +3,12 @@
 import asyncio
 import collections.abc
 import pathlib
-import types
 import typing
 
+from naiad.config.model_config import DynamicBatching
 from naiad.core.clock import ManualClock
 from naiad.core.inference import Inference, OnResponse, RequestContext
-from naiad.core.request import InferRequest
+from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.memory.pool import MemoryPool
 from naiad.engine.memory.sizes import HOST
@@ -36,6 +36,7 @@ class Config(typing.NamedTuple):
     max_batch_size: int = 0
     decoupled: bool = False
     instance_groups: tuple[()] = ()
+    dynamic_batching: DynamicBatching | None = None
 
 
 class FakeModel:
@@ -72,6 +73,8 @@ class FakeModel:
         self.requests.append(request)
         if not self.responds:
             self.inference = Inference(request, on_response, batch_size=1, received_ns=0)
+            if context is not None:
+                context.runs(self, self.inference)
             return self.inference
         on_response(InferResponse(request.model_name, 1, request.id, NO_OUTPUTS, NO_PARAMETERS))
         return None
@@ -95,6 +98,7 @@ class World:
         phases: of each model's versions at that time.
         gates: what the load of a model waits for.
         responds: whether models that are loaded from now on do.
+        batching: of the models.
     """
 
     def __init__(self, root: pathlib.Path, *, limit: int, slots: int = 4) -> None:
@@ -105,6 +109,7 @@ class World:
         self.gates: dict[str, asyncio.Event] = {}
         self.failing = set[str]()
         self.responds = True
+        self.batching: DynamicBatching | None = None
         self.began: list[str] = []
         self.when_begun: dict[str, dict[str, str]] = {}
         self.phases: dict[str, list[str]] = {}
@@ -157,7 +162,7 @@ class World:
         await until(condition, seconds=60)
 
     async def _resolve(self, folder: pathlib.Path, given: Value | None) -> ModelPlan:
-        config: typing.Any = Config(folder.name)
+        config: typing.Any = Config(folder.name, dynamic_batching=self.batching)
         plan = VersionPlan(config=config, version=1, model_dir=folder)
         return ModelPlan(name=folder.name, versions=(plan,))
 
@@ -181,8 +186,6 @@ class World:
         return typing.cast(Model, self.made[name])
 
 
-def request(name: str) -> InferRequest:
+def request(name: str, request_id: str = "", *, priority: int = 0) -> InferRequest:
     """A request without inputs."""
-    return typing.cast(
-        InferRequest, types.SimpleNamespace(model_name=name, model_version=-1, id="r")
-    )
+    return InferRequest(name, LATEST, request_id, [], [], {}, priority=priority)

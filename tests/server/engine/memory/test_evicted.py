@@ -4,12 +4,26 @@ import asyncio
 import pathlib
 
 import pytest
+from typing_extensions import override
 
-from naiad.core.inference import Inference
+from naiad.config.model_config import DynamicBatching, QueuePolicy
+from naiad.core.inference import Inference, RequestContext
 from naiad.core.response import InferResponse
+from naiad.engine.memory import evicted
 from naiad.engine.memory.evicted import EvictedModels
 from naiad.errors import ErrorCode, InferenceError
 from tests.server.engine.memory.pool_world import FakeModel, World, request
+
+
+class Context(RequestContext):
+    """Of a request: which model runs it."""
+
+    model: object = None
+
+    @override
+    def runs(self, model: object, inference: Inference) -> None:
+        self.model = model
+        super().runs(model, inference)
 
 
 class Waiting:
@@ -28,10 +42,10 @@ class Waiting:
         await self.world.repository.load("other")
         assert self.world.states()["m"] == "evicted"
 
-    def ask(self) -> Inference | None:
+    def ask(self, request_id: str = "", *, priority: int = 0) -> Inference | None:
         model = self.models.find("m", -1)
         assert model is not None
-        return model.infer(request("m"), self.responses.append)
+        return model.infer(request("m", request_id, priority=priority), self.responses.append)
 
     async def error(self) -> InferenceError:
         """That of the only response."""
@@ -59,7 +73,7 @@ async def test_requests_run_once_their_model_is_loaded_again_by_one_load(waiting
     handles = [waiting.ask() for _ in range(3)]
     assert all(handles)
     assert waiting.models.inflight() == 3
-    requests = tuple(waiting.models._waiting["m"])
+    requests = tuple(waiting.models._waiting["m"].requests)
     await waiting.world.settled(lambda: len(waiting.responses) == 3)
     assert [response.error for response in waiting.responses] == [None] * 3
     assert waiting.models.inflight() == 0
@@ -70,6 +84,56 @@ async def test_requests_run_once_their_model_is_loaded_again_by_one_load(waiting
         assert handle is not None
         handle.cancel()
     assert len(waiting.responses) == 3
+
+
+async def test_requests_run_in_the_order_in_which_they_came(waiting: Waiting) -> None:
+    sent = [str(number) for number in range(24)]
+    for request_id in sent:
+        waiting.ask(request_id)
+    await waiting.world.settled(lambda: len(waiting.responses) == 24)
+    assert [response.id for response in waiting.responses] == sent
+
+
+async def test_no_more_requests_wait_than_the_queue_of_the_model_takes(
+    tmp_path: pathlib.Path,
+) -> None:
+    waiting = Waiting(tmp_path)
+    waiting.world.batching = DynamicBatching(
+        priority_levels=2,
+        default_priority_level=2,
+        default_queue_policy=QueuePolicy(max_queue_size=3),
+        queue_policies={1: QueuePolicy(max_queue_size=1)},
+    )
+    await waiting.evict()
+    handles = [waiting.ask(f"{number}") for number in range(4)]
+    handles += [waiting.ask("first", priority=1), waiting.ask("second", priority=1)]
+    assert [handle is None for handle in handles] == [False] * 3 + [True, False, True]
+    errors = [response.error for response in waiting.responses]
+    assert [error and error.code for error in errors] == [ErrorCode.UNAVAILABLE] * 2
+    assert [response.id for response in waiting.responses] == ["3", "second"]
+    assert errors[0] is not None
+    assert "Exceeds maximum queue size: 3 requests wait already for" in errors[0].message
+    assert "level 2 of model 'm'" in errors[0].message
+    assert handles[0] is not None
+    handles[0].cancel()
+    assert waiting.ask("after a cancel") is not None
+    await waiting.world.settled(lambda: len(waiting.responses) == 7)
+    assert [response.error for response in waiting.responses[3:]] == [None] * 4
+
+
+async def test_nothing_is_kept_of_a_failed_load_after_its_time(
+    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evicted, "RETRY_SECONDS", 0.01)
+    waiting.world.failing.add("m")
+    waiting.ask()
+    await waiting.error()
+    await waiting.world.settled(lambda: not waiting.models._failed)
+    assert not waiting.models._waiting
+    waiting.world.failing.clear()
+    assert waiting.ask() is not None
+    await waiting.world.settled(lambda: len(waiting.responses) == 2)
+    assert waiting.responses[1].error is None
 
 
 async def test_only_evicted_versions_are_found(waiting: Waiting) -> None:
@@ -169,15 +233,15 @@ async def test_a_call_between_models_learns_which_model_runs_it(waiting: Waiting
     """So that calls that wait for each other are found."""
     model = waiting.models.find("m", -1)
     assert model is not None
-    runs: list[tuple[object, Inference]] = []
+    context = Context(0)
     gate = waiting.block()
-    model.infer_when_loaded(request("m"), waiting.responses.append, lambda *run: runs.append(run))
+    model.infer(request("m"), waiting.responses.append, None, context)
     await waiting.world.settled(lambda: waiting.world.began[-1] == "m")
     waiting.world.responds = False
     gate.set()
-    await waiting.world.settled(lambda: bool(runs))
+    await waiting.world.settled(lambda: context.inference is not None)
     made = waiting.world.made["m"]
-    assert runs == [(made, made.inference)]
+    assert (context.model, context.inference) == (made, made.inference)
 
 
 async def test_a_request_that_comes_just_after_the_next_eviction_waits_for_another_load(
