@@ -102,12 +102,12 @@ class Loader:
             registry=registry,
             backend_options=backend_options,
             slices=slices,
-            in_thread=self._in_a_thread,
+            in_thread=self.in_thread,
             clock=clock,
             rpc_handler_of=rpc_handler_of,
         )
         devices = devices or DeviceMemory(GpuMonitor(), {})
-        self._meter = LoadMeter(in_thread=self._in_a_thread, devices=devices)
+        self._meter = LoadMeter(in_thread=self.in_thread, devices=devices)
         self._gpu_limit = GpuLoadLimit(gpu_limits, devices)
         self._measuring = set[asyncio.Future[None]]()
 
@@ -117,11 +117,11 @@ class Loader:
         Raises:
             InferenceError: INVALID_ARG: that is not a ModelConfig.
         """
-        return await self._in_a_thread(functools.partial(self._read, config=config), folder)
+        return await self.in_thread(functools.partial(self._read, config=config), folder)
 
     async def plan(self, folder: pathlib.Path, document: Document | None = None) -> ModelPlan:
         """Which versions of a model folder to load, or why the model cannot be served; `document`: a config in place of the folder's."""
-        return await self._in_a_thread(functools.partial(self._plan, document), folder)
+        return await self.in_thread(functools.partial(self._plan, document), folder)
 
     async def load(self, plan: VersionPlan) -> Model:
         """Load one version: all of it or, whatever refuses it, nothing.
@@ -161,7 +161,7 @@ class Loader:
 
     async def _check_gpus(self, config: ModelConfig) -> None:
         if self._gpu_limit.concerns(config):
-            await self._in_a_thread(self._gpu_limit.check, config)
+            await self.in_thread(self._gpu_limit.check, config)
 
     def _measure_again(
         self, measurement: Measurement, instances: collections.abc.Iterable[HostedInstance]
@@ -191,9 +191,10 @@ class Loader:
             log.info("waiting for %d models that are being loaded", len(running))
             await asyncio.wait(running)
 
-    async def _in_a_thread(
+    async def in_thread(
         self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument
     ) -> _Result:
+        """See `InThread`: the loader's own threads, so that one that hangs stops nothing but loads."""
         future = self._executor.submit(_guarded, work, argument)
         self._running.add(future)
         future.add_done_callback(self._running.discard)

@@ -159,7 +159,11 @@ class RepositoryFactory:
                 for device, size in options.model_memory_limit.items()
             }
             self._pool = MemoryPool(
-                limits=limits, progress=progress, slots=coordination.slots, clock=clock
+                limits=limits,
+                progress=progress,
+                slots=coordination.slots,
+                clock=clock,
+                in_thread=loader.in_thread,
             )
 
     def make(

@@ -3,17 +3,19 @@
 import asyncio
 import collections.abc
 import pathlib
+import threading
 import typing
 
 import msgspec
 import pytest
 
-from naiad.backends.instance import InstanceSpec
+from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.registry import Registry
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
+from naiad.engine import instances
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
@@ -142,7 +144,7 @@ async def test_three_loads_that_the_scheduler_refuses_leave_no_worker_process(
     for _ in range(3):
         with pytest.raises(InferenceError, match="need more resources than there are"):
             await loading.load()
-    specs = [[instance.spec for instance in instances] for instances in loading.instances]
+    specs = [[each.spec for each in made] for made in loading.instances]
     assert specs == [[InstanceSpec("m_0", InstanceKind.CPU, 0)]] * 3
     assert not ORPHAN_REAPER.groups()
     assert loading.finalized() == 3
@@ -159,6 +161,25 @@ async def test_a_refused_load_closes_an_instance_in_a_thread(tmp_path: pathlib.P
     with pytest.raises(InferenceError, match="need more resources than there are"):
         await loading.load()
     assert loading.finalized() == 1
+    loading.loader.close()
+
+
+async def test_a_model_is_released_by_a_thread_of_the_loads_and_none_of_the_loop(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compression of bodies shares the loop's."""
+    threads: list[str] = []
+
+    def closed(loaded: LoadedModel) -> None:
+        threads.append(threading.current_thread().name)
+        loaded.close()
+
+    monkeypatch.setattr(instances, "_close", closed)
+    loading = Loading(tmp_path, IN_A_THREAD)
+    model = await loading.load()
+    await model.stop()
+    await model.stop()
+    assert [name.startswith("load") for name in threads] == [True]
     loading.loader.close()
 
 

@@ -31,9 +31,6 @@ from naiad.hosts.thread_queues import LoopQueue
 from naiad.metrics.custom import CustomMetrics
 from naiad.repository.requests.overrides import CONFIG, Parameters, Value
 
-if typing.TYPE_CHECKING:
-    from naiad.engine.bls.worker_rpc import ModelRpcHandler
-
 Arguments = typing.ParamSpec("Arguments")
 Result = typing.TypeVar("Result")
 
@@ -75,7 +72,7 @@ class ModelMetrics:
 
 
 class ServerApi(ModelMetrics):
-    """Implements `api.server.Server`, and makes the handlers of worker processes.
+    """Implements `api.server.Server`.
 
     Attributes:
         control: loads and unloads models; None before the server serves, and once it stops.
@@ -108,12 +105,6 @@ class ServerApi(ModelMetrics):
             future.cancel()
         for task in tuple(self.tasks):
             task.cancel()
-
-    def rpc_handler(self, model: str, instance: str) -> "ModelRpcHandler":
-        """The handler of the requests of one instance's workers."""
-        from naiad.engine.bls.worker_rpc import ModelRpcHandler  # noqa: PLC0415 - with the first worker, see workers.py
-
-        return ModelRpcHandler(self, model, instance)
 
     def infer(
         self, outgoing: Asked, *, caller: Running, decoupled: bool, deliver: Deliver

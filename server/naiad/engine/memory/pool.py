@@ -8,8 +8,10 @@ import asyncio
 import collections.abc
 import functools
 import logging
+import weakref
 
 from naiad.core.clock import Clock
+from naiad.engine.instances import InThread
 from naiad.engine.memory.room import Candidate, Sizes, missing, to_unload, total
 from naiad.engine.memory.sizes import Place, expected, file_bytes
 from naiad.engine.model import Model
@@ -47,6 +49,7 @@ class MemoryPool:
         progress: shows changes of state.
         slots: of the loads; one that waits for memory releases its own.
         clock: gives the times of loads.
+        in_thread: runs what may block, such as reads of a mount that hangs.
     """
 
     def __init__(
@@ -56,17 +59,20 @@ class MemoryPool:
         progress: Progress,
         slots: LoadSlots,
         clock: Clock,
+        in_thread: InThread,
     ) -> None:
         self._slots = slots
         self._limits = limits
         self._progress = progress
         self._clock = clock
+        self._in_thread = in_thread
         self._repositories: dict[str, Repository[Model]] = {}
         """By what precedes their models' names."""
         self._loading: dict[_Key, Sizes] = {}
         """Loads that have room, until they are READY or have failed."""
         self._waiting: dict[asyncio.Future[None], str] = {}
-        self._loaded_ms: dict[str, int] = {}
+        self._loaded_ms = weakref.WeakKeyDictionary[Model, int]()
+        """When each version was loaded (Unix time), for as long as there is one."""
         self._known: dict[_Key, tuple[int, Sizes]] = {}
         """Bytes of the files, and what the last load took."""
 
@@ -84,7 +90,7 @@ class MemoryPool:
 
     async def _load(self, load: Load, namespace: str, plan: VersionPlan) -> Model:
         key = qualified(namespace, plan.config.name), plan.version
-        size = await asyncio.to_thread(file_bytes, plan)
+        size = await self._in_thread(file_bytes, plan)
         known_size, known = self._known.get(key, (-1, {}))
         needed = known if known_size == size else expected(plan.config, size)
         await self._admit(key, needed, plan.config.name)
@@ -96,6 +102,7 @@ class MemoryPool:
             raise
         self._known.pop(key, None)
         self._known[key] = size, _sizes(model.memory)
+        self._loaded_ms[model] = self._clock.wall_ns() // _NS_PER_MS
         if len(self._known) > _KNOWN:
             del self._known[next(iter(self._known))]
         return model
@@ -113,7 +120,6 @@ class MemoryPool:
         self._progress.changed(state)
         if state.version is not None and state.state is State.READY:
             self._loading.pop((state.name, state.version), None)
-            self._loaded_ms[state.name] = self._clock.wall_ns() // _NS_PER_MS
             self._keep_limits(state)
         self._wake()
 
@@ -167,7 +173,6 @@ class MemoryPool:
             self._remember(name)
             repository, own_name = self._holders()[name]
             repository.evictions.evict(own_name)
-            self._loaded_ms.pop(name, None)
         return names or []
 
     def _holders(self) -> dict[str, tuple[Repository[Model], str]]:
@@ -215,8 +220,8 @@ class MemoryPool:
                 sizes=total(_sizes(model.memory) for model in served[name]),
                 in_use=any(model.inflight() for model in served[name]),
                 last_use_ms=max(
-                    self._loaded_ms.get(name, 0),
-                    *(model.statistics.last_inference_ms for model in served[name]),
+                    max(self._loaded_ms.get(model, 0), model.statistics.last_inference_ms)
+                    for model in served[name]
                 ),
             )
             for name in self._holders()

@@ -54,7 +54,7 @@ class Worker:
         self.control = Control()
         self.api = ServerApi(Asking(*models).calls, self.metrics)
         self.api.control = self.control
-        self.rpc_handler: ModelRpcHandler = self.api.rpc_handler("m", "m_0")
+        self.rpc_handler = ModelRpcHandler(self.api, "m", "m_0")
         self.results: list[tuple[int, Any]] = []
         self.errors: list[tuple[int, str]] = []
 

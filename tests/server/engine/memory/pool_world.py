@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import concurrent.futures
 import pathlib
 import typing
 
@@ -26,6 +27,8 @@ from naiad.repository.requests.overrides import Value
 from naiad.repository.store import LocalStore
 from tests.server.repository.world import Progress
 from tests.support.waiting import until
+
+LOADER_THREADS = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="load")
 
 
 class Config(typing.NamedTuple):
@@ -83,6 +86,13 @@ class FakeModel:
         await self.may_stop.wait()
 
 
+async def in_the_loaders_threads(
+    work: collections.abc.Callable[[typing.Any], typing.Any], argument: object
+) -> typing.Any:
+    """Not those of the loop, which others use."""
+    return await asyncio.get_running_loop().run_in_executor(LOADER_THREADS, work, argument)
+
+
 class World:
     """A pool and its repository.
 
@@ -120,6 +130,7 @@ class World:
             progress=Progress(),
             slots=self.coordination.slots,
             clock=self.clock,
+            in_thread=in_the_loaders_threads,
         )
         self.repository = self.add(root)
 

@@ -1,8 +1,10 @@
 """Loads that wait for memory: which models go, and that every wait ends."""
 
 import asyncio
+import gc
 import logging
 import pathlib
+import threading
 
 import msgspec
 import pytest
@@ -227,3 +229,32 @@ async def test_a_load_that_waits_for_memory_leaves_its_place_to_one_that_waits_t
     assert not await asyncio.wait_for(world.repository.load_all(), timeout=60)
     assert "not enough memory" in world.states()["large"]
     assert world.states()["small"] == "READY"
+
+
+async def test_nothing_is_kept_of_a_model_that_is_gone_but_its_size(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, limit=1000)
+    world.write(a=100, b=100)
+    for name in ("a", "b"):
+        await world.repository.load(name)
+    assert len(world.pool._loaded_ms) == 2
+    await world.repository.unload("a")
+    await world.settled(lambda: world.states()["a"] == "unloaded")
+    del world.made["a"]
+    gc.collect()
+    assert len(world.pool._loaded_ms) == 1
+
+
+async def test_a_mount_that_hangs_takes_a_thread_of_the_loads_and_none_of_the_loop(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+
+    def measured(_: object) -> int:
+        threads.append(threading.current_thread().name)
+        return 100
+
+    monkeypatch.setattr(pool, "file_bytes", measured)
+    world = World(tmp_path, limit=1000)
+    world.write(a=100)
+    await world.repository.load("a")
+    assert [name.startswith("load") for name in threads] == [True]
