@@ -18,6 +18,7 @@ from naiad.config.refused import problem_of
 from naiad.config.resolve import Resolution
 from naiad.core.clock import SystemClock
 from naiad.engine.bls.model_calls import ModelCalls
+from naiad.engine.bls.rpc_handlers import rpc_handlers_of
 from naiad.engine.bls.server_api import STOPPING, ServerApi
 from naiad.engine.loader import Loader
 from naiad.errors import InferenceError
@@ -66,7 +67,7 @@ class TrialLoader:
             clock=clock,
             make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock),
             submit=calls.submit,
-            rpc_handler_of=api.rpc_handler,
+            rpc_handler_of=rpc_handlers_of(api),
         )
 
     def __enter__(self) -> typing.Self:

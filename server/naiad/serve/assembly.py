@@ -7,7 +7,6 @@ A program that embeds a server, or a test, builds as many as it wants, each on a
 import asyncio
 import collections.abc
 import contextlib
-import functools
 import pathlib
 
 from naiad import __version__
@@ -15,12 +14,12 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.registry import Registry
 from naiad.core.clock import Clock
 from naiad.engine.bls.model_calls import ModelCalls
+from naiad.engine.bls.rpc_handlers import rpc_handlers_of
 from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.memory.evicted import EvictedModels
 from naiad.engine.model import Model
-from naiad.hosts.host import WorkerRpcHandler
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import Gpu, GpuMonitor, SystemMetrics
@@ -175,7 +174,7 @@ async def assembled(
             clock=clock,
             make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock),
             submit=calls.submit,
-            rpc_handler_of=functools.partial(_rpc_handler, api),
+            rpc_handler_of=rpc_handlers_of(api),
             devices=DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus}),
             gpu_limits=options.model_load_gpu_limit,
             config_overrides=options.model_config_override,
@@ -244,9 +243,3 @@ def _engine(
         control_mode=options.model_control_mode,
         evicted=evicted,
     )
-
-
-def _rpc_handler(api: ServerApi, model: str, instance: str) -> WorkerRpcHandler:
-    from naiad.engine.bls.worker_rpc import ModelRpcHandler  # noqa: PLC0415 - with the first worker, see workers.py
-
-    return ModelRpcHandler(api, model, instance)
