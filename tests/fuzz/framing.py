@@ -90,6 +90,9 @@ class _Routes:
     def body_limit(self, path: str, headers: Headers) -> int:
         return 1 << 20
 
+    def too_large(self, path: str, headers: Headers, size: int | None) -> str:
+        return "too large"
+
     def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
         return None
 

@@ -155,7 +155,9 @@ def _boolean(flag: Flag, value: str) -> bool:
 
 def _check_range(flag: Flag, value: str, number: float) -> None:
     wrong = ""
-    if flag.minimum is not None and number < flag.minimum:
+    if flag.minimum == 1 and flag.kind is Kind.INTEGER and number < 1:
+        wrong = "must be greater than 0"
+    elif flag.minimum is not None and number < flag.minimum:
         wrong = f"must be at least {flag.minimum:g}"
     elif flag.maximum is not None and number > flag.maximum:
         wrong = f"must be at most {flag.maximum}"
@@ -265,14 +267,15 @@ def _restricted(fields: _Fields, flag: Flag, value: str) -> None:
     if not (colon and equals and names and key):
         raise UsageError(f"--{flag.name}={value}: expected API,API:HEADER=VALUE")
     known = fields.setdefault(flag.name.replace("-", "_"), {})
+    what = "protocol" if flag.name == "grpc-restricted-protocol" else "api"  # Triton's words
     for name in names.split(","):
         if name not in CATEGORIES:
             near = difflib.get_close_matches(name, CATEGORIES, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the APIs are {', '.join(CATEGORIES)}"
-            raise UsageError(f"--{flag.name}: unknown restricted api '{name}'; {hint}")
+            raise UsageError(f"--{flag.name}: unknown restricted {what} '{name}'; {hint}")
         if name in known:
             raise UsageError(
-                f"--{flag.name}: restricted api '{name}' can not be specified in multiple config groups"
+                f"--{flag.name}: restricted {what} '{name}' can not be specified in multiple config groups"
             )
         known[name] = (key, secret)
 

@@ -136,6 +136,9 @@ class FastRoutes(typing.Protocol):
         Depends on nothing else, as `find`.
         """
 
+    def too_large(self, path: str, headers: Headers, size: int | None) -> str:
+        """The error message of a body above its limit: of `size` bytes, or None if that is unknown, because it comes in chunks (row 1.11)."""
+
     def may_stream(self, path: str, headers: Headers) -> bool:
         """Whether the reply may be a stream. Such a request is begun only when all earlier ones have their replies.
 

@@ -28,7 +28,11 @@ _METRICS_PATHS = frozenset(("/metrics", "/metrics/"))
 _STATUS_PATH = "/status"
 _NO_BODY = 0
 
-_NOT_ALLOWED = replies.wrong_method(b"GET")
+_NOT_ALLOWED = replies.refusal(
+    405,
+    "Method Not Allowed: this is the metrics port, which takes GET; inference is on the ports of HTTP and gRPC, 8000 and 8001 by default",
+    extra=((b"Allow", b"GET"),),
+)
 _EMPTY = HttpReply(200, (), (b"",))
 
 
@@ -98,12 +102,16 @@ class MetricsRoutes:
         return False
 
     def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
-        """Bodies are refused by their length."""
-        return None
+        """Any verb but GET is refused, whatever its body."""
+        return None if method == b"GET" else _NOT_ALLOWED
 
     def body_limit(self, path: str, headers: Headers) -> int:
         """No path takes a body."""
         return _NO_BODY
+
+    def too_large(self, path: str, headers: Headers, size: int | None) -> str:
+        """See `FastRoutes`."""
+        return "the metrics port takes no request body: send GET without one; inference is on the port of HTTP, 8000 by default"
 
     def _metrics(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
         self._page.send(reply)

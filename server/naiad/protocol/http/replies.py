@@ -70,7 +70,9 @@ def error_callback(on_reply: OnReply) -> collections.abc.Callable[[InferenceErro
 @functools.cache  # every path of the fast lane keeps one, and orjson's bytes take 4 KB
 def wrong_method(allowed: bytes) -> HttpReply:
     """405 with the Allow header that HTTP requires (row 1.4); `allowed` is its value."""
-    return refusal(405, "Method Not Allowed", extra=((b"Allow", allowed),))
+    verbs = [verb for verb in ("GET", "POST") if verb.encode() in allowed]
+    message = f"Method Not Allowed: send a {' or '.join(verbs)}"
+    return refusal(405, message, extra=((b"Allow", allowed),))
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import asyncio
 import collections.abc
 import functools
 import logging
+import re
 
 import msgspec
 
@@ -46,6 +47,8 @@ _MAX_KNOWN_PATHS = 1_024
 
 _HEALTH_BODY = 65_536
 """Body bytes that a health check may have; they have no effect."""
+
+_JSON_BODIES = ("/infer", "/generate", "/generate_stream")
 
 _AUTHORIZATION = HEADER.encode()
 
@@ -178,7 +181,8 @@ class Routes:
         self._engine = engine
         self._options = options
         self._limits = options.limits()
-        self._health = HealthRoutes(engine)
+        guarded = options.tokens is not None or bool(options.restrictions)
+        self._health = HealthRoutes(engine, names_models=not guarded)
         self._known: dict[str, Endpoint] = {}
 
     @property
@@ -228,6 +232,20 @@ class Routes:
             return MAX_INT32
         return limit
 
+    def too_large(self, path: str, headers: Headers, size: int | None) -> str:
+        """See `FastRoutes`; in Triton's words for JSON."""
+        limit, of = self.body_limit(path, headers), "" if size is None else f" of {size} bytes"
+        plain = (
+            b"inference-header-content-length" not in headers and b"content-encoding" not in headers
+        )
+        if plain and path.endswith(_JSON_BODIES):
+            exceeds = (
+                f"request JSON size{of} exceeds the maximum allowed input size of {limit} bytes"
+            )
+        else:
+            exceeds = f"Request body{of} exceeds the maximum allowed value of {limit} bytes"
+        return f"{exceeds}. Use --http-max-input-size to increase the limit."
+
     def may_stream(self, path: str, headers: Headers) -> bool:
         """See `FastRoutes`."""
         return path.endswith("/generate_stream") or (
@@ -266,10 +284,15 @@ class Routes:
 
 
 class HealthRoutes:
-    """Live and ready, of the server and of models (rows 2.1, 2.2, 2.7, 2.8): probes need no web framework."""
+    """Live and ready, of the server and of models (rows 2.1, 2.2, 2.7, 2.8): probes need no web framework.
 
-    def __init__(self, engine: Engine) -> None:
+    Args:
+        names_models: whether an error says which models there are and what state they are in; not where the calls that tell that need a token or a header.
+    """
+
+    def __init__(self, engine: Engine, *, names_models: bool = True) -> None:
         self._engine = engine
+        self._names_models = names_models
         # The loop keeps only weak references to tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -298,8 +321,13 @@ class HealthRoutes:
         return OK if await self._engine.server_ready() else NOT_OK
 
     async def _model_ready(self, model: str, version: int) -> HttpReply:
-        if await self._engine.model_ready(model, version):
-            return OK
+        try:
+            if await self._engine.model_ready(model, version):
+                return OK
+        except InferenceError as error:
+            if self._names_models:
+                raise
+            return error_reply(InferenceError(error.code, _without_details(error.message, model)))
         of = "" if version == LATEST else f" version {version}"
         raise invalid(
             f"Model version not ready: an instance of '{model}'{of} responds with an error; ask again, or see the server's log"
@@ -313,6 +341,13 @@ class HealthRoutes:
         task = asyncio.get_running_loop().create_task(_respond(check, on_reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _without_details(message: str, model: str) -> str:
+    """An error message up to what it says beyond the request: Triton's words."""
+    name = f"'{model}'"
+    before, _, after = message.partition(name)
+    return before + name + re.split("[;:]", after, maxsplit=1)[0]
 
 
 async def _respond(

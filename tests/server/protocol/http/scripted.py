@@ -188,6 +188,10 @@ class ScriptedRoutes:
     def body_limit(self, path: str, headers: Headers) -> int:
         return self.limit
 
+    def too_large(self, path: str, headers: Headers, size: int | None) -> str:
+        of = "" if size is None else f" of {size} bytes"
+        return f"Request body{of} exceeds the maximum allowed value of {self.limit} bytes"
+
     def _echo(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         self.requests.append(request)
         on_reply(HttpReply(200, TEXT, (request.body,)))

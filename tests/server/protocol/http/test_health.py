@@ -1,10 +1,13 @@
 import logging
 
 import pytest
+from typing_extensions import override
 
-from naiad.errors import unavailable
+from naiad.core.request import LATEST
+from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.protocol.http.message import HttpReply, HttpRequest
-from naiad.protocol.http.routes import HealthRoutes
+from naiad.protocol.http.routes import HealthRoutes, HttpOptions, Routes
+from naiad.protocol.restricted import Category, Restriction
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine, error_of
 
 REQUEST = HttpRequest(b"GET", "/", {}, b"")
@@ -71,3 +74,49 @@ async def test_a_probe_is_answered_when_the_question_fails(
         reply = await ready(engine)
     assert reply.status == 500
     assert "a bug" in caplog.text
+
+
+DETAILS = (
+    "Request for unknown model: 'a; b' is not found; models that are ready: secret",
+    "Request for unknown model: 'a; b' version 7 is not found; versions that are ready: 1, 2",
+    "Request for unknown model: 'a; b' has no available versions: version 1 is UNAVAILABLE (secret)",
+    "Request for unknown model: 'a; b' version 7 is not at ready state: it is UNAVAILABLE (secret)",
+)
+
+
+class Unready(ScriptedEngine):
+    """No model of it is ready, and it says why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__()
+        self._message = message
+
+    @override
+    async def model_ready(self, name: str, version: int = LATEST) -> bool:
+        raise InferenceError(ErrorCode.NOT_FOUND, self._message)
+
+
+@pytest.mark.parametrize("message", DETAILS)
+async def test_readiness_names_no_models_where_calls_that_list_them_need_more(message: str) -> None:
+    engine = Unready(message)
+    told = {}
+    for names_models in (True, False):
+        replies = Replies()
+        health = HealthRoutes(engine, names_models=names_models)
+        health.model_ready("a; b", 7, REQUEST, replies)
+        told[names_models] = error_of(await replies.arrived())
+    assert told[True] == message
+    assert told[False] in message
+    assert told[False].startswith("Request for unknown model: 'a; b' ")
+    assert told[False].endswith(("found", "versions", "ready state"))
+
+
+async def test_a_token_or_any_restriction_keeps_the_names() -> None:
+    engine = Unready(DETAILS[0])
+    restriction = {Category.MODEL_REPOSITORY: Restriction(header="k", value="v")}
+    for options in (HttpOptions(), HttpOptions(restrictions=restriction)):
+        handler = Routes(engine, options).find(b"GET", "/v2/models/a; b/ready", {})
+        assert handler is not None
+        replies = Replies()
+        handler(REQUEST, replies)
+        assert ("secret" in error_of(await replies.arrived())) is not bool(options.restrictions)

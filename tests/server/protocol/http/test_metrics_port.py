@@ -71,7 +71,18 @@ async def test_any_other_path_is_an_empty_200_and_any_other_verb_405() -> None:
     empty = await ask(b"GET", "/")
     assert empty.status == 200
     assert b"".join(map(bytes, empty.body)) == b""
-    assert (await ask(b"POST", "/metrics")).status == 405
+    reply = await ask(b"POST", "/metrics")
+    assert reply.status == 405
+    assert b"this is the metrics port, which takes GET; inference is on" in bytes(reply.body[0])
+
+
+def test_a_post_with_a_body_gets_405_from_its_head_alone_and_a_get_with_one_the_reason() -> None:
+    routes = MetricsRoutes(collect=tuple, states=tuple, loads=tuple)
+    refused = routes.refusal(b"POST", "/v2/models/m/infer", {})
+    assert refused is not None
+    assert refused.status == 405
+    assert routes.refusal(b"GET", "/metrics", {}) is None
+    assert "--http-max-input-size" not in routes.too_large("/metrics", {}, 5)
 
 
 async def answer_of(page: MetricsPage) -> HttpReply:

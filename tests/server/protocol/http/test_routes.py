@@ -100,13 +100,13 @@ def test_a_path_is_parsed_once_and_a_flood_of_paths_is_forgotten() -> None:
 @pytest.mark.parametrize("method", [b"GET", b"PUT", b"DELETE", b"HEAD", b"UNKNOWN"])
 def test_a_wrong_verb_on_infer_is_405(method: bytes) -> None:
     reply = ask(Routes(engine(), HttpOptions()), method, "/v2/models/m/infer")
-    assert (reply.status, error_of(reply)) == (405, "Method Not Allowed")
+    assert (reply.status, error_of(reply)) == (405, "Method Not Allowed: send a POST")
     assert header_of(reply, b"Allow") == b"OPTIONS, POST"
 
 
 def test_a_wrong_verb_on_health_is_405() -> None:
     reply = ask(Routes(engine(), HttpOptions()), b"POST", "/v2/health/live")
-    assert (reply.status, error_of(reply)) == (405, "Method Not Allowed")
+    assert (reply.status, error_of(reply)) == (405, "Method Not Allowed: send a GET")
     assert header_of(reply, b"Allow") == b"GET, HEAD, OPTIONS"
 
 
@@ -166,6 +166,24 @@ def test_a_body_may_be_as_long_as_the_input_size() -> None:
 def test_binary_tensors_are_bounded_by_what_a_length_can_say() -> None:
     assert limit("/v2/models/m/infer", inference_header_content_length=b"100") == 2**31 - 1
     assert limit("/v2/repository/index", inference_header_content_length=b"100") == 10_000
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "size", "message"),
+    [
+        ("/v2/models/m/infer", {}, 11, "request JSON size of 11 bytes exceeds the maximum allowed input size of 10 bytes"),
+        ("/v2/models/m/generate", {}, None, "request JSON size exceeds the maximum allowed input size of 10 bytes"),
+        ("/v2/models/m/infer", {b"inference-header-content-length": b"0"}, 11, "Request body of 11 bytes exceeds the maximum allowed value of 10 bytes"),
+        ("/v2/repository/index", {}, None, "Request body exceeds the maximum allowed value of 10 bytes"),
+    ],
+)  # fmt: skip
+def test_a_body_that_is_too_long_is_refused_in_tritons_words(
+    path: str, headers: Headers, size: int | None, message: str
+) -> None:
+    routes = Routes(engine(), HttpOptions(max_input_size=10))
+    assert routes.too_large(path, headers, size) == (
+        message + ". Use --http-max-input-size to increase the limit."
+    )
 
 
 def test_a_compressed_body_may_be_a_little_longer_than_what_it_holds() -> None:

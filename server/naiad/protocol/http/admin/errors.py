@@ -15,7 +15,7 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.paths import API, BASE_PATH, find
-from naiad.protocol.http.replies import refusal, server_fault
+from naiad.protocol.http.replies import refusal, server_fault, wrong_method
 from naiad.protocol.status import http_status
 
 _MODEL_PATH = re.compile(r"/v2/models/([^/]+)(/versions/[^/]+)?(?:/(.*))?", re.DOTALL)
@@ -64,9 +64,7 @@ async def _refused(engine: Engine, request: fastapi.Request, error: Exception) -
     allow = ", ".join(sorted(verbs))
     if request.method == "OPTIONS":
         return Response(status_code=204, headers={"Allow": allow})
-    return response_of(
-        refusal(error.status_code, error.detail, extra=((b"Allow", allow.encode()),))
-    )
+    return response_of(wrong_method(allow.encode()))
 
 
 async def _failed(request: fastapi.Request, error: Exception) -> Response:

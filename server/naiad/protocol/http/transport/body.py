@@ -11,7 +11,7 @@ import re
 import typing
 
 from naiad.protocol.http.message import FastHandler, HttpRequest
-from naiad.protocol.http.transport.framing import HttpError, too_large
+from naiad.protocol.http.transport.framing import HttpError
 from naiad.protocol.http.transport.head import RequestHead
 
 Feed = collections.abc.Callable[[bytes], None]
@@ -79,10 +79,12 @@ class ChunkedBody:
     Args:
         limit: body bytes allowed (row 1.11).
         max_chunks: chunks allowed, the last, empty one not counted (row 1.13).
+        too_large: the error message of a longer one.
     """
 
-    def __init__(self, *, limit: int, max_chunks: int) -> None:
+    def __init__(self, *, limit: int, max_chunks: int, too_large: str) -> None:
         self._limit = limit
+        self._too_large = too_large
         self._max_chunks = max_chunks
         self._size = 0
         self._chunks = 0
@@ -178,7 +180,7 @@ class ChunkedBody:
             )
         self._size += self._left
         if self._size > self._limit:
-            raise too_large(self._limit)
+            raise HttpError(400, self._too_large)
         self._step = self._content
         return after
 

@@ -37,15 +37,6 @@ class HttpError(Exception):
         self.reply = reply
 
 
-def too_large(limit: int, *, size: int | None = None) -> HttpError:
-    """A body above its limit (row 1.11). `size` in bytes; None if it is unknown, because the body came in chunks."""
-    what = "Request body" if size is None else f"Request body of {size} bytes"
-    return HttpError(
-        400,
-        f"{what} exceeds the maximum allowed value of {limit} bytes. Use --http-max-input-size to increase the limit.",
-    )
-
-
 def status_line(status: int) -> bytes:
     """The first line of a response, CRLF included."""
     try:

@@ -15,7 +15,7 @@ from naiad.protocol.http.message import (
     OnReply,
 )
 from naiad.protocol.http.transport.body import Body, ChunkedBody, LengthBody
-from naiad.protocol.http.transport.framing import HttpError, ReplyFramer, too_large
+from naiad.protocol.http.transport.framing import HttpError, ReplyFramer
 from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.head_cache import HeadCache
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
@@ -151,11 +151,13 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             HttpError: it is longer than allowed.
         """
-        limit = self.routes.body_limit(head.path, head.headers)
+        routes = self.routes
+        limit = routes.body_limit(head.path, head.headers)
         if head.length == CHUNKED:
-            return ChunkedBody(limit=limit, max_chunks=self.settings.max_chunks)
+            message = routes.too_large(head.path, head.headers, None)
+            return ChunkedBody(limit=limit, max_chunks=self.settings.max_chunks, too_large=message)
         if head.length > limit:
-            raise too_large(limit, size=head.length)
+            raise HttpError(400, routes.too_large(head.path, head.headers, head.length))
         return LengthBody(head.length)
 
     def _skips_body(self, head: RequestHead, refused: HttpReply) -> bool:

@@ -9,7 +9,6 @@ from naiad.protocol.http.transport.framing import (
     ReplyFramer,
     header_lines,
     status_line,
-    too_large,
 )
 
 JSON = ((b"Content-Type", b"application/json"),)
@@ -64,8 +63,3 @@ def test_a_line_break_in_a_header_is_refused(header: tuple[bytes, bytes]) -> Non
 
 def test_statuses_without_a_name_can_be_sent() -> None:
     assert status_line(299) == b"HTTP/1.1 299 Unknown\r\n"
-
-
-def test_the_error_of_a_body_too_large_says_by_how_much_when_that_is_known() -> None:
-    assert "of 12 bytes exceeds the maximum allowed value of 10" in too_large(10, size=12).message
-    assert "Request body exceeds the maximum allowed value of 10" in too_large(10).message
