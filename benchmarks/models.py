@@ -203,11 +203,11 @@ def magika(repository: pathlib.Path) -> None:
     shutil.copytree(_ROOT / "examples" / "model_repository" / "magika", repository / "magika")
 
 
-def convolution(path: pathlib.Path) -> None:
-    """A stack of 3x3 convolutions with a run time of some tens of milliseconds: where 3 % more is a figure."""
+def convolution(path: pathlib.Path, shape: tuple[int, int, int] = CONVOLUTION_SHAPE) -> None:
+    """A stack of 3x3 convolutions with a run time of some tens of milliseconds on a CPU: where 3 % more is a figure."""
     rng = np.random.default_rng(7)
     nodes, weights = [], []
-    name, channels = "x", CONVOLUTION_SHAPE[0]
+    name, channels = "x", shape[0]
     for index, wide in enumerate((32, 64, 64, 64, 64)):
         weights.append(
             onnx.numpy_helper.from_array(
@@ -227,7 +227,7 @@ def convolution(path: pathlib.Path) -> None:
     graph = helper.make_graph(
         nodes,
         "convolution",
-        [value("x", TensorProto.FLOAT, ["N", *CONVOLUTION_SHAPE])],
+        [value("x", TensorProto.FLOAT, ["N", *shape])],
         [value("y", TensorProto.FLOAT, ["N", channels, 1, 1])],
         weights,
     )

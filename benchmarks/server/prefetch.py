@@ -12,7 +12,6 @@ import dataclasses
 import pathlib
 import statistics
 import tempfile
-import time
 import typing
 import unittest.mock
 
@@ -20,20 +19,12 @@ import numpy as np
 import uvloop
 
 from benchmarks import models
-from naiad.backends.registry import Registry
+from benchmarks.server.engine_load import make_loader, rate
 from naiad.core import datatypes
-from naiad.core.clock import SystemClock
-from naiad.core.request import LATEST, InferRequest
-from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.bls.model_calls import ModelCalls
-from naiad.engine.loader import Loader
 from naiad.engine.model import Model
-from naiad.hosts.host import ClosedRpcHandler
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.thread import ThreadHost
-from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 
 _CASES = (
@@ -72,7 +63,7 @@ async def _measure(slices: int) -> list[Gain]:
                     tensor = Tensor("x", datatypes.FP32, values.shape, values)
                     rates = [
                         [
-                            await _rate(model, tensor, clients=_CLIENTS[batches])
+                            await rate(model, tensor, clients=_CLIENTS[batches], seconds=_SLICE_S)
                             for model in (without, with_it, without)
                         ]
                         for _ in range(slices + 1)
@@ -94,10 +85,7 @@ async def _loaded(
     folder: pathlib.Path, host: str
 ) -> collections.abc.AsyncIterator[tuple[Model, Model]]:
     """The model without and with it."""
-    clock = SystemClock()
-    loader = Loader(
-        registry=Registry(clock=clock), backend_options={"onnxruntime": {"host": host}}, config_name="", auto_complete=True, gpus=(), threads=1, make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock), submit=ModelCalls(clock=clock).submit, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
-    )  # fmt: skip
+    loader = make_loader({"host": host})
     plan = await loader.plan(folder)
     with (
         unittest.mock.patch.object(ProcessHost, "prefetches", new=False),
@@ -110,34 +98,6 @@ async def _loaded(
     await without.stop()
     await with_it.stop()
     loader.close()
-
-
-async def _rate(model: Model, tensor: Tensor, *, clients: int) -> float:
-    """Requests per second of so many clients."""
-    loop = asyncio.get_running_loop()
-    done = loop.create_future()
-    count, left = 0, clients
-    began = time.perf_counter()
-
-    def send() -> None:
-        model.infer(InferRequest(model.config.name, LATEST, "", [tensor], [], {}), answered)
-
-    def answered(response: InferResponse) -> None:
-        nonlocal count, left
-        if response.error is not None:
-            raise response.error
-        count += 1
-        if time.perf_counter() - began < _SLICE_S:
-            loop.call_soon(send)
-            return
-        left -= 1
-        if not left:
-            done.set_result(None)
-
-    for _ in range(clients):
-        send()
-    await done
-    return count / (time.perf_counter() - began)
 
 
 def measure(*, slices: int) -> list[Gain]:

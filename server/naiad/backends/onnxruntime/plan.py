@@ -1,7 +1,7 @@
 """How a model's session is to be made, decided from its config alone (rows 16.8-16.11); nothing of onnxruntime is imported.
 
-`session.py` carries a plan out. Provider options are onnxruntime's own names and text values. What is planned for CUDA and
-TensorRT follows the documentation of those providers and has not been run on a device.
+`session.py` applies a plan. Provider options are onnxruntime's own names and text values. What is planned for
+TensorRT follows the documentation of that provider and has not been run on a device.
 """
 
 import collections.abc
