@@ -12,7 +12,7 @@ from tests.conformance.conftest import Ask
 from tests.conformance.scenarios.scenario import Scenario
 from tests.conformance.scenarios.wire import Answer, Target, value
 from tests.conformance.servers.busy import Executions
-from tests.conformance.servers.control import RAISES, change, entries, load, unload
+from tests.conformance.servers.control import RAISES, ZERO, change, entries, load, unload
 from tests.conformance.servers.polling import ALL, Story, at_once, config
 
 _OTHER = 'parameters { key: "k" value { string_value: "v" } }'
@@ -40,6 +40,7 @@ def coming(story: Story) -> dict[str, Answer]:
         "instances": story.until(story.instances, [2, 2]),
         "listed": story.until(lambda: bool(entries(story.target, story.name)), False),
         "asked": story.infer(),
+        "error": story.target.infer(story.name, ZERO).answer()["error"],
     }
     return found
 
@@ -265,7 +266,7 @@ REFUSED = "explicit model load / unload is not allowed if polling is enabled"
 SCENARIOS = [
     _polled("a new model", "coming.comes", "7.30", {"before": 404, "version": "1"}),
     _polled("a model in two repositories", "coming.twice", "7.6 7.30", {"served": False, "alone again": 200}),
-    _polled("a model that goes", "coming.goes", "7.30", {"listed": False, "asked": 404}),
+    _polled("a model that goes", "coming.goes", "7.30", {"listed": False, "asked": 404}, says="has no available versions"),
     _polled("an edited source under load", "edited.edited", "7.22 7.30", {"statuses.0": 200}),
     _polled("a file for all versions", "edited.shared", "7.25", {"execution": 1}),
     _polled("a version that comes", "versions.comes", "7.25 7.40", {"default": "2"}),

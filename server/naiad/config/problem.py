@@ -39,6 +39,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         message: what is wrong, one plain sentence; contains the fragment of the row that it comes from.
         suggestion: what to write instead; "" when there is nothing sensible to say.
         line_text: the line that `position` points at, without its end; "" without position.
+        version: the version that fails to load for this reason; None if the model cannot be read.
     """
 
     path: pathlib.Path
@@ -47,3 +48,4 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: str = ""
     line_text: str = ""
     scope: Scope = Scope.ANYWHERE
+    version: int | None = None

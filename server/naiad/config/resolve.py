@@ -301,9 +301,12 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
                     check(self.message, self._model_file(version), findings)
                 if findings.problems:
                     failures[version] = findings.problems
-        everything = [problem for problems in failures.values() for problem in problems]
         if len(failures) == len(self.versions):
-            self.findings.problems.extend(everything)
+            self.findings.problems.extend(
+                msgspec.structs.replace(problem, version=version)
+                for version, problems in failures.items()
+                for problem in problems
+            )
         else:
             self.findings.warnings.extend(
                 f"version {version} will not load: {problem.message}"

@@ -5,6 +5,7 @@ schedulers are made on the event loop, which owns them.
 """
 
 import asyncio
+import collections
 import collections.abc
 import concurrent.futures
 import contextlib
@@ -294,14 +295,18 @@ def _failed_plan(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
         name=folder.name,
         reason="; ".join(one_line(problem) for problem in resolution.problems),
         details=render(resolution.problems, colour=False),
-        failed_version=_failed_version(resolution.problems),
+        failed_versions=_failed_versions(resolution.problems),
         without_version=all(
             problem.message.startswith(NO_VERSION) for problem in resolution.problems
         ),
     )
 
 
-def _failed_version(problems: collections.abc.Iterable[Problem]) -> int | None:
-    """The highest version with a problem, if every problem is in a version's folder; otherwise None."""
-    folders = [problem.path.parent.name for problem in problems]
-    return max(map(int, folders)) if folders and all(name.isdecimal() for name in folders) else None
+def _failed_versions(problems: collections.abc.Sequence[Problem]) -> dict[int, str]:
+    """Why each version would fail to load, if every problem is about a version; otherwise empty."""
+    by_version = collections.defaultdict[int, list[str]](list)
+    for problem in problems:
+        if problem.version is None:
+            return {}
+        by_version[problem.version].append(one_line(problem))
+    return {version: "; ".join(lines) for version, lines in sorted(by_version.items())}

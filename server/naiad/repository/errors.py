@@ -45,10 +45,10 @@ def not_served(
         ready: the models that are READY.
     """
     unknown = f"Request for unknown model: '{name}'"
+    if plan is not None and (version == LATEST or not versions):
+        return not_found(f"{unknown} has no available versions: {plan.reason}")
     if versions:
         return _absent_version(unknown, version, versions)
-    if plan is not None:
-        return not_found(f"{unknown} has no available versions: {plan.reason}")
     known = sorted(ready)
     listed = ", ".join(known[:_LISTED_NAMES]) + (", …" if len(known) > _LISTED_NAMES else "")
     return not_found(
@@ -88,9 +88,9 @@ def failed_plan(plan: ModelPlan, *, serving: bool) -> InferenceError:
         return unavailable(not_polled(plan.name, plan.reason).message)
     if plan.without_version:
         return _failed(plan.name, plan.reason, serving=serving)
-    if plan.failed_version is None:
+    if not plan.failed_versions:
         return not_polled(plan.name, plan.reason)
-    return failed_load(plan.name, {plan.failed_version: plan.reason}, serving=serving)
+    return failed_load(plan.name, plan.failed_versions, serving=serving)
 
 
 def failed_load(

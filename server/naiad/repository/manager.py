@@ -290,8 +290,12 @@ class Repository(typing.Generic[S]):
         return bool(self._table.versions(name))
 
     def was_loaded(self, name: str) -> bool:
-        """Whether a model was loaded or tried; the table remembers those that were unloaded last."""
-        return any(state.name == name for state in self.states())
+        """Whether a model was loaded; the table remembers those that were unloaded last."""
+        return bool(self._table.unloaded(name))
+
+    def cannot_be_read(self, name: str) -> bool:
+        """Whether a model's config cannot be used."""
+        return self._table.failed_plan(name) is not None
 
     def failed(self) -> list[str]:
         """The models of `sources` that are not loaded, although they should be."""

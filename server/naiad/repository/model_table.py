@@ -16,13 +16,24 @@ from naiad.core.request import LATEST
 from naiad.repository.errors import Versions, not_served
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.plan import LoadedFrom, ModelPlan
-from naiad.repository.version import EVICTED, UNLOADED, S, Version, VersionState, failed_plan_state
+from naiad.repository.version import (
+    EVICTED,
+    REMOVED,
+    UNLOADED,
+    S,
+    Version,
+    VersionState,
+    failed_plan_state,
+)
 
 KEPT_MODELS = 1_000
 """For models that were unloaded before these, the index shows the name only, as for a model that was never loaded."""
 
 KEPT_VERSIONS = 16
 """Per model, the highest ones."""
+
+
+_SERVING = frozenset((State.LOADING, State.READY))
 
 
 class ModelTable(typing.Generic[S]):
@@ -39,6 +50,8 @@ class ModelTable(typing.Generic[S]):
         self.loaded_from: dict[str, LoadedFrom] = {}
         self._failed_plans: dict[str, ModelPlan] = {}
         self._unloaded = UnloadedVersions()
+        self._removed = set[str]()
+        """Models that are in no repository any more, and still finish requests."""
 
     def get(self, name: str, version: int = LATEST) -> S:
         """The served version of a model; without a version the highest READY one (row 2.8).
@@ -55,8 +68,7 @@ class ModelTable(typing.Generic[S]):
             if known is not None and known.served is not None:
                 return known.served
         versions: Versions = {**self._unloaded.of(name), **self._models.get(name, {})}
-        plan = self._failed_plans.get(name)
-        raise not_served(name, version, versions, plan=plan, ready=self.latest)
+        raise not_served(name, version, versions, plan=self.failed_plan(name), ready=self.latest)
 
     def names(self) -> list[str]:
         """The models with versions that are loaded, are being loaded or unloaded, or failed."""
@@ -65,6 +77,14 @@ class ModelTable(typing.Generic[S]):
     def versions(self, name: str) -> collections.abc.Mapping[int, Version[S]]:
         """The versions of a model by number, except unloaded ones; empty for an unknown model."""
         return self._models.get(name, {})
+
+    def unloaded(self, name: str) -> collections.abc.Mapping[int, VersionState]:
+        """The versions of a model by number that were unloaded, as far as they are remembered."""
+        return self._unloaded.of(name)
+
+    def failed_plan(self, name: str) -> ModelPlan | None:
+        """Why a model's config cannot be used; None if it can, or if there is no such model."""
+        return self._failed_plans.get(name)
 
     def ready(self, name: str) -> dict[int, Version[S]]:
         """The READY versions of a model by number, ascending; empty for an unknown model."""
@@ -90,7 +110,7 @@ class ModelTable(typing.Generic[S]):
             for versions in self._models.values()
             for version in versions.values()
         ]
-        known += self._unloaded.states()
+        known += [state for state in self._unloaded.states() if state.reason != REMOVED]
         known += [failed_plan_state(plan) for plan in self._failed_plans.values()]
         return sorted(known, key=lambda state: (state.name, state.version or 0))
 
@@ -101,6 +121,7 @@ class ModelTable(typing.Generic[S]):
         version.was_evicted = before is not None and before.reason == EVICTED
         self._models.setdefault(name, {})[number] = version
         self._unloaded.forget(name, number)
+        self._removed.discard(name)
 
     def choose_latest(self, name: str) -> None:
         """Find the version that serves requests without a version; call it after a change of state."""
@@ -142,13 +163,20 @@ class ModelTable(typing.Generic[S]):
         if not versions:
             del self._models[name]
         self._unloaded.remember(number, version.snapshot())
+        if name in self._removed and not versions:
+            self._removed.remove(name)
+            self.drop_missing(name)
 
     def drop_missing(self, name: str) -> None:
-        """Drop a model that is no longer in the repository, unless it still serves."""
-        if all(version.state is State.UNAVAILABLE for version in self.versions(name).values()):
-            self._models.pop(name, None)
-            self._failed_plans.pop(name, None)
-            self._unloaded.forget(name)
+        """Drop a model that is no longer in the repository, unless it still serves: requests get the reason, and the index does not show it."""
+        if {version.state for version in self.versions(name).values()} & _SERVING:
+            return
+        self._failed_plans.pop(name, None)
+        self.clear_failures(name)
+        for number, state in tuple(self._unloaded.of(name).items()):
+            self._unloaded.remember(number, msgspec.structs.replace(state, reason=REMOVED))
+        if self.versions(name):  # requests in flight are finished
+            self._removed.add(name)
 
 
 class UnloadedVersions:
@@ -167,15 +195,12 @@ class UnloadedVersions:
         if len(self._models) > KEPT_MODELS:
             self._models.popitem(last=False)
 
-    def forget(self, name: str, version: int | None = None) -> None:
-        """Drop a version that is loaded again, or a model (None) that is no longer in the repository."""
-        versions = self._models.get(name)
-        if versions is None:
-            return
-        if version is not None:
-            versions.pop(version, None)
-        if version is None or not versions:
-            del self._models[name]
+    def forget(self, name: str, version: int) -> None:
+        """Drop a version that is loaded again."""
+        versions = self._models.get(name, {})
+        versions.pop(version, None)
+        if not versions:
+            self._models.pop(name, None)
 
     def of(self, name: str) -> dict[int, VersionState]:
         """The states of a model's unloaded versions, by number; read only."""

@@ -7,6 +7,7 @@ plan that have changed.
 import collections
 import collections.abc
 import pathlib
+import types
 import typing
 
 import msgspec
@@ -42,7 +43,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
         versions: ascending.
         reason: "" when it can be loaded; else shown in the index and the READY table.
         details: the same for a terminal: every problem with its line and caret; "" if the reason says all.
-        failed_version: the version whose files are the reason; None if the config is.
+        failed_versions: why each version would fail to load, if that is the reason; empty if the config is.
         without_version: the reason is that the version policy selects none.
         agents: the repository agents of this load; None without any.
         may_pass: the reason is not the model but its store, which did not respond.
@@ -52,7 +53,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[VersionPlan, ...] = ()
     reason: str = ""
     details: str = ""
-    failed_version: int | None = None
+    failed_versions: collections.abc.Mapping[int, str] = types.MappingProxyType({})
     without_version: bool = False
     agents: "AgentSession | None" = None
     may_pass: bool = False

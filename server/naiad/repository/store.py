@@ -185,9 +185,7 @@ def check_name(name: str) -> None:
     """
     trimmed = name.strip()
     if not trimmed:
-        raise invalid(
-            "Model name cannot be empty. Please enter a valid name to deploy: that of a folder in the model repository"
-        )
+        raise invalid("Model name cannot be empty. Please enter a valid name to deploy.")
     if trimmed in (".", "..") or "/" in trimmed or "\0" in trimmed:
         raise invalid(
             f"invalid model name '{name}', model name must not contain path traversal characters: "

@@ -16,6 +16,9 @@ UNLOADED = "unloaded"
 EVICTED = "evicted"
 """The reason of a version that makes or made room for another model, until it is loaded again."""
 
+REMOVED = "removed from the model repository"
+"""The reason of a version of a model that no repository has any more. The index does not show it."""
+
 UNLOADED_REASONS = frozenset((UNLOADED, EVICTED))
 """The reasons of versions that are not READY on purpose: the server is ready without them."""
 

@@ -72,7 +72,8 @@ class LoadingLines:
         self._console = console
         self._repeats = repeats
         self._failed: dict[tuple[str, int | None], str] = {}
-        self._starting = set[str]()
+        self._at_start = set[str]()
+        self._unread = set[str]()
         self._total = 0
         self._done = 0
         self._unload_level = logging.INFO
@@ -93,20 +94,22 @@ class LoadingLines:
 
     def starting(self, models: collections.abc.Collection[str]) -> None:
         """Count each model as one version until its config is read."""
-        self._starting.update(models)
+        self._at_start.update(models)
+        self._unread.update(models)
         self._total += len(models)
         if not models:
             log.warning("the model repository holds no model folders: nothing will be served")
 
     def planned(self, plan: ModelPlan) -> None:
         """Count the versions of a model of the start."""
-        if plan.name in self._starting:
-            self._starting.remove(plan.name)
+        if plan.name in self._unread:
+            self._unread.remove(plan.name)
             self._total += max(1, len(plan.versions)) - 1
 
     def changed(self, state: VersionState) -> None:
         """Show the new state of a version."""
-        title = state.name if state.version is None else f"{state.name} version {state.version}"
+        version = "" if state.version is None else f" version {state.version}"
+        title, quoted = f"{state.name}{version}", f"'{state.name}'{version}"
         extra = about(state)
         if self._is_repeated(state):
             log.debug(
@@ -118,11 +121,11 @@ class LoadingLines:
                 if self._bars is None:
                     self._console.print(f"  … {escape(title)} [dim]loading[/]")
             case State.LOADING:
-                log.info("loading: %s", title, extra=extra)
+                log.info("loading: %s:%s", state.name, state.version, extra=extra)
             case State.READY if state.updated:
-                log.info("updated %s without a reload; %s", title, state.updated, extra=extra)
+                log.info("updated %s without a reload; %s", quoted, state.updated, extra=extra)
             case State.READY:
-                self._done += 1
+                self._done += state.name in self._at_start
                 seconds = state.load_ns / _NS_PER_SECOND
                 if self._console is not None:
                     took = f"loaded in {seconds:.2f} s{_memory(state.memory)}"
@@ -130,7 +133,7 @@ class LoadingLines:
                 else:
                     log.info(
                         "successfully loaded %s in %.2f s%s%s",
-                        title,
+                        quoted,
                         seconds,
                         _memory(state.memory),
                         self._count(),
@@ -141,16 +144,16 @@ class LoadingLines:
                     self._unload_level,
                     "successfully %s %s%s",
                     state.reason,
-                    title,
+                    quoted,
                     _memory_change(state.resident),
                     extra=extra,
                 )
             case State.UNAVAILABLE:
-                self._done += 1
+                self._done += state.name in self._at_start
                 reason = state.details or state.reason
                 old = "; what was loaded before goes on serving" if state.replaces else ""
                 reason = reason.replace(state.name, escaped(state.name))
-                log.error("failed to load %s%s: %s", title, old, Lines(reason), extra=extra)
+                log.error("failed to load %s%s: %s", quoted, old, Lines(reason), extra=extra)
                 self._show(f"[red]✗[/] {escape(title)} [red]failed[/]{old}")
             case _:
                 log.debug("%s is %s", title, state.state.value, extra=extra)

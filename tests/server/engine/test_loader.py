@@ -18,11 +18,12 @@ from naiad.core.response import InferResponse
 from naiad.engine import instances
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
-from naiad.errors import InferenceError, invalid
+from naiad.errors import ErrorCode, InferenceError, invalid
 from naiad.hosts.host import ClosedRpcHandler, HostedInstance
 from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.errors import failed_plan
 from naiad.repository.plan import VersionPlan
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
@@ -266,3 +267,20 @@ async def test_a_model_without_instances_is_loaded_served_and_unloaded(loading: 
     assert model.ready_now()
     await model.stop()
     assert not model.ready_now()
+
+
+async def test_a_plan_says_why_each_version_without_its_model_file_fails_to_load(
+    loading: Loading,
+) -> None:
+    config = loading.folder / "config.pbtxt"
+    config.write_text(f"{config.read_text()}version_policy {{ all {{ }} }}\n")
+    (loading.folder / "2").mkdir()
+    (loading.folder / "1" / "model.py").unlink()
+    plan = await loading.loader.plan(loading.folder)
+    assert not plan.versions
+    error = failed_plan(plan, serving=False)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert error.message.startswith("load failed for model 'm': version 1 is at UNAVAILABLE state:")
+    for version in (1, 2):
+        missing = f"Python model file not found in '{loading.folder}/{version}/model.py'"
+        assert missing in plan.failed_versions[version]

@@ -37,7 +37,7 @@ def test_of_a_model_the_highest_versions_are_remembered() -> None:
     assert sorted(unloaded.of("m")) == list(range(4, KEPT_VERSIONS + 4))
 
 
-def test_models_that_are_loaded_again_or_missing_are_forgotten() -> None:
+def test_versions_that_are_loaded_again_are_forgotten() -> None:
     unloaded = UnloadedVersions()
     for number in (1, 2):
         unloaded.remember(number, state("m", number))
@@ -45,10 +45,6 @@ def test_models_that_are_loaded_again_or_missing_are_forgotten() -> None:
     assert list(unloaded.of("m")) == [2]
     unloaded.forget("m", 2)
     unloaded.forget("m", 2)
-    unloaded.forget("m")
-    assert unloaded.states() == []
-    unloaded.remember(1, state("m"))
-    unloaded.forget("m")
     assert unloaded.states() == []
 
 

@@ -60,12 +60,12 @@ def test_where_polls_try_again_a_load_that_fails_as_before_is_not_shown_again(
             lines.changed(VersionState(name="m", version=1, state=state, reason=why))
         return [record.getMessage().partition(" in ")[0] for record in caplog.records]
 
-    loading, failed = "loading: m version 1", "failed to load m version 1: {}".format
+    loading, failed = "loading: m:1", "failed to load 'm' version 1: {}".format
     with caplog.at_level(logging.INFO, "naiad"):
         assert attempt(State.UNAVAILABLE, "no memory") == [loading, failed("no memory")]
         assert attempt(State.UNAVAILABLE, "no memory") == []
         assert attempt(State.UNAVAILABLE, "no device") == [failed("no device")]
-        assert attempt(State.READY) == ["successfully loaded m version 1"]
+        assert attempt(State.READY) == ["successfully loaded 'm' version 1"]
         assert attempt(State.UNAVAILABLE, "no device") == [loading, failed("no device")]
 
 
@@ -121,8 +121,8 @@ def test_each_model_gets_one_line_when_it_is_done(caplog: pytest.LogCaptureFixtu
         for state in STATES:
             lines.changed(state)
     messages = [record.getMessage() for record in caplog.records]
-    assert messages[0].startswith("successfully loaded good version 1 in 0.25 s")
-    assert messages[1] == "failed to load bad: config.pbtxt:2:1: [oh]"
+    assert messages[0].startswith("successfully loaded 'good' version 1 in 0.25 s")
+    assert messages[1] == "failed to load 'bad': config.pbtxt:2:1: [oh]"
     good, bad = map(vars, caplog.records)
     assert (good["model"], good["version"]) == ("good", 1)
     assert bad["model"] == "bad"
@@ -156,7 +156,7 @@ def test_the_log_of_a_failed_reload_mentions_that_the_old_version_goes_on_servin
     )
     LoadingLines(console).changed(failed)
     assert "emojize version 1 failed; what was loaded before goes on serving" in text.getvalue()
-    message = "failed to load emojize version 1; what was loaded before goes on serving: no"
+    message = "failed to load 'emojize' version 1; what was loaded before goes on serving: no"
     assert [record.getMessage() for record in caplog.records] == [message]
 
 
@@ -181,5 +181,5 @@ def test_after_a_failed_start_unloads_are_not_logged(caplog: pytest.LogCaptureFi
         lines.hide_unloads()
         lines.changed(unloaded)
     assert [record.getMessage() for record in caplog.records] == [
-        "successfully unloaded m version 1"
+        "successfully unloaded 'm' version 1"
     ]

@@ -220,7 +220,7 @@ def test_a_stop_during_a_load_ends_with_0(alone: tuple[ServerProcess, pathlib.Pa
     with grpc_client.InferenceServerClient(server.grpc) as asked:
         loading = threading.Thread(target=_ignore, args=(asked.load_model, "answer"))
         loading.start()
-        wait_until(lambda: "loading: answer version 1" in server.output())
+        wait_until(lambda: "loading: answer:1" in server.output())
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
@@ -255,7 +255,7 @@ def test_cycles_of_load_and_unload_leave_no_model_behind(
 
     def freed() -> list[str]:
         return re.findall(
-            rf"unloaded {model} version 1: resident memory \S+ MB -> \S+ MB \((\S+) MB\)",
+            rf"unloaded '{model}' version 1: resident memory \S+ MB -> \S+ MB \((\S+) MB\)",
             server.output(),
         )
 

@@ -77,7 +77,7 @@ def test_instances_are_added_and_removed_under_load(
 
     with client("http", controlled) as (asked, _):
         asked.load_model(model)
-    loads = controlled.output().count(f"loading: {model} version")
+    loads = controlled.output().count(f"loading: {model}:")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asking = [pool.submit(ask) for _ in range(3)]
         try:
@@ -87,8 +87,8 @@ def test_instances_are_added_and_removed_under_load(
             over.set()
         for each in asking:
             each.result()
-    assert controlled.output().count(f"loading: {model} version") == loads
-    updated = f"updated {model} version 1 without a reload; instances: "
+    assert controlled.output().count(f"loading: {model}:") == loads
+    updated = f"updated '{model}' version 1 without a reload; instances: "
     assert f"{updated}2 added, 1 kept" in controlled.output()
     assert f"{updated}1 removed, 2 kept" in controlled.output()
     with client("http", controlled) as (asked, _):

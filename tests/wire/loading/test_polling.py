@@ -132,7 +132,7 @@ def test_a_load_that_fails_for_a_passing_reason_is_tried_again(
     wait_for_polls(polled, 3)
     device.touch()
     wait_until(lambda: versions(polled, "needy") == ["1"])
-    for line in ("loading: needy", "failed to load needy", "poll: model 'needy' failed"):
+    for line in ("loading: needy", "failed to load 'needy'", "poll: model 'needy' failed"):
         assert polled.output().count(line) == 1
 
 

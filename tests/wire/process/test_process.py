@@ -49,7 +49,7 @@ def test_sigterm_ends_with_0_and_says_what_it_does(
         log = server.output()
     assert "Started HTTPService at 127.0.0.1:" in log
     assert "SIGTERM: stopping" in log
-    assert "successfully unloaded add version 1" in log
+    assert "successfully unloaded 'add' version 1" in log
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_sighup_of_a_closed_terminal_ends_with_a_drain(
         assert server.process.wait(60) == 0
         log = server.output()
     assert "SIGHUP: stopping" in log
-    assert "successfully unloaded text version 1" in log
+    assert "successfully unloaded 'text' version 1" in log
     assert "worker process" not in log.split("SIGHUP: stopping")[1]
 
 

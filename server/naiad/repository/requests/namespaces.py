@@ -86,6 +86,9 @@ class Namespaces(typing.Generic[S]):
         repositories = self._with(name)
         if repositories:
             return self._only(name, repositories).get(name, version)
+        for repository in self._all:
+            if repository.cannot_be_read(name):
+                return repository.get(name, version)  # raises the reason
         if any(repository.was_loaded(name) for repository in self._all):
             raise not_found(
                 f"Identifier of model '{name}' is not found in global map: it is unloaded"

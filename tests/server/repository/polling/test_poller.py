@@ -34,11 +34,33 @@ async def test_models_come_change_and_go(
     await polled(poller)
     assert world.states() == [("b", 1, State.READY, "")]
     assert await world.repository.names() == ["b"]
+    with pytest.raises(InferenceError, match=r"'a' has no available versions: .*removed from"):
+        world.repository.get("a")
     assert sorted(lines(caplog)) == [
         "poll: model 'a' is gone from " + str(tmp_path) + ": unloaded",
         "poll: model 'a' is loaded, because 1/model changed",
         "poll: model 'b' is loaded, because it is new",
     ]
+    world.write("a", "back")
+    await polled(poller)
+    assert world.repository.get("a").text == "back"
+
+
+@pytest.mark.looptime
+async def test_a_model_that_is_gone_finishes_its_requests_and_leaves_the_index(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("a", "a")
+    await world.repository.load_all()
+    world.made[0].seconds = 60
+    shutil.rmtree(tmp_path / "a")
+    poller = poller_of(world)
+    await polled(poller)
+    assert world.states() == [("a", 1, State.UNLOADING, "")]
+    await world.repository.aclose()
+    assert world.made[0].stopped
+    assert world.states() == []
 
 
 async def test_a_slow_copy_is_loaded_once_and_whole(

@@ -12,7 +12,7 @@ from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
 from naiad.repository.version import VersionState
 from tests.server.repository.test_control import failure
 from tests.server.repository.test_nested_loads import World
-from tests.server.repository.world import Progress, Served
+from tests.server.repository.world import Progress, Served, World as FilesWorld
 
 pytestmark = pytest.mark.looptime
 
@@ -76,6 +76,22 @@ async def test_a_name_that_no_repository_has_is_unknown_and_an_unloaded_one_is_n
     error = await failure(servers.namespaces.load("nope"))
     assert error.code is ErrorCode.INTERNAL
     assert "looked in first, second" in error.message
+
+
+async def test_the_error_says_why_a_model_of_a_namespace_does_not_serve(
+    tmp_path: pathlib.Path,
+) -> None:
+    stored, own = FilesWorld(tmp_path / "stored"), FilesWorld(tmp_path / "own")
+    stored.write("config", "one", config="bad backend")
+    stored.write("weights", "bad weights")
+    (tmp_path / "own").mkdir()
+    namespaces = Namespaces[Served](
+        {"stored": stored.repository}, own.repository, coordination=Coordination(1)
+    )
+    assert not await namespaces.load_all()
+    for name, reason in (("config", "config.pbtxt:1:1: bad backend"), ("weights", "cannot run")):
+        with pytest.raises(InferenceError, match=f"'{name}' has no available versions: .*{reason}"):
+            namespaces.get(name)
 
 
 async def test_loads_and_unloads_of_a_name_concern_all_repositories(tmp_path: pathlib.Path) -> None:
