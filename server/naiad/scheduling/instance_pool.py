@@ -102,7 +102,7 @@ class InstancePool:
             on_free: an instance is free: its batch came back (that batch, whose responses are not sent yet), it is usable again, or its
                 resources may be available (None). Or it may be given a batch in advance, because the one that it had begins.
             on_begun: a prefetched batch no longer waits: it begins, or has failed.
-            on_lost: the last usable instance is lost: queued requests would wait for a restart, which may take for ever.
+            on_lost: the last usable instance is lost, or removed: queued requests would wait for a restart, which may take for ever.
         """
         self._on_free = on_free
         self._on_begun = on_begun
@@ -119,9 +119,9 @@ class InstancePool:
         for instance in added:
             slot = self._slot(instance)
             self._slots.append(slot)
-            self._watch(slot)
             self.free.insert(0, slot)
             self.usable += 1
+            self._watch(slot)
         hosts = {instance.host for instance in removed}
         for slot in [slot for slot in self._slots if slot.host in hosts]:
             slot.removed = True
@@ -130,7 +130,10 @@ class InstancePool:
             self._take_out(slot)
             self._close_if_idle(slot)
         self.prefetcher = self._prefetcher()
-        self._on_free(None)
+        if self.usable:
+            self._on_free(None)
+        else:
+            self._on_lost()
 
     def acquire(self, preferred: InstanceSlot | None) -> InstanceSlot | None:
         """Take a free instance, with its resources, to send it a batch.
@@ -282,7 +285,9 @@ class InstancePool:
         self.inflight -= len(deferred)
         for inference in deferred:
             self._dispatcher.fail(inference, error)
-        for slot in self._slots:
+        for slot in tuple(
+            self._slots
+        ):  # one that was removed leaves them when its batch comes back
             if slot.prefetched is not None:
                 self.came_back(slot, self._failed(slot.prefetched, error))
             if slot.batch is not None:

@@ -1,13 +1,15 @@
 """Instances that are removed while they serve: when they are closed, and what they no longer get (row 7.24)."""
 
 import asyncio
+import collections.abc
 
 import pytest
 
 from naiad.core.response import InferResponse
-from naiad.errors import FailureReason
+from naiad.errors import FailureReason, InferenceError
 from naiad.hosts.host import DeferredResponse
-from tests.support.hosts import hosted
+from naiad.scheduling.scheduler import UNLOAD_GRACE_S
+from tests.support.hosts import ScriptedHost, hosted
 from tests.support.resources import CountedResources
 from tests.support.scheduled import BACKEND_FAILED, ScheduledModel, turn
 
@@ -104,3 +106,60 @@ async def test_the_readiness_of_removed_instances_does_not_count() -> None:
     assert model.scheduler.ready_now()
     assert await model.scheduler.ready()
     removed.finish()
+
+
+async def test_requests_in_the_queue_fail_if_the_last_usable_instance_is_removed() -> None:
+    model = ScheduledModel(instances=2)
+    running = model.send()
+    other, removed = model.hosts if model.hosts[1].out else reversed(model.hosts)
+    other.usable(False)
+    queued = model.send()
+    model.scheduler.resize([], hosted([removed]))
+    assert model.reason(queued) is FailureReason.BACKEND
+    with pytest.raises(InferenceError, match="no running instance"):
+        model.send()
+    removed.finish()
+    assert model.error(running) is None
+    other.usable(True)
+    served = model.send()
+    other.finish()
+    assert model.error(served) is None
+    model.nothing_left()
+
+
+async def test_an_added_instance_that_is_not_usable_gets_no_batch() -> None:
+    model = ScheduledModel(instances=1)
+    loop = asyncio.get_running_loop()
+    added = ScriptedHost(clock=model.clock, loop=loop, name="m_0_1")
+
+    def lost_already(usable: collections.abc.Callable[[bool], None]) -> None:
+        added.usable = usable
+        usable(False)
+
+    added.watch = lost_already  # type: ignore[method-assign]
+    model.scheduler.resize(hosted([added]), [])
+    first, second = model.send(), model.send()
+    assert added.batches == []
+    added.usable(True)
+    assert added.out == [second]
+    for host in (*model.hosts, added):
+        host.finish()
+    assert [model.error(each) for each in (first, second)] == [None, None]
+
+
+async def test_a_stop_fails_the_batches_of_removed_instances_that_hang(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScheduledModel(instances=3)
+    hung = [model.send() for _ in range(3)]
+    model.scheduler.resize([], hosted(model.hosts[:2]))
+    for inference in hung:
+        inference.cancel()
+    await model.scheduler.stop()
+    assert [model.reason(each) for each in hung] == [FailureReason.CANCELED] * 3
+    assert [round(model.when(each) / 1_000) for each in hung] == [UNLOAD_GRACE_S] * 3
+    assert [len(host.aborted) for host in model.hosts] == [1, 1, 1]
+    await turn()
+    assert [host.closed for host in model.hosts] == [1, 1, 1]
+    assert "is unloaded with 3 requests unfinished" in caplog.text
+    model.nothing_left()
