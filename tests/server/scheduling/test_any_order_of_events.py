@@ -134,7 +134,12 @@ class Scheduling(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         if self.taken:
             inference = data.draw(st.sampled_from(self.taken))
-            queued = not inference.completed and inference not in self.executed()
+            # One of a batch that could not be handed over has its error, which only waits for its turn.
+            queued = (
+                not inference.completed
+                and inference not in self.executed()
+                and inference not in self.kept
+            )
             inference.cancel()
             if queued:
                 assert inference.completed
