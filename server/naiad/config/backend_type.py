@@ -130,6 +130,8 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         options_without_effect: Triton's keys that are accepted, with the reason why each has no effect.
         missing_file: the error message of a model file that is missing, with {model} and {path}; "" to leave that to loading.
         complete: the completion that needs no framework and runs no model's code; None for none.
+        completes_by_loading: whether a server completes a config from the loaded model in place of `complete`, which cannot know enough; given the message
+            and the version's folder. None for never.
         check: holds configs against model files, without a framework; None for none.
         completes_itself: whether a model file may complete its config when it is loaded, by its text; None for no model of the backend.
         preflight: what `naiad check` checks besides; None for nothing.
@@ -147,6 +149,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     options_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})
     missing_file: str = "unable to load model '{model}': unable to find '{path}'"
     complete: Completer | None = None
+    completes_by_loading: collections.abc.Callable[[Any, pathlib.Path], bool] | None = None
     check: ModelCheck | None = None
     completes_itself: collections.abc.Callable[[pathlib.Path], bool] | None = None
     preflight: Preflight | None = None

@@ -332,6 +332,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             except InferenceError as error:
                 failures[version] = [self._completion_problem(error, version)]
             else:
+                self._note_completion_by_loading(version)
                 if attempt.max_batch_size != self.message.max_batch_size:
                     self.findings.warnings.append(
                         f"autofilled max_batch_size to {attempt.max_batch_size} for model "
@@ -339,6 +340,17 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
                     )
                 self.message = attempt
                 return
+
+    def _note_completion_by_loading(self, version: int) -> None:
+        """Note, where models are not loaded, that a server would complete the config from the loaded model."""
+        by_loading = self.backend.completes_by_loading if self.backend is not None else None
+        if self.complete is not None or by_loading is None:
+            return
+        if by_loading(self.message, self.model_dir / str(version)):
+            self.findings.notes.append(
+                "an output names its first dimension otherwise than the inputs: a server loads the model to see whether it takes batches, and "
+                "completes max_batch_size, inputs and outputs by what it sees (naiad check --load shows it)"
+            )
 
     def _completion_problem(self, error: InferenceError, version: int) -> Problem:
         path = self._model_file(version)

@@ -16,7 +16,7 @@ import types
 import typing
 
 from naiad.backends.backend import ModelsComplete
-from naiad.backends.plugin import HostKind
+from naiad.backends.plugin import BackendPlugin, HostKind
 from naiad.backends.registry import Registry
 from naiad.config.backend_type import Completer
 from naiad.config.document import Document
@@ -243,7 +243,9 @@ class Loader:
         try:
             plugin = self._registry.plugin(name)
             if plugin.complete is not None:
-                return plugin.complete
+                if plugin.completes_by_loading is None:
+                    return plugin.complete
+                return functools.partial(_complete_one_way, self._registry, plugin)
             backend = self._registry.get(name)
         except InferenceError:
             return None  # reported with the backend's name when the version is loaded
@@ -265,6 +267,24 @@ def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Ar
         raise
     except BaseException as error:
         raise internal(f"the model's code raised {type(error).__name__}: {error}") from error
+
+
+def _complete_one_way(
+    registry: Registry,
+    plugin: BackendPlugin,
+    message: typing.Any,
+    version_dir: pathlib.Path,
+    options: collections.abc.Mapping[str, str],
+) -> None:
+    """Complete a config by its model's file or, where that is not enough, by loading the model."""
+    assert plugin.complete is not None
+    assert plugin.completes_by_loading is not None
+    if plugin.completes_by_loading(message, version_dir):
+        backend = registry.get(plugin.name)
+        if isinstance(backend, ModelsComplete):
+            _complete(backend, plugin.default_host, message, version_dir, options)
+            return
+    plugin.complete(message, version_dir, options)
 
 
 def _complete(

@@ -11,7 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from naiad.backends import batch as batches
-from naiad.backends.backend import ModelSource
+from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.batch import Array
 from naiad.backends.instance import (
     Call,
@@ -23,7 +23,7 @@ from naiad.backends.instance import (
     Output,
     Response,
 )
-from naiad.backends.onnxruntime import batch_sizes, onnx_graph
+from naiad.backends.onnxruntime import batch_sizes, onnx_graph, session_completion
 from naiad.backends.onnxruntime.batch_sessions import BatchSessions, LoadContext, make_sessions
 from naiad.backends.onnxruntime.batch_sizes import Memory
 from naiad.backends.onnxruntime.cuda import device_memory, preload
@@ -72,6 +72,22 @@ class OnnxRuntimeBackend:
     def load(self, source: ModelSource) -> "OnnxModel":
         """Load a model version."""
         return OnnxModel(source, self)
+
+    def complete(
+        self, message: Any, version_dir: pathlib.Path, options: collections.abc.Mapping[str, str]
+    ) -> None:
+        """See `ModelsComplete`: complete a config from a session of the model."""
+        session_completion.complete(message, version_dir, options, self._pool)
+
+    def completion_plan(
+        self, message: Any, version_dir: pathlib.Path, options: collections.abc.Mapping[str, str]
+    ) -> WorkerPlan:
+        """See `ModelsComplete`."""
+        return session_completion.plan_in_worker(message, version_dir, options)
+
+    def take_completion(self, message: Any, result: Any) -> None:
+        """See `ModelsComplete`."""
+        session_completion.take(message, result)
 
     def close(self) -> None:
         """See `Closes`: loads in progress make no further sessions."""

@@ -10,7 +10,6 @@ from typing import Any
 from naiad.backends.onnxruntime.onnx_graph import (
     GraphTensor,
     OnnxFileError,
-    OnnxGraph,
     Signature,
     read,
 )
@@ -23,6 +22,7 @@ DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
 """The `--backend-config` setting of row 11.50."""
 
 _DEFAULT = "4"
+_LARGE = 1 << 30
 
 
 def complete(
@@ -41,6 +41,17 @@ def complete(
         raise CompletionError(
             f"unable to load model '{message.name}': {error}", code=ErrorCode.UNAVAILABLE
         ) from error
+    complete_from(message, graph, options)
+
+
+def complete_from(
+    message: Any, graph: Signature, options: collections.abc.Mapping[str, str]
+) -> None:
+    """The same by what is known of a model.
+
+    Raises:
+        CompletionError: it contradicts max_batch_size.
+    """
     missing = [
         (side, tensor)
         for side, tensors in (("input", graph.inputs), ("output", graph.outputs))
@@ -52,6 +63,32 @@ def complete(
     _complete_batching(message, graph, options)
     for side, tensor in missing:
         _add(message, side, tensor)
+
+
+def leaves_batching_open(message: Any, version_dir: pathlib.Path) -> bool:
+    """Whether only a session knows if the model of a config that has to be completed takes batches.
+
+    It is so when a file names the first dimension of an output otherwise than that of its inputs: it may be another number of batch rows, or one that
+    onnxruntime works out, such as the boxes that a detector gives. A session takes as long as the load, so models of a GiB and more are taken as the file
+    says.
+    """
+    if message.input and message.output:
+        return False
+    path = PLUGIN.model_file(version_dir, message.default_model_filename)
+    try:
+        graph = read(path)
+        if fixed_first(graph) or not _has_output_of_its_own(graph):
+            return False
+        files = (path, *(path.parent / name for name in graph.external_files))
+        return sum(file.stat().st_size for file in files) < _LARGE
+    except (OnnxFileError, OSError):
+        return False  # which completing or loading it says better
+
+
+def _has_output_of_its_own(graph: Signature) -> bool:
+    """Whether the first dimension of an output has no name, or one that no input begins with."""
+    batch = {tensor.symbols[0] for tensor in graph.inputs if tensor.symbols} - {""}
+    return any(not tensor.symbols or tensor.symbols[0] not in batch for tensor in graph.outputs)
 
 
 def fixed_first(graph: Signature) -> list[GraphTensor]:
@@ -80,7 +117,7 @@ def default_max_batch_size(options: collections.abc.Mapping[str, str]) -> int:
 
 
 def _complete_batching(
-    message: Any, graph: OnnxGraph, options: collections.abc.Mapping[str, str]
+    message: Any, graph: Signature, options: collections.abc.Mapping[str, str]
 ) -> None:
     fixed = fixed_first(graph)
     if fixed:

@@ -8,6 +8,7 @@ import collections.abc
 import importlib.util
 import pathlib
 import typing
+from typing import Any
 
 import msgspec
 
@@ -119,16 +120,40 @@ def plan_session(
         global_threads=_global_threads(read, options),
         memory_arena=read.optional_flag("enable_mem_arena", parameters),
         memory_pattern=read.optional_flag("enable_mem_pattern", parameters),
-        config_entries=tuple(
-            {
-                **_SPINNING,
-                **{key: value for key, value in parameters.items() if key.startswith("session.")},
-            }.items()
-        ),
+        config_entries=_config_entries(parameters),
         run_entries=((shrink, parameters[shrink]),) if shrink in parameters else (),
         providers=_providers(read, config, kind=kind, device_id=device_id),
         op_libraries=config.op_library_filenames,
     )
+
+
+def plan_to_complete(message: Any, options: collections.abc.Mapping[str, str]) -> SessionPlan:
+    """A session on the CPU that runs nothing, for a config that is not complete yet: it shows the shapes that onnxruntime works out.
+
+    Raises:
+        InferenceError: an invalid value.
+    """
+    parameters = {key: value.string_value for key, value in message.parameters.items()}
+    return SessionPlan(
+        graph_level=_GRAPH_LEVELS.get(message.optimization.graph.level, "all"),
+        parallel=False,
+        intra_op_threads=1,
+        inter_op_threads=1,
+        global_threads=_global_threads(_Reader(message.name), options),
+        memory_arena=None,
+        memory_pattern=None,
+        config_entries=_config_entries(parameters),
+        run_entries=(),
+        providers=(Provider(name=CPU),),
+        op_libraries=tuple(message.model_operations.op_library_filename),
+    )
+
+
+def _config_entries(
+    parameters: collections.abc.Mapping[str, str],
+) -> tuple[tuple[str, str], ...]:
+    given = {key: value for key, value in parameters.items() if key.startswith("session.")}
+    return tuple({**_SPINNING, **given}.items())
 
 
 def preflight(
