@@ -100,7 +100,9 @@ def find_unsupported(
     for feature in FEATURES:
         for path in present(message, feature.path):
             refuse(path, feature.what, feature.instead)
-    if message.platform == "ensemble" and not message.HasField("ensemble_scheduling"):
+    if message.platform == "ensemble" and not (
+        message.HasField("ensemble_scheduling") or message.backend  # refused as a pair
+    ):
         refuse(("platform",), "ensembles")
     runtimes = {"", f"libtriton_{message.backend}.so", backend.runtime if backend else ""}
     if message.runtime not in runtimes:

@@ -113,8 +113,8 @@ def _check_backend(
         if no_backend and all(map(findings.trusted, _NAME_BACKEND)):
             findings.add(
                 ("default_model_filename",),
-                f"must specify 'platform' or 'backend' for '{message.name}': Could not determine backend "
-                f"for model '{message.name}' with no backend in model configuration",
+                f"must specify 'platform' or 'backend' for '{message.name}': Invalid model name: Could not determine backend "
+                f"for model '{message.name}' with no backend in model configuration. Expected model name of the form 'model.<backend_name>'.",
                 no_backend,
             )
     elif not message.backend:
