@@ -135,6 +135,17 @@ def _sequence() -> onnx.ModelProto:
     return proto
 
 
+def _text_model(locale: str) -> onnx.ModelProto:
+    node = helper.make_node(
+        "StringNormalizer", ["IN"], ["OUT"], case_change_action="LOWER", locale=locale
+    )
+    tensors = [value(name, [None], TensorProto.STRING) for name in ("IN", "OUT")]
+    graph_of_text = helper.make_graph([node], "g", tensors[:1], tensors[1:])
+    return helper.make_model(
+        graph_of_text, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]
+    )
+
+
 def _agent(name: str, *parameters: tuple[str, str]) -> str:
     lines = "".join(f'parameters {{ key: "{key}" value: "{text}" }} ' for key, text in parameters)
     return f'model_repository_agents {{ agents {{ name: "{name}" {lines} }} }}\n'
@@ -344,6 +355,7 @@ BROKEN: dict[str, Broken] = {
     "onnx_optional_input": graph(IN.replace("dims", "optional: true dims") + OUT),
     "onnx_weights_are_missing": graph(IN + OUT, _external()),
     "onnx_sequence": graph(IN, _sequence()),
+    "onnx_locale": graph("", _text_model("xx_XX.UTF-8"), head='backend: "onnxruntime"\n'),
     "onnx_unknown_operator": dataclasses.replace(
         graph(
             IN + OUT,

@@ -238,6 +238,22 @@ def has_operator(path: pathlib.Path, names: collections.abc.Set[str]) -> bool:
     return _walk(path, lambda wire: any(name in names for name in _operators(wire)))
 
 
+def attributes_of(path: pathlib.Path, operator: str) -> list[dict[str, str | int]]:
+    """The attributes of each node of an operator that are a text, a list of texts (its last one) or an integer, by name.
+
+    Raises:
+        OnnxFileError: as `read`.
+    """
+    return _walk(
+        path,
+        lambda wire: [
+            _plain_attributes(wire, attributes)
+            for name, attributes in _nodes(wire)
+            if name == operator
+        ],
+    )
+
+
 def _walk(path: pathlib.Path, visit: collections.abc.Callable[["_Wire"], _Found]) -> _Found:
     """What `visit` finds in a model file."""
     try:
@@ -291,6 +307,11 @@ def _model(wire: _Wire) -> OnnxGraph:
 
 def _operators(wire: _Wire) -> collections.abc.Iterator[str]:
     """The operator of each node, those of subgraphs and functions included."""
+    return (operator for operator, _ in _nodes(wire))
+
+
+def _nodes(wire: _Wire) -> collections.abc.Iterator[tuple[str, list[_Field]]]:
+    """The operator and the attributes of each node, those of subgraphs and functions included."""
     model = wire.whole()
     # What holds nodes, each with the field's number: a graph in field 1, a function in field 7.
     holders = [(graph, 1) for graph in wire.parts(model, 7)]
@@ -298,15 +319,30 @@ def _operators(wire: _Wire) -> collections.abc.Iterator[str]:
     while holders:
         holder, number = holders.pop()
         for node in wire.parts(holder, number):
+            operator, attributes = "", list[_Field]()
             for field in wire.fields(node):
                 if field.tag == (4, _LENGTH):
-                    yield wire.text(field)
+                    operator = wire.text(field)
                 elif field.tag == (5, _LENGTH):  # an attribute, which may hold graphs
+                    attributes.append(field)
                     holders += [
                         (part, 1)
                         for part in wire.fields(field)
                         if part.tag in {(6, _LENGTH), (11, _LENGTH)}
                     ]
+            yield operator, attributes
+
+
+def _plain_attributes(wire: _Wire, attributes: list[_Field]) -> dict[str, str | int]:
+    """Those that are a text or an integer, by name; of a list of texts the last one."""
+    plain: dict[str, str | int] = {}
+    for attribute in attributes:
+        for field in wire.fields(attribute):
+            if field.tag in {(4, _LENGTH), (9, _LENGTH)}:
+                plain[wire.text_of(attribute, 1)] = wire.text(field)
+            elif field.tag == (3, _VARINT):
+                plain[wire.text_of(attribute, 1)] = field.value
+    return plain
 
 
 def _weight(wire: _Wire, tensor: _Field, external_files: set[str]) -> str:

@@ -5,19 +5,12 @@ TensorRT follows the documentation of that provider and has not been run on a de
 """
 
 import collections.abc
-import importlib.util
-import pathlib
 import typing
 from typing import Any
 
 import msgspec
 
-from naiad.backends.backend import instance_specs
-from naiad.backends.onnxruntime.batch_sizes import fill_of
-from naiad.config.document import Document
 from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
-from naiad.config.problem import Problem, Scope
-from naiad.config.refused import problem_of
 from naiad.errors import InferenceError, invalid
 
 GraphLevel = typing.Literal["disable", "basic", "extended", "all"]
@@ -154,41 +147,6 @@ def _config_entries(
 ) -> tuple[tuple[str, str], ...]:
     given = {key: value for key, value in parameters.items() if key.startswith("session.")}
     return tuple({**_SPINNING, **given}.items())
-
-
-def preflight(
-    config: ModelConfig,
-    *,
-    document: Document,
-    model_dir: pathlib.Path,
-    versions: collections.abc.Sequence[int],
-    options: collections.abc.Mapping[str, str],
-    host: str,
-) -> list[Problem]:
-    """See `Preflight`: settings that no session could have, and accelerators that the installed onnxruntime lacks."""
-    problems: dict[Problem, None] = {}
-    for kind, device_id in {(spec.kind, spec.device_id): None for spec in instance_specs(config)}:
-        try:
-            plan = plan_session(config, options, kind=kind, device_id=device_id)
-            fill_of(config, options)
-        except InferenceError as error:
-            problems[problem_of(error, document)] = None
-            continue
-        try:
-            _require_installed(plan, config.name)
-        except InferenceError as error:
-            problems[problem_of(error, document, scope=Scope.HERE)] = None
-    return list(problems)
-
-
-def _require_installed(plan: SessionPlan, model: str) -> None:
-    """`require_providers` for what needs no GPU; onnxruntime is imported only for a plan that needs more than its CPU provider."""
-    needed = {provider.name for provider in plan.providers}
-    if needed == {CPU} or CUDA in needed or importlib.util.find_spec("onnxruntime") is None:
-        return
-    import onnxruntime  # noqa: PLC0415 - see above
-
-    require_providers(plan, onnxruntime.get_available_providers(), model=model)
 
 
 def require_providers(

@@ -39,5 +39,5 @@ PLUGIN = BackendPlugin(
     completes_by_loading=deferred("naiad.backends.onnxruntime.completion:leaves_batching_open"),
     complete=deferred("naiad.backends.onnxruntime.completion:complete"),
     check=deferred("naiad.backends.onnxruntime.graph_check:check_file"),
-    preflight=deferred("naiad.backends.onnxruntime.plan:preflight"),
+    preflight=deferred("naiad.backends.onnxruntime.preflight:preflight"),
 )

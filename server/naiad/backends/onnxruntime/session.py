@@ -10,7 +10,7 @@ from typing import Any
 
 import onnxruntime
 
-from naiad.backends.onnxruntime import cuda, onnx_graph, plan as plans
+from naiad.backends.onnxruntime import cuda, locales, onnx_graph, plan as plans
 from naiad.backends.onnxruntime.onnx_graph import GraphTensor, Signature
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
 from naiad.core import datatypes
@@ -93,6 +93,8 @@ def make_session(
             enable_fallback=0,
         )
     except Exception as failure:
+        if error := locales.translated(model, failure):
+            raise error from failure
         raise internal(f"{failure} (loading '{path.name}' of model '{model}')") from failure
     # onnxruntime leaves out a provider whose library cannot be loaded; a slow CPU instead was not requested.
     running = session.get_providers()
