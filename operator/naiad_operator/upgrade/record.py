@@ -34,6 +34,8 @@ from naiad_operator.versions import Version
 Object = dict[str, typing.Any]
 
 _PREFIX = f"{names.GROUP}/"
+_MOST_DIGITS = 10
+"""Of a number of replicas."""
 _FIRST_VERSION = Version(0, 1, 0)
 """The operator that wrote no record."""
 
@@ -129,8 +131,8 @@ def _read(written: dict[str, str]) -> Record | None:
             versions.parse(written.get("server-version", "")),
             written.get("default-requests", ""),
         ),
-        kept_replicas=int(kept) if kept.isdecimal() else None,
-        mark=msgspec.json.decode(mark, type=Mark) if mark else None,
+        kept_replicas=int(kept) if kept.isdecimal() and len(kept) <= _MOST_DIGITS else None,
+        mark=_mark(mark),
     )
 
 
@@ -160,11 +162,27 @@ def _packed(template: Object) -> str:
     return base64.b64encode(zlib.compress(text, 9)).decode()
 
 
+_LARGEST_TEMPLATE = 1 << 21
+"""Bytes. The API server takes objects of up to a mebibyte and a half; anything larger was not written by an operator."""
+
+
 def _unpacked(text: str) -> Object | None:
-    """The template in an annotation; None when it is not one."""
+    """The template in an annotation; None when it is not one.
+
+    Who may change Deployments may also write the annotation in the operator's name.
+    """
     try:
-        return msgspec.json.decode(
-            zlib.decompress(base64.b64decode(text)), type=dict[str, typing.Any]
-        )
-    except (ValueError, zlib.error, msgspec.MsgspecError):
+        decompressor = zlib.decompressobj()
+        template = decompressor.decompress(base64.b64decode(text), _LARGEST_TEMPLATE)
+        if not decompressor.eof:
+            return None
+        return msgspec.json.decode(template, type=dict[str, typing.Any])
+    except (ValueError, zlib.error, msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _mark(text: str) -> Mark | None:
+    try:
+        return msgspec.json.decode(text, type=Mark) if text else None
+    except (msgspec.MsgspecError, RecursionError):
         return None

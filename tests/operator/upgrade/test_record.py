@@ -1,7 +1,10 @@
 """The record on a Deployment: written and read back, overwritten by others, and absent on those of operator 0.1.0."""
 
+import base64
 import dataclasses
+import tracemalloc
 import typing
+import zlib
 
 import pytest
 
@@ -126,3 +129,41 @@ def test_the_first_releases_hash_of_a_spec_still_counts() -> None:
     assert image.pods_hash(with_token) != plain
     found = image.recorded_in_status(with_token)
     assert found == image.Recorded("server:1", image.pods_hash(with_token))
+
+
+def _hostile(name: str, value: str) -> dict[str, str]:
+    return {**record.annotations(FULL), f"serving.naiad.dev/{name}": value}
+
+
+@pytest.mark.parametrize("size", [(1 << 21) + 1, 100 << 20])
+def test_a_template_that_unpacks_to_more_than_an_object_may_have_is_dropped(size: int) -> None:
+    packer = zlib.compressobj(9)
+    parts = [packer.compress(b'{"a": "'), *(packer.compress(b"x" * 65536) for _ in range(size >> 16)), packer.compress(b'x"}'), packer.flush()]  # fmt: skip
+    bomb = base64.b64encode(b"".join(parts)).decode()
+    assert len(bomb) < 256 << 10
+    tracemalloc.start()
+    try:
+        assert record.of_deployment(deployment(_hostile("template", bomb)), resource()) is None
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("template", base64.b64encode(zlib.compress(b"[" * 5000)).decode(), False),
+        ("template", base64.b64encode(zlib.compress(b'{"a":' * 5000 + b"1" + b"}" * 5000)).decode(), False),
+        ("template", base64.b64encode(zlib.compress(b"{}")[:-3]).decode(), False),
+        ("upgrade", "[" * 5000, True),
+        ("upgrade", '{"since": 3, "available": "x"}', True),
+        ("kept-replicas", "9" * 5000, True),
+    ],
+)  # fmt: skip
+def test_what_no_operator_wrote_is_dropped(name: str, value: str, *, read: bool) -> None:
+    found = record.of_deployment(deployment(_hostile(name, value)), resource())
+    assert (found is not None) == read
+    if found is not None:
+        assert found.template == TEMPLATE
+        assert (found.mark is None) == (name == "upgrade")
+        assert (found.kept_replicas is None) == (name == "kept-replicas")

@@ -25,6 +25,13 @@ _MERGE_KEYS = {
 """The lists that merge, and the key field of their entries, as in the Kubernetes API types."""
 
 
+_MAPPINGS = frozenset(
+    (
+        "affinity", "annotations", "labels", "limits", "metadata", "nodeSelector", "requests", "resources", "securityContext", "spec",
+    )
+)  # fmt: skip
+"""Fields that are mappings wherever they stand in a pod template: also where the template that is patched has none."""
+
 _SINGLE_SOURCE_LISTS = frozenset(("volumes", "env"))
 """Lists whose entries have one source: a patched source replaces the first one, because both together are invalid."""
 
@@ -63,10 +70,10 @@ def strategic(base: Object, patch: Object, path: str = "") -> Object:
             merged.pop(field, None)
         elif isinstance(value, dict):
             below = merged.get(field, {})
-            if isinstance(below, list):
+            if isinstance(below, list) or field in _MERGE_KEYS:
                 raise PatchError(where, "is a mapping: write a list")
             merged[field] = strategic(below if isinstance(below, dict) else {}, value, where)
-        elif isinstance(merged.get(field), dict):
+        elif field in _MAPPINGS or isinstance(merged.get(field), dict):
             raise PatchError(where, f"is {value!r}: write a mapping")
         elif field in _MERGE_KEYS and isinstance(merged.get(field, []), list):
             _merge_list(merged, field, value, where)

@@ -273,20 +273,31 @@ def _placement(service: InferenceService, device_request: accelerator.DeviceRequ
         given = [dict(constraint) for constraint in predictor.topology_spread_constraints]
         placed["topologySpreadConstraints"] = given
     else:
-        placed["topologySpreadConstraints"] = [
-            {
-                "maxSkew": 1,
-                "topologyKey": key,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": pods,
-            }
-            for key in (_HOSTNAME, _ZONE)
-        ]
+        placed["topologySpreadConstraints"] = [_over_nodes(pods)]
+        affinity.setdefault("podAntiAffinity", _over_zones(pods))
     if affinity:
         placed["affinity"] = affinity
     return placed
 
 
+def _over_nodes(pods: Object) -> Object:
+    """The constraint that spreads the pods of one revision over nodes."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": _HOSTNAME,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": pods,
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+
+
+def _over_zones(pods: Object) -> Object:
+    """The wish for other zones. Not a second constraint: the scheduler ignores all of them for a node without the label of one."""
+    term = {"labelSelector": pods, "topologyKey": _ZONE}
+    return {_PREFERRED: [{"weight": 50, "podAffinityTerm": term}]}
+
+
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 

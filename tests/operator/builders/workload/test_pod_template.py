@@ -95,3 +95,24 @@ def test_an_affinity_that_is_not_a_mapping_is_reported(anti: typing.Any, message
     manifest = manifests.resource(placement="onePerNode", affinity={"podAntiAffinity": anti})
     with pytest.raises(InvalidSpec, match=message):
         build(service.parse(manifest), manifests.facts())
+
+
+def placed(**predictor: typing.Any) -> typing.Any:
+    manifest = manifests.resource(**predictor)
+    return build(service.parse(manifest), manifests.facts())[0]["spec"]["template"]["spec"]
+
+
+def test_pods_spread_over_nodes_whether_or_not_the_nodes_have_a_zone() -> None:
+    """For a node without the label of any constraint the scheduler ignores all constraints: the zone is a wish of another kind."""
+    spec = placed()
+    (constraint,) = spec["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "kubernetes.io/hostname"
+    assert constraint["matchLabelKeys"] == ["pod-template-hash"]
+    (wish,) = spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert wish["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
+    assert wish["podAffinityTerm"]["labelSelector"] == constraint["labelSelector"]
+
+
+def test_a_service_with_an_anti_affinity_of_its_own_keeps_it() -> None:
+    own: dict[str, list[typing.Any]] = {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    assert placed(affinity={"podAntiAffinity": own})["affinity"]["podAntiAffinity"] == own
