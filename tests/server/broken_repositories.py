@@ -313,6 +313,11 @@ BROKEN: dict[str, Broken] = {
         parameter("naiad.host", "process") + parameter("naiad.visible_gpus", "some")
     ),
     "thread_count": graph(IN + OUT + parameter("intra_op_thread_count", "many")),
+    "fill_batches": graph(IN + OUT + parameter("naiad.fill_batches", "many")),
+    "fill_batches_unbatched": graph(IN + OUT + parameter("naiad.fill_batches", "on")),
+    "fill_batches_beyond": graph(
+        IN + OUT + "dynamic_batching { }\n" + parameter("naiad.fill_batches", "1,64")
+    ),
     "execution_mode": graph(IN + OUT + parameter("execution_mode", "7")),
     "memory_arena": graph(IN + OUT + parameter("enable_mem_arena", "perhaps")),
     "unknown_accelerator": graph(

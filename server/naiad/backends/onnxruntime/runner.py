@@ -42,20 +42,20 @@ class SessionRunner:
     ) -> None:
         self.model = config.name
         self.output_names = [spec.name for spec in config.outputs]
-        self.has_text = any(spec.datatype is datatypes.BYTES for spec in config.inputs)
+        self._inputs = config.inputs
+        self.has_text = any(spec.datatype is datatypes.BYTES for spec in self._inputs)
         self._run = session.run
         self._session = session
         self._options = options
         self._batched = config.max_batch_size > 0
         self._rules = {spec.name: OutputRule(spec, self._batched) for spec in config.outputs}
-        listed = {spec.name for spec in config.inputs}
+        listed = {spec.name for spec in self._inputs}
         self._scalars = [
             tensor.name
             for tensor in (*signature.inputs, *signature.overridable)
             if tensor.shape == () and tensor.name in listed
         ]
-        self._inputs = config.inputs
-        used = [spec.datatype for spec in (*config.inputs, *config.outputs)]
+        used = [spec.datatype for spec in (*self._inputs, *config.outputs)]
         self._has_bf16 = datatypes.BF16 in used
         if self._has_bf16 and datatypes.BYTES in used:
             raise invalid(
