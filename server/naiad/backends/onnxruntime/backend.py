@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from naiad.backends import batch as batches
+from naiad.backends import batch as batches, device_errors
 from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.batch import Array
 from naiad.backends.instance import (
@@ -165,10 +165,8 @@ def sizes_for(source: ModelSource, plan: SessionPlan, path: pathlib.Path) -> tup
 def _has_convolutions(path: pathlib.Path) -> bool:
     try:
         return onnx_graph.has_operator(path, batch_sizes.CONVOLUTIONS)
-    except (
-        onnx_graph.OnnxFileError
-    ):  # a format of onnxruntime's own; loading says what else is wrong
-        return False
+    except onnx_graph.OnnxFileError:
+        return False  # a format of onnxruntime's own; loading says what else is wrong
 
 
 class OnnxInstance(Instance):
@@ -222,7 +220,10 @@ class OnnxInstance(Instance):
             try:
                 arrays = runner.run_filled(names, feeds, rows=rows, padding=padding)
                 sessions.filled()
-            except Exception as error:  # noqa: BLE001 - whatever onnxruntime raises; that of the second run counts
+            except Exception as error:
+                if device_errors.unrecoverable(error) is not None:
+                    raise self._failed(runner, error) from error
+                # The error of the second run counts.
                 padding = 0
                 arrays = self._run(runner, names, batches.merge(inputs))
                 sessions.failed(error)
@@ -263,6 +264,7 @@ class OnnxInstance(Instance):
         try:
             return runner.run(names, feeds)
         except Exception as error:
-            raise batches.broken(
-                f"{error} (running model '{runner.model}', instance '{self._name}')"
-            ) from error
+            raise self._failed(runner, error) from error
+
+    def _failed(self, runner: SessionRunner, error: Exception) -> InferenceError:
+        return batches.broken(f"{error} (running model '{runner.model}', instance '{self._name}')")

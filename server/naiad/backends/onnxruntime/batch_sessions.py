@@ -9,9 +9,11 @@ import collections.abc
 import logging
 import typing
 
+from naiad.backends import device_errors
 from naiad.backends.onnxruntime import batch_sizes
 from naiad.backends.onnxruntime.batch_sizes import Memory, Progress
 from naiad.backends.onnxruntime.runner import SessionRunner
+from naiad.errors import internal
 
 log = logging.getLogger("naiad.backends")
 
@@ -134,12 +136,13 @@ class _SessionMaker:
         """Make the first session, which the model needs in any case.
 
         Raises:
-            InferenceError: it cannot be made.
+            InferenceError: it cannot be made, or has broken the device.
         """
         runner = self._make()
         try:
             self._warms = runner.warm_up(size)
         except Exception as error:  # noqa: BLE001 - whatever onnxruntime raises: the model may refuse zeros, which says nothing about real requests
+            self._raise_if_unrecoverable(error, size)
             self._warms = False
             log.warning(
                 "%s: sessions are not run before the model is ready, because a batch of zeros fails: %s",
@@ -149,12 +152,17 @@ class _SessionMaker:
         self._measure(size, runner)
 
     def try_to_add(self, size: int) -> str:
-        """Make a further session; returns why it could not be made, or ""."""
+        """Make a further session; returns why it could not be made, or "".
+
+        Raises:
+            InferenceError: it has broken the device.
+        """
         try:
             runner = self._make()
             if self._warms:
                 runner.warm_up(size)
         except Exception as error:  # noqa: BLE001 - as above, and the model can be served without it
+            self._raise_if_unrecoverable(error, size)
             return f"the session for {size} rows failed: {error}"
         self._measure(size, runner)
         return ""
@@ -170,6 +178,11 @@ class _SessionMaker:
             memory=self._memory,
         )
         return batch_sizes.reason_to_stop(progress)
+
+    def _raise_if_unrecoverable(self, error: Exception, size: int) -> None:
+        """A process whose device is broken serves nothing: the load fails."""
+        if device_errors.unrecoverable(error) is not None:
+            raise internal(f"{error} (running {size} rows of zeros, {self._label})") from error
 
     def _measure(self, size: int, runner: SessionRunner) -> None:
         self.made[size] = runner

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from typing_extensions import override
 
 from naiad.backends.backend import ModelSource
+from naiad.backends.device_errors import unrecoverable
 from naiad.backends.instance import InstanceSpec
 from naiad.backends.onnxruntime import backend as backends
 from naiad.backends.onnxruntime.batch_sizes import Memory
@@ -275,6 +276,43 @@ def test_a_model_that_refuses_zeros_is_filled_without_a_first_run(
         caplog.text
     )
     assert one_of(model).execute([ask(3, limit=9)]).padding_rows == 1
+
+
+class Lost:
+    """After so many runs, every one fails as on a GPU whose context is broken."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+        self.runs = 0
+        run = SessionRunner.run
+
+        def fail(runner: SessionRunner, names: list[str], feeds: dict[str, Any]) -> Any:
+            self.runs += 1
+            if self.runs > after:
+                raise RuntimeError("CUDA failure 700: an illegal memory access was encountered")
+            return run(runner, names, feeds)
+
+        monkeypatch.setattr(SessionRunner, "run", fail)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_a_device_that_breaks_while_sessions_are_run_fails_the_load(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    lost = Lost(monkeypatch, after=after)
+    with pytest.raises(InferenceError, match="CUDA failure 700") as caught:
+        load(write_add(tmp_path), filling())
+    assert lost.runs == after + 1
+    assert unrecoverable(caught.value) is not None
+
+
+def test_a_batch_that_breaks_the_device_does_not_run_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = one_of(load(write_add(tmp_path), filling()))
+    lost = Lost(monkeypatch, after=0)
+    with pytest.raises(InferenceError, match=r"CUDA failure 700.*instance 'm_0_0'"):
+        instance.execute([add([[1, 2]] * 3, [[1, 2]] * 3)])
+    assert lost.runs == 1
 
 
 class Sessions:
