@@ -230,7 +230,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "HTTP": (
         _flag("allow-http", _B, "Serve HTTP."),
-        _flag("http-address", _S, "Address to listen on."),
+        _flag("http-address", _S, "Address to listen on; :: for IPv4 and IPv6. The forms [::1] and ipv6:[::1] are taken, too."),
         _flag("http-port", _I, "Port to listen on.", minimum=0),
         _flag("reuse-http-port", _B, "Share the port with other servers (SO_REUSEPORT)."),
         _flag("http-header-forward-pattern", _S, "Regular expression (RE2) of headers that become request parameters; knows no case unless it begins with (?-i)."),
@@ -242,7 +242,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "gRPC": (
         _flag("allow-grpc", _B, "Serve gRPC."),
-        _flag("grpc-address", _S, "Address to listen on."),
+        _flag("grpc-address", _S, "Address to listen on, in the same forms."),
         _flag("grpc-port", _I, "Port to listen on.", minimum=0),
         _flag("reuse-grpc-port", _B, "Share the port with other servers (SO_REUSEPORT)."),
         _flag("grpc-header-forward-pattern", _S, "Regular expression (RE2) of metadata that become request parameters; knows no case unless it begins with (?-i)."),

@@ -13,7 +13,9 @@ import types
 from typing import Any
 
 from naiad.engine.readiness_policy import ReadinessPolicy
+from naiad.options.addresses import listen_address, overlap
 from naiad.options.memory_limits import gpu_fraction, memory_limit
+from naiad.options.metrics_config import COUNTERS, metrics_note
 from naiad.options.options import FLAGS, Flag, Kind, Options
 from naiad.options.usage import HelpAsked, UsageError
 from naiad.repository.control_mode import EVERY_MODEL, ControlMode
@@ -45,10 +47,10 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         elif flag.idle:
             _typed(flag, value)
             fields["notes"].append(f"--{flag.name} has no effect here: {flag.idle}")
-        elif flag.field:
-            fields[flag.field] = _typed(flag, value)
+        elif (take := SPECIAL.get(flag.name)) is not None:
+            take(fields, flag, value)
         else:
-            SPECIAL[flag.name](fields, flag, value)
+            fields[flag.field] = _typed(flag, value)
     if "model_repository" not in fields:
         raise UsageError(
             "--model-repository is missing: give the folder that holds one folder per model, "
@@ -228,16 +230,18 @@ def _log_verbose(fields: _Fields, flag: Flag, value: str) -> None:
 
 
 def _metrics_config(fields: _Fields, flag: Flag, value: str) -> None:
-    key, equals, setting = value.partition("=")
+    name, equals, setting = value.partition("=")
+    key = name.rpartition(",")[2]  # a group may stand before it (row 17.5)
     if not equals or not key:
         raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
-    if key == "counter_latencies":
+    if key == COUNTERS:
         fields["counter_latencies"] = _boolean(flag, setting)
-    elif not (key in ("histogram_latencies", "summary_latencies") and setting.lower() in _FALSE):
-        raise UsageError(
-            f"--metrics-config={value}: {key} is not supported yet; "
-            "counter_latencies is, and naiad_* histograms are always on"
-        )
+    elif note := metrics_note(key, switched_on=setting.lower() not in _FALSE):
+        fields["notes"].append(note)
+
+
+def _address(fields: _Fields, flag: Flag, value: str) -> None:
+    fields[flag.field] = listen_address(flag.name, value)
 
 
 def _backend_config(fields: _Fields, flag: Flag, value: str) -> None:
@@ -330,6 +334,9 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "model-load-gpu-limit": _gpu_limit,
     "http-restricted-api": _restricted,
     "http-base-path": _base_path,
+    "http-address": _address,
+    "grpc-address": _address,
+    "metrics-address": _address,
     "grpc-restricted-protocol": _restricted,
 }
 """The options with a syntax of their own: what takes the value of each, by the flag's name."""
@@ -376,7 +383,7 @@ def _check_together(options: Options) -> None:
         raise UsageError(
             "--strict-readiness=false makes the server ready whatever its models do: leave it out, or --readiness-policy"
         )
-    ports: dict[tuple[str, int], str] = {}
+    ports: list[tuple[str, int, str]] = []
     listeners = (
         ("http-port", options.allow_http, options.http_address, options.http_port),
         ("grpc-port", options.allow_grpc, options.grpc_address, options.grpc_port),
@@ -390,11 +397,12 @@ def _check_together(options: Options) -> None:
             raise UsageError(f"--{name}={port}: must be at most {_MAX_PORT}")
         if not allowed or port == 0:
             continue
-        other = ports.setdefault((address, port), name)
-        if other != name:
-            raise UsageError(
-                f"--{name} and --{other} are both {address}:{port}: give each a port of its own"
-            )
+        for other_address, other_port, other in ports:
+            if port == other_port and overlap(address, other_address):
+                raise UsageError(
+                    f"--{name} and --{other} are both {address}:{port}: give each a port of its own"
+                )
+        ports.append((address, port, name))
     if not (options.allow_http or options.allow_grpc or options.allow_metrics):
         raise UsageError(
             "--allow-http, --allow-grpc and --allow-metrics are all off: nothing would be served"

@@ -25,7 +25,7 @@ from naiad.protocol.http.transport.service import HttpSettings
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
 from naiad.protocol.transport.frontend import Frontend
-from naiad.protocol.transport.sockets import ListenAddress, ListenError
+from naiad.protocol.transport.sockets import ListenAddress, ListenError, written
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import ANY_ADDRESS, Address, exposure
@@ -302,7 +302,7 @@ def _address(
         title=title,
         url=url,
         service=service,
-        bound=_written(where),
+        bound=written(*where),
         exposure=exposure(where[0], authenticated=authenticated),
     )
 
@@ -310,12 +310,7 @@ def _address(
 def _reachable(address: tuple[str, int]) -> str:
     """The address as a client on this machine writes it."""
     host, port = address
-    return _written(("localhost" if host in ANY_ADDRESS else host, port))
-
-
-def _written(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return written("localhost" if host in ANY_ADDRESS else host, port)
 
 
 async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:

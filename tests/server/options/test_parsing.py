@@ -152,7 +152,11 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--model-control-mode=explicit", "--load-model=*", "--load-model=x"], "must be the ONLY startup model"),
         ([REPOSITORY, "--cache-config=local,size=1"], "the response cache: not supported yet"),
         ([REPOSITORY, "--allow-client-shm=true"], "not supported yet"),
-        ([REPOSITORY, "--metrics-config=histogram_latencies=true"], "not supported yet"),
+        ([REPOSITORY, "--metrics-config=histogram_latencies"], "expected KEY=VALUE"),
+        ([REPOSITORY, "--http-address=[::1]:8000"], "the port is an option of its own"),
+        ([REPOSITORY, "--http-address=[::1"], "expected an IPv6 address in brackets"),
+        ([REPOSITORY, "--grpc-address=127.0.0.1:8001"], "without a port, which is an option of its own"),
+        ([REPOSITORY, "--http-address=::", "--grpc-port=8000"], "--grpc-port and --http-port are both 0.0.0.0:8000"),
         ([REPOSITORY, "--http-restricted-api=health"], "expected API,API:HEADER=VALUE"),
         ([REPOSITORY, "--http-restricted-api=helth:k=v"], "unknown restricted api 'helth'; did you mean health?"),
         ([REPOSITORY, "--grpc-restricted-protocol=helth:k=v"], "unknown restricted protocol 'helth'; did you mean health?"),
@@ -239,3 +243,57 @@ def test_every_flag_is_wired_to_something() -> None:
 def test_the_page_of_options_is_up_to_date() -> None:
     page = pathlib.Path(__file__).parents[3] / "docs" / "options.md"
     assert page.read_text() == markdown(), "run: python -m naiad.options.usage > docs/options.md"
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("0.0.0.0", "0.0.0.0"),
+        ("::", "::"),
+        ("[::]", "::"),
+        ("ipv6:::1", "::1"),
+        ("ipv6:[::1]", "::1"),
+        ("ipv6:[::]", "::"),
+        ("ipv4:127.0.0.1", "127.0.0.1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("[fe80::1%eth0]", "fe80::1%eth0"),
+        ("localhost", "localhost"),
+        ("2001:db8::1", "2001:db8::1"),
+    ],
+)
+def test_an_address_may_be_written_in_every_form_of_tritons(written: str, address: str) -> None:
+    options = parse(
+        [REPOSITORY, *(f"--{name}-address={written}" for name in ("http", "grpc", "metrics"))]
+    )
+    assert (options.http_address, options.grpc_address, options.metrics_address) == (address,) * 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "note"),
+    [
+        (
+            "summary_latencies=true",
+            "the families nv_inference_*_summary_us are not supported yet: they are missing",
+        ),
+        (
+            "histogram_latencies=true",
+            "nv_inference_first_response_histogram_ms are not supported yet",
+        ),
+        (
+            "summary_quantiles=0.5:0.05,0.9:0.01",
+            "the summaries that it is about are not supported yet",
+        ),
+        ("latencies=1", "no setting is called latencies: it has no effect"),
+        ("histogram_latencies=false", ""),
+        ("summary_latencies=off", ""),
+    ],
+)
+def test_missing_metrics_are_a_line_in_the_log_and_no_reason_not_to_serve(
+    setting: str, note: str
+) -> None:
+    notes = [
+        note
+        for note in parse([REPOSITORY, f"--metrics-config={setting}"]).notes
+        if "metrics-config" in note
+    ]
+    assert [note in each for each in notes] == ([True] if note else [])

@@ -3,6 +3,8 @@
 Put around the methods only when there is such a log.
 """
 
+import urllib.parse
+
 from naiad.core.inference import Cancellable, RequestContext
 from naiad.protocol.access_log import AccessEntry, Recorder, trace_id_of
 from naiad.protocol.grpc.call import (
@@ -159,7 +161,7 @@ def _trace_id(call: Call) -> str:
 
 
 def _address(call: Call) -> str:
-    """The client's address, without the family of an IP address in front."""
+    """The client's address, without the family of an IP address in front; gRPC escapes the brackets of IPv6."""
     peer = call.peer()
     family, _, address = peer.partition(":")
-    return address if family in ("ipv4", "ipv6") else peer
+    return urllib.parse.unquote(address) if family in ("ipv4", "ipv6") else peer

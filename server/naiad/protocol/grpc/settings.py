@@ -6,6 +6,7 @@ import msgspec
 
 from naiad.protocol.restricted import Restrictions
 from naiad.protocol.tokens import TokenFile
+from naiad.protocol.transport.sockets import written
 
 MAX_MESSAGE_BYTES = 2**31 - 1
 """The largest message that grpc can send or receive (row 10.7)."""
@@ -44,7 +45,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an administrator may set; names and defaults are Triton's without `grpc-`.
 
     Attributes:
-        address: host name or address; an IPv6 one may come with or without brackets.
+        address: host name or address, an IPv6 one without brackets.
         reuse_port: whether other servers may listen on the same port (row 1.23).
         infer_response_compression_level: one of COMPRESSION_LEVELS (row 10.36).
         keepalive_time_ms, keepalive_timeout_ms, keepalive_permit_without_calls, max_pings_without_data,
@@ -98,7 +99,4 @@ def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
 
 def target(settings: GrpcSettings) -> str:
     """Address and port in one, as grpc wants them: `127.0.0.1:8001`, `[::1]:8001`."""
-    address = settings.address
-    if ":" in address and not address.startswith("["):
-        address = f"[{address}]"
-    return f"{address}:{settings.port}"
+    return written(settings.address, settings.port)

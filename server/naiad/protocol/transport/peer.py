@@ -3,6 +3,7 @@
 import asyncio
 import socket
 
+_IPV4_AS_IPV6 = "::ffff:"
 _PROBE_SECONDS = 0.02
 """How soon after a probe to check its result; peers further away are checked again at each tick."""
 
@@ -26,7 +27,12 @@ class Peer:
     def address(self, name: str = "peername") -> tuple[str, int] | None:
         """Host and port of "peername" or "sockname"; None when the socket has none (any more)."""
         address = self._transport.get_extra_info(name)
-        return (address[0], address[1]) if isinstance(address, tuple) and len(address) > 1 else None
+        if not isinstance(address, tuple) or len(address) < 2:  # noqa: PLR2004 - host and port
+            return None
+        # How a socket for both families sees an IPv4 address.
+        return address[0].removeprefix(_IPV4_AS_IPV6) if "." in address[0] else address[0], address[
+            1
+        ]
 
     def check_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Check whether the kernel of the client refuses what was just sent."""

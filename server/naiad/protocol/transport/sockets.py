@@ -36,11 +36,16 @@ class ListenError(Exception):
     """An address cannot be listened on; the message says which option to change."""
 
 
+_EVERY_ADDRESS = ("", "::")
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
 class ListenAddress:
     """An address to listen on.
 
     Args:
-        host: address or name; a name with several addresses stands for each of them, "" for all of the machine.
+        host: address or name, an IPv6 address without brackets and perhaps with a scope (`fe80::1%eth0`). A name with several addresses stands for
+            each of them, `::` and "" for all of the machine, IPv4 and IPv6, whatever `net.ipv6.bindv6only` says; IPv4 alone where IPv6 is off.
         port: TCP port; 0 takes a free one.
         port_option: the option that sets the port, for messages, e.g. "--http-port".
     """
@@ -66,15 +71,26 @@ class ListenAddress:
         Raises:
             ListenError: an address is taken, unknown or not allowed.
         """
+        if self._host not in _EVERY_ADDRESS:
+            return await self._bind(self._host, settings)
+        try:
+            return await self._bind("::", settings)
+        except ListenError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in _NO_IPV6:
+                return await self._bind("0.0.0.0", settings)  # noqa: S104 - the same for a machine without IPv6
+            raise
+
+    async def _bind(self, host: str, settings: TransportSettings) -> list[socket.socket]:
         loop = asyncio.get_running_loop()
         try:
             infos = await loop.getaddrinfo(
-                self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
         except socket.gaierror as error:
             raise ListenError(
-                f"{self._host!r} is not an address to listen on ({error.strerror}). "
-                "Give an address of this machine, or 0.0.0.0 for all."
+                f"{host!r} is not an address to listen on ({error.strerror}). "
+                "Give an address of this machine, or one for all: 0.0.0.0 for IPv4, :: for IPv4 and IPv6."
             ) from None
         sockets: list[socket.socket] = []
         port = self._port
@@ -82,11 +98,11 @@ class ListenAddress:
             for family, kind, protocol, _, address in dict.fromkeys(infos):
                 sock = socket.socket(family, kind, protocol)
                 sockets.append(sock)
-                self._prepare(sock, settings)
+                self._prepare(sock, settings, dual=address[0] == "::")
                 sock.bind((address[0], port, *address[2:]))
                 port = sock.getsockname()[1]  # port 0: the same free port for all addresses
         except OSError as error:
-            raise self._closed(sockets, error) from None
+            raise self._closed(sockets, error) from error
         return sockets
 
     def listen(self, sockets: list[socket.socket], backlog: int) -> None:
@@ -101,13 +117,13 @@ class ListenAddress:
         except OSError as error:
             raise self._closed(sockets, error) from None
 
-    def _prepare(self, sock: socket.socket, settings: TransportSettings) -> None:
+    def _prepare(self, sock: socket.socket, settings: TransportSettings, *, dual: bool) -> None:
         """Options that accepted sockets inherit."""
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self._reuse_port:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if sock.family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not dual)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, settings.probe_idle)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, settings.probe_interval)
@@ -117,7 +133,7 @@ class ListenAddress:
     def _closed(self, sockets: list[socket.socket], error: OSError) -> ListenError:
         for sock in sockets:
             sock.close()
-        where = f"{self._host or '*'}:{self._port}"
+        where = written(self._host or "*", self._port)
         if error.errno == errno.EADDRINUSE:
             share = "two servers share a port only if both ask for it"
             return ListenError(
@@ -131,6 +147,11 @@ class ListenAddress:
         return ListenError(
             f"{where} cannot be listened on ({error.strerror}). Give an address of this machine and a free port with {self._port_option}."
         )
+
+
+def written(host: str, port: int) -> str:
+    """Host and port in one, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def bind_error(host: str, port: int) -> str:

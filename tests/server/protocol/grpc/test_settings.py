@@ -59,7 +59,11 @@ def test_a_time_beyond_grpcs_reach_is_its_longest() -> None:
 
 @pytest.mark.parametrize(
     ("address", "wanted"),
-    [("127.0.0.1", "127.0.0.1:8001"), ("::1", "[::1]:8001"), ("[::]", "[::]:8001")],
+    [
+        ("127.0.0.1", "127.0.0.1:8001"),
+        ("::1", "[::1]:8001"),
+        ("fe80::1%eth0", "[fe80::1%eth0]:8001"),
+    ],
 )
 def test_addresses_are_written_as_grpc_wants_them(address: str, wanted: str) -> None:
     assert target(GrpcSettings(address=address)) == wanted

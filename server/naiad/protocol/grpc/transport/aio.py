@@ -132,7 +132,7 @@ def _bind(server: typing.Any, settings: GrpcSettings) -> int:
         else:
             port = server.add_secure_port(where, credentials)
     except RuntimeError:
-        why = bind_error(settings.address.strip("[]"), settings.port) or "grpc gives no reason"
+        why = bind_error(settings.address, settings.port) or "grpc gives no reason"
         raise CannotServeError(
             f"cannot listen for gRPC on {where}: {why}; choose another --grpc-port or --grpc-address, or let "
             "servers share the port with --reuse-grpc-port=true"

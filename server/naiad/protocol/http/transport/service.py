@@ -19,7 +19,7 @@ from naiad.protocol.http.transport.framing import HttpError, ReplyFramer
 from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.head_cache import HeadCache
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
-from naiad.protocol.transport.sockets import TransportSettings
+from naiad.protocol.transport.sockets import TransportSettings, written
 
 _NOT_ADMITTED = frozenset((401, 403))
 _OPTIONS = HttpReply(204, ((b"Allow", b"GET, HEAD, POST, OPTIONS"),), ())
@@ -96,7 +96,7 @@ class AccessRecorder(Recorder):
         self.write(
             AccessEntry(
                 "http",
-                f"{peer[0]}:{peer[1]}" if peer else "",
+                written(*peer) if peer else "",
                 "HEAD" if head.head_only else head.method.decode("latin-1"),
                 head.target.decode("latin-1"),
                 reply.status,
