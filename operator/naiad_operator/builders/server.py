@@ -41,6 +41,9 @@ OPTIONS: collections.abc.Mapping[str, Option] = types.MappingProxyType(
         "--load-model": Option(OLDEST_VERSION),
         "--repository-poll-secs": Option(OLDEST_VERSION),
         "--exit-on-error": Option(OLDEST_VERSION),
+        # Older servers know the options, but `::` is IPv6 alone there.
+        "--http-address": Option(_V0_2),
+        "--grpc-address": Option(_V0_2),
         "--http-port": Option(OLDEST_VERSION),
         "--grpc-port": Option(OLDEST_VERSION),
         "--metrics-port": Option(OLDEST_VERSION),
@@ -141,6 +144,9 @@ def arguments(spec: Spec, repositories: tuple[str, ...], version: Version = OWN)
     written += [
         # A server that stays alive can report which model failed and why; an unready pod gets no traffic in either case.
         "--exit-on-error=false",
+        # The kubelet and clients use the pod's address of the cluster's family, IPv4 or IPv6.
+        "--http-address=::",
+        "--grpc-address=::",
         f"--http-port={predictor.ports.http}",
         f"--grpc-port={predictor.ports.grpc}",
         f"--metrics-port={predictor.ports.metrics}",
