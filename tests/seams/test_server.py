@@ -69,6 +69,10 @@ def test_every_option_exists_and_takes_such_a_value(path: pathlib.Path) -> None:
             assert value in ("true", "false")
 
 
+_OTHER_MEANING = {"--http-address", "--grpc-address"}
+"""Options of 0.1.0 whose values that the operator writes meant something else there."""
+
+
 def test_an_option_that_is_written_is_one_that_the_servers_of_its_versions_know() -> None:
     """The options of this release are those of its parser; those of 0.1.0 were recorded when it was released."""
     recorded = (manifests.DATA / "server-options-0.1.0.txt").read_text().splitlines()
@@ -77,7 +81,8 @@ def test_an_option_that_is_written_is_one_that_the_servers_of_its_versions_know(
         flag = FLAGS[name.removeprefix("--")]
         assert not flag.missing, f"{name}: this server refuses it"
         assert not flag.idle, f"{name}: this server ignores it"
-        assert (name in recorded) == (option.since == server.OLDEST_VERSION), name
+        old = name in recorded and name not in _OTHER_MEANING
+        assert old == (option.since == server.OLDEST_VERSION), name
 
 
 def test_no_option_is_written_that_the_table_lacks() -> None:

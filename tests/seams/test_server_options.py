@@ -9,7 +9,7 @@ from naiad_operator.builders import server_args, server_flags
 
 VALUES = (
     "", "0", "1", "-1", "true", "OFF", "yes", "1.5", "nan", "1e3", "words", "json", "none", "poll", "explicit", "high",
-    "counter_latencies=true", "histogram_latencies=true", "summary_latencies=off", "99999999999999999999",
+    "counter_latencies=true", "counter_latencies=1.5", "group,counter_latencies=off", "=x", "histogram_latencies=true", "summary_latencies=off", "99999999999999999999",
 )  # fmt: skip
 OWN_SYNTAX = frozenset(parsing.SPECIAL) - {
     "metrics-config",

@@ -11,6 +11,9 @@ import typing
 
 from naiad_operator.builders.server_flags import FLAGS, Flag
 
+EVERY_ADDRESS = frozenset(("", "0.0.0.0", "ipv4:0.0.0.0", "::", "[::]", "ipv6:::", "ipv6:[::]"))  # noqa: S104 - compared, not bound
+"""The addresses for all of a pod, in every form that the server takes."""
+
 _TRUE = frozenset(("true", "on", "1"))
 _FALSE = frozenset(("false", "off", "0"))
 OWNED = {
@@ -165,9 +168,11 @@ def _expected_number(flag: Flag, value: str) -> str:
 
 
 def _expected_metrics(value: str) -> str:
-    key, equals, setting = value.partition("=")
-    is_boolean = setting.lower() in _TRUE | _FALSE
-    off = key in ("histogram_latencies", "summary_latencies") and setting.lower() in _FALSE
-    if equals and (off or (key == "counter_latencies" and is_boolean)):
-        return ""
-    return "counter_latencies=true or counter_latencies=false; histograms are always on"
+    """The server logs settings that it does not know or support."""
+    name, equals, setting = value.partition("=")
+    key = name.rpartition(",")[2]  # a group may stand before it
+    if not equals or not key:
+        return "KEY=VALUE"
+    if key == "counter_latencies" and setting.lower() not in _TRUE | _FALSE:
+        return "counter_latencies=true or counter_latencies=false"
+    return ""

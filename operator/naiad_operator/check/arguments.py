@@ -21,8 +21,6 @@ _FIELDS = {
 }
 """Options that the operator also writes, and the field from which."""
 
-_EVERY_ADDRESS = ("", "0.0.0.0", "::", "[::]")  # noqa: S104 - compared, not bound
-
 
 def findings(arguments: typing.Any, path: str, version: Version | None) -> Findings:
     """What is wrong with the arguments of a server.
@@ -65,7 +63,7 @@ def _of_known(argument: Argument, here: str, version: Version | None) -> Finding
         yield error(here, message)
     elif (
         argument.name in {"http-address", "metrics-address"}
-        and argument.value not in _EVERY_ADDRESS
+        and argument.value not in server_args.EVERY_ADDRESS
     ):
         yield error(
             here,

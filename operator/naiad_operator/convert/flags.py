@@ -10,7 +10,6 @@ from naiad_operator.builders.server_args import Argument
 from naiad_operator.convert.draft import Draft
 from naiad_operator.convert.references import DEFAULT_PORTS
 
-_ALL_ADDRESSES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared, not bound
 _OFF = frozenset(("false", "off", "0"))
 _ANY_CASE = frozenset(("model-control-mode", "rate-limit"))
 _DRAIN_SECONDS = 10
@@ -65,7 +64,7 @@ def _refused(argument: Argument, draft: Draft) -> str:
         return f"--{name} is what the operator writes: set {server_args.OWNED[name]}"
     if name == "allow-http" and value.lower() in _OFF:
         return "--allow-http=false: the kubelet's probes use HTTP"
-    if name in {"http-address", "metrics-address"} and value not in _ALL_ADDRESSES:
+    if name in {"http-address", "metrics-address"} and value not in server_args.EVERY_ADDRESS:
         return f"--{name}={value}: probes and clients reach the pod by its own address"
     if name == "log-file" and not _is_writable(value, draft):
         return f"--log-file={value}: the root of the pods is read-only, and the log of a container is its standard output"
@@ -93,7 +92,7 @@ def _is_default(argument: Argument) -> bool:
     }:
         return value not in _OFF
     return name in {"http-address", "grpc-address", "metrics-address", "exit-on-error"} and (
-        value in _ALL_ADDRESSES or value in _OFF
+        value in server_args.EVERY_ADDRESS or value in _OFF
     )
 
 
