@@ -62,10 +62,15 @@ def library_fault(provider: str, folder: pathlib.Path = _FOLDER) -> str:
     return ""
 
 
-def needed_versions() -> str:
-    """The versions of CUDA and cuDNN that the installed onnxruntime was built for, as far as it says."""
+def advice(fault: str) -> str:
+    """What to do about a library that `library_fault` names."""
+    if fault.startswith("libcuda."):
+        return "that is NVIDIA's driver, which the machine has to have, and a container gets from NVIDIA's container toolkit"
+    if fault.startswith("libnv"):
+        return "that is TensorRT, which is not installed with naiad: install it, or remove the accelerator"
     cuda = getattr(onnxruntime, "cuda_version", "").partition(".")[0]
-    return f"CUDA {cuda} and cuDNN 9" if cuda else "CUDA and cuDNN"
+    needed = f"CUDA {cuda} and cuDNN 9" if cuda else "CUDA and cuDNN"
+    return f"this build of onnxruntime needs {needed}: install naiad[server-gpu], which brings them, or use an image that has them"
 
 
 def device_memory(device_id: int) -> Memory | None:

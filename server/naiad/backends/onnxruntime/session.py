@@ -111,7 +111,7 @@ def _why_not(provider: str) -> str:
     """Why a provider that the installed onnxruntime has did not start."""
     fault = cuda.library_fault(provider)
     if fault:
-        return f"{fault}. This build needs {cuda.needed_versions()}: install naiad[server-gpu], which brings them, or an image that has them"
+        return f"{fault}: {cuda.advice(fault)}"
     return "is there a device and a driver? onnxruntime has written the reason to stderr"
 
 

@@ -91,3 +91,17 @@ def test_the_library_that_is_missing_is_named_in_the_loaders_words(tmp_path: pat
         fault = cuda.library_fault(provider, tmp_path)
         assert "libonnxruntime_providers_shared.so: cannot open shared object file" in fault
     assert cuda.library_fault("CPUExecutionProvider", tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("library", "what"),
+    [
+        ("libcuda.so.1", "that is NVIDIA's driver"),
+        ("libnvinfer.so.10", "that is TensorRT"),
+        ("libcublasLt.so.13", "needs CUDA and cuDNN: install naiad[server-gpu], which brings them"),
+        ("libcudnn.so.9", "install naiad[server-gpu], which brings them"),
+    ],
+)
+def test_the_advice_depends_on_the_library(library: str, what: str) -> None:
+    fault = f"{library}: cannot open shared object file: No such file or directory"
+    assert what in cuda.advice(fault)
