@@ -4,7 +4,9 @@ A store lists the names of its models, tells whether a model has changed, and ma
 at a time, so that listing a repository reads no model. The stores that are not local folders are in `stores/`.
 """
 
+import collections
 import collections.abc
+import contextlib
 import os
 import pathlib
 import typing
@@ -13,7 +15,7 @@ import msgspec
 
 from naiad.errors import InferenceError, invalid
 from naiad.repository.polling.fingerprint import Fingerprint, fingerprint
-from naiad.repository.stores import address
+from naiad.repository.stores import address, level
 
 OPTION = "--model-repository="
 """Precedes a location in the messages of the server; other commands take a location by itself."""
@@ -25,6 +27,11 @@ _NO_REPOSITORY: collections.abc.Mapping[type[OSError], str] = {
     OSError: "the folder cannot be read; check its disk or mount",
 }
 """Why a folder cannot be listed, and what to do."""
+
+
+_LOOKED_AT = 1_000
+_LEVELS = 3
+"""Bounds of the search for a repository in a folder that is not a model."""
 
 
 class Checkout(msgspec.Struct, frozen=True):
@@ -149,12 +156,8 @@ class LocalStore:
             )
         if names:
             self._device = device
-        folders = [self._root / name for name in names if name.isdecimal()]
-        if _is_model(self._root, folders):
-            raise invalid(
-                f"{self._given}: this is the folder of one model; give the folder around it, "
-                f"{self._root.absolute().parent}"
-            )
+        if _is_model(self._root, names):
+            raise invalid(f"{self._given}: {level.too_low(str(self._root.absolute().parent))}")
         return sorted(names)
 
     def fingerprint(self, name: str) -> Fingerprint:
@@ -163,18 +166,49 @@ class LocalStore:
 
     def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
         """The model's own folder: nothing is fetched."""
-        return Checkout(self._folder(name))
+        folder = self._folder(name)
+        if (inner := level.repository_in(_paths(folder))) is not None:
+            raise invalid(f"{folder}: {level.too_high(str(folder / inner))}")
+        return Checkout(folder)
 
     def _folder(self, name: str) -> pathlib.Path:
         check_name(name)
         return self._root / name
 
 
-def _is_model(root: pathlib.Path, versions: list[pathlib.Path]) -> bool:
+def _is_model(root: pathlib.Path, names: collections.abc.Iterable[str]) -> bool:
     """Whether a folder holds the versions of one model, a mistake that would show as a model with the name "1"."""
+    versions = [name for name in names if name.isdecimal()]
     return bool(versions) and (
-        (root / "config.pbtxt").is_file() or any(any(folder.glob("model.*")) for folder in versions)
+        (root / level.CONFIG).is_file()
+        or any(level.is_version(name, _files(root / name)) for name in versions)
     )
+
+
+def _files(folder: pathlib.Path) -> list[str]:
+    try:
+        return [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _paths(folder: pathlib.Path) -> collections.abc.Iterator[str]:
+    """The files below a folder, those at the top first, as far as they may tell whether it is a model."""
+    pending, count = collections.deque([("", 0)]), 0
+    while pending:
+        below, depth = pending.popleft()
+        with contextlib.suppress(OSError), os.scandir(folder / below) as entries:
+            for entry in entries:
+                path = f"{below}/{entry.name}" if below else entry.name
+                count += 1
+                if count > _LOOKED_AT:
+                    return
+                if not entry.is_dir():
+                    yield path
+                elif not depth and entry.name.isdecimal():
+                    yield f"{path}/"  # a version, whatever is in it
+                elif depth < _LEVELS:
+                    pending.append((path, depth + 1))
 
 
 def check_name(name: str) -> None:

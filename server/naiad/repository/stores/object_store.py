@@ -22,7 +22,8 @@ from naiad.core.clock import Clock
 from naiad.errors import InferenceError, invalid, unavailable
 from naiad.repository.polling.fingerprint import File, Fingerprint
 from naiad.repository.store import Checkout, OnBytes, check_name, no_bytes
-from naiad.repository.stores.address import Address
+from naiad.repository.stores import level
+from naiad.repository.stores.address import DOWNLOADED_WHOLE, Address
 from naiad.repository.stores.cache import OPTION, Cache
 from naiad.repository.stores.download import Advance, Downloader, Progress
 from naiad.repository.stores.objects import ChangedError, Folder, ObjectClient, StoredObject
@@ -44,7 +45,11 @@ _CHANGES = 3
 
 _MAX_SEGMENT = 255
 
+_LOOKED_AT = 3
+"""Folders with a number for a name that are listed to see whether they are versions."""
+
 Objects = tuple[StoredObject, ...]
+Names = collections.abc.Collection[str]
 
 
 class _TooManyError(Exception):
@@ -105,13 +110,13 @@ class ObjectStore:
     def names(self) -> list[str]:
         """The folders directly in the repository, except hidden ones; objects beside them are ignored."""
         try:
-            entries = self._list("", recursive=False, most=MAX_REPOSITORY_OBJECTS)
-            names = {entry.name for entry in entries if isinstance(entry, Folder)}
+            files, names = self._listed("")
         except _TooManyError:
             raise invalid(
                 f"{self.location}: there are more than {MAX_REPOSITORY_OBJECTS:,} folders and objects: is this a model repository?"
             ) from None
         self._listings = _Listings()
+        self._check_not_a_model(files, names)
         return sorted(name for name in names if name and not name.startswith("."))
 
     def fingerprint(self, name: str) -> Fingerprint:
@@ -131,6 +136,7 @@ class ObjectStore:
                 raise invalid(
                     f"{self.location}/{name}: there are more than {MAX_MODEL_OBJECTS:,} objects: is this a model?"
                 )
+            self._check_is_a_model(name, objects)
             paths = layout(name, objects)
             folder = self._new_folder() / name
             try:
@@ -150,6 +156,43 @@ class ObjectStore:
             else:
                 return Checkout(folder, functools.partial(_remove, folder.parent))
         raise AssertionError("the last attempt returns or raises")
+
+    def _listed(self, below: str) -> tuple[list[str], set[str]]:
+        """The names of the objects and of the folders directly in a folder."""
+        files, folders = list[str](), set[str]()
+        for entry in self._list(below, recursive=False, most=MAX_REPOSITORY_OBJECTS):
+            if isinstance(entry, Folder):
+                folders.add(entry.name)
+            else:
+                files.append(entry.key.rpartition("/")[2])
+        return files, folders
+
+    def _check_not_a_model(self, files: Names, folders: Names) -> None:
+        """Check that the repository is not the folder of one model, which would show as a model with the name "1"."""
+        versions = sorted(name for name in folders if name.isdecimal())[:_LOOKED_AT]
+        if versions and (
+            level.CONFIG in files
+            or any(level.is_version(name, self._listed(name)[0]) for name in versions)
+        ):
+            raise invalid(f"{self.location}: {level.too_low(self._around())}")
+
+    def _check_is_a_model(self, name: str, objects: Objects) -> None:
+        """Check that a folder does not hold the repository itself, before all of that is downloaded."""
+        inner = level.repository_in(stored.key.removeprefix(f"{name}/") for stored in objects)
+        if inner is not None:
+            place = f"{self.location}/{name}"
+            repository = "" if self._is_downloaded_whole() else f"{place}/{inner}".rstrip("/")
+            raise invalid(f"{place}: {level.too_high(repository)}")
+
+    def _around(self) -> str:
+        """The folder around the repository; "" if there is none."""
+        if self._is_downloaded_whole() or not self._address.prefix:
+            return ""
+        parent, _, _ = self._address.prefix.rpartition("/")
+        return str(msgspec.structs.replace(self._address, prefix=parent))
+
+    def _is_downloaded_whole(self) -> bool:
+        return self._address.scheme in DOWNLOADED_WHOLE
 
     def _new_folder(self) -> pathlib.Path:
         """A folder in the lease, which other stores and processes before this one use too."""
