@@ -37,7 +37,7 @@ def write(root: pathlib.Path, *paths: str) -> None:
         (root / path).write_text("content")
 
 
-def test_a_local_folder_around_a_repository_is_no_model(tmp_path: pathlib.Path) -> None:
+def test_a_local_folder_around_a_repository_is_not_a_model(tmp_path: pathlib.Path) -> None:
     write(tmp_path, "data/models/plain/1/model.onnx", "data/good/1/model.onnx")
     store = LocalStore(str(tmp_path / "data"))
     assert store.checkout("good").folder == tmp_path / "data" / "good"
@@ -69,7 +69,7 @@ def test_a_store_around_a_repository_is_named_before_anything_is_downloaded(
 
 
 @pytest.mark.parametrize("file", ["config.pbtxt", "1/model.onnx"])
-def test_the_folder_of_one_model_in_a_store_is_no_repository(
+def test_the_folder_of_one_model_in_a_store_is_not_a_repository(
     file: str, tmp_path: pathlib.Path
 ) -> None:
     client = FakeClient(**{file: b"", "1/weights.bin": b""})

@@ -24,6 +24,9 @@ NAME = "config override"
 LARGEST = 1 << 20
 """Bytes, as for a config file."""
 
+_SHOWN = 200
+"""Characters of a value in an error message."""
+
 
 def read(config: str | bytes | memoryview, folder: pathlib.Path) -> Document:
     """Read a config.
@@ -106,24 +109,55 @@ def _wrong(why: str) -> InferenceError:
 
 
 def _with_plain_enums(
-    descriptor: Descriptor, value: dict[str, typing.Any]
+    descriptor: Descriptor, value: dict[str, typing.Any], path: str = ""
 ) -> dict[str, typing.Any]:
-    """The value with the names of enum values in capitals, as they are defined."""
+    """The value with the names of enum values in capitals, as they are defined.
+
+    Raises:
+        ValueError: text or a number stands where an object is expected, or a map is written as in config.pbtxt; protobuf would misread either.
+    """
     fields = {**descriptor.fields_by_camelcase_name, **descriptor.fields_by_name}
     return {
-        name: _plain(fields[name], member) if name in fields else member
+        name: _plain(fields[name], member, f"{path}{name}") if name in fields else member
         for name, member in value.items()
     }
 
 
-def _plain(field: FieldDescriptor, value: typing.Any) -> typing.Any:
+def _plain(field: FieldDescriptor, value: typing.Any, path: str) -> typing.Any:
+    is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+    if is_map:
+        _check_map(field, value, path)
     if isinstance(value, list):
-        return [_plain(field, item) for item in value]
+        return [_plain(field, item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, str) and field.enum_type is not None:
         return value.upper()
-    if not isinstance(value, dict) or field.message_type is None:
+    if field.message_type is None or value is None:
         return value
-    if not field.message_type.GetOptions().map_entry:
-        return _with_plain_enums(field.message_type, value)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected an object, not {_short(value)}")  # noqa: TRY004 - caught with those of protobuf
+    if not is_map:
+        return _with_plain_enums(field.message_type, value, f"{path}.")
     of_value = field.message_type.fields_by_name["value"]
-    return {key: _plain(of_value, member) for key, member in value.items()}
+    return {key: _plain(of_value, member, f"{path}[{key!r}]") for key, member in value.items()}
+
+
+def _check_map(field: FieldDescriptor, value: typing.Any, path: str) -> None:
+    """Check that a map is not written as a list of keys and values, or as one of these."""
+    entries = value if isinstance(value, list) else [value]
+    if not all(isinstance(entry, dict) and "key" in entry for entry in entries):
+        return
+    if not isinstance(value, list):
+        # A map of text may have an entry with the name "key".
+        of_value = field.message_type.fields_by_name["value"]
+        if of_value.message_type is None or isinstance(value["key"], dict):
+            return
+    if entries:
+        meant = {str(entry["key"]): entry.get("value") for entry in entries}
+        raise ValueError(
+            f"{path} is a map, which JSON writes otherwise than config.pbtxt: write {_short({field.name: meant})[1:-1]}"
+        )
+
+
+def _short(value: typing.Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

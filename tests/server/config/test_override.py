@@ -99,3 +99,36 @@ JSON = st.recursive(
 def test_any_json_is_read_or_refused(value: dict[str, object]) -> None:
     with contextlib.suppress(InferenceError):
         read(json.dumps(value), FOLDER)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (
+            {"parameters": {"key": "ENV", "value": {"string_value": "env.tar.gz"}}},
+            'parameters is a map, which JSON writes otherwise than config.pbtxt: write "parameters": {"ENV": {"string_value": "env.tar.gz"}}',
+        ),
+        (
+            {"ccModelFilenames": [{"key": "7.5", "value": "a.onnx"}]},
+            'ccModelFilenames is a map, which JSON writes otherwise than config.pbtxt: write "cc_model_filenames": {"7.5": "a.onnx"}',
+        ),
+        (
+            {"parameters": {"ENV": "env.tar.gz"}},
+            "parameters['ENV']: expected an object, not \"env.tar.gz\"",
+        ),
+        ({"input": ["IN"]}, 'input[0]: expected an object, not "IN"'),
+        ({"dynamic_batching": True}, "dynamic_batching: expected an object, not true"),
+        ({"optimization": {"graph": "x"}}, 'optimization.graph: expected an object, not "x"'),
+    ],
+)
+def test_what_protobuf_would_misread_is_named_with_what_to_write(
+    config: dict[str, object], says: str
+) -> None:
+    with pytest.raises(InferenceError) as caught:
+        read(json.dumps(config), FOLDER)
+    assert caught.value.message.startswith(f"Invalid config override: {says}; send a ModelConfig")
+
+
+def test_a_map_of_text_may_have_entries_with_the_names_key_and_value() -> None:
+    document = read('{"cc_model_filenames": {"key": "a", "value": "b"}}', FOLDER)
+    assert dict(document.message.cc_model_filenames) == {"key": "a", "value": "b"}
