@@ -1,4 +1,4 @@
-"""`naiad fetch URI --to FOLDER`: bring a model repository into a folder, whole or not at all.
+"""`naiad fetch URI --to FOLDER`: bring a model repository into a folder, each model whole or not at all.
 
 For init containers and scripts that have credentials which the server should not have. What is fetched is copied beside FOLDER first and takes its
 name at the end, so that a server never sees half a model, and a fetch that was killed is simply run again. What is there
@@ -59,8 +59,7 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     try:
         with _reports():
-            summary = fetch(options.uri, pathlib.Path(options.to))
-        sys.stdout.write(f"naiad fetch: {summary}\n")
+            summary, failed = fetch(options.uri, pathlib.Path(options.to))
     except InferenceError as error:
         sys.stderr.write(f"naiad fetch: error: {error.message}\n")
         return FAILED
@@ -69,14 +68,17 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
         return FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    return DONE
+    sys.stdout.write(f"naiad fetch: {summary}\n")
+    for reason in failed:
+        sys.stderr.write(f"naiad fetch: error: {reason}\n")
+    return FAILED if failed else DONE
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = CommandParser(
         prog="naiad fetch",
-        description="Bring a model repository into a folder, whole or not at all.",
+        description="Bring a model repository into a folder, each model whole or not at all.",
         epilog="Exit status: 0 the models are there, 1 they could not be fetched, 2 the command is wrong.",
     )
     made.add_argument(
@@ -114,11 +116,11 @@ def _terminated(number: int, frame: types.FrameType | None) -> typing.NoReturn:
     raise SystemExit(_TERMINATED)
 
 
-def fetch(uri: str, folder: pathlib.Path) -> str:
+def fetch(uri: str, folder: pathlib.Path) -> tuple[str, list[str]]:
     """Copy a repository into a folder.
 
     Returns:
-        What was done, for people.
+        What was done, for people, and why models could not be copied.
 
     Raises:
         InferenceError: the repository cannot be read or copied, or the folder holds something else.
@@ -132,10 +134,15 @@ def fetch(uri: str, folder: pathlib.Path) -> str:
             return _fetch(source, folder)
 
 
-def _fetch(source: Source, folder: pathlib.Path) -> str:
+def _fetch(source: Source, folder: pathlib.Path) -> tuple[str, list[str]]:
     holdings = source.holdings()
+    failed = [f"model '{name}' is not copied: {reason}" for name, reason in holdings.failed.items()]
     if _is_there(folder, holdings.digest):
-        return f"{_summary(holdings, folder, folder)}: there already"
+        return f"{_summary(holdings, folder, folder)}: there already", failed
+    if any((folder / name).exists() for name in holdings.failed):
+        raise invalid(f"{'; '.join(failed)}; {folder} has it from before, and stays as it is")
+    if failed and not holdings.models:
+        raise invalid("; ".join(failed))
     aside = _beside(folder, "fetching")
     _remove(aside)
     try:
@@ -150,7 +157,7 @@ def _fetch(source: Source, folder: pathlib.Path) -> str:
         _put(aside, folder)
     finally:
         _remove(aside)
-    return summary
+    return summary, failed
 
 
 def _summary(holdings: Holdings, made: pathlib.Path, folder: pathlib.Path) -> str:

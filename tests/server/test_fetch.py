@@ -314,7 +314,8 @@ def test_two_fetches_into_one_folder_take_turns(
 
 def _status(repository: pathlib.Path, folder: pathlib.Path) -> int:
     """As `main` without its signal handler, which only a main thread may set."""
-    return 0 if fetch.fetch(str(repository), folder) else 1
+    _, failed = fetch.fetch(str(repository), folder)
+    return len(failed)
 
 
 def test_a_full_disk_is_reported_before_and_while_it_happens(

@@ -6,7 +6,7 @@ import pytest
 
 from naiad import fetch
 from tests.stores.conftest import Bucket
-from tests.stores.proxy import Proxy
+from tests.stores.proxy import Proxy, unchanged
 
 
 @pytest.fixture
@@ -53,23 +53,62 @@ def test_a_fetch_that_failed_goes_on_with_what_it_has(
 ) -> None:
     folder = tmp_path / "fetched"
     model.put("m/1/model.onnx", b"weights" * 100_000)
-    model.put("o/1/a\nb", b"")
-    with Proxy(model.server.port) as proxy:
+    model.put("o/1/model.onnx", b"unreadable")
+
+    def cut(piece: bytes, offset: int, connection: int) -> bytes | None:
+        return None if b"unreadable" in piece else piece
+
+    with Proxy(model.server.port, cut) as proxy:
         address = proxy.address(f"{model.name}/models")
-        status, said = run(address, folder, capsys)
-        assert status == 1
-        assert (
-            "naiad fetch: error: the object 'o/1/a\\nb' cannot be a file: it holds control" in said
-        )
+        assert run(address, folder, capsys)[0] == 1
         assert not folder.exists()
         assert beside(folder) == [".fetched.lock", ".fetched.objects"]
         assert proxy.received > 700_000
-        proxy.received = 0
-        model.boto.delete_object(Bucket=model.name, Key="models/o/1/a\nb")
+        proxy.received, proxy.change = 0, unchanged
         assert run(address, folder, capsys)[0] == 0
         assert proxy.received < 100_000
     assert (folder / "m" / "1" / "model.onnx").read_bytes() == b"weights" * 100_000
     assert beside(folder) == [".fetched.lock"]
+
+
+def test_a_model_that_cannot_be_a_folder_is_named_and_the_others_come(
+    model: Bucket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fetched"
+    model.put("dbl/1/a\nb", b"weights")
+    model.put("models/m/1/model.onnx", b"weights")
+    errors = (
+        "naiad fetch: error: model 'dbl' is not copied: the object 'dbl/1/a\\nb' cannot be a file: it holds control characters; rename or delete it\n"
+        f"naiad fetch: error: model 'models' is not copied: {model.address}/models: this is not a model, because it holds models itself; give "
+        f"{model.address}/models as the repository\n"
+    )
+    for there in ("", ": there already"):
+        status, said = run(model.address, folder, capsys)
+        assert status == 1
+        assert said == f"naiad fetch: 2 models, 2 files, 7 kB, in {folder}{there}\n{errors}"
+        assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == ["m", "n"]
+
+
+def test_a_model_that_was_fetched_before_is_not_lost_when_it_cannot_be_a_folder_any_more(
+    model: Bucket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "fetched"
+    assert run(model.address, folder, capsys)[0] == 0
+    model.put("m/1/a\nb", b"other")
+    status, said = run(model.address, folder, capsys)
+    assert status == 1
+    assert said.endswith(f"; {folder} has it from before, and stays as it is\n")
+    assert (folder / "m" / "1" / "model.onnx").exists()
+
+
+def test_a_repository_without_a_model_that_can_be_a_folder_is_an_error(
+    bucket: Bucket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket.put("dbl/1/a\nb", b"weights")
+    status, said = run(bucket.address, tmp_path / "fetched", capsys)
+    assert status == 1
+    assert said.startswith("naiad fetch: error: model 'dbl' is not copied: the object")
+    assert not (tmp_path / "fetched").exists()
 
 
 def test_what_cannot_be_read_is_one_sentence(

@@ -148,6 +148,7 @@ def _check_map(field: FieldDescriptor, value: typing.Any, path: str) -> None:
         return
     if not isinstance(value, list):
         # A map of text may have an entry with the name "key".
+        assert field.message_type is not None, "a map is a repeated message"
         of_value = field.message_type.fields_by_name["value"]
         if of_value.message_type is None or isinstance(value["key"], dict):
             return

@@ -1,16 +1,18 @@
 """A whole repository as `naiad fetch` copies it: what it holds now, and a copy of all its models in a folder. Blocking."""
 
+import collections.abc
 import concurrent.futures
 import hashlib
 import pathlib
 import shutil
 import threading
+import types
 import typing
 
 import msgspec
 
 from naiad.core.clock import SystemClock
-from naiad.errors import invalid
+from naiad.errors import InferenceError, invalid
 from naiad.repository import contents
 from naiad.repository.contents import Advance
 from naiad.repository.store import LocalStore, local_root
@@ -29,14 +31,16 @@ class Holdings(msgspec.Struct, frozen=True):
     """What a repository holds.
 
     Attributes:
-        models: how many there are.
+        models: how many can be copied.
         digest: changes with every file.
-        size: bytes of all files.
+        size: bytes of all files that can be copied.
+        failed: why the other models cannot, by name.
     """
 
     models: int
     digest: str
     size: int
+    failed: collections.abc.Mapping[str, str] = types.MappingProxyType({})
 
 
 class Source(typing.Protocol):
@@ -60,7 +64,7 @@ class Source(typing.Protocol):
         ...
 
     def holdings(self) -> Holdings:
-        """What it holds; `copy` copies just that.
+        """What it holds; `copy` copies just that, without the models that cannot be copied.
 
         Raises:
             InferenceError: it cannot be read.
@@ -68,7 +72,7 @@ class Source(typing.Protocol):
         ...
 
     def copy(self, target: pathlib.Path, advance: Advance) -> None:
-        """Copy every model into an empty folder, and report the bytes since the last report.
+        """Copy every model that can be copied into an empty folder, and report the bytes since the last report.
 
         Raises:
             InferenceError: it cannot be read, or changes meanwhile.
@@ -156,11 +160,19 @@ class RemoteSource:
         if not self._names:
             raise invalid(f"{self.location}: there is no model; check the bucket and the prefix")
         text, size = hashlib.sha256(), 0
+        failed: dict[str, str] = {}
         for name in self._names:
-            for entry, files in sorted(store.fingerprint(name).items()):
+            fingerprint = store.fingerprint(name)
+            for entry, files in sorted(fingerprint.items()):
                 text.update(f"{name}\0{entry}\0{sorted(files)}\n".encode())
-                size += sum(file_size for _, _, file_size in files)
-        return Holdings(len(self._names), text.hexdigest(), size)
+            try:
+                store.layout(name)
+            except InferenceError as error:
+                failed[name] = error.message
+            else:
+                size += sum(file[2] for files in fingerprint.values() for file in files)
+        self._names = [name for name in self._names if name not in failed]
+        return Holdings(len(self._names), text.hexdigest(), size, failed)
 
     def copy(self, target: pathlib.Path, advance: Advance) -> None:
         """See `Source`."""

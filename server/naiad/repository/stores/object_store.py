@@ -131,13 +131,7 @@ class ObjectStore:
         """A new folder of links to the cached objects; what is not in the cache is downloaded first."""
         check_name(name)
         for attempt in range(_CHANGES):
-            objects = self._objects(name)
-            if objects is None:
-                raise invalid(
-                    f"{self.location}/{name}: there are more than {MAX_MODEL_OBJECTS:,} objects: is this a model?"
-                )
-            self._check_is_a_model(name, objects)
-            paths = layout(name, objects)
+            paths = self.layout(name)
             folder = self._new_folder() / name
             try:
                 self._fill(folder, paths, on_bytes)
@@ -156,6 +150,20 @@ class ObjectStore:
             else:
                 return Checkout(folder, functools.partial(_remove, folder.parent))
         raise AssertionError("the last attempt returns or raises")
+
+    def layout(self, name: str) -> "Layout":
+        """The files and folders of a model; nothing is downloaded.
+
+        Raises:
+            InferenceError: this is not a model, or it cannot be a folder.
+        """
+        objects = self._objects(name)
+        if objects is None:
+            raise invalid(
+                f"{self.location}/{name}: there are more than {MAX_MODEL_OBJECTS:,} objects: is this a model?"
+            )
+        self._check_is_a_model(name, objects)
+        return layout(name, objects)
 
     def _listed(self, below: str) -> tuple[list[str], set[str]]:
         """The names of the objects and of the folders directly in a folder."""
