@@ -302,6 +302,10 @@ BROKEN: dict[str, Broken] = {
     "gpus_of_a_model_group": python("instance_group { kind: KIND_MODEL gpus: [ 0 ] }\n"),
     "gpu_without_a_gpu": python("instance_group { kind: KIND_GPU }\n"),
     "gpu_that_is_not_here": python("instance_group { kind: KIND_GPU gpus: [ 7 ] }\n"),
+    "too_many_instances": python("instance_group { count: 2147483647 }\n"),
+    "too_many_instances_of_two_groups": python(
+        "instance_group { count: 1000 }\ninstance_group { count: 25 }\n"
+    ),
     "profile": python('instance_group { profile: "0" }\n'),
     "passive_instances": python("instance_group { passive: true }\n"),
     # parameters

@@ -26,11 +26,21 @@ _KINDS = {
 }
 
 
+MOST_INSTANCES = 1_024
+"""Of a model, over all of its groups and the GPUs that they list."""
+
+_MOST_GPUS = 64
+"""Of a machine."""
+
+
 def is_typed(message: Any) -> bool:
-    """Whether a message that has problems can be converted: its tensors have datatypes, its instances kinds."""
+    """Whether a message that has problems can be converted: its tensors have datatypes, its instances kinds, and these are not far too many."""
     invalid = model_config_pb2.TYPE_INVALID
-    return all(spec.data_type != invalid for spec in (*message.input, *message.output)) and all(
-        group.kind in _KINDS for group in message.instance_group
+    instances = sum(group.count * max(1, len(group.gpus)) for group in message.instance_group)
+    return (
+        all(spec.data_type != invalid for spec in (*message.input, *message.output))
+        and all(group.kind in _KINDS for group in message.instance_group)
+        and instances <= MOST_INSTANCES * _MOST_GPUS
     )
 
 

@@ -12,6 +12,7 @@ from naiad.config.checks.tensors import check_tensors
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.pbtxt.cursor import placeholder_in
+from naiad.config.typed import MOST_INSTANCES
 from naiad.core.messages import model_config_pb2
 
 _NAME_BACKEND: tuple[FieldPath, ...] = (("backend",), ("platform",), ("default_model_filename",))
@@ -50,6 +51,7 @@ def validate(
         _check_order(message, findings)
     for index in range(len(message.instance_group)):
         _check_group(message, findings, index, gpus=gpus, backend=backend)
+    _check_count(message, findings)
 
 
 def check_name(message: Any, findings: Findings, folder: str) -> None:
@@ -256,6 +258,26 @@ def _check_group(
             "only supported for TensorRT models",
             "take profile out",
         )
+
+
+def _check_count(message: Any, findings: Findings) -> None:
+    """Each instance has a thread or a process; a list of two billion of them would take all memory before the first is made."""
+    written = findings.document.message.instance_group
+    total = 0
+    for index, group in enumerate(message.instance_group):
+        # The GPUs of a group that lists none are those of the machine, which `naiad check` does not know.
+        listed = len(written[index].gpus) if index < len(written) else 0
+        total += group.count * max(1, listed)
+        if total > MOST_INSTANCES:
+            each = f" on each of {listed} GPUs" if listed > 1 else ""
+            others = " together with the groups before it" if index else ""
+            findings.add(
+                ("instance_group", index, "count"),
+                f"instance group {group.name} of model {message.name} has count {group.count}{each}: a model may have {MOST_INSTANCES:,} "
+                f"instances, and this makes {total:,}{others}",
+                "write a smaller count: an instance is a thread or a process of its own, so more than there are processors seldom help",
+            )
+            return
 
 
 def _check_gpus(

@@ -169,6 +169,38 @@ def test_gpus_are_held_against_those_that_there_are(
 
 
 @pytest.mark.parametrize(
+    ("groups", "problem"),
+    [
+        ("{ count: 1024 }", None),
+        ("{ count: 1000 }, { count: 24 }", None),
+        ("{ kind: KIND_GPU count: 1024 }", None),
+        ("{ kind: KIND_GPU count: 512 gpus: [ 0, 1 ] }", None),
+        (
+            "{ count: 2147483647 }",
+            (2, 27, "m_0 of model m has count 2147483647: a model may have 1,024 instances, and this makes 2,147,483,647"),
+        ),
+        (
+            "{ count: 1000 }, { count: 25 }",
+            (
+                2, 44,
+                "m_1 of model m has count 25: a model may have 1,024 instances, and this makes 1,025 together with the groups before it",
+            ),
+        ),
+        (
+            "{ kind: KIND_GPU count: 513 gpus: [ 0, 1 ] }",
+            (2, 42, "m_0 of model m has count 513 on each of 2 GPUs: a model may have 1,024 instances, and this makes 1,026"),
+        ),
+    ],
+)  # fmt: skip
+def test_the_number_of_instances_is_bounded(
+    tmp_path: pathlib.Path, groups: str, problem: tuple[int, int, str] | None
+) -> None:
+    folder = make_model(tmp_path, PYTHON + f"instance_group [ {groups} ]")
+    expected = [] if problem is None else [(*problem[:2], "instance group " + problem[2])]
+    assert shown(resolve(folder, gpus=(0, 1)).problems) == expected
+
+
+@pytest.mark.parametrize(
     ("config", "place", "fragment", "suggestion"),
     [
         (
