@@ -11,6 +11,7 @@ import pytest
 
 import naiad
 import naiad_operator
+from naiad import extras
 from naiad.__main__ import main as naiad_main
 from naiad_operator import cli
 
@@ -42,7 +43,7 @@ def test_without_its_packages_the_server_says_what_to_install(
 ) -> None:
     package = missing.partition(".")[0]
     assert said("naiad.__main__", "main", arguments, missing=missing) == (
-        f"naiad: the package {package} is missing: pip install 'naiad[server]' brings it\n"
+        f"naiad: the package {package} is missing: {extras.install('server')} brings it\n"
     )
 
 
@@ -123,7 +124,7 @@ def test_ctrl_c_ends_the_making_of_the_environment_without_a_traceback(
 def test_without_its_packages_the_operator_says_what_to_install(command: str, missing: str) -> None:
     arguments = [command] if command == "run" else [command, "-f", "-"]
     assert said("naiad_operator.__main__", "main", arguments, missing=missing) == (
-        f"naiad-operator: the package {missing} is missing: pip install 'naiad[operator]' brings it\n"
+        f"naiad-operator: the package {missing} is missing: pip install '.[operator]' in a checkout of naiad brings it\n"
     )
 
 

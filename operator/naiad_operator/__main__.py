@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """The entry point of the console command."""
     try:
-        # Imported here: `pip install 'naiad[server]'` installs this command, but not its dependencies.
+        # Imported here: an installation with the extra `server` has this command, but not its dependencies.
         from naiad_operator import cli  # noqa: PLC0415 - see above
 
         status = cli.main()
@@ -15,7 +15,7 @@ def main() -> None:
         if package == "naiad_operator":
             raise
         sys.exit(
-            f"naiad-operator: the package {package} is missing: pip install 'naiad[operator]' brings it"
+            f"naiad-operator: the package {package} is missing: pip install '.[operator]' in a checkout of naiad brings it"
         )
     sys.exit(status)
 

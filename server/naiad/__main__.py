@@ -109,7 +109,9 @@ def _installed() -> collections.abc.Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package == "naiad":
             raise
-        sys.exit(f"naiad: the package {package} is missing: pip install 'naiad[server]' brings it")
+        from naiad import extras  # noqa: PLC0415 - see the module docstring
+
+        sys.exit(f"naiad: the package {package} is missing: {extras.install('server')} brings it")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
         shares_processes: the instances of a model that see the same devices run in one worker process, each in a thread of it, with what
             the model has loaded in common; otherwise each instance has a process of its own. Its models make no calls to the server.
         package: the package that it stands on, as imported; "" for none.
-        install: what installs that package.
+        extra: the extra of naiad that brings that package; "" for none.
+        install: what installs that package, or what to know beside the extra.
     """
 
     make: "collections.abc.Callable[[BackendContext], Backend]"
@@ -49,6 +50,7 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
     plans_workers: bool = False
     shares_processes: bool = False
     package: str = ""
+    extra: str = ""
     install: str = ""
 
 

@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 
+from naiad import extras
 from naiad.backends.backend import Backend, Closes
 from naiad.backends.catalog import Catalog
 from naiad.backends.plugin import BackendContext, BackendPlugin
@@ -110,9 +111,10 @@ def check_installed(plugin: BackendPlugin) -> None:
 
 
 def _no_package(plugin: BackendPlugin, error: ImportError) -> InferenceError:
+    how = "; ".join(filter(None, (plugin.extra and extras.install(plugin.extra), plugin.install)))
     fault = "is not installed" if isinstance(error, ModuleNotFoundError) else "is broken"
     return unavailable(
-        f"unable to load backend '{plugin.name}': its package {plugin.package} {fault} ({error}): {plugin.install}"
+        f"unable to load backend '{plugin.name}': its package {plugin.package} {fault} ({error}): {how}"
     )
 
 

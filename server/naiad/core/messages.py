@@ -14,6 +14,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from naiad import extras
+
 _PARENTS = ("tritonclient", "tritonclient.grpc")
 _MODULES = ("tritonclient.grpc.model_config_pb2", "tritonclient.grpc.service_pb2")
 
@@ -24,7 +26,7 @@ def _load() -> tuple[Any, Any]:
     package = importlib.util.find_spec("tritonclient")
     if package is None or package.submodule_search_locations is None:
         raise ModuleNotFoundError(
-            "the package tritonclient is missing: install naiad with its extra, pip install 'naiad[server]'"
+            f"the package tritonclient is missing: {extras.install('server')} brings it"
         )
     folder = package.submodule_search_locations[0]
     before = {name: sys.modules.get(name) for name in _PARENTS}

@@ -131,5 +131,5 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert re.search(
-        rf"the package {package}\S* is missing; .*pip install 'naiad\[{extra}\]'", ended.stderr
+        rf"the package {package}\S* is missing; .*pip install .*\[{extra}\]'", ended.stderr
     ), ended.stderr

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from naiad import extras
 from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
 from naiad.errors import InferenceError, invalid
 
@@ -21,9 +22,9 @@ TENSORRT = "TensorrtExecutionProvider"
 OPENVINO = "OpenVINOExecutionProvider"
 
 _PACKAGES = {
-    CUDA: "naiad[server-gpu] (onnxruntime-gpu), installed in place of naiad[server]: pip uninstall onnxruntime first",
-    TENSORRT: "naiad[server-gpu] (onnxruntime-gpu) together with the TensorRT libraries",
-    OPENVINO: "onnxruntime-openvino, installed in place of onnxruntime",
+    CUDA: "onnxruntime-gpu in place of onnxruntime: pip uninstall onnxruntime, then {gpu}",
+    TENSORRT: "onnxruntime-gpu in place of onnxruntime, and the TensorRT libraries: pip uninstall onnxruntime, then {gpu}",
+    OPENVINO: "onnxruntime-openvino in place of onnxruntime",
 }
 
 _GRAPH_LEVELS: collections.abc.Mapping[int, GraphLevel] = {-1: "basic", 1: "extended", 2: "disable"}
@@ -159,9 +160,10 @@ def require_providers(
     """
     for provider in plan.providers:
         if provider.name not in available:
+            package = _PACKAGES[provider.name].format(gpu=extras.install("server-gpu"))
             raise invalid(
                 f"unable to load model '{model}': its instances need {provider.name}, and the installed onnxruntime has "
-                f"only {', '.join(available)}. Install {_PACKAGES[provider.name]}, "
+                f"only {', '.join(available)}. Install {package}, "
                 "or use instances of KIND_CPU without that accelerator"
             )
 

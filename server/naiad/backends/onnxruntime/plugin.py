@@ -12,7 +12,8 @@ PLUGIN = BackendPlugin(
     name="onnxruntime",
     make=deferred("naiad.backends.onnxruntime.backend:make"),
     package="onnxruntime",
-    install="pip install 'naiad[server]' (or 'naiad[server-gpu]' in its place where there is an NVIDIA GPU)",
+    extra="server",
+    install="the extra server-gpu in its place where there is an NVIDIA GPU",
     formats=(
         ModelFormat(
             filename="model.onnx",

@@ -97,7 +97,7 @@ def test_gpu_instances_need_a_build_that_knows_gpus(tmp_path: pathlib.Path) -> N
         inputs=ADD_CONFIG.inputs, outputs=ADD_CONFIG.outputs, instance_groups=(group,)
     )
     model = load(write_add(tmp_path), config)
-    with pytest.raises(InferenceError, match=r"CUDAExecutionProvider.*naiad\[server-gpu\]"):
+    with pytest.raises(InferenceError, match=r"CUDAExecutionProvider.*\[server-gpu\]"):
         model.make_instance(InstanceSpec(name="g_0", kind=InstanceKind.GPU, device_id=0))
 
 
@@ -119,7 +119,7 @@ def test_a_provider_that_does_not_start_is_not_replaced_by_a_slow_cpu(
     assert "libonnxruntime_providers_cuda.so: cannot open shared object file" in (
         caught.value.message
     )
-    assert "install naiad[server-gpu], which brings them" in caught.value.message
+    assert "[server-gpu]' brings them" in caught.value.message
 
 
 def test_the_error_of_a_provider_is_the_reason_and_is_not_printed(

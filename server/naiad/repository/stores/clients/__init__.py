@@ -1,5 +1,6 @@
 """The clients of the object stores, one file per kind of store; each imports its SDK when it is used first."""
 
+from naiad import extras
 from naiad.errors import invalid
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.clients.snapshots import Folders
@@ -50,6 +51,7 @@ def connect(address: Address, folders: Folders) -> ObjectClient:
             case _:
                 raise AssertionError(address.scheme)
     except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(address.scheme, "server")
         raise invalid(
-            f"{address}: the package {error.name} is missing; install it with: pip install 'naiad[{_EXTRAS.get(address.scheme, 'server')}]'"
+            f"{address}: the package {error.name} is missing; install it with: {extras.install(extra)}"
         ) from None

@@ -21,6 +21,7 @@ import typing
 
 import msgspec
 
+from naiad import extras
 from naiad.repository.stores.objects import StoreError
 
 _MAX_ENTRIES = 1_000_000
@@ -361,7 +362,7 @@ def _zstd(stream: Stream) -> Stream:
         zstd = importlib.import_module(name)
     except ImportError as error:
         raise StoreError(
-            f"it is compressed by zstd, which needs the package {name}: pip install 'naiad[oci]'"
+            f"it is compressed by zstd, which needs the package {name}: {extras.install('oci')}"
         ) from error
     content: Stream = zstd.ZstdFile(stream)
     return content
