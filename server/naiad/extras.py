@@ -1,6 +1,6 @@
 """How an extra of naiad is added to this installation: the command depends on what naiad was installed from.
 
-The name is on no public index, so that `pip install 'naiad[…]'` alone would fail, or install somebody else's package.
+The name is on no public index, so that `pip install 'naiad[…]'` alone would fail, or install a foreign package of that name.
 Packaging tools note where a package came from (direct_url.json, PEP 610).
 """
 

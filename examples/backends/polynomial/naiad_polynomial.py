@@ -1,6 +1,6 @@
 """A backend for Naiad as a package of its own: a model is a polynomial, its coefficients are the text of `model.polynomial`.
 
-docs/backend-packages.md explains it line by line.
+docs/backend-packages.md explains the declaration at the end, and the three classes with the signatures of their methods.
 """
 
 import time
