@@ -14,6 +14,7 @@ from typing import Any
 
 import onnxruntime
 
+from naiad import extras
 from naiad.backends.onnxruntime.batch_sizes import Memory
 from naiad.backends.onnxruntime.plan import CUDA, TENSORRT, SessionPlan
 
@@ -70,7 +71,7 @@ def advice(fault: str) -> str:
         return "that is TensorRT, which is not installed with naiad: install it, or remove the accelerator"
     cuda = getattr(onnxruntime, "cuda_version", "").partition(".")[0]
     needed = f"CUDA {cuda} and cuDNN 9" if cuda else "CUDA and cuDNN"
-    return f"this build of onnxruntime needs {needed}: install naiad[server-gpu], which brings them, or use an image that has them"
+    return f"this build of onnxruntime needs {needed}: {extras.install('server-gpu')} brings them; or use an image that has them"
 
 
 def device_memory(device_id: int) -> Memory | None:

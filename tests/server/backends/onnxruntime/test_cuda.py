@@ -98,8 +98,8 @@ def test_the_library_that_is_missing_is_named_in_the_loaders_words(tmp_path: pat
     [
         ("libcuda.so.1", "that is NVIDIA's driver"),
         ("libnvinfer.so.10", "that is TensorRT"),
-        ("libcublasLt.so.13", "needs CUDA and cuDNN: install naiad[server-gpu], which brings them"),
-        ("libcudnn.so.9", "install naiad[server-gpu], which brings them"),
+        ("libcublasLt.so.13", "[server-gpu]' brings them; or use an image"),
+        ("libcudnn.so.9", "[server-gpu]' brings them"),
     ],
 )
 def test_the_advice_depends_on_the_library(library: str, what: str) -> None:
