@@ -203,15 +203,25 @@ def magika(repository: pathlib.Path) -> None:
     shutil.copytree(_ROOT / "examples" / "model_repository" / "magika", repository / "magika")
 
 
-def convolution(path: pathlib.Path, shape: tuple[int, int, int] = CONVOLUTION_SHAPE) -> None:
-    """A stack of 3x3 convolutions with a run time of some tens of milliseconds on a CPU: where 3 % more is a figure."""
+def convolution(
+    path: pathlib.Path,
+    shape: tuple[int, int, int] = CONVOLUTION_SHAPE,
+    channels: tuple[int, ...] = (32, 64, 64, 64, 64),
+) -> None:
+    """A stack of 3x3 convolutions, by default with a run time of some tens of milliseconds on a CPU: where 3 % more is a figure.
+
+    Args:
+        path: the model's folder.
+        shape: of the input: channels, height, width.
+        channels: of the output of each convolution.
+    """
     rng = np.random.default_rng(7)
     nodes, weights = [], []
-    name, channels = "x", shape[0]
-    for index, wide in enumerate((32, 64, 64, 64, 64)):
+    name, before = "x", shape[0]
+    for index, wide in enumerate(channels):
         weights.append(
             onnx.numpy_helper.from_array(
-                (rng.standard_normal((wide, channels, 3, 3)) * 0.05).astype(np.float32), f"w{index}"
+                (rng.standard_normal((wide, before, 3, 3)) * 0.05).astype(np.float32), f"w{index}"
             )
         )
         nodes.append(
@@ -221,14 +231,14 @@ def convolution(path: pathlib.Path, shape: tuple[int, int, int] = CONVOLUTION_SH
             )
         )  # fmt: skip
         nodes.append(helper.make_node("Relu", [f"c{index}"], [f"r{index}"]))
-        name, channels = f"r{index}", wide
+        name, before = f"r{index}", wide
     nodes.append(helper.make_node("GlobalAveragePool", [name], ["y"]))
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes,
         "convolution",
         [value("x", TensorProto.FLOAT, ["N", *shape])],
-        [value("y", TensorProto.FLOAT, ["N", channels, 1, 1])],
+        [value("y", TensorProto.FLOAT, ["N", before, 1, 1])],
         weights,
     )
     _save(graph, path)

@@ -26,6 +26,8 @@ from naiad.engine.model import Model
 
 CLIENTS = 32
 SIDE = 112
+CHANNELS = {True: (64,) + (128,) * 9, False: (32, 64, 64, 64, 64)}
+"""Of the convolutions on a GPU and on the CPU: 8 GFLOP per row of the default size, and a tenth of that."""
 AIMS = {"one row": 2.2, "always full": 0.6}
 """What filled batches are held to on a GPU: their rate, divided by this kind's."""
 
@@ -33,7 +35,7 @@ _CONFIG = """\
 backend: "onnxruntime"
 max_batch_size: {most}
 input {{ name: "x" data_type: TYPE_FP32 dims: [ {dims} ] }}
-output {{ name: "y" data_type: TYPE_FP32 dims: [ 64, 1, 1 ] }}
+output {{ name: "y" data_type: TYPE_FP32 dims: [ {out}, 1, 1 ] }}
 instance_group {{ kind: {kind} count: 1 }}
 parameters {{ key: "naiad.fill_batches" value {{ string_value: "{fill}" }} }}
 """
@@ -55,9 +57,10 @@ def write_models(
     folders: dict[str, pathlib.Path] = {}
     for kind, (most, delay, fill) in KINDS.items():
         folder = folders[kind] = repository / kind.replace(" ", "_")
-        models.convolution(folder, shape)
+        models.convolution(folder, shape, CHANNELS[gpu])
         config = _CONFIG.format(
             most=most,
+            out=CHANNELS[gpu][-1],
             dims=", ".join(map(str, shape)),
             kind="KIND_GPU" if gpu else "KIND_CPU",
             fill=fill,
