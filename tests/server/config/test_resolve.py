@@ -380,7 +380,7 @@ ONE_OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: 1 }'
             '{folder}/1 holds net.onnx: rename it to model.onnx, or write backend: "onnxruntime" and default_model_filename: "net.onnx"',
         ),
         (["1/weights.bin"], 'write backend: "onnxruntime" or backend: "python", or put model.onnx'),
-        (["readme.md"], "put the model file into {folder}/1"),
+        (["notes.txt"], "put the model file into {folder}/1"),
     ],
 )
 def test_a_model_file_in_the_wrong_place_is_one_problem_that_says_where_it_belongs(
