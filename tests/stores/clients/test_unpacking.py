@@ -9,7 +9,7 @@ import pytest
 from backports import zstd
 
 from naiad.repository.stores.clients.listing import repository_root
-from naiad.repository.stores.clients.unpacking import MAX_HEADER_BYTES, Unpacker
+from naiad.repository.stores.clients.unpacking import MAX_HEADER_BYTES, MAX_NAMES, Unpacker
 from naiad.repository.stores.objects import StoreError
 from tests.stores.clients.tarballs import entry, folder, link, raw_tarball, tarball
 
@@ -17,10 +17,21 @@ CONTENT = bytes(range(256)) * 500
 
 
 def unpack(
-    where: pathlib.Path, *layers: bytes, below: str = "", max_entries: int = 1000
+    where: pathlib.Path,
+    *layers: bytes,
+    below: str = "",
+    max_entries: int = 1000,
+    max_names: int = MAX_NAMES,
 ) -> dict[str, bytes | None]:
     """Contents by name; None for an empty folder."""
-    unpacker = Unpacker(where, where="https://host/m.tar", below=below, max_entries=max_entries)
+    where.mkdir(exist_ok=True)
+    unpacker = Unpacker(
+        where,
+        where="https://host/m.tar",
+        below=below,
+        max_entries=max_entries,
+        max_names=max_names,
+    )
     for layer in layers:
         unpacker.add(io.BytesIO(layer))
     entries = unpacker.entries()
@@ -202,6 +213,29 @@ def test_entries_are_bounded_also_those_that_links_make(tmp_path: pathlib.Path) 
     links = [link(f"link{number}", "a") for number in range(20)]
     with pytest.raises(StoreError, match="more than 100 entries"):
         unpack(tmp_path, tarball(*((f"a/{n}", b"") for n in range(20)), *links), max_entries=100)
+
+
+@pytest.mark.parametrize(
+    "member", [("a/" * 2_050, b""), link("a", "b/" * 2_050), link("a/" * 2_050, "b")]
+)
+def test_a_name_that_is_too_long_for_a_path_is_refused(
+    tmp_path: pathlib.Path, member: typing.Any
+) -> None:
+    with pytest.raises(StoreError, match="a name of more than 4,096 characters"):
+        unpack(tmp_path, tarball(member))
+
+
+def test_the_length_of_all_names_is_bounded_also_of_those_that_links_make(
+    tmp_path: pathlib.Path,
+) -> None:
+    files = [(f"a/{number:02}", b"") for number in range(20)]
+    long = link("x" * 200, "a")
+    packed = tarball(*files, long)
+    unpacked = unpack(tmp_path / "enough", packed, max_names=80 + 201 + 20 * 203)
+    assert len(unpacked) == 40
+    for place, most in (("links", 80 + 201 + 20 * 203 - 1), ("names", 200)):
+        with pytest.raises(StoreError, match=f"have more than {most:,} characters"):
+            unpack(tmp_path / place, packed, max_names=most)
 
 
 def test_a_member_that_does_not_fit_on_the_disk_is_refused_before_it_is_written(

@@ -27,6 +27,12 @@ from naiad.repository.stores.objects import StoreError
 _MAX_ENTRIES = 1_000_000
 """No repository has so many files and folders."""
 
+_MAX_NAME = 4_096
+"""Characters of one name, or of what a link leads to; Linux allows no longer path."""
+
+MAX_NAMES = 100_000_000
+"""Characters of all of them, those included that entries have through links to folders: they are kept in memory."""
+
 _MAX_LINKS = 40
 """Links that one name may lead through, as in Linux."""
 
@@ -102,6 +108,7 @@ class Unpacker:
         where: what messages call the source.
         below: the folder of the tarball that is unpacked, with a slash at its end; names outside of it are skipped. "" is everything.
         max_entries: files, folders and links, including skipped ones.
+        max_names: characters of the names of all of them.
     """
 
     def __init__(
@@ -111,12 +118,15 @@ class Unpacker:
         where: str,
         below: str = "",
         max_entries: int = _MAX_ENTRIES,
+        max_names: int = MAX_NAMES,
     ) -> None:
         self._folder = folder
         self._where = where
         self._below = below
         self._max_entries = max_entries
+        self._max_names = max_names
         self._entries = 0
+        self._names = 0
         self._contents = 0
         self._tree = _Layer()
 
@@ -153,7 +163,9 @@ class Unpacker:
             StoreError: a link leads out of the tarball, to nothing, or back to itself.
         """
         tree = self._tree
-        full = {parent for name in tree.names() for parent in _parents(name)}
+        full = {
+            parent for name in tree.names() for parent in _parents(name) if parent in tree.folders
+        }
         targets = {link: self._resolved(link) for link in tree.links}
         files = tree.files | {
             link: tree.files[target] for link, target in targets.items() if target in tree.files
@@ -161,7 +173,7 @@ class Unpacker:
         folders = {link: target for link, target in targets.items() if target not in tree.files}
         entries: dict[str, UnpackedFile | None] = {f"{name}/": None for name in tree.folders - full}
         entries |= files
-        names, links = sorted(files), sorted(folders)
+        names, links, length = sorted(files), sorted(folders), self._names
         for link, target in folders.items():
             below = f"{target}/" if target else ""
             if link.startswith(below) or _beginning_with(below, links):
@@ -169,15 +181,18 @@ class Unpacker:
             inside = _beginning_with(below, names)
             if not inside and target not in tree.folders:
                 raise self._refused(link, f"this link leads to {target}, which does not exist")
-            entries |= {f"{link}/{name[len(below) :]}": files[name] for name in inside}
-            if len(entries) > self._max_entries:
-                raise self._too_many()
+            for name in inside:
+                linked = f"{link}/{name[len(below) :]}"
+                length += len(linked)
+                if length > self._max_names:
+                    raise self._long_names()
+                entries[linked] = files[name]
+                if len(entries) > self._max_entries:
+                    raise self._too_many()
         return {name.removeprefix(self._below): entry for name, entry in entries.items()}
 
     def _add(self, layer: _Layer, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        self._entries += 1
-        if self._entries > self._max_entries:
-            raise self._too_many()
+        self._count(member)
         name = self._name(member.name)
         if not name.startswith(self._below) or not name:
             return
@@ -203,6 +218,19 @@ class Unpacker:
             layer.files[name] = self._written(archive, member)
         else:
             raise self._refused(name, "it is neither a file, a folder nor a link")
+
+    def _count(self, member: tarfile.TarInfo) -> None:
+        """Bound what is kept in memory of the members."""
+        self._entries += 1
+        if self._entries > self._max_entries:
+            raise self._too_many()
+        self._names += len(member.name) + len(member.linkname)
+        if max(len(member.name), len(member.linkname)) > _MAX_NAME:
+            raise StoreError(
+                f"{self._where}: it has a member with a name of more than {_MAX_NAME:,} characters"
+            )
+        if self._names > self._max_names:
+            raise self._long_names()
 
     def _name(self, name: str) -> str:
         """A member's name without `./` in front; "" is the top."""
@@ -234,7 +262,12 @@ class Unpacker:
         tree = self._tree
         emptied = {*layer.hidden, *layer.emptied, *layer.files, *layer.links}
         replaced = {*layer.hidden, *layer.names()}
-        replaced |= {parent for name in layer.names() for parent in _parents(name)} - tree.folders
+        replaced |= {
+            parent
+            for name in layer.names()
+            for parent in _parents(name)
+            if parent in tree.files or parent in tree.links
+        }
         for name in tree.names():
             if name in replaced or any(parent in emptied for parent in _parents(name)):
                 tree.forget(name)
@@ -267,6 +300,11 @@ class Unpacker:
 
     def _refused(self, name: str, why: str) -> StoreError:
         return StoreError(f"{self._where}: its member {name!r} is refused: {why}")
+
+    def _long_names(self) -> StoreError:
+        return StoreError(
+            f"{self._where}: the names of its entries have more than {self._max_names:,} characters: is this a model repository?"
+        )
 
     def _too_many(self) -> StoreError:
         return StoreError(
