@@ -117,7 +117,8 @@ def not_started(identity: Identity, error: OSError) -> InferenceError:
 def not_loaded(identity: Identity, how: str, output_tail: str) -> InferenceError:
     """It ended before it had loaded the model; `how` follows "its worker process "."""
     return unavailable(
-        f"{identity}: its worker process {how} while it loaded the model{output_tail}"
+        # Triton's words, which scripts look for in its log.
+        f"{identity}: Stub process '{identity.instance}' is not healthy. Its worker process {how} while it loaded the model{output_tail}"
     )
 
 

@@ -106,6 +106,25 @@ async def test_an_interpreter_without_numpy_is_a_load_error_that_says_so(
     assert "has no numpy, which the process of a model needs" in refusal.value.message
 
 
+async def test_a_worker_that_is_killed_in_initialize_is_reported_in_the_words_of_triton(
+    hosts: Hosts,
+) -> None:
+    hosted = hosts.make(
+        """
+        def initialize(self, args):
+            os.kill(os.getpid(), signal.SIGKILL)
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    with pytest.raises(InferenceError) as refusal:
+        await asyncio.wait_for(hosted.worker.start(), GIVE_UP_S)
+    assert (
+        "Stub process 'm_0_0' is not healthy. Its worker process was ended by SIGKILL while it loaded"
+        in refusal.value.message
+    )
+
+
 async def test_a_load_that_is_cancelled_ends_its_process(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:

@@ -9,13 +9,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from naiad.backends.python.api import context
-from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
 from naiad.backends.python.api.forked import here
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 
 if TYPE_CHECKING:
     import asyncio
+
+
+_GPU = "TRITONSERVER_MEMORY_GPU"
 
 
 class ResponseIterator:
@@ -120,7 +123,22 @@ def _send(
         )
     if not running.executes:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
+    if outgoing.preferred_memory.memory_type.name == _GPU:
+        deliver(InferenceResponse(error=_no_gpu_memory(outgoing.model_name)), True)
+        return _ignore
     cancel: Callable[[], None] = here(running.server).infer(
         outgoing, caller=running, decoupled=decoupled, deliver=deliver
     )
     return cancel
+
+
+def _no_gpu_memory(model: str) -> TritonError:
+    return TritonError(
+        f"Model {model} - Error when running inference: preferred_memory asks for outputs in GPU memory, which is not supported yet for calls "
+        "between models: leave it out, and copy the outputs to the device in the model that calls",
+        TritonErrorCode.UNSUPPORTED,
+    )
+
+
+def _ignore() -> None:
+    """Cancels a call that is over."""

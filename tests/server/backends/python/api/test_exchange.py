@@ -117,6 +117,24 @@ def test_cancel_is_passed_on_until_the_last_response_is_there(server: ScriptedSe
     assert server.cancelled == 1
 
 
+async def test_outputs_in_gpu_memory_are_refused_in_words_and_nothing_is_sent(
+    server: ScriptedServer,
+) -> None:
+    memory = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 1)
+    outgoing = request(preferred_memory=memory)
+    (streamed,) = outgoing.exec(decoupled=True)
+    for refused in (outgoing.exec(), streamed, await outgoing.async_exec()):
+        assert refused.has_error()
+        assert refused.error().code() == pb_utils.TritonError.UNSUPPORTED
+        assert "Model other - Error when running inference: preferred_memory asks" in (
+            refused.error().message()
+        )
+    assert server.asked == []
+    server.on_ask = lambda deliver: deliver(response(1), True)
+    host = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU)
+    assert numbers([request(preferred_memory=host).exec()]) == [1]
+
+
 async def test_async_exec_lets_other_coroutines_go_on(server: ScriptedServer) -> None:
     waiting = [request().async_exec() for _ in range(3)]
     assert len(server.delivers) == 3
