@@ -186,12 +186,23 @@ class CustomMetrics:
             return series.value
 
     def series(self) -> list[Series]:
-        """The series for the metrics page, sorted by name."""
+        """The series for the metrics page, sorted by name. Each sample has its value at the time when it is read."""
         with self._lock:
             return [
-                Series(shown.family, tuple(_samples(shown)))
+                Series(shown.family, self._samples(shown))
                 for _, shown in sorted(self._by_name.items())
             ]
+
+    def _samples(self, shown: _HeldFamily) -> collections.abc.Iterator[Sample]:
+        with self._lock:
+            held = list(shown.series.items())
+        for labels, series in held:
+            if series.buckets is None:
+                yield Sample(labels, series.value)
+            else:
+                with self._lock:
+                    samples = histogram(labels, series.buckets)
+                yield from samples
 
     def _find(self, metric: int) -> tuple[Type, _Series]:
         held = self._metrics.get(metric)
@@ -217,12 +228,3 @@ def _require_text(what: str, text: str) -> None:
             raise ValueError(
                 f"{what} is not valid text: {text!r} holds half of a surrogate pair"
             ) from None
-
-
-def _samples(shown: _HeldFamily) -> collections.abc.Iterator[Sample]:
-    for labels, series in shown.series.items():
-        observed = series.buckets
-        if observed is None:
-            yield Sample(labels, series.value)
-        else:
-            yield from histogram(labels, observed)

@@ -18,7 +18,7 @@ Buffers:          100 kB
 
 def values(meter: ProcessorMeter) -> dict[str, float]:
     """The meter's series by name."""
-    return {series.family.name: series.samples[0].value for series in meter.series()}
+    return {series.family.name: next(iter(series.samples)).value for series in meter.series()}
 
 
 def write(proc: pathlib.Path, ticks: str) -> None:

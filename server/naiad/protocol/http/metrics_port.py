@@ -1,7 +1,7 @@
 """The metrics port: `/metrics` for Prometheus (row 8.12) and `/status` for programs that watch models.
 
 Both are open: they expose no secrets and change nothing, and probes and the Kubernetes operator must reach them when APIs are restricted.
-The page of many models is rendered in slices, so that it does not keep the event loop from requests.
+The page of many models, or of many series of one, is rendered in slices, so that it does not keep the event loop from requests.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import logging
 
 from naiad import __version__
 from naiad.core.inference import Cancellable
-from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, page
+from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, pieces
 from naiad.protocol.http import replies
 from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
@@ -59,8 +59,9 @@ class MetricsPage:
             try:
                 parts = list[bytes]()
                 for family in self._collect():
-                    parts.append(page((family,)))
-                    await asyncio.sleep(0)
+                    for piece in pieces(family):
+                        parts.append(piece)
+                        await asyncio.sleep(0)
                 response = HttpReply(200, _HEADERS, (b"".join(parts),))
             except Exception:  # a bug of ours must not leave the request without a response
                 log.exception("the metrics page could not be rendered")

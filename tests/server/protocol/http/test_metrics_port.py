@@ -8,6 +8,7 @@ import typing
 import pytest
 
 from naiad import __version__
+from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import Family
 from naiad.protocol.http.message import HttpReply, HttpRequest
@@ -110,6 +111,33 @@ async def test_a_page_lets_the_loop_run_between_two_families_and_requests_meanwh
     assert first.done()
     assert len(rendered) == 6
     assert {reply.status for reply in others} == {200}
+
+
+async def test_a_family_of_50_000_series_lets_the_loop_run_every_500_of_them() -> None:
+    custom = CustomMetrics()
+    family = custom.open_family("mine", "One series per user.", "counter")
+    for number in range(50_000):
+        custom.change(custom.open_metric(family, {"user": str(number)}, None), "increment", 1)
+    made: list[int] = []
+
+    def collect() -> collections.abc.Iterator[Series]:
+        for series in custom.series():
+            yield Series(series.family, counted(series.samples))
+
+    def counted(samples: collections.abc.Iterable[Sample]) -> collections.abc.Iterator[Sample]:
+        for sample in samples:
+            made[-1] += 1
+            yield sample
+
+    answer = asyncio.ensure_future(answer_of(MetricsPage(collect)))
+    while not answer.done():
+        made.append(0)
+        await asyncio.sleep(0)
+    assert sum(made) == 50_000
+    assert max(made) <= 500
+    lines = bytes((await answer).body[0]).splitlines()
+    assert len(lines) == 50_002
+    assert lines[-1] == b'mine{user="49999"} 1'
 
 
 async def test_a_page_that_cannot_be_rendered_is_an_error_and_the_next_is_tried_again() -> None:
