@@ -5,6 +5,7 @@ dimension, batch size, then for each input datatype, shape and byte size. The co
 a shape that was accepted is cached (bounded), with its batch size.
 """
 
+import collections
 import collections.abc
 import math
 import typing
@@ -99,7 +100,8 @@ class RequestValidator:
     def _check_outputs(self, request: InferRequest) -> None:
         wanted = request.output_names
         if len(set(wanted)) != len(wanted):
-            twice = next(name for name in wanted if wanted.count(name) > 1)
+            counts = collections.Counter(wanted)
+            twice = next(name for name in wanted if counts[name] > 1)
             raise _InvalidError(
                 f"output '{twice}' already exists in request: name each requested output once"
             )
@@ -208,7 +210,10 @@ class RequestValidator:
 
     def _wrong_count(self, inputs: list[Tensor]) -> Exception:
         sent = [tensor.name for tensor in inputs]
-        missing = [spec.name for spec in self._specs if not spec.optional and spec.name not in sent]
+        names = set(sent)
+        missing = [
+            spec.name for spec in self._specs if not spec.optional and spec.name not in names
+        ]
         unknown = [name for name in sent if name not in self._rules]
         surplus = (
             f" The model has no input(s) {_names(unknown)}: leave them out." if unknown else ""

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core import datatypes
@@ -172,3 +173,29 @@ def test_a_model_whose_config_lists_no_tensors_is_said_to_need_a_config() -> Non
     assert "expected 0 inputs but got 1 inputs for model 'm'" in message
     assert "write its inputs and outputs into config.pbtxt" in message
     assert "leave them out" not in message
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("count", [1_000, 20_000])
+def test_the_work_on_names_grows_with_their_number_and_no_faster(count: int) -> None:
+    outputs = tuple(Counted(f"o{number}") for number in range(count))
+    inputs = tuple(tensor(Counted(f"i{number}"), 1, 16) for number in range(count))
+    Counted.comparisons = 0
+    many = RequestValidator(config(*[spec(Counted(f"m{number}")) for number in range(count)]))
+    repeated = request(*inputs[:1], outputs=(*outputs, Counted(outputs[-1])))
+    assert "already exists in request" in refusal(many, repeated)
+    assert f"expected {count} inputs" in refusal(many, request(*inputs[1:]))
+    assert Counted.comparisons < 10 * count

@@ -94,6 +94,7 @@ class _Members:
         self._request = request
         self._document = document
         self._taken = 0  # bytes
+        self._names = set[str]()
 
     def take(self, members: dict[str, Json], *, nested: bool = False) -> None:
         request = self._request
@@ -106,8 +107,9 @@ class _Members:
                 request.parameters[name] = _parameter(name, value)
                 continue
             tensor = self._tensor(spec, value)
-            if any(other.name == name for other in request.inputs):
+            if name in self._names:
                 raise _twice(request, name)
+            self._names.add(name)
             self._taken += tensor.array.nbytes
             request.inputs.append(tensor)
 
