@@ -39,7 +39,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.hosts.cpu_affinity import SAMPLE_INTERVAL, current_processor
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, Limits
-from naiad.hosts.process import process_hosts
+from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
 
 _MODEL = """\
@@ -133,7 +133,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
     config = _config()
     source = ModelSource(config=config, version=1, model_dir=folder, options={})
     spec = InstanceSpec(name="echo_0", kind=InstanceKind.CPU, device_id=0)
-    worker, (host,) = process_hosts(
+    group = WorkerGroup(
         "echo",
         1,
         PythonBackend(clock=SystemClock()).worker_plan(source, spec),
@@ -144,6 +144,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
         clock=SystemClock(),
         loop=loop,
     )
+    worker, (host,) = group.supervisor, group.hosts
     await worker.start()
     call: list[typing.Callable[[], None]] = []
 

@@ -28,12 +28,12 @@ from naiad.errors import InferenceError, internal
 from naiad.hosts import worker_process
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, DeferredResponse, Limits
 from naiad.hosts.output_log import Identity
-from naiad.hosts.process import process_hosts
 from naiad.hosts.spawn import Spawned
 from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import RequestReader
+from naiad.hosts.worker_group import WorkerGroup
 from tests.fuzz.choices import Choices
 from tests.server.backends.configs import inference, model_config, spec
 
@@ -44,7 +44,7 @@ WORDS = (
 
 _KINDS = (
     link.OUTCOME, link.RESPONSE, link.LOADED, link.REFUSED, link.DONE, link.READY, link.REQUEST, link.PONG, link.BATCH, link.RESULT,
-    link.LOAD, 0, 63, 64, 255,
+    link.LOAD, link.CLOSED, link.ENDS, link.ALIVE, link.ADD, 0, 63, 64, 255,
 )  # fmt: skip
 _NUMBERS = (0, 1, 2, 16, 32, 64, 1 << 15, 1 << 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 _MESSAGE = struct.Struct("<BBBBxxxxQQQ")
@@ -287,7 +287,7 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
     loop = asyncio.get_running_loop()
     answers: list[DeferredResponse] = []
     outcomes: list[BatchOutcome] = []
-    worker, (host,) = process_hosts(
+    group = WorkerGroup(
         "m",
         1,
         _PLAN,
@@ -298,6 +298,7 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
         clock=ManualClock(),
         loop=loop,
     )
+    worker, (host,) = group.supervisor, group.hosts
     host.deferred_to(answers.append)
     loading = loop.create_task(worker.start())
     await _settle()

@@ -1,4 +1,4 @@
-"""Makes the instances of a model version: in threads of the server, or one worker process per instance.
+"""Makes the instances of a model version: in threads of the server, or in worker processes.
 
 A model without a backend has no instances; the rest of the server takes an empty `ModelInstances` as any other one.
 """
@@ -11,7 +11,7 @@ import typing
 
 import msgspec
 
-from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instance_specs
+from naiad.backends.backend import ModelSource, PlansWorkers, instance_specs
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
@@ -26,7 +26,7 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import VersionPlan
 
 if typing.TYPE_CHECKING:
-    from naiad.engine.workers import Workers
+    from naiad.engine.workers import Process, Workers
     from naiad.hosts.host import WorkerRpcHandler
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
@@ -122,7 +122,7 @@ class InstanceFactory:
         specs = instance_specs(plan.config)
         if not specs:
             return ModelInstances()
-        in_processes = functools.partial(self._in_processes, statistics)
+        in_processes = functools.partial(self._in_processes, OfVersion(statistics))
         if await self._host_of(plan.config) == "process":
             return ModelInstances(await in_processes(plan, specs), in_processes)
         check_limits(plan.config, "thread")
@@ -180,15 +180,16 @@ class InstanceFactory:
         return loaded, instances
 
     async def _in_processes(
-        self, statistics: ModelStatistics, plan: VersionPlan, specs: Specs
+        self, of_version: "OfVersion", plan: VersionPlan, specs: Specs
     ) -> list[HostedInstance]:
         if not specs:
             return []
-        limits = limits_of(plan.config)
-        workers = await self._in_thread(functools.partial(self._workers, plan), specs)
+        workers, processes = await self._in_thread(
+            functools.partial(self._workers, of_version, plan), specs
+        )
         if self._stopping:
             raise _server_stops(plan)
-        starting = asyncio.get_running_loop().create_task(workers.start(statistics, limits=limits))
+        starting = asyncio.get_running_loop().create_task(workers.start(processes))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         try:
@@ -201,10 +202,12 @@ class InstanceFactory:
                 raise
             raise _server_stops(plan) from None
 
-    def _workers(self, plan: VersionPlan, specs: Specs) -> "Workers":
+    def _workers(
+        self, of_version: "OfVersion", plan: VersionPlan, specs: Specs
+    ) -> "tuple[Workers, list[Process]]":
         # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
         from naiad.backends import backend_runner  # noqa: PLC0415
-        from naiad.engine.workers import Workers  # noqa: PLC0415
+        from naiad.engine.workers import Workers, processes_of  # noqa: PLC0415
 
         source = self._source(plan)
         plan_of = backend_runner.plan_of
@@ -213,15 +216,20 @@ class InstanceFactory:
             backend = self._registry.get(plan.config.backend)
             assert isinstance(backend, PlansWorkers)
             plan_of = backend.worker_plan
-        return Workers(
-            plan,
-            processes_of(
-                [(plan_of(source, spec), [spec]) for spec in specs],
-                shared=plugin.shares_processes,
-            ),
-            rpc_handler_of=self._rpc_handler_of,
-            clock=self._clock,
+        processes = processes_of(
+            [(plan_of(source, spec), [spec]) for spec in specs], shared=plugin.shares_processes
         )
+        if of_version.workers is None:
+            of_version.workers = Workers(
+                plan.config,
+                plan.version,
+                limits=limits_of(plan.config),
+                shared=plugin.shares_processes,
+                statistics=of_version.statistics,
+                rpc_handler_of=self._rpc_handler_of,
+                clock=self._clock,
+            )
+        return of_version.workers, processes
 
     def _source(self, plan: VersionPlan) -> ModelSource:
         return ModelSource(
@@ -230,6 +238,19 @@ class InstanceFactory:
             model_dir=plan.model_dir,
             options=self.options_of(plan.config.backend),
         )
+
+
+class OfVersion:
+    """What the instances of a version have in common for as long as it is loaded.
+
+    Attributes:
+        statistics: of the version.
+        workers: its worker processes; None before the first one.
+    """
+
+    def __init__(self, statistics: ModelStatistics) -> None:
+        self.statistics = statistics
+        self.workers: Workers | None = None
 
 
 def _close(loaded: LoadedModel) -> None:
@@ -246,33 +267,6 @@ def _make_instances(loaded: LoadedModel, specs: Specs) -> _Made:
             instances.append((spec, instance))
         undo.pop_all()
     return instances
-
-
-def processes_of(
-    single: list[tuple[WorkerPlan, list[InstanceSpec]]], *, shared: bool
-) -> list[tuple[WorkerPlan, list[InstanceSpec]]]:
-    """The processes of a model with their instances, from those of its single ones: with `shared` one for all on a device.
-
-    The specs are those of the server; in the plan are those of the worker, which may number its device in another way.
-    """
-    if not shared:
-        return single
-    processes: list[tuple[WorkerPlan, list[InstanceSpec]]] = []
-    for plan, specs in single:
-        for place, (process, its_specs) in enumerate(processes):
-            on_it = _device_of(its_specs[0]) == _device_of(specs[0])
-            if on_it and msgspec.structs.replace(process, instances=plan.instances) == plan:
-                instances = (*process.instances, *plan.instances)
-                joined = msgspec.structs.replace(process, instances=instances)
-                processes[place] = joined, its_specs + specs
-                break
-        else:
-            processes.append((plan, specs))
-    return processes
-
-
-def _device_of(spec: InstanceSpec) -> tuple[InstanceKind, int]:
-    return spec.kind, spec.device_id
 
 
 def _is_cancelled() -> bool:

@@ -14,90 +14,164 @@ import subprocess
 import time
 import typing
 
+import msgspec
+
 from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import InstanceSpec
+from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance, Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.process import process_hosts
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, in_words, is_gone, order, spawn
-from naiad.hosts.supervisor import WorkerSupervisor
 from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
+from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import ModelStatistics, RestartReason
-from naiad.repository.plan import VersionPlan
 
 _PIPE_BYTES = 1 << 16
 _GRACE_S = 2.0
 
 
+Process = tuple[WorkerPlan, list[InstanceSpec]]
+"""What runs in a worker process, and the server's specs of its instances, in their order."""
+
+
 class Workers:
-    """The workers of a model version.
+    """The worker processes of a model version.
 
     Args:
-        processes: what runs in each, and the server's specs of its instances, in their order.
+        config: the model's.
+        version: its version.
+        limits: time limits of a batch and of a load.
+        shared: whether further instances on a device join the process of those that are there.
+        statistics: counts restarts.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
+        clock: gives the time.
     """
 
     def __init__(
         self,
-        plan: VersionPlan,
-        processes: collections.abc.Sequence[tuple[WorkerPlan, list[InstanceSpec]]],
+        config: ModelConfig,
+        version: int,
         *,
+        limits: Limits,
+        shared: bool,
+        statistics: ModelStatistics,
         rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         clock: Clock,
     ) -> None:
-        self._plan = plan
-        self._processes = processes
+        self._config = config
+        self._version = version
+        self._limits = limits
+        self._shared = shared
+        self._statistics = statistics
         self._rpc_handler_of = rpc_handler_of
         self._clock = clock
-
-    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[HostedInstance]:
-        """Start the worker processes, all of them at the same time, and give their instances; on the event loop that owns them.
-
-        Raises:
-            InferenceError: one of them cannot load the model; the others are ended then.
-        """
-        config = self._plan.config
+        self._groups: list[tuple[WorkerPlan, InstanceSpec, WorkerGroup]] = []
         if not statistics.worker_restarts:
             statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
-        supervisors: list[WorkerSupervisor] = []
-        hosted: list[HostedInstance] = []
-        for worker_plan, specs in self._processes:
-            supervisor, its_hosts = process_hosts(
-                config.name,
-                self._plan.version,
-                worker_plan,
-                config=config,
-                limits=limits,
-                on_restart=statistics.record_restart,
-                rpc_handler=self._rpc_handler_of(config.name, worker_plan.instances[0].name),
-                clock=self._clock,
-                loop=asyncio.get_running_loop(),
-            )
-            supervisors.append(supervisor)
-            hosted += map(HostedInstance, specs, its_hosts)
+
+    async def start(self, processes: collections.abc.Sequence[Process]) -> list[HostedInstance]:
+        """Start processes, all of them at the same time, or have those that run make further instances; on the event loop that owns them.
+
+        Raises:
+            InferenceError: an instance cannot be made; what else was made is ended then.
+        """
+        made: list[list[HostedInstance]] = [[] for _ in processes]
         try:
             outcomes = await asyncio.gather(
-                *(each.start() for each in supervisors), return_exceptions=True
+                *(
+                    self._start(*process, into)
+                    for process, into in zip(processes, made, strict=True)
+                ),
+                return_exceptions=True,
             )
             _raise_first(outcomes)
         except BaseException:
-            await asyncio.gather(*(each.close() for each in supervisors))
+            await asyncio.gather(*(host.close() for hosted in made for _, host in hosted))
             raise
-        return hosted
+        return [each for hosted in made for each in hosted]
 
+    async def _start(
+        self, plan: WorkerPlan, specs: list[InstanceSpec], into: list[HostedInstance]
+    ) -> None:
+        group = self._running(plan, specs[0])
+        if group is not None:
+            into += map(HostedInstance, specs, await group.add(plan))
+            return
+        group = WorkerGroup(
+            self._config.name,
+            self._version,
+            plan,
+            config=self._config,
+            limits=self._limits,
+            on_restart=self._statistics.record_restart,
+            rpc_handler=self._rpc_handler_of(self._config.name, plan.instances[0].name),
+            clock=self._clock,
+            loop=asyncio.get_running_loop(),
+        )
+        try:
+            await group.supervisor.start()
+        except BaseException:
+            await group.supervisor.close()
+            raise
+        if self._shared:
+            self._groups.append((plan, specs[0], group))
+        into += map(HostedInstance, specs, group.hosts)
 
-def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:
-    """Call a function of the model in a process of its own, which ends afterwards; blocking. See `run_one_shot`."""
-    return run_one_shot(Identity(model, version, "config"), plan, timeout_s=timeout_s)
+    def _running(self, plan: WorkerPlan, spec: InstanceSpec) -> WorkerGroup | None:
+        """The process that instances of a plan join; None if there is none."""
+        self._groups = [each for each in self._groups if not each[2].supervisor.is_closing]
+        for other, its_spec, group in self._groups:
+            if share_a_process(other, its_spec, plan, spec):
+                return group
+        return None
 
 
 def _raise_first(outcomes: collections.abc.Iterable[BaseException | None]) -> None:
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
+
+
+def processes_of(single: list[Process], *, shared: bool) -> list[Process]:
+    """The processes of a model with their instances, from those of its single ones: with `shared` one for all on a device.
+
+    The specs are those of the server; in the plan are those of the worker, which may number its device in another way.
+    """
+    if not shared:
+        return single
+    processes: list[Process] = []
+    for plan, specs in single:
+        for place, (process, its_specs) in enumerate(processes):
+            if share_a_process(process, its_specs[0], plan, specs[0]):
+                instances = (*process.instances, *plan.instances)
+                joined = msgspec.structs.replace(process, instances=instances)
+                processes[place] = joined, its_specs + specs
+                break
+        else:
+            processes.append((plan, specs))
+    return processes
+
+
+def share_a_process(
+    plan: WorkerPlan, spec: InstanceSpec, other: WorkerPlan, other_spec: InstanceSpec
+) -> bool:
+    """Whether instances of one model version can share a process: they are on one device, and are run by one interpreter with the same variables.
+
+    Settings are not compared: those of a config that differs in its instances differ as well.
+    """
+    return (
+        (spec.kind, spec.device_id) == (other_spec.kind, other_spec.device_id)
+        and (plan.load, plan.executable) == (other.load, other.executable)
+        and dict(plan.environ) == dict(other.environ)
+    )
+
+
+def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:
+    """Call a function of the model in a process of its own, which ends afterwards; blocking. See `run_one_shot`."""
+    return run_one_shot(Identity(model, version, "config"), plan, timeout_s=timeout_s)
 
 
 def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> typing.Any:

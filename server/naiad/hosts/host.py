@@ -181,8 +181,11 @@ class WorkerInstance(typing.Protocol):
     """An instance in a worker process, as the process and its supervisor call it; on the event loop.
 
     Attributes:
+        name: the instance's name.
         busy: whether it has a batch.
     """
+
+    name: str
 
     @property
     def busy(self) -> bool:
@@ -214,7 +217,7 @@ class WorkerInstance(typing.Protocol):
         ...
 
     def worker_closes(self) -> None:
-        """The process is about to be ended; it has no batch."""
+        """It, or the process, is about to be ended; it has no batch."""
         ...
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import logging
+import socket
 
 from naiad.hosts.output_log import Identity
 from naiad.hosts.worker.link import ERROR, RESULT, Link, LinkBrokenError
@@ -12,6 +13,9 @@ _log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.05
 """When a notification is sent again for which there was no memory or descriptor."""
+
+
+_Waiting = tuple[int, int, bytes, Payload | None, socket.socket | None]
 
 
 class NotificationSender:
@@ -27,19 +31,23 @@ class NotificationSender:
         self._identity = identity
         self._link = link
         self._loop = loop
-        self._waiting: collections.deque[tuple[int, int, bytes, Payload | None]] = (
-            collections.deque()
-        )
+        self._waiting: collections.deque[_Waiting] = collections.deque()
         self._retry: asyncio.TimerHandle | None = None
 
     def send(
-        self, kind: int, number: int = 0, header: bytes = b"", payload: Payload | None = None
+        self,
+        kind: int,
+        number: int = 0,
+        header: bytes = b"",
+        payload: Payload | None = None,
+        passed: socket.socket | None = None,
     ) -> None:
         """Send a notification: later if the worker does not read now, never if it is gone.
 
-        A RESULT for which there is no memory or descriptor becomes an ERROR with the same number.
+        A RESULT for which there is no memory or descriptor becomes an ERROR with the same number. A socket that is `passed` goes along with a
+        small one, and is closed here once it is sent.
         """
-        self._waiting.append((kind, number, header, payload))
+        self._waiting.append((kind, number, header, payload, passed))
         if len(self._waiting) == 1:
             self._send_waiting()
 
@@ -48,9 +56,12 @@ class NotificationSender:
         self._retry = None
         try:
             while waiting:
-                kind, number, header, payload = waiting[0]
+                kind, number, header, payload, passed = waiting[0]
                 try:
-                    self._link.notify(kind, header, payload, number)
+                    if passed is None:
+                        self._link.notify(kind, header, payload, number)
+                    else:
+                        self._link.notify(kind, header, payload, number, passed.fileno())
                 except (BlockingIOError, LinkBrokenError):
                     raise
                 except Exception as error:  # noqa: BLE001  no message may keep those behind it, whatever is wrong with it
@@ -58,10 +69,12 @@ class NotificationSender:
                         return
                 else:
                     waiting.popleft()
+                    if passed is not None:
+                        passed.close()
         except BlockingIOError:
             self._loop.add_writer(self._link.fileno(), self._resume)
         except LinkBrokenError:
-            waiting.clear()
+            self._drop()
 
     def _replaced(self, kind: int, number: int, error: Exception) -> bool:
         """The first notification cannot be sent: a RESULT becomes an ERROR; any other is sent again later."""
@@ -70,7 +83,7 @@ class NotificationSender:
             return False
         _log.error("%s: the reply to one of its requests cannot be sent: %s", self._identity, error)
         why = f"the server could not send the reply: {error}"
-        self._waiting[0] = (ERROR, number, why.encode(), None)
+        self._waiting[0] = (ERROR, number, why.encode(), None, None)
         return True
 
     def _resume(self) -> None:
@@ -81,5 +94,12 @@ class NotificationSender:
         """Send no more; called before the link is closed."""
         if self._retry is not None:
             self._retry.cancel()
-        self._waiting.clear()
+        self._drop()
         self._loop.remove_writer(self._link.fileno())
+
+    def _drop(self) -> None:
+        """Send none of those that wait."""
+        for *_, passed in self._waiting:
+            if passed is not None:
+                passed.close()
+        self._waiting.clear()

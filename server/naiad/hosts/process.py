@@ -15,15 +15,13 @@ import functools
 import logging
 from typing import Any
 
-from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import Execution
-from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 from naiad.hosts import worker_life
-from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe, WorkerRpcHandler
+from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.output_log import Identity
@@ -31,7 +29,6 @@ from naiad.hosts.supervision import Heartbeat, Watchdog
 from naiad.hosts.supervisor import WorkerSupervisor
 from naiad.hosts.worker import link
 from naiad.log_text import Lines
-from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)
 
@@ -41,65 +38,12 @@ COPIED_ASIDE = 1 << 22
 Ran = Execution[InferResponse]
 
 
-def process_hosts(
-    model: str,
-    version: int,
-    plan: WorkerPlan,
-    *,
-    config: ModelConfig,
-    limits: Limits,
-    on_restart: collections.abc.Callable[[RestartReason], None],
-    rpc_handler: WorkerRpcHandler,
-    clock: Clock,
-    loop: asyncio.AbstractEventLoop,
-) -> "tuple[WorkerSupervisor, list[ProcessHost]]":
-    """The supervisor of a worker process, whose `start` comes first, and a host for each of its instances.
-
-    Args:
-        model: the model's name, for the log and messages.
-        version: its version.
-        plan: what runs in the process.
-        config: the model's.
-        limits: time limits of a batch and of a load.
-        on_restart: called with the reason each time the process is restarted.
-        rpc_handler: handles the requests of the model to the server.
-        clock: gives the times at which a batch began and ended.
-        loop: the event loop in which every method is called.
-    """
-    names = [spec.name for spec in plan.instances]
-    # Its output and its name in ps cannot say which instance it is about.
-    shown = names[0] if len(names) == 1 else f"{names[0]}+{len(names) - 1}"
-    supervisor = WorkerSupervisor(
-        Identity(model, version, shown),
-        plan,
-        load_limit=limits.load,
-        on_restart=on_restart,
-        rpc_handler=rpc_handler,
-        clock=clock,
-        loop=loop,
-    )
-    hosts = [
-        ProcessHost(
-            Identity(model, version, name),
-            place,
-            supervisor,
-            responses=ResponseReader(config, version),
-            limits=limits,
-            clock=clock,
-            loop=loop,
-        )
-        for place, name in enumerate(names)
-    ]
-    supervisor.instances = hosts
-    return supervisor, hosts
-
-
 class ProcessHost:
     """Implements `Host` and `WorkerInstance`.
 
     Args:
         identity: for the log and messages; the host has the instance's name.
-        place: the instance's position among those of the process.
+        place: the instance's place in the process.
         supervisor: of the process.
         responses: reads the instance's messages.
         limits: time limits.
@@ -255,7 +199,7 @@ class ProcessHost:
 
     async def close(self) -> None:
         """See `Host`. The process ends with the last of its instances."""
-        await self._supervisor.close_instance(self)
+        await self._supervisor.close_instance(self._place)
 
     @property
     def busy(self) -> bool:
@@ -291,7 +235,7 @@ class ProcessHost:
         if kind == link.OUTCOME and self._in_flight.batch is not None:
             self._on_outcome_message(header, self._in_flight.batch)
         else:
-            self._supervisor.on_message(kind, header)
+            self._supervisor.on_message(self._place, kind, header)
 
     def _on_outcome_message(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker = self._supervisor.worker

@@ -9,6 +9,7 @@ the server the system ends everything, and there is nothing to do.
 """
 
 import asyncio
+import collections.abc
 import contextlib
 import logging
 import os
@@ -203,13 +204,14 @@ def _pair(
     return ours, theirs
 
 
-def order(plan: WorkerPlan) -> bytes:
-    """The header of LOAD and ONE_SHOT: a worker's plan."""
+def order(plan: WorkerPlan, places: collections.abc.Sequence[int] = ()) -> bytes:
+    """The header of LOAD and ONE_SHOT: a worker's plan, and the place of each instance."""
     return codec.to_json(
         {
             "load": plan.load,
             "settings": dict(plan.settings),
             "instances": [each.to_map() for each in plan.instances],
+            "places": list(places),
             "log_level": logging.getLogger("naiad").getEffectiveLevel(),
         }
     ).encode()

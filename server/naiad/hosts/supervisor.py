@@ -1,17 +1,22 @@
 """The life of a worker process: starts it, loads its instances, restarts it when it has died, ends it.
 
 The states are those of `worker_life`, whose actions are carried out here. What belongs to one instance (its batch, its deferred
-responses) is with its `ProcessHost`; what happens to the process happens to all of its instances.
-Every wait here ends: `start` with the load, its failure or a death, `close` with a timeout.
+responses) is with its `ProcessHost`; what happens to the process happens to all of its instances. Instances come and go while it serves, each at a
+place of its own; a process that takes the place of another loads those that there are then.
+Every wait here ends: `start` and `add` with the load, its failure or a death, `close` and `close_instance` with a timeout.
 """
 
 import asyncio
 import collections.abc
 import functools
+import itertools
 import logging
 from typing import Any
 
+import msgspec
+
 from naiad.backends.backend import WorkerPlan
+from naiad.backends.instance import InstanceSpec
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import InferenceError
@@ -21,7 +26,7 @@ from naiad.hosts.liveness import LivenessWatch
 from naiad.hosts.output_log import Identity
 from naiad.hosts.spawn import order
 from naiad.hosts.supervision import Loading, Restarter, Watchdog
-from naiad.hosts.worker import link
+from naiad.hosts.worker import codec, link
 from naiad.hosts.worker_life import Action, Event, State
 from naiad.hosts.worker_process import WorkerProcess
 from naiad.metrics.statistics import RestartReason
@@ -31,15 +36,20 @@ _log = logging.getLogger(__name__)
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
 
+_LOST_S = 0.3
+
+_LAST_KINDS = frozenset((link.LOADED, link.REFUSED, link.CLOSED))
+"""What comes of an instance that is being closed."""
+
 _READY_STATES = frozenset((State.SERVING, State.DRAINING))
 
 
 class WorkerSupervisor:
-    """Has at most one worker process at a time. `instances` is set before anything else.
+    """Has at most one worker process at a time. `instances` is filled before anything else.
 
     Args:
         identity: of the process, for the log and messages.
-        plan: what runs in it.
+        plan: what runs in it, whatever its instances.
         load_limit: time limit of a load.
         on_restart: called with the reason each time it is restarted.
         rpc_handler: handles the requests of its model to the server.
@@ -49,7 +59,7 @@ class WorkerSupervisor:
     Attributes:
         worker: the process; None while there is none.
         serving: the same while it runs batches, else None.
-        instances: those in the process, in their order.
+        instances: by place, what the worker makes, and who runs its batches.
         prefetches: whether they take a second batch while one is in execution; known once the process has loaded them.
     """
 
@@ -65,7 +75,7 @@ class WorkerSupervisor:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._identity = identity
-        self._plan = plan
+        self.plan = plan
         self._load_limit = load_limit
         self._on_restart = on_restart
         self._rpc_handler = rpc_handler
@@ -82,19 +92,25 @@ class WorkerSupervisor:
         self._state = State.DOWN
         self.worker: WorkerProcess | None = None
         self.serving: WorkerProcess | None = None
-        self.instances: collections.abc.Sequence[WorkerInstance] = ()
+        self.instances: dict[int, tuple[InstanceSpec, WorkerInstance]] = {}
         self.prefetches = False
         self._loading = Loading(loop)
         self._liveness: LivenessWatch | None = None
         self._watchdog = Watchdog(identity, loop=loop)
         self._drained = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
-        self._closed = set[WorkerInstance]()
+        self._adding: dict[int, Loading] = {}
+        self._leaving: dict[int, asyncio.Future[None]] = {}
 
     @property
     def pid(self) -> int:
         """The process's id; 0 while there is none."""
         return 0 if self.worker is None else self.worker.pid
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether its last instance is closed, or is being closed."""
+        return self._closing is not None
 
     async def start(self) -> None:
         """Start a process and have it load the model.
@@ -102,11 +118,15 @@ class WorkerSupervisor:
         Raises:
             InferenceError: it cannot be loaded, or the process did not get that far.
         """
+        specs = tuple(spec for spec, _ in self.instances.values())
+        self._identity = identity_of(self._identity.model, self._identity.version, specs)
+        plan = msgspec.structs.replace(self.plan, instances=specs)
+        places = tuple(self.instances)
         worker = WorkerProcess(
             self._identity,
-            self._plan,
+            plan,
             loop=self._loop,
-            instances=self.instances,
+            instances={place: instance for place, (_, instance) in self.instances.items()},
             owner=self,
         )
         try:
@@ -124,7 +144,7 @@ class WorkerSupervisor:
         self._fire(Event.START)
         self._loading = Loading(self._loop)
         try:
-            worker.send(0, link.LOAD, order(self._plan))
+            worker.send(places[0], link.LOAD, order(plan, places))
             if self._load_limit.seconds:
                 self._watchdog.watch(worker, "its load", self._load_limit, _ignore)
             loaded = await self._loading.ended
@@ -141,13 +161,82 @@ class WorkerSupervisor:
         self.prefetches = loaded.prefetches
         self._liveness.serves = True
         self._fire(Event.LOADED)
+        for place in set(places).difference(self.instances):  # removed while it loaded
+            worker.close_instance(place)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
-    async def close_instance(self, instance: WorkerInstance) -> None:
-        """Take the process from one of its instances, which has no batch. It ends with the last one; until then the instance stays in it, unused."""
-        self._closed.add(instance)
-        if self._closed.issuperset(self.instances):
+    def free_places(self, count: int) -> list[int]:
+        """The lowest places at which nothing is, was added, or is being closed."""
+        links = () if self.worker is None else self.worker.links
+        taken = {*self.instances, *self._adding, *links}
+        free = (place for place in itertools.count() if place not in taken)
+        return list(itertools.islice(free, count))
+
+    async def add(self, place: int, spec: InstanceSpec, instance: WorkerInstance) -> None:
+        """Have the process make another instance beside those that run; nothing changes for these.
+
+        Raises:
+            InferenceError: it cannot be made, there is no process that serves, or it ended meanwhile.
+        """
+        worker = self.serving
+        if worker is None or self._state is not State.SERVING:
+            raise worker_life.not_extended(self._identity)
+        loading = self._adding[place] = Loading(self._loop)
+        header = codec.to_json({"place": place, "instance": spec.to_map()}).encode()
+        try:
+            worker.add(place, instance, header)
+            limit = self._load_limit
+            await asyncio.wait({loading.ended}, timeout=limit.seconds or None)
+            if not loading.ended.done():
+                raise worker_life.not_added_in_time(self._identity, spec.name, limit)  # noqa: TRY301 - as one that failed
+            loaded = loading.ended.result()
+        except OSError as error:
+            raise worker_life.not_started(self._identity, error) from error
+        except BaseException:
+            worker.close_instance(place)  # once it is made
+            raise
+        finally:
+            del self._adding[place]
+        if self.serving is not worker:  # it ended in the same turn of the loop
+            raise worker_life.not_extended(self._identity)
+        self.instances[place] = spec, instance
+        worker.place.add(loaded.threads)
+        self.prefetches = self.prefetches and loaded.prefetches
+
+    async def close_instance(self, place: int) -> None:
+        """Wait for the batch of an instance and close it; the process ends with the last one."""
+        if place not in self.instances or place in self._leaving:
+            return
+        if len(self.instances) - len(self._leaving) == 1:
             await self.close()
+            return
+        _, instance = self.instances[place]
+        idle = self._leaving[place] = self._loop.create_future()
+        self.on_batch_end()
+        try:
+            await idle
+        finally:
+            del self._leaving[place]
+        del self.instances[place]
+        instance.worker_closes()
+        await self._close_in_process(place, instance)
+
+    async def _close_in_process(self, place: int, instance: WorkerInstance) -> None:
+        worker = self.serving
+        if worker is None:  # the next one does not make it
+            return
+        worker.close_instance(place)
+        closed = worker.closing.get(place)
+        if closed is None:
+            return
+        await asyncio.wait({closed}, timeout=FINALIZE_TIMEOUT_S)
+        if not closed.done():
+            _log.error(
+                "%s: instance '%s' does not close within %g s: it stays in its process, unused",
+                self._identity,
+                instance.name,
+                FINALIZE_TIMEOUT_S,
+            )
 
     async def close(self) -> None:
         """Wait for the batches in execution, and end the process. Idempotent."""
@@ -162,7 +251,7 @@ class WorkerSupervisor:
         self.on_batch_end()
         if self._state is State.DRAINING:
             await self._drained.wait()
-        for instance in self.instances:
+        for _, instance in self.instances.values():
             instance.worker_closes()
         if self.worker is not None:
             in_order = self._state is State.ENDING
@@ -180,15 +269,29 @@ class WorkerSupervisor:
 
     def on_batch_end(self) -> None:
         """An instance has no batch any more."""
-        if self._state is State.DRAINING and not any(each.busy for each in self.instances):
+        for place, idle in self._leaving.items():
+            if not self.instances[place][1].busy and not idle.done():
+                idle.set_result(None)
+        if self._state is State.DRAINING and not any(
+            each.busy for _, each in self.instances.values()
+        ):
             self._fire(Event.IDLE)
 
-    def on_message(self, kind: int, header: bytes | bytearray) -> None:
-        """A message came that is not the outcome of a batch."""
+    def on_message(self, place: int, kind: int, header: bytes | bytearray) -> None:
+        """A message of the instance at a place came that is not the outcome of a batch."""
         worker = self.worker
         assert worker is not None
+        loading = self._adding.get(place, self._loading)
+        if place in worker.closing and kind in _LAST_KINDS:
+            if (
+                kind != link.LOADED
+            ):  # else it was made after the wait for it had ended, and is closed next
+                worker.drop(place)
+            return
         try:
-            if self._loading.take(kind, header):
+            if loading.take(kind, header):
+                if kind == link.REFUSED and place in self._adding:
+                    worker.drop(place)
                 return
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             worker.kill(f"refused its model with an invalid message ({failure!r})")
@@ -208,8 +311,8 @@ class WorkerSupervisor:
             self.refuse("request", failure)
 
     def _batch_at(self, first: int, count: int) -> list[Inference] | None:
-        place = first >> link.PLACE_SHIFT
-        return self.instances[place].batch_at(first, count) if place < len(self.instances) else None
+        found = self.instances.get(first >> link.PLACE_SHIFT)
+        return None if found is None else found[1].batch_at(first, count)
 
     def refuse(self, what: str, failure: Exception) -> None:
         """A message is invalid: kill the process."""
@@ -248,7 +351,7 @@ class WorkerSupervisor:
             case Action.STOP_BATCHES:
                 self._set_usable(False)  # of all, so that none gets the next batch
             case Action.FAIL_REQUESTS:
-                for instance in self.instances:
+                for _, instance in tuple(self.instances.values()):
                     instance.worker_lost(how)
             case Action.COUNT_DEATH | Action.COUNT_TIMEOUT:
                 _log.error(
@@ -262,7 +365,7 @@ class WorkerSupervisor:
                 worker.kill("was no longer needed")
 
     def _set_usable(self, usable: bool) -> None:  # noqa: FBT001  as schedulers call it
-        for instance in self.instances:
+        for _, instance in tuple(self.instances.values()):
             instance.worker_usable(usable)
 
     def _on_dead(self, how: str) -> None:
@@ -278,6 +381,14 @@ class WorkerSupervisor:
         if self._liveness is not None:
             self._liveness.answered(debugged=debugged)
 
+    def on_gone(self, place: int) -> bool:
+        """See `WorkerOwner`: only an instance that is not made yet; its link closes also if the process has no descriptor for it."""
+        loading = self._adding.get(place)
+        if loading is not None:
+            # If the process ends, that is the reason.
+            self._loop.call_later(_LOST_S, loading.fail, worker_life.not_reached(self._identity))
+        return loading is not None
+
     def on_last_messages(self) -> None:
         """See `WorkerOwner`."""
         self._fire(Event.ENDS)
@@ -287,7 +398,18 @@ class WorkerSupervisor:
         if self._liveness is not None:
             self._liveness.stop()
         self._rpc_handler.worker_exited()
+        tail = "" if self.worker is None else self.worker.output_tail
+        for loading in self._adding.values():
+            loading.fail(worker_life.not_loaded(self._identity, how, tail))
         self._fire(Event.EXITED, how)
+
+
+def identity_of(
+    model: str, version: int, specs: collections.abc.Sequence[InstanceSpec]
+) -> Identity:
+    """A process in its output and in ps, which cannot say which of its instances they are about."""
+    name, others = specs[0].name, len(specs) - 1
+    return Identity(model, version, f"{name}+{others}" if others else name)
 
 
 def _ignore(what: object) -> None:

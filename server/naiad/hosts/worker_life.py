@@ -6,6 +6,7 @@ The table is pure and is the only place that says which state follows; `supervis
 import enum
 
 from naiad.errors import FailureReason, InferenceError, internal, unavailable
+from naiad.hosts.host import Limit
 from naiad.hosts.output_log import Identity
 from naiad.hosts.worker.link import SegmentLostError
 from naiad.hosts.worker.segments import SHORTAGES
@@ -119,6 +120,27 @@ def not_loaded(identity: Identity, how: str, output_tail: str) -> InferenceError
     return unavailable(
         # Triton's words, which scripts look for in its log.
         f"{identity}: Stub process '{identity.instance}' is not healthy. Its worker process {how} while it loaded the model{output_tail}"
+    )
+
+
+def not_extended(identity: Identity) -> InferenceError:
+    """It does not serve, so that it can make no further instance."""
+    return unavailable(
+        f"{identity}: its worker process is being restarted, so that no instance can be added to it: send the request again once the model is ready"
+    )
+
+
+def not_added_in_time(identity: Identity, name: str, limit: Limit) -> InferenceError:
+    """A further instance took too long; a thread cannot be ended, so it is closed when it is made."""
+    return unavailable(
+        f"{identity}: instance '{name}' was not made within {limit.parameter} ({limit.seconds:g} s); the others serve on"
+    )
+
+
+def not_reached(identity: Identity) -> InferenceError:
+    """It closed the link of an instance that it was to make."""
+    return unavailable(
+        f"{identity}: its worker process has no file descriptor left for the instance to add: close files in the model, or give it a higher limit (ulimit -n)"
     )
 
 

@@ -13,6 +13,7 @@ import functools
 import logging
 import os
 import signal
+import socket
 import typing
 from typing import Any
 
@@ -23,6 +24,7 @@ from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, in_words, reap_later, spawn
 from naiad.hosts.worker.link import (
+    ADD,
     AHEAD_BYTES,
     ALIVE,
     CLOSE,
@@ -56,6 +58,9 @@ class WorkerOwner(typing.Protocol):
     def on_alive(self, *, debugged: bool) -> None:
         """It answered ASK_ALIVE; `debugged`: a debugger for Python is loaded in it."""
 
+    def on_gone(self, place: int) -> bool:
+        """It closed the link of an instance; returns whether that concerns this instance alone."""
+
     def on_last_messages(self) -> None:
         """It has ended; its last messages are passed on next."""
 
@@ -68,13 +73,14 @@ class WorkerProcess:
 
     Args:
         identity: for the log and messages.
-        plan: what runs in the process.
+        plan: what runs in the process, with an instance for each of `instances`.
         loop: the event loop in which every method and callback is called.
-        instances: called with what comes on the link of each.
+        instances: by place, called with what comes on the link of each.
         owner: called with what concerns the process.
 
     Attributes:
-        links: the link of each instance.
+        links: by place, the link of each instance, also of one that is being closed.
+        closing: by place, the instances that the process was asked to close: done when it has, or has ended.
         place: the processors that it runs on.
         notify: see `NotificationSender.send`.
         ended: done when the process has ended and every descriptor is closed; the result says how.
@@ -86,20 +92,21 @@ class WorkerProcess:
         plan: WorkerPlan,
         *,
         loop: asyncio.AbstractEventLoop,
-        instances: collections.abc.Sequence[WorkerInstance],
+        instances: collections.abc.Mapping[int, WorkerInstance],
         owner: WorkerOwner,
     ) -> None:
         self._identity = identity
         self._plan = plan
         self._loop = loop
-        self._instances = instances
+        self._instances = dict(instances)
         self._owner = owner
         self._output_log = OutputLog(identity)
         self._undo = contextlib.ExitStack()
         self._killed_because = ""
         self._taken = 0
         self._timers: list[asyncio.TimerHandle] = []
-        self.links: list[Link] = []
+        self.links: dict[int, Link] = {}
+        self.closing: dict[int, asyncio.Future[None]] = {}
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
@@ -120,14 +127,10 @@ class WorkerProcess:
             self._notifications = NotificationSender(self._identity, control, loop=self._loop)
             self.notify = self._notifications.send
             self._output = OutputReader(made.output, self._output_log, loop=self._loop)
-            reads: list[tuple[int, collections.abc.Callable[[], object]]] = []
-            for data, instance in zip(made.data, self._instances, strict=True):
-                link = Link(data)
-                undo.callback(link.close)
-                self.links.append(link)
-                reads.append((data.fileno(), functools.partial(self._receive, link, instance)))
+            undo.callback(self._drop_links)
+            for (place, instance), data in zip(self._instances.items(), made.data, strict=True):
+                self._listen(place, Link(data), instance)
             for descriptor, call in (
-                *reads,
                 (made.control.fileno(), self._receive_control),
                 (made.output, self._output.on_readable),
                 (made.gone, self._on_exit),
@@ -146,6 +149,54 @@ class WorkerProcess:
     def output_tail(self) -> str:
         """See `OutputLog`."""
         return self._output_log.output_tail()
+
+    def add(self, place: int, instance: WorkerInstance, header: bytes) -> None:
+        """Have the process make another instance; LOADED or REFUSED comes on its link.
+
+        Args:
+            place: where no instance is.
+            instance: called with what comes on the link.
+            header: of ADD.
+
+        Raises:
+            OSError: there is no descriptor left.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self._instances[place] = instance
+        self._listen(place, Link(ours), instance)
+        self.notify(ADD, 0, header, None, theirs)
+
+    def close_instance(self, place: int) -> None:
+        """Have the process close an instance, which has no batch, once it is made; `drop` comes when it has. Idempotent."""
+        if place in self.closing or place not in self.links:
+            return
+        self.closing[place] = self._loop.create_future()
+        try:
+            self.send(place, CLOSE, b"{}")
+        except (OSError, MemoryError) as error:
+            _log.warning("%s: its worker cannot be asked to end: %s", self._identity, error)
+
+    def drop(self, place: int) -> None:
+        """An instance is closed, or could not be made: there is nothing at its place any more."""
+        link = self.links.pop(place, None)
+        if link is not None:
+            self._loop.remove_reader(link.fileno())
+            link.close()
+        self._instances.pop(place, None)
+        closed = self.closing.pop(place, None)
+        if closed is not None:
+            closed.set_result(None)
+
+    def _listen(self, place: int, link: Link, instance: WorkerInstance) -> None:
+        self.links[place] = link
+        self._loop.add_reader(
+            link.fileno(), functools.partial(self._receive, place, link, instance)
+        )
+
+    def _drop_links(self) -> None:
+        for place in tuple(self.links):
+            self.drop(place)
 
     def send(self, place: int, *message: Any) -> None:
         """As `Link.send` on the link of an instance, except that a broken link ends the process, which is reported like any other end.
@@ -227,12 +278,9 @@ class WorkerProcess:
         A process that SIGKILL does not end is abandoned, see `UNKILLABLE_S`.
         """
         if in_order:
-            try:
-                self.send(0, CLOSE, b"{}")
-            except (OSError, MemoryError) as error:
-                _log.warning("%s: its worker cannot be asked to end: %s", self._identity, error)
-            else:
-                await asyncio.wait({self.ended}, timeout=seconds)
+            for place in tuple(self.links):
+                self.close_instance(place)
+            await asyncio.wait({self.ended}, timeout=seconds)
         if not self.ended.done():
             _log.error(
                 "worker process %d of %s is killed: it does not end", self.pid, self._identity
@@ -253,8 +301,8 @@ class WorkerProcess:
                 return True
         return False
 
-    def _receive(self, link: Link, instance: WorkerInstance) -> bool:
-        """Receive messages; returns whether there may be more."""
+    def _receive(self, place: int, link: Link, instance: WorkerInstance) -> bool:
+        """Receive messages of an instance; returns whether there may be more."""
         try:
             # Notifications come in bursts; after a call message there is seldom another. After large ones the loop gets an iteration.
             taken = 0
@@ -282,12 +330,18 @@ class WorkerProcess:
             return False
         except LinkBrokenError as error:
             self._loop.remove_reader(link.fileno())
-            if str(error) == GONE:
-                self._on_broken_link("closed its link")
-            else:
-                self.kill(f"sent an invalid message ({error})")
+            self._on_broken(place, error)
             return False
         return True
+
+    def _on_broken(self, place: int, error: LinkBrokenError) -> None:
+        """No message of an instance comes any more."""
+        if str(error) != GONE:
+            self.kill(f"sent an invalid message ({error})")
+        elif self._owner.on_gone(place):
+            self.drop(place)
+        else:
+            self._on_broken_link("closed its link")
 
     def _receive_control(self) -> None:
         try:
@@ -326,9 +380,10 @@ class WorkerProcess:
 
     def _take_the_rest(self) -> None:
         """Receive what it sent before it ended: why it could not load, the outcome of its last batch."""
-        for link, instance in zip(self.links, self._instances, strict=True):
+        for place, link in tuple(self.links.items()):
             for _ in range(_LAST_BURSTS):
-                if not self._receive(link, instance):
+                instance = self._instances.get(place)
+                if instance is None or not self._receive(place, link, instance):
                     break
         self._output.read_rest()
 

@@ -10,10 +10,11 @@ from naiad.backends.backend import WorkerPlan, instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
-from naiad.engine.instances import InstanceFactory, processes_of
+from naiad.engine.instances import InstanceFactory, OfVersion
 from naiad.engine.placement import host_of
+from naiad.engine.workers import processes_of
 from naiad.errors import InferenceError
-from naiad.hosts.host import HostedInstance, Limits
+from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import VersionPlan
 from tests.server.backends.configs import model_config
@@ -128,9 +129,7 @@ class Workers:
         self.starts = 0
         self.closed = 0
 
-    async def start(
-        self, statistics: ModelStatistics, *, limits: Limits
-    ) -> "list[tuple[None, Workers]]":
+    async def start(self, processes: object) -> "list[tuple[None, Workers]]":
         self.starts += 1
         await self.may_start.wait()
         return [(None, self)]
@@ -141,7 +140,7 @@ class Workers:
 
 def factory_of(workers: Workers) -> InstanceFactory:
     async def in_thread(work: Any, argument: Any) -> Any:
-        return workers
+        return workers, []
 
     unused: Any = None
     return InstanceFactory(
@@ -157,7 +156,7 @@ def factory_of(workers: Workers) -> InstanceFactory:
 def load(factory: InstanceFactory) -> "asyncio.Task[list[HostedInstance]]":
     plan = VersionPlan(config=on_gpus(0), version=1, model_dir=pathlib.Path("m"))
     return asyncio.create_task(
-        factory._in_processes(ModelStatistics(), plan, instance_specs(plan.config))
+        factory._in_processes(OfVersion(ModelStatistics()), plan, instance_specs(plan.config))
     )
 
 

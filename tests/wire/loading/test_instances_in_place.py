@@ -2,6 +2,7 @@
 
 import collections.abc
 import concurrent.futures
+import contextlib
 import pathlib
 import shutil
 import threading
@@ -24,6 +25,8 @@ _INPUTS: dict[str, list[tuple[str, "np.ndarray[Any, Any]", str]]] = {
     "text": [("TEXT", np.array([[b"a"]], dtype=object), "BYTES")],
 }
 _INPUTS["add_in_process"] = _INPUTS["add"]
+_PROCESSES = {"add": 0, "text": 2, "add_in_process": 1}
+"""Of two instances, at the end."""
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,17 @@ def controlled(models: pathlib.Path) -> collections.abc.Iterator[ServerProcess]:
     log = models.parent / "log"
     with ServerProcess(naiad_program(), [models], log=log, options=options) as running:
         yield running
+
+
+def workers_of(server: ServerProcess, model: str) -> list[int]:
+    """The worker processes of a model."""
+    assert server.process is not None
+    found: list[int] = []
+    for child in psutil.Process(server.process.pid).children():
+        with contextlib.suppress(psutil.Error):  # it has ended
+            if f"--model {model} " in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
 
 
 def instances_of(server: ServerProcess, model: str) -> int:
@@ -87,6 +101,7 @@ def test_instances_are_added_and_removed_under_load(
             over.set()
         for each in asking:
             each.result()
+    wait_until(lambda: len(workers_of(controlled, model)) == _PROCESSES[model])
     assert controlled.output().count(f"loading: {model}:") == loads
     updated = f"updated '{model}' version 1 without a reload; instances: "
     assert f"{updated}2 added, 1 kept" in controlled.output()
@@ -96,9 +111,4 @@ def test_instances_are_added_and_removed_under_load(
         assert statistics["inference_stats"]["success"]["count"] == len(answered)
         assert statistics["inference_stats"]["fail"]["count"] == 0
         asked.unload_model(model)
-    assert controlled.process is not None
-    server = psutil.Process(controlled.process.pid)
-    wait_until(
-        lambda: not any(model in " ".join(child.cmdline()) for child in server.children()),
-        what="a worker process is left",
-    )
+    wait_until(lambda: not workers_of(controlled, model), what="a worker process is left")

@@ -32,31 +32,32 @@ import numpy as np
 
 from naiad.hosts.worker.notification_segments import ReceivedSegments, SegmentPool
 from naiad.hosts.worker.payload import Payload, Prepared
-from naiad.hosts.worker.segments import CUT_OFF, SHORTAGES, Segment, create, discard, received
+from naiad.hosts.worker.segments import (
+    CUT_OFF,
+    SHORTAGES,
+    Segment,
+    create,
+    discard,
+    passed_socket,
+    received,
+)
 
 LOAD, BATCH, CLOSE, ONE_SHOT = 1, 2, 3, 4
-"""Calls of the server: load the model, execute a batch, end, call a function (one-shot)."""
+"""Calls of the server: load the model, execute a batch, close the instance, call a function (one-shot)."""
 
-LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
-"""Returns of a worker: the model is loaded, the load failed, the outcome of a batch, the result of the function."""
+LOADED, REFUSED, OUTCOME, DONE, CLOSED = 17, 18, 19, 20, 21
+"""Returns of a worker: the model, or an added instance, is loaded, that failed, the outcome of a batch, the result of the function, the
+instance is closed."""
 
 NOTIFICATIONS = 64
 """Kinds from here on are notifications."""
 
-GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR, ASK_ALIVE = (
-    64,
-    65,
-    66,
-    67,
-    68,
-    69,
-    70,
-    71,
-    72,
-)
+GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR = 64, 65, 66, 67, 68, 69, 70, 71
+ASK_ALIVE, ADD = 72, 73
 """Notifications of the server. GET_READY: is the model ready. CANCEL, PAUSE, RESUME: the request of this number, or its responses while
 its client does not read. RESULT, ERROR: the reply to the REQUEST of this number, or why it gets none. CREDIT: bytes of responses that were
-received. PING: do coroutines run. ASK_ALIVE: does the worker hear this."""
+received. PING: do coroutines run. ASK_ALIVE: does the worker hear this. ADD: make an instance, which has the link
+whose socket comes along; its header is `{"place": …, "instance": …}`."""
 
 READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE = 80, 81, 82, 83, 84, 85
 """Notifications of a worker. READY: the answer to GET_READY, with 0 or 1 as its number. RESPONSE: a response to the request of this number.
@@ -64,8 +65,8 @@ REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines r
 to ASK_ALIVE, on the control socket, with 1 as its number where a debugger for Python is loaded."""
 
 PLACE_SHIFT = 48
-"""The requests of a worker's instances are numbered from the instance's place, from 0, shifted by this. GET_READY and PING have such a number
-as well."""
+"""The requests of a worker's instances are numbered from the instance's place, shifted by this: a number that it keeps while it is in the
+process. GET_READY and PING have such a number as well."""
 
 AHEAD_BYTES = 1 << 20
 """Bytes of responses that may be on their way to the server; the one that passes it still goes, the next waits for a CREDIT. The socket
@@ -115,10 +116,10 @@ class Link:
 
     Args:
         connection: SOCK_SEQPACKET; owned by the link.
-
+        takes_sockets: whether ADD may bring one.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, *, takes_sockets: bool = False) -> None:
         self._socket = connection
         self._ours: list[Segment] = []
         self._others_look_at = 0
@@ -131,8 +132,15 @@ class Link:
         self._packed: bytearray | None = None
         self._packet = bytearray(_MESSAGE.size + _INLINE)
         self._notification: Any = None
+        self._takes_sockets = takes_sockets
+        self._passed: socket.socket | None = None
         self._pool = SegmentPool()
         self._notified = ReceivedSegments()
+
+    def take_socket(self) -> "socket.socket | None":
+        """The socket that came with the last ADD; None if this process had no descriptor left for it."""
+        found, self._passed = self._passed, None
+        return found
 
     def take_notification(self) -> Any:
         """The payload and header of the last notification, as `base`; the link does not refer to it any more."""
@@ -223,9 +231,14 @@ class Link:
             prepared.segment.capacity = 0
 
     def notify(
-        self, kind: int, header: bytes, payload: "Payload | None" = None, number: int = 0
+        self,
+        kind: int,
+        header: bytes,
+        payload: "Payload | None" = None,
+        number: int = 0,
+        passed: int = -1,
     ) -> None:
-        """Send a notification, from any thread.
+        """Send a notification, from any thread; `passed` is the descriptor of a socket that goes along with a small one.
 
         Raises:
             BlockingIOError: the other side does not read, on a socket that does not wait.
@@ -239,7 +252,7 @@ class Link:
             message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, 0, number, at, len(header))
             if payload is not None:
                 message += payload.joined()
-            self._pass(message + header, -1)
+            self._pass(message + header, passed)
             return
         segment = self._pool.take(size)
         try:
@@ -253,7 +266,7 @@ class Link:
             raise
         self._pool.sent(segment)
 
-    def receive(self) -> "tuple[int, int, bytes | bytearray]":  # noqa: C901, PLR0912 - flat, because every batch comes here
+    def receive(self) -> "tuple[int, int, bytes | bytearray]":  # noqa: C901, PLR0912, PLR0915 - flat, because every batch comes here
         """The next message, its kind, its number and its header; waits for it where the socket does.
 
         Raises:
@@ -286,6 +299,8 @@ class Link:
                     self._take_note(held >> _SLOTS, read)
             else:
                 self._notification = base
+                if kind == ADD and self._takes_sockets:
+                    self._passed, ancillary = _socket_of(ancillary), []
             if at + size != len(base) or ancillary:
                 discard(ancillary)
                 raise LinkBrokenError("a message without its payload")
@@ -398,6 +413,13 @@ class Link:
             if count(theirs[slot]) > _ONLY_OURS:
                 held |= 1 << slot
         return held
+
+
+def _socket_of(ancillary: "list[tuple[int, int, bytes]]") -> "socket.socket | None":
+    try:
+        return passed_socket(ancillary)
+    except OSError as error:
+        raise LinkBrokenError(f"no socket: {error}") from error
 
 
 def _only_ours() -> int:

@@ -81,6 +81,25 @@ def received(ancillary: "Sequence[tuple[int, int, bytes]]", flags: int) -> "tupl
     return base, ""
 
 
+def passed_socket(ancillary: "Sequence[tuple[int, int, bytes]]") -> "socket.socket | None":
+    """The socket that came along with a message; None if there is none.
+
+    Raises:
+        OSError: it is not a socket.
+    """
+    found: socket.socket | None = None
+    for descriptor in _descriptors(ancillary):
+        if found is not None:
+            os.close(descriptor)
+            continue
+        try:
+            found = socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+    return found
+
+
 def discard(ancillary: "Sequence[tuple[int, int, bytes]]") -> None:
     """Close the descriptors that came along with a message."""
     for each in _descriptors(ancillary):

@@ -3,6 +3,7 @@
 Files of its folder show what it did and let it go on. Limits: those of `backends/instance.py`.
 """
 
+import contextlib
 import os
 import pathlib
 import sys
@@ -24,7 +25,7 @@ from naiad.backends.instance import (
 )
 from naiad.errors import invalid
 
-WHERE, WAITS, RAISES, DIES, DEFERS, PRINTS, SAME, LOSES = range(8)
+WHERE, WAITS, RAISES, DIES, DEFERS, PRINTS, SAME, LOSES, FILLS = range(9)
 """The first value of a request: give the process and the thread, wait for a file, …, give back the input."""
 
 
@@ -54,6 +55,11 @@ class Model(LoadedModel):
         """See `LoadedModel`."""
         if spec.name == self.refused:
             raise invalid(f"instance '{spec.name}' is refused")
+        hold = self.folder / f"hold {spec.name}"
+        if hold.exists():
+            (self.folder / f"makes {spec.name}").touch()
+        while hold.exists():
+            time.sleep(0.005)
         return One(self, spec.name)
 
     @override
@@ -93,6 +99,8 @@ class One(Instance):
             return output(os.getpid(), int(call.cancelled))
         if what == RAISES:
             raise ValueError("as it should")
+        if what == FILLS:  # this process has no more descriptors, or some again
+            fill(all_of_them=bool(value))
         if what == LOSES:
             raise Fail("CUDA failure 700: an illegal memory access was encountered ; GPU=0")
         if what == DIES:
@@ -126,7 +134,20 @@ class One(Instance):
     @override
     def close(self) -> None:
         """See `Instance`."""
+        while (self.model.folder / f"stay {self.name}").exists():
+            time.sleep(0.005)
         self.model.note(f"{self.name} closed")
+
+
+def fill(*, all_of_them: bool) -> None:
+    """Take the file descriptors that are left, or release them."""
+    FILLED.clear()
+    with contextlib.suppress(OSError):
+        while all_of_them:
+            FILLED.append(pathlib.Path(os.devnull).open())  # noqa: SIM115 - they are what it is about
+
+
+FILLED: "list[Any]" = []
 
 
 def output(*numbers: float) -> Response:

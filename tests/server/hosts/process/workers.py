@@ -24,7 +24,8 @@ from naiad.hosts.host import (
     Limits,
     WorkerRpcHandler,
 )
-from naiad.hosts.process import process_hosts
+from naiad.hosts.process import ProcessHost
+from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write
@@ -95,6 +96,7 @@ class Hosted:
     """A host, and everything that it told.
 
     Attributes:
+        group: its instances.
         worker: supervises its process.
         hosts: one per instance.
         host: the first of them.
@@ -115,7 +117,7 @@ class Hosted:
         self.usable: list[bool] = []
         self.answers: list[DeferredResponse] = []
         self.restarts: list[RestartReason] = []
-        self.worker, self.hosts = process_hosts(
+        self.group = WorkerGroup(
             "m",
             1,
             worker_plan,
@@ -126,10 +128,22 @@ class Hosted:
             clock=SystemClock(),
             loop=asyncio.get_running_loop(),
         )
+        self.worker, self.hosts = self.group.supervisor, self.group.hosts
         self.host = self.hosts[0]
-        for host in self.hosts:
+        self.watch(*self.hosts)
+
+    def watch(self, *hosts: ProcessHost) -> None:
+        """Put down what hosts tell."""
+        for host in hosts:
             host.watch(self.usable.append)
             host.deferred_to(self.answers.append)
+
+    async def add(self, worker_plan: WorkerPlan) -> list[ProcessHost]:
+        """Add instances to the process."""
+        added = await asyncio.wait_for(self.group.add(worker_plan), GIVE_UP_S)
+        self.watch(*added)
+        self.hosts += added
+        return added
 
     def submit(self, *batch: Inference, to: int = 0) -> "asyncio.Future[BatchOutcome]":
         """Hand over a batch to an instance."""

@@ -1,0 +1,237 @@
+"""Runs the batches of one instance in a worker process, and sends what comes of them."""
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from typing import Any
+
+from naiad.backends.instance import Instance, Response
+from naiad.errors import InferenceError, internal, unavailable
+from naiad.hosts.worker import codec, device, link
+from naiad.hosts.worker.payload import Payload
+from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
+
+DEVICE_LOST = 70
+"""The exit status of a worker that cannot use its device any more."""
+
+_log = logging.getLogger("naiad.worker")
+
+
+class Runner:
+    """Runs the batches of one instance, which come and go on a link of its own. Implements `Responder`.
+
+    Args:
+        data: its link.
+        place: its place in the worker.
+        ahead: shared by all instances of the worker.
+
+    Attributes:
+        link: the link.
+        instance: the instance; None until it is loaded.
+        name: its name.
+    """
+
+    def __init__(self, data: link.Link, place: int, ahead: "Ahead") -> None:
+        self.link = data
+        self.instance: Any = None
+        self.name = ""
+        self._requests = RequestReader()
+        self._in_progress = RequestsInProgress(place << link.PLACE_SHIFT)
+        self._ahead = ahead
+        self._process = os.getpid()
+
+    def open(self, name: str, instance: Instance) -> None:
+        """The instance is loaded."""
+        self.name = name
+        self.instance = instance
+        instance.respond_through(self)
+
+    def refuse(self, refusal: InferenceError) -> None:
+        """The instance cannot be made."""
+        findings = device.of(refusal)
+        if findings.lost:
+            self._announce_end(findings.lost)
+        self.link.send(link.REFUSED, codec.write_failure(refusal))
+        _act_on(findings)
+
+    def serve(self) -> None:
+        """Execute batches until the server says that it is the end, and close the instance.
+
+        Raises:
+            LinkBrokenError: the server is gone.
+        """
+        receive = self.link.receive
+        while True:
+            try:
+                kind, number, header = receive()
+            except link.SegmentLostError as lost:
+                self.link.send(link.OUTCOME, codec.write_failed_outcome(not_taken(lost)))
+                continue
+            if kind == link.BATCH:
+                self._execute(header, number)
+            elif kind == link.CLOSE:
+                self.instance.close()
+                return
+
+    def _execute(self, header: "bytes | bytearray", first: int) -> None:
+        payload = None
+        findings: device.Findings | None = None
+        try:
+            answer, payload, errors = self._answer(header, first)
+            if errors:
+                findings = device.of(*errors)
+        except InferenceError as refusal:
+            answer = codec.write_failed_outcome(refusal)
+            findings = device.of(refusal)
+        except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
+            _log.exception("a batch failed")
+            answer = codec.write_failed_outcome(internal(f"{type(error).__name__}: {error}"))
+            findings = device.of(error)
+        if os.getpid() != self._process:
+            # A child that the model forked came back from execute as well: the answer is its parent's.
+            os._exit(0)
+        self._in_progress.ended()
+        if findings is not None and findings.lost:
+            self._announce_end(findings.lost)
+        # The batch is let go by now, so that the answer says only what the model still holds of it.
+        try:
+            self.link.send(link.OUTCOME, answer, payload)
+        except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
+            _log.exception("a batch's answer could not be handed over")
+            text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
+            self.link.send(link.OUTCOME, codec.write_failed_outcome(internal(text)))
+        if findings is not None:
+            _act_on(findings)
+
+    def _answer(
+        self, header: "bytes | bytearray", first: int
+    ) -> "tuple[bytes, Payload, list[InferenceError]]":
+        """The outcome of a batch, and the errors in its responses."""
+        requests = self._requests.read(self.link.base, header, first)
+        self._in_progress.begin(first, requests)
+        execution = self.instance.execute(requests)
+        errors: list[InferenceError] = []
+        for request, response in zip(requests, execution.responses):  # noqa: B905 - 3.8 knows no strict; the server checks
+            if response is None:
+                self._in_progress.defer(request)
+            elif response.error is not None:
+                errors.append(response.error)
+        answer, payload = codec.write_outcome(execution)
+        return answer, payload, errors
+
+    def _announce_end(self, why: str) -> None:
+        """The process ends with its next message: the server gives it no more batches, and starts another one when it has ended."""
+        _log.error("the worker ends: %s", why)
+        with contextlib.suppress(link.LinkBrokenError):
+            self.link.notify(link.ENDS, why.encode())
+
+    def send(
+        self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
+    ) -> None:
+        """See `Responder`."""
+        header, payload = codec.write_response(response, final=final, begun_ns=begun_ns)
+        findings: device.Findings | None = None
+        # Not in a child that the model forked, which has no device of its own.
+        if response is not None and response.error is not None and os.getpid() == self._process:
+            findings = device.of(response.error)
+            if findings.lost:
+                self._announce_end(findings.lost)
+        size = payload.size + len(header)
+        self._ahead.goes(size)
+        try:
+            self.link.notify(link.RESPONSE, header, payload, call.number)
+        except BaseException:
+            self._ahead.taken(size)
+            raise
+        if findings is not None:
+            _act_on(findings)
+
+    def wait_for_capacity(self, call: ReceivedRequest) -> None:
+        """See `Responder`."""
+        call.wait_for_capacity()
+
+    def hear(self, kind: int, number: int) -> None:
+        """A notification of the server that is about this instance, or a request of it; in the thread that listens."""
+        if kind == link.GET_READY:
+            self._ask_whether_ready()
+        elif kind == link.CANCEL:
+            self._in_progress.cancel(number)
+        elif kind in (link.PAUSE, link.RESUME):
+            self._in_progress.pause(number, paused=kind == link.PAUSE)
+        elif kind == link.PING and self.instance is not None:
+            self.instance.ping(self._send_pong)
+
+    def _ask_whether_ready(self) -> None:
+        try:
+            # A thread of its own, because a model may think about it for ever.
+            threading.Thread(target=self._say_ready, name="naiad-ready", daemon=True).start()
+        except (RuntimeError, MemoryError):  # the system has no more threads for it
+            _log.exception("it could not be asked whether it is ready")
+            self.link.notify(link.READY, b"", None, 0)
+
+    def _send_pong(self) -> None:
+        with contextlib.suppress(link.LinkBrokenError):
+            self.link.notify(link.PONG, b"")
+
+    def _say_ready(self) -> None:
+        try:
+            answer = bool(self.instance is not None and self.instance.ready())
+        except BaseException:  # noqa: BLE001 - an exception of any kind means not ready (row 2.12)
+            _log.exception("it could not say whether it is ready")
+            answer = False
+        with contextlib.suppress(link.LinkBrokenError):
+            self.link.notify(link.READY, b"", None, int(answer))
+
+
+def _act_on(findings: device.Findings) -> None:
+    """The errors were sent: end a process that cannot use its device any more, without what its model registered for the end."""
+    if findings.out_of_memory:
+        device.release_memory()
+    if not findings.lost:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(DEVICE_LOST)
+
+
+def not_taken(lost: link.SegmentLostError) -> InferenceError:
+    """Why a message in turn fails whose segment did not come; the next one may."""
+    return unavailable(f"its worker process could not take the request: {lost}")
+
+
+class Ahead:
+    """How far the model is ahead of the server: bytes of responses that this has not taken yet. While they are many, who sends waits.
+
+    It waits for the server's loop, not for a client: coroutines as well, as they would where the socket is full. Without this a model
+    with large responses could be a hundred of them ahead before a server that is busy with others could say that a client is slow.
+
+    Attributes:
+        listener: the thread that listens. It never waits, because it is the one that hears.
+    """
+
+    def __init__(self) -> None:
+        self.listener = 0
+        self._bytes = 0
+        self._process = os.getpid()
+        # Reentrant: a sender that the garbage collector finds fails its request in the middle of whatever its thread does.
+        self._wakeup = threading.Condition(threading.RLock())
+
+    def goes(self, size: int) -> None:
+        """A response of so many bytes is about to go on its way."""
+        with self._wakeup:
+            while self._bytes > link.AHEAD_BYTES and self._may_wait():
+                self._wakeup.wait()
+            self._bytes += size
+
+    def taken(self, size: int) -> None:
+        """So many bytes have come."""
+        with self._wakeup:
+            self._bytes -= size
+            self._wakeup.notify_all()
+
+    def _may_wait(self) -> bool:
+        # A child that the model forked has no listener.
+        return threading.get_ident() != self.listener and os.getpid() == self._process
