@@ -12,7 +12,7 @@ import itertools
 
 import msgspec
 
-from naiad.config.model_config import DynamicBatching, ModelConfig, TimeoutAction
+from naiad.config.model_config import DynamicBatching, ModelConfig, QueuePolicy, TimeoutAction
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.tensor import Tensor
@@ -33,6 +33,8 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
         same_inputs: requests must bring the same set of inputs, for some are optional (row 12.8).
         append_only: whether a new request always goes behind the queued ones and could share a batch with any of them.
         prefetches: whether a batch may be formed before an instance is free: no request could overtake it.
+        times_out: whether a request may have a timeout, which counts while a batch waits.
+        awaits_follow_ups: whether an instance may wait for requests where the config does not say when a batch waits (`follow_ups`).
         prefetch_rows: with fewer rows in the queue none is, which saves looking at them with each arrival.
     """
 
@@ -45,6 +47,8 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     same_inputs: bool
     append_only: bool
     prefetches: bool
+    times_out: bool
+    awaits_follow_ups: bool
     prefetch_rows: int
 
 
@@ -100,6 +104,8 @@ def plan_batching(config: ModelConfig) -> BatchingPolicy:
         same_inputs=same_inputs,
         append_only=in_order and not (same_shape or same_values or same_inputs),
         prefetches=in_order,
+        times_out=any(policy.default_timeout_us for policy in _policies(batching)),
+        awaits_follow_ups=not (single or batching.max_queue_delay_us or preferred != (max_rows,)),
         prefetch_rows=1 if single else preferred[-1] if in_order else _MOST_ROWS,
     )
 
@@ -268,8 +274,11 @@ def batchable(one: Inference, other: Inference, policy: BatchingPolicy) -> bool:
 
 
 def _first_in_first_out(batching: DynamicBatching) -> bool:
-    policies = (batching.default_queue_policy, *batching.queue_policies.values())
     return not batching.priority_levels and not any(
         policy.default_timeout_us and policy.timeout_action is TimeoutAction.DELAY
-        for policy in policies
+        for policy in _policies(batching)
     )
+
+
+def _policies(batching: DynamicBatching) -> tuple[QueuePolicy, ...]:
+    return (batching.default_queue_policy, *batching.queue_policies.values())

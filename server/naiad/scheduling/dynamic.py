@@ -21,15 +21,17 @@ import logging
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
-from naiad.hosts.host import HostedInstance
-from naiad.metrics.statistics import MICROSECOND, ModelStatistics
+from naiad.hosts.host import BatchOutcome, HostedInstance
+from naiad.metrics.statistics import MICROSECOND, CloseReason, ModelStatistics
 from naiad.scheduling.batching import (
     BatchingPolicy,
     BatchRun,
+    Dispatch,
     WaitUntil,
     next_batch,
     next_prefetch,
 )
+from naiad.scheduling.follow_ups import FollowUps
 from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
@@ -42,6 +44,7 @@ _log = logging.getLogger(__name__)
 GATHERING_NS = 500_000
 """How long a free instance waits at most while every iteration of the loop brings another request. Half a millisecond of a busy loop is
 about as many requests as a batch holds."""
+_IDLE = CloseReason.IDLE  # looking up a member of an enum takes longer
 
 
 class DynamicScheduler:
@@ -91,6 +94,7 @@ class DynamicScheduler:
         self._gathered = 0
         self._gathering_until_ns = 0
         self._several_clients = False
+        self._follow_ups = FollowUps(queue, policy) if policy.awaits_follow_ups else None
         self._on_cancel = self._withdraw  # one object for all inferences
         self._timer = timers.timer(self._schedule)
         self._prefetched_due_ns = NEVER
@@ -233,6 +237,14 @@ class DynamicScheduler:
             decision = next_batch(self._run, now, draining=self._stopping)
             if decision is None:
                 return
+            if (
+                self._follow_ups is not None
+                and pool.usable == 1
+                and isinstance(decision, Dispatch)
+                and decision.reason is _IDLE
+                and not self._stopping
+            ):
+                decision = self._follow_ups.wait(queue.rows, now) or decision
             if isinstance(decision, WaitUntil):
                 self._enough_rows = decision.rows
                 self._timer.set(decision.at_ns, exact=True)
@@ -242,7 +254,7 @@ class DynamicScheduler:
                 return
             self.statistics.closes[decision.reason] += 1
             self.statistics.pending -= decision.count
-            pool.send(slot, queue.take(decision.count))
+            pool.send(slot, self._take(decision.count))
 
     def _prefetch(self, now: int) -> None:
         """Reject requests of a prefetched batch whose timeout is over; send the next batch if the instance may have it."""
@@ -261,18 +273,26 @@ class DynamicScheduler:
         if decision is not None:
             self.statistics.closes[decision.reason] += 1
             has_deadlines = bool(queue.deadlines)
-            batch = queue.take(decision.count)
+            batch = self._take(decision.count)
             if has_deadlines:
                 due = _earliest_deadline(batch)
                 self._prefetched_due_ns = min(due, self._prefetched_due_ns)
             queue.prefetched += decision.count
             pool.send(slot, batch)
 
-    def _on_free(self, batch: list[Inference] | None) -> None:
+    def _take(self, count: int) -> list[Inference]:
+        """Take a batch that is sent now out of the queue."""
+        if self._follow_ups is not None and self._pool.usable == 1:
+            self._follow_ups.taken(count)
+        return self._queue.take(count)
+
+    def _on_free(self, outcome: BatchOutcome | None) -> None:
         """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
         queue = self._queue
-        if batch is not None:
-            self._several_clients = len(batch) > 1 or bool(queue.size)
+        if outcome is not None:
+            self._several_clients = len(outcome.batch) > 1 or bool(queue.size)
+            if self._follow_ups is not None and self._pool.usable == 1:
+                self._follow_ups.came_back(outcome, self._now())
         if queue.size:
             self._schedule()
 

@@ -31,7 +31,7 @@ from naiad.scheduling.response_dispatcher import ResponseDispatcher
 
 _log = logging.getLogger(__name__)
 
-OnFree = collections.abc.Callable[[list[Inference] | None], None]
+OnFree = collections.abc.Callable[[BatchOutcome | None], None]
 
 
 class InstancePool:
@@ -99,7 +99,7 @@ class InstancePool:
         """Set the scheduler's callbacks; called once, before anything else.
 
         Args:
-            on_free: an instance is free: its batch came back (that batch, whose responses are not sent yet), it is usable again, or its
+            on_free: an instance is free: its batch came back (the outcome, whose responses are not sent yet), it is usable again, or its
                 resources may be available (None). Or it may be given a batch in advance, because the one that it had begins.
             on_begun: a prefetched batch no longer waits: it begins, or has failed.
             on_lost: the last usable instance is lost, or removed: queued requests would wait for a restart, which may take for ever.
@@ -219,7 +219,7 @@ class InstancePool:
                     self.free.append(slot)
             if not self._unlimited:
                 self._resources.release(slot)
-        self._on_free(batch)
+        self._on_free(outcome)
         due = (outcome,) if self._order is None else self._order.came_back(ticket, outcome)
         for ready in due:
             self._deliver(ready)

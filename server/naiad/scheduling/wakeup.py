@@ -22,6 +22,8 @@ _CLOCK_MONOTONIC = 1
 _ABSOLUTE = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 _NS_PER_S = 1_000_000_000
+_NS_PER_US = 1_000
+_US_PER_S = 1_000_000
 
 
 class Wakeup(typing.Protocol):
@@ -71,8 +73,9 @@ class LoopTimer:
             self._timer.cancel()
             self._timer = None
         if at_ns < NEVER:
-            left_ns = max(at_ns - self._now(), 0)
-            self._timer = self._loop.call_later(left_ns / _NS_PER_S, self._callback)
+            # Whole microseconds: a loop of a coarser resolution would call back too early, again and again.
+            left_us = max(-(-(at_ns - self._now()) // _NS_PER_US), 0)
+            self._timer = self._loop.call_later(left_us / _US_PER_S, self._callback)
 
 
 class TimerFd:

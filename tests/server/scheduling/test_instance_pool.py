@@ -45,7 +45,9 @@ class Pool:
         self.events: list[str] = []
         self.responses: list[InferResponse] = []
         self.pool.open(
-            on_free=lambda batch: self.events.append(f"free {len(batch or ())}"),
+            on_free=lambda outcome: self.events.append(
+                f"free {len(outcome.batch) if outcome else 0}"
+            ),
             on_begun=lambda batch: self.events.append(f"begun {len(batch)}"),
             on_lost=lambda: self.events.append("lost"),
         )
