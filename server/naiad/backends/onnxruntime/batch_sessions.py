@@ -130,6 +130,7 @@ class _SessionMaker:
         self._memory = context.memory()
         self._last_ns = 0
         self._last_bytes = 0
+        self._extra_bytes = 0
         self._warms = True
 
     def add(self, size: int) -> None:
@@ -175,6 +176,7 @@ class _SessionMaker:
             spent_ns=self._now_ns - self.begun_ns,
             last_ns=self._last_ns,
             last_bytes=self._last_bytes,
+            extra_bytes=self._extra_bytes,
             memory=self._memory,
         )
         return batch_sizes.reason_to_stop(progress)
@@ -190,6 +192,8 @@ class _SessionMaker:
         self._last_ns, self._now_ns = now_ns - self._now_ns, now_ns
         if self._memory is not None and memory is not None:
             self._last_bytes = max(self._memory.free - memory.free, 0)
+            if len(self.made) > 1:
+                self._extra_bytes += self._last_bytes
         self._memory = memory
         log.info(
             "%s: the session for %d rows took %.1f s", self._label, size, self._last_ns / _SECOND_NS

@@ -27,8 +27,11 @@ MAX_SIZES = 8
 LOAD_LIMIT_NS = 60_000_000_000
 """How long a load may spend on sessions before it goes on with those that it has."""
 
-FREE_SHARE = 0.2
-"""The part of a device's memory that stays free for other models and for activations."""
+EXTRA_SHARE = 0.1
+"""The part of a device's memory that the sessions of an instance may take beyond the first one: models that are loaded later need the rest."""
+
+FREE_SHARE = 0.3
+"""The part of a device's memory that stays free of them."""
 
 MAX_FAILURES = 3
 """Filled batches in a row that fail and succeed without the added rows, after which batches are not filled any more."""
@@ -69,12 +72,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         spent_ns: the time since the first one was begun.
         last_ns: the time that the last one took.
         last_bytes: the device's memory that the last one took; 0 if that is not known.
+        extra_bytes: that all but the first one took.
         memory: of the device, now; None if it is not known.
     """
 
     spent_ns: int
     last_ns: int
     last_bytes: int
+    extra_bytes: int
     memory: Memory | None
 
 
@@ -169,11 +174,16 @@ def reason_to_stop(progress: Progress) -> str:
     if progress.spent_ns + progress.last_ns > LOAD_LIMIT_NS:
         return f"another one would exceed the {LOAD_LIMIT_NS // 1_000_000_000} s that they may take"
     memory = progress.memory
-    if memory is not None and memory.free - progress.last_bytes < FREE_SHARE * memory.total:
+    if memory is None:
+        return ""
+    another = f"another one of about {_mib(progress.last_bytes)} MiB"
+    if progress.extra_bytes + progress.last_bytes > EXTRA_SHARE * memory.total:
         return (
-            f"another one of about {_mib(progress.last_bytes)} MiB would leave less than {FREE_SHARE:.0%} of the device's memory free "
-            f"({_mib(memory.free)} of {_mib(memory.total)} MiB are)"
+            f"{another} would exceed {EXTRA_SHARE:.0%} of the device's memory for all but the first ({_mib(progress.extra_bytes)} of "
+            f"{_mib(memory.total)} MiB are taken)"
         )
+    if memory.free - progress.last_bytes < FREE_SHARE * memory.total:
+        return f"{another} would leave less than {FREE_SHARE:.0%} of the device's memory free ({_mib(memory.free)} of {_mib(memory.total)} MiB are)"
     return ""
 
 

@@ -89,17 +89,29 @@ def test_the_largest_session_is_made_first_then_the_smallest_then_the_others_fro
     assert in_order((4,)) == (4,)
 
 
-def progress(*, spent_ns: int = 0, last_ns: int = 0, memory: Memory | None = None) -> Progress:
-    return Progress(spent_ns=spent_ns, last_ns=last_ns, last_bytes=GIB, memory=memory)
+def progress(
+    *, spent_ns: int = 0, last_ns: int = 0, extra_bytes: int = 0, memory: Memory | None = None
+) -> Progress:
+    return Progress(
+        spent_ns=spent_ns, last_ns=last_ns, last_bytes=GIB, extra_bytes=extra_bytes, memory=memory
+    )
 
 
-def test_sessions_are_made_while_a_fifth_of_the_memory_stays_free() -> None:
-    assert not reason_to_stop(progress(memory=Memory(17 * GIB, 80 * GIB)))
-    why = reason_to_stop(progress(memory=Memory(17 * GIB - 1, 80 * GIB)))
+def test_sessions_are_made_while_three_tenths_of_the_memory_stay_free() -> None:
+    assert not reason_to_stop(progress(memory=Memory(25 * GIB, 80 * GIB)))
+    why = reason_to_stop(progress(memory=Memory(25 * GIB - 1, 80 * GIB)))
     assert why == (
-        "another one of about 1024 MiB would leave less than 20% of the device's memory free (17407 of 81920 MiB are)"
+        "another one of about 1024 MiB would leave less than 30% of the device's memory free (25599 of 81920 MiB are)"
     )
     assert not reason_to_stop(progress())
+
+
+def test_all_sessions_but_the_first_take_a_tenth_of_the_memory() -> None:
+    memory = Memory(70 * GIB, 80 * GIB)
+    assert not reason_to_stop(progress(extra_bytes=7 * GIB, memory=memory))
+    assert reason_to_stop(progress(extra_bytes=7 * GIB + 1, memory=memory)) == (
+        "another one of about 1024 MiB would exceed 10% of the device's memory for all but the first (7168 of 81920 MiB are taken)"
+    )
 
 
 def test_sessions_are_made_for_a_minute_at_most() -> None:

@@ -365,6 +365,7 @@ def on_gpu(
     config = model_config(
         inputs=made.inputs,
         outputs=made.outputs,
+        max_batch_size=made.max_batch_size,
         dynamic_batching=made.dynamic_batching,
         parameters=dict(made.parameters),
         instance_groups=(group,),
@@ -380,13 +381,22 @@ def on_gpu(
 def test_no_session_is_made_that_would_leave_the_device_too_little_memory(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of 10 GiB the first session takes 3, so that a second one would leave 1."""
-    memory: list[Memory | None] = [Memory(7 * GIB, 10 * GIB), Memory(4 * GIB, 10 * GIB)]
-    instance = on_gpu(write_add(tmp_path), monkeypatch, memory)
+    """The first session takes 3 GiB and the other ones 1 each, of 30: three of them are a tenth of the memory."""
+    memory = [Memory(free * GIB, 30 * GIB) for free in (20, 17, 16, 15, 14)]
+    instance = on_gpu(write_add(tmp_path), monkeypatch, [*memory], max_batch_size=64)
     assert (
-        "model 'm' on GPU 0: batches are filled up to 8 rows only: another one of about 3072 MiB would leave less"
+        "model 'm' on GPU 0: batches are filled up to 1, 16, 32, 64 rows only: another one of about 1024 MiB would exceed 10%"
         in caplog.text
     )
+    assert instance.execute([add([[1, 2]] * 2, [[1, 2]] * 2)]).padding_rows == 14
+
+
+def test_a_first_session_that_takes_much_is_the_only_one(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory: list[Memory | None] = [Memory(7 * GIB, 10 * GIB), Memory(4 * GIB, 10 * GIB)]
+    instance = on_gpu(write_add(tmp_path), monkeypatch, memory)
+    assert "filled up to 8 rows only: another one of about 3072 MiB would exceed 10%" in caplog.text
     assert instance.execute([add([[1, 2]], [[1, 2]])]).padding_rows == 7
 
 
