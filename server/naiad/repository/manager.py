@@ -132,16 +132,16 @@ class Repository(typing.Generic[S]):
         for name in sorted(missing):
             log.error("failed to poll model '%s': %s", name, self._reader.not_found_reason())
         unique, refused = without_duplicates(models)
-        fingerprints = await self._reader.fingerprints(unique)
-        sources = [LoadedFrom(model, fingerprints[model.name]) for model in unique]
         self.sources = {plan.name: None for plan in refused}
-        self.sources |= {source.model.name: source for source in sources}
-        self._coordination.dependents.explicit.update(self.sources)
+        present = {model.name for model in models}
+        self._coordination.dependents.explicit.update(present)
         if names is None or names:
-            self._progress.starting(self.sources)
+            self._progress.starting(present)
         for plan in refused:
             self._loader.refuse(plan)
-        await asyncio.gather(*map(self._load_at_start, sources))
+        loads = await asyncio.gather(*map(self._load_at_start, unique), return_exceptions=True)
+        for failure in filter(None, loads):
+            raise failure
         return not missing and all(map(self.evictions.is_ready_or_evicted, self.states()))
 
     async def load(
@@ -313,10 +313,13 @@ class Repository(typing.Generic[S]):
         """Release the slot of a model whose load waits for another operation, if any does."""
         return self._slots.released() if requested_by else contextlib.nullcontext()
 
-    async def _load_at_start(self, source: LoadedFrom) -> None:
-        # A failure is shown as a state.
+    async def _load_at_start(self, model: StoredModel) -> None:
+        # Each model by itself: no other one waits for the listing of its files.
+        fingerprint = await self._reader.fingerprint(model, at_start=True)
+        source = self.sources[model.name] = LoadedFrom(model, fingerprint)
+        # A failure of the load is shown as a state.
         with contextlib.suppress(InferenceError):
-            await self._locks.run(source.model.name, functools.partial(self._loader.load, source))
+            await self._locks.run(model.name, functools.partial(self._loader.load, source))
 
     async def _load_model(self, name: str, overrides: Overrides, *, is_explicit: bool) -> None:
         self._loader.check_open(name)

@@ -160,20 +160,14 @@ class RepositoryReader:
         )
         return combined(zip(listers, outcomes, strict=True))
 
-    async def fingerprint(self, model: StoredModel) -> Fingerprint:
-        """The fingerprint of a model.
+    async def fingerprint(self, model: StoredModel, *, at_start: bool = False) -> Fingerprint:
+        """The fingerprint of a model; `at_start`: without a timeout.
 
         Raises:
             InferenceError: it cannot be read; UNAVAILABLE when its store does not answer in time.
         """
-        return await self._in_time(self._scan(model), model.location)
-
-    async def fingerprints(
-        self, models: collections.abc.Sequence[StoredModel]
-    ) -> dict[str, Fingerprint]:
-        """The fingerprints of many models, by name, and without a timeout: for the start of the server."""
-        scanned = await asyncio.gather(*map(self._scan, models))
-        return {model.name: scan for model, scan in zip(models, scanned, strict=True)}
+        scan = self._scan(model)
+        return await (scan if at_start else self._in_time(scan, model.location))
 
     async def scan(self, models: collections.abc.Sequence[StoredModel]) -> Scan:
         """The fingerprints of many models for a poll, in one thread at a time, with the timeout for each part of them."""

@@ -291,10 +291,10 @@ async def test_a_caller_that_leaves_does_not_stop_the_load(tmp_path: pathlib.Pat
     world = World(tmp_path, load_seconds=20)
     world.write("m", "one")
     caller = asyncio.create_task(world.repository.load("m"))
-    await asyncio.sleep(10)  # also a thread looks into the folder, in real time
-    assert world.states() == [("m", 1, State.LOADING, "")]
+    # Not a time: a thread looks into the folder first.
+    await until(lambda: world.states() == [("m", 1, State.LOADING, "")])
     caller.cancel()
-    await asyncio.sleep(20)
+    await asyncio.sleep(30)
     assert caller.cancelled()
     assert world.repository.get("m").text == "one"
 

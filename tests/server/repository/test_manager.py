@@ -2,17 +2,20 @@
 
 import asyncio
 import pathlib
+import threading
 from collections.abc import Collection
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from naiad.core.clock import ManualClock
-from naiad.errors import ErrorCode, InferenceError, internal, invalid
+from naiad.errors import ErrorCode, InferenceError, internal, invalid, unavailable
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
+from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import Value
@@ -254,3 +257,39 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
     await repository.load_all()
     assert most == 3
     assert len(repository.served()) == 7
+
+
+class SlowToScan(FakeStore):
+    """A store that lists the files of `slow` only when it may, and those of `gone` never."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__("/r", *names)
+        self.may_scan = threading.Event()
+
+    @override
+    def fingerprint(self, name: str) -> Fingerprint:
+        if name == "slow":
+            self.may_scan.wait(60)
+        if name == "gone":
+            raise unavailable("the store does not respond")
+        return super().fingerprint(name)
+
+
+async def test_at_the_start_no_model_waits_for_the_listing_of_the_files_of_another() -> None:
+    store = SlowToScan("a", "slow", "z")
+    repository = make(store)
+    start = asyncio.create_task(repository.load_all())
+    await until(lambda: [name for name, _, _ in repository.served()] == ["a", "z"])
+    assert not start.done()
+    store.may_scan.set()
+    assert await start
+    assert repository.get("slow").title == "slow/1"
+
+
+async def test_a_store_that_fails_after_its_listing_ends_the_start_once_the_other_loads_are_done() -> (
+    None
+):
+    repository = make(SlowToScan("a", "gone", "z"))
+    with pytest.raises(InferenceError, match="the store does not respond"):
+        await repository.load_all()
+    assert [name for name, _, _ in repository.served()] == ["a", "z"]

@@ -57,8 +57,13 @@ class AgentCatalog:
             raise self._unknown(name)
 
     def _unknown(self, name: str) -> AgentError:
+        instead = (
+            f"write {self._directory / name / FILE} (--repoagent-directory)"
+            if _FOLDER_NAME.fullmatch(name)
+            else f"choose a name of letters, digits, '_', '.' and '-', of a folder in {self._directory} (--repoagent-directory)"
+        )
         return AgentError(
-            f"unable to find repository agent '{name}': write {self._directory / name / FILE} (--repoagent-directory), or install a "
+            f"unable to find repository agent '{name}': {instead}, or install a "
             f"package that has it as an entry point of {GROUP}; this server itself has {', '.join(_OWN)}"
             + self._library(name)
         )

@@ -16,6 +16,10 @@ Fingerprint = collections.abc.Mapping[str, frozenset[File]]
 
 _IGNORED = "__pycache__"
 
+MAX_FILES = 100_000
+"""Files and folders of an entry whose names are kept, as for a model of an object store. An entry with more, such as a link to `/`, counts as unchanged: nothing
+waits for a scan of all of it, and the model goes on."""
+
 _SHOWN = 3
 """Changed files that a message names."""
 
@@ -28,26 +32,29 @@ def fingerprint(folder: pathlib.Path) -> Fingerprint:
     """
     files: dict[str, frozenset[File]] = {}
     for entry in _entries(folder):
-        below = set[File]()
-        _scan(entry, entry.name, below, set())
-        files[entry.name] = frozenset(below)
+        files[entry.name] = _files(entry)
     return files
 
 
-def _scan(
-    entry: "os.DirEntry[str]", path: str, files: set[File], visited: set[tuple[int, int]]
-) -> None:
-    """Add the files of an entry. `visited` holds the folders that were scanned: a link to one above it would never end."""
-    try:
-        status = entry.stat()
-    except OSError:
-        return  # it has been removed since its name was read, or it is a link to nothing
-    if not stat.S_ISDIR(status.st_mode):
-        files.add((path, status.st_mtime_ns, status.st_size))
-    elif (status.st_dev, status.st_ino) not in visited:
-        visited.add((status.st_dev, status.st_ino))
-        for child in _entries(entry.path):
-            _scan(child, f"{path}/{child.name}", files, visited)
+def _files(entry: "os.DirEntry[str]") -> frozenset[File]:
+    """The files of an entry."""
+    files, visited = set[File](), set[tuple[int, int]]()
+    pending = [(entry, entry.name)]
+    while pending:
+        current, path = pending.pop()
+        try:
+            status = current.stat()
+        except OSError:
+            continue  # it has been removed since its name was read, or it is a link to nothing
+        if not stat.S_ISDIR(status.st_mode):
+            files.add((path, status.st_mtime_ns, status.st_size))
+        elif (status.st_dev, status.st_ino) not in visited:
+            # A link to a folder above it would never end.
+            visited.add((status.st_dev, status.st_ino))
+            pending += [(child, f"{path}/{child.name}") for child in _entries(current.path)]
+        if len(files) + len(pending) > MAX_FILES:
+            return frozenset({(f"{entry.name}: too many files", 0, MAX_FILES)})
+    return frozenset(files)
 
 
 def _entries(folder: "str | pathlib.Path") -> "list[os.DirEntry[str]]":

@@ -35,11 +35,20 @@ def test_an_agent_imports_the_modules_beside_it_and_is_read_again(tmp_path: path
     assert str(tmp_path) not in sys.path
 
 
-@pytest.mark.parametrize("name", ["absent", "../outside", "", ".", "a/b", "x" * 300, "nu\0ll"])
-def test_an_unknown_name_says_what_to_do(tmp_path: pathlib.Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("absent", "write {}/absent/agent.py (--repoagent"),
+        *(
+            (name, "choose a name of letters, digits, '_', '.' and '-', of a folder in {} (")
+            for name in ("../outside", "", ".", "a/b", "x" * 300, "nu\0ll")
+        ),
+    ],
+)
+def test_an_unknown_name_says_what_to_do(tmp_path: pathlib.Path, name: str, instead: str) -> None:
     write(tmp_path, "outside", agent=HEAD)
     catalog = AgentCatalog(tmp_path / "agents")
-    expected = f"unable to find repository agent '{name}': write {tmp_path}"
+    expected = f"unable to find repository agent '{name}': {instead.format(tmp_path / 'agents')}"
     with pytest.raises(AgentError, match=re.escape(expected)) as error:
         catalog.make(name)
     assert "--repoagent-directory" in str(error.value)

@@ -7,6 +7,7 @@ import typing
 
 import pytest
 
+from naiad.repository.polling import fingerprint as scan
 from naiad.repository.polling.fingerprint import changed_paths, fingerprint, in_words
 
 
@@ -96,3 +97,23 @@ def test_the_paths_that_changed_are_named(folder: pathlib.Path) -> None:
     (folder / "new.txt").touch()
     assert changed_paths(before, fingerprint(folder)) == {"1/model.py", "2/", "new.txt"}
     assert in_words({"b", "a", "d", "c", "e"}) == "a, b, c and 2 more"
+
+
+def test_an_entry_with_too_many_files_counts_as_unchanged(
+    folder: pathlib.Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scan, "MAX_FILES", 100)
+    outside = tmp_path_factory.mktemp("outside")
+    for number in range(30):
+        (outside / str(number)).mkdir(parents=True)
+        for name in "abcd":
+            (outside / str(number) / name).touch()
+    (folder / "3").symlink_to(outside)
+    before = fingerprint(folder)
+    assert before["3"] == {("3: too many files", 0, 100)}
+    (outside / "7" / "a").write_text("changed")
+    assert fingerprint(folder) == before
+    (folder / "1" / "model.py").write_text("longer than before")
+    assert changed_paths(before, fingerprint(folder)) == {"1/model.py"}
