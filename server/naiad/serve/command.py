@@ -12,6 +12,7 @@ import uvloop
 
 from naiad import __version__, logs
 from naiad.backends.catalog import OWN, Catalog
+from naiad.core.malloc import MALLOC
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY, Options
 from naiad.repository.store import local_root
 from naiad.repository.stores.process import StoreProcess
@@ -45,6 +46,7 @@ def serve(options: Options, *, command: str) -> int:
         logging.shutdown()
         return 1
     _log_versions(options)
+    MALLOC.limit_arenas(os.environ)
     stores = StoreProcess(
         directory=options.repository_cache_directory,
         limit=options.repository_cache_bytes,

@@ -30,6 +30,7 @@ from naiad.serve.console import LoadingLines, show_addresses, show_models
 from naiad.serve.drain import drain
 from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.loop_lag import LoopLag
+from naiad.serve.process_memory import ProcessMemory
 from naiad.serve.signals import EARLY, to_watch
 from naiad.serve.stall_watchdog import StallWatchdog
 
@@ -81,7 +82,7 @@ class Server:
                 progress=self._lines,
                 environ=os.environ,
                 clock=self._clock,
-                memory=interpreter.ProcessMemory(_workers),
+                memory=ProcessMemory(_workers),
                 imported=interpreter.exempt,
             ) as assembly:
                 return await self._serve(assembly)

@@ -14,7 +14,7 @@ import pytest
 
 from naiad.options.parsing import parse
 from naiad.serve import command, interpreter
-from naiad.serve.interpreter import ProcessMemory
+from naiad.serve.process_memory import ProcessMemory
 from tests.support.waiting import wait_until
 
 

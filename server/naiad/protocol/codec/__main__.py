@@ -6,7 +6,6 @@ The descriptor is a socket. A message is the descriptor of a memory file (`frame
 arguments; the answer is one with its result. Signals of terminals and process groups are the server's to act on.
 """
 
-import ctypes
 import gc
 import importlib
 import os
@@ -18,6 +17,7 @@ import sys
 import traceback
 import typing
 
+from naiad.core.malloc import MALLOC
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.process import BROKEN, REFUSED, RESULT
@@ -45,7 +45,7 @@ def main() -> None:
             socket.send_fds(server, [b"a"], [answer])
             os.close(answer)
             if size > _TRIMMED_FROM:
-                ctypes.CDLL(None).malloc_trim(0)
+                MALLOC.trim()
 
 
 def _answered(descriptor: int, size: int) -> int:

@@ -3,48 +3,52 @@
 import asyncio
 import threading
 
-from naiad.protocol.grpc.transport.message_memory import MessageMemory, _tune
+from typing_extensions import override
+
+from naiad.core.malloc import Malloc
+from naiad.protocol.grpc.transport.message_memory import MessageMemory
 
 
-class Allocator:
+class RecordedMalloc(Malloc):
+    """Records the calls: what it is to do, and whether the call came on the loop's thread."""
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.given_back = asyncio.Event()
-        self.calls = list[tuple[bool, bool]]()
-        """Whether to keep, and whether the call came on the loop's thread."""
+        self.calls = list[tuple[str, bool]]()
 
-    def __call__(self, keep: bool) -> None:  # noqa: FBT001 - as in the product
-        self.calls.append((keep, threading.current_thread() is threading.main_thread()))
-        if not keep:
-            self._loop.call_soon_threadsafe(self.given_back.set)
+    def _record(self, what: str) -> None:
+        self.calls.append((what, threading.current_thread() is threading.main_thread()))
+
+    @override
+    def keep_messages(self) -> None:
+        self._record("keep")
+
+    @override
+    def give_back_messages(self) -> None:
+        self._record("give back")
+        self._loop.call_soon_threadsafe(self.given_back.set)
 
 
 async def test_it_is_kept_from_the_first_message_until_none_came_for_a_while() -> None:
-    allocator = Allocator()
-    memory = MessageMemory(allocator, idle_seconds=0)
+    malloc = RecordedMalloc()
+    memory = MessageMemory(malloc, idle_seconds=0)
     memory.used()
     memory.used()
-    assert allocator.calls == [(True, True)]
-    await allocator.given_back.wait()
-    assert allocator.calls == [(True, True), (False, False)]
+    assert malloc.calls == [("keep", True)]
+    await malloc.given_back.wait()
+    assert malloc.calls == [("keep", True), ("give back", False)]
     memory.used()
-    assert allocator.calls[2:] == [(True, True)]
+    assert malloc.calls[2:] == [("keep", True)]
     memory.close()
 
 
 async def test_closing_stops_the_timer_and_may_happen_twice() -> None:
-    allocator = Allocator()
-    memory = MessageMemory(allocator, idle_seconds=0)
+    malloc = RecordedMalloc()
+    memory = MessageMemory(malloc, idle_seconds=0)
     memory.used()
     memory.close()
     memory.close()
     for _ in range(5):
         await asyncio.sleep(0)
-    assert allocator.calls == [(True, True)]
-
-
-async def test_the_c_library_of_this_machine_takes_both() -> None:
-    memory = MessageMemory(idle_seconds=1000)
-    memory.used()
-    _tune(False)
-    memory.close()
+    assert malloc.calls == [("keep", True)]
