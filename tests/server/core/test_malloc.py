@@ -1,4 +1,4 @@
-"""What the allocator is told, by a recorded C library; and the real one, which gives back what threads leave behind."""
+"""The calls of a recorded C library; and the real one, which gives back what threads leave behind."""
 
 import subprocess
 import sys
