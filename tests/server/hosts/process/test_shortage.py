@@ -161,10 +161,7 @@ async def test_a_streamed_response_that_cannot_be_taken_ends_its_request_and_no_
     hosts: Hosts,
 ) -> None:
     hosted = await hosts.start(STREAMS, decoupled=True, **WIDE)
-    await hosted.run(ask((2, 0)))
-    await until(lambda: len(hosted.answers) == 3)
-    hosted.answers.clear()
-    with no_descriptor_left():
+    with no_descriptor_left():  # none was sent before, whose segment would be used again
         await hosted.run(ask((2, 0)))
         await until(lambda: hosted.answers)
     assert told(hosted) == ["UNAVAILABLE!"]
@@ -208,7 +205,6 @@ async def test_an_answer_that_cannot_be_sent_is_an_error_for_the_model_and_keeps
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosted = await hosts.start(ASKS, rpc_handler=LongAnswers())
-    assert value_of(await hosted.run(ask((101, 0)))) == 1
     with monkeypatch.context() as without:
         without.setattr(os, "memfd_create", failing(errno.EMFILE))
         outcomes = [await hosted.run(ask((number, 0))) for number in (102, 3, 104)]
