@@ -1,10 +1,13 @@
-"""What a scripted engine says of the server and its models; how it answers inferences is each protocol's tests' matter."""
+"""A scripted engine for the tests of both wires; which answer it gives at once is each wire's tests' matter."""
 
+import collections.abc
 import typing
 
-from naiad.core.inference import Inference
+from naiad.core.flow import Flow
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
+from naiad.core.response import InferResponse
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, not_found
 from naiad.repository.loading.progress import LoadProgress
@@ -22,7 +25,8 @@ class EngineOfOneModel:
         ready: what readiness says, or raises.
         live: what liveness says, or raises.
         requests: inferences that were asked for.
-        inferences: those of them that were not answered at once.
+        inferences: those of them that were not answered at once, for a test to answer.
+        on_held: called with each of these.
         asked: names and versions of the models that were looked up.
         changes: loads and unloads.
         change_error: what they raise.
@@ -35,9 +39,34 @@ class EngineOfOneModel:
         self.live: bool | InferenceError = True
         self.requests: list[InferRequest] = []
         self.inferences: list[Inference] = []
+        self.on_held: collections.abc.Callable[[Inference], None] | None = None
         self.asked: list[tuple[str, int]] = []
         self.changes: list[tuple[str, str, typing.Any]] = []
         self.change_error: InferenceError | None = None
+
+    def answer_at_once(self, _request: InferRequest) -> InferResponse | None:
+        """The response to a request; None: a test answers it."""
+        return None
+
+    def infer(
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
+    ) -> Inference | None:
+        self.requests.append(request)
+        response = self.answer_at_once(request)
+        if response is not None:
+            on_response(response)
+            return None
+        inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
+        if context is not None:
+            context.inference = inference
+        self.inferences.append(inference)
+        if self.on_held is not None:
+            self.on_held(inference)
+        return inference
 
     def look_up(self, name: str, version: int = LATEST) -> typing.Any:
         self.find(name, version)

@@ -4,10 +4,9 @@ import collections.abc
 import typing
 
 import numpy as np
+from typing_extensions import override
 
 from naiad.core.datatypes import BYTES, FP32
-from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -55,28 +54,12 @@ class ScriptedEngine(EngineOfOneModel):
     ) -> None:
         super().__init__(traits)
         self.answer = answer
-        self.on_held: collections.abc.Callable[[Inference], None] | None = None
         self.entries: list[IndexEntry] = []
         self.counted = ModelStatistics()
 
-    def infer(
-        self,
-        request: InferRequest,
-        on_response: OnResponse,
-        flow: Flow | None = None,
-        context: RequestContext | None = None,
-    ) -> Inference | None:
-        self.requests.append(request)
-        if self.answer is not None:
-            on_response(self.answer(request))
-            return None
-        inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
-        if context is not None:
-            context.inference = inference
-        self.inferences.append(inference)
-        if self.on_held is not None:
-            self.on_held(inference)
-        return inference
+    @override
+    def answer_at_once(self, request: InferRequest) -> InferResponse | None:
+        return None if self.answer is None else self.answer(request)
 
     def server_metadata(self) -> ServerMetadata:
         return ServerMetadata(

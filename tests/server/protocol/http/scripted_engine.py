@@ -6,10 +6,10 @@ import typing
 
 import numpy as np
 import orjson
+from typing_extensions import override
 
 from naiad.core.datatypes import FP32, DataType
-from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RequestContext
+from naiad.core.inference import OnResponse
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -56,7 +56,6 @@ class ScriptedEngine(EngineOfOneModel):
     def __init__(self, traits: ModelTraits = PLAIN, *, model: str = "m") -> None:
         super().__init__(traits, model=model)
         self.answer: InferResponse | None = None
-        self.callbacks: list[OnResponse] = []
 
     @property
     def request(self) -> InferRequest:
@@ -64,23 +63,14 @@ class ScriptedEngine(EngineOfOneModel):
         (request,) = self.requests
         return request
 
-    def infer(
-        self,
-        request: InferRequest,
-        on_response: OnResponse,
-        flow: Flow | None = None,
-        context: RequestContext | None = None,
-    ) -> Inference | None:
-        self.requests.append(request)
-        if self.answer is not None:
-            on_response(self.answer)
-            return None
-        self.callbacks.append(on_response)
-        inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
-        if context is not None:
-            context.inference = inference
-        self.inferences.append(inference)
-        return inference
+    @property
+    def callbacks(self) -> list[OnResponse]:
+        """Of the requests that were not answered at once."""
+        return [inference.on_response for inference in self.inferences]
+
+    @override
+    def answer_at_once(self, _request: InferRequest) -> InferResponse | None:
+        return self.answer
 
     def server_metadata(self) -> ServerMetadata:
         return ServerMetadata(name="triton", version="0.1.0", extensions=("statistics",))
