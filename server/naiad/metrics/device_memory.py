@@ -18,7 +18,7 @@ class DeviceMemory:
         self._uuids = uuids
 
     def used(self, device: int) -> int:
-        """Bytes in use, by any process; 0 if that is not known."""
+        """Bytes in use, by any process, without what the driver reserves; 0 if that is not known."""
         return self.used_and_total(device)[0]
 
     def used_and_total(self, device: int) -> tuple[int, int]:

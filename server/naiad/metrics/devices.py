@@ -22,6 +22,7 @@ from naiad.metrics.families import Family
 log = logging.getLogger("naiad.metrics")
 
 _DRIVER = "libnvidia-ml.so.1"
+_MEMORY_INFO = "nvmlDeviceGetMemoryInfo"
 _ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 _MILLI = 1_000
 _PERCENT = 100
@@ -30,8 +31,8 @@ _MEMORY = ("MemTotal", "MemAvailable")
 
 _GPU_FAMILIES: tuple[tuple[Family, str, collections.abc.Callable[[Any], float]], ...] = (
     (families.GPU_UTILIZATION, "nvmlDeviceGetUtilizationRates", lambda rates: rates.gpu / _PERCENT),
-    (families.GPU_MEMORY_TOTAL, "nvmlDeviceGetMemoryInfo", lambda memory: int(memory.total)),
-    (families.GPU_MEMORY_USED, "nvmlDeviceGetMemoryInfo", lambda memory: int(memory.used)),
+    (families.GPU_MEMORY_TOTAL, _MEMORY_INFO, lambda memory: int(memory.total)),
+    (families.GPU_MEMORY_USED, _MEMORY_INFO, lambda memory: int(memory.used)),
     (families.GPU_POWER_USAGE, "nvmlDeviceGetPowerUsage", lambda milliwatts: milliwatts / _MILLI),
     (families.GPU_POWER_LIMIT, "nvmlDeviceGetPowerManagementLimit", lambda milliwatts: milliwatts / _MILLI),
     (families.GPU_ENERGY, _ENERGY, lambda millijoules: millijoules / _MILLI),
@@ -108,7 +109,8 @@ class GpuMonitor:
         uuids = [_text(self._ask("nvmlDeviceGetUUID", handle)) for handle in self._handles]
         series: list[Series] = []
         for family, function, value_of in _GPU_FAMILIES:
-            results = [self._ask(function, handle) for handle in self._handles]
+            ask = self._memory_info if function == _MEMORY_INFO else self._ask
+            results = [ask(function, handle) for handle in self._handles]
             if function == _ENERGY:
                 results = [
                     None if energy is None else energy - at_start
@@ -123,8 +125,9 @@ class GpuMonitor:
         return series
 
     def memory(self, uuid: str) -> tuple[int, int]:
-        """Bytes in use and in all of a GPU or MIG slice; zeros if that is not known."""
-        info = self._ask_device("nvmlDeviceGetMemoryInfo", uuid)
+        """Bytes in use and in all of a GPU or MIG slice, without what the driver reserves; zeros if that is not known."""
+        handle = self._by_uuid.get(uuid)
+        info = None if handle is None else self._memory_info(_MEMORY_INFO, handle)
         return (0, 0) if info is None else (int(info.used), int(info.total))
 
     def memory_of_processes(self, uuid: str) -> dict[int, int]:
@@ -146,6 +149,17 @@ class GpuMonitor:
         """Make one NVML call about a GPU or slice; None if it does not support that, or NVML is closed."""
         handle = self._by_uuid.get(uuid)
         return None if handle is None or self._nvml is None else self._ask(function, handle)
+
+    def _memory_info(self, function: str, handle: Any) -> Any:
+        """The memory of a GPU or slice; None if NVML does not say it.
+
+        Version 2 counts what the driver reserves (600 MB of a large card) apart, as nvidia-smi does. Old drivers have version 1, which counts it as used.
+        """
+        if self._nvml is None:
+            return None
+        version = getattr(self._nvml, "nvmlMemory_v2", None)
+        info = None if version is None else self._ask(function, handle, version)
+        return self._ask(function, handle) if info is None else info
 
     def _slices(self, handle: Any) -> list[Any] | None:
         """The MIG slices of a GPU, an empty list before it is partitioned; None for a GPU that is not in MIG mode: CUDA uses all of it."""

@@ -28,7 +28,7 @@ from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, parse
 from naiad.repository.store import StoredModel, check_name
-from naiad.repository.unloads import Memory, Unloads
+from naiad.repository.unloads import GpuMemory, Memory, Unloads
 from naiad.repository.version import Progress, S, Served, Version, VersionState
 
 __all__ = ["Progress", "Repository", "Served", "Version", "VersionState"]
@@ -52,6 +52,7 @@ class Repository(typing.Generic[S]):
         progress: gets every change of state.
         clock: measures load durations.
         memory: to report what an unload frees; None if not needed.
+        gpu_memory: see `Unloads`.
 
     Attributes:
         latest: see `ModelTable`.
@@ -69,6 +70,7 @@ class Repository(typing.Generic[S]):
         progress: Progress,
         clock: Clock,
         memory: Memory | None = None,
+        gpu_memory: GpuMemory | None = None,
     ) -> None:
         self._reader = reader
         progress = self._loads = LoadTable(progress, clock=clock)
@@ -79,7 +81,9 @@ class Repository(typing.Generic[S]):
         )
         self._progress = progress
         self._table = ModelTable[S]()
-        self._unloads = Unloads[S](table=self._table, progress=progress, memory=memory)
+        self._unloads = Unloads[S](
+            table=self._table, progress=progress, memory=memory, gpu_memory=gpu_memory
+        )
         self.sources: dict[str, LoadedFrom | None] = {}
         self._listed: frozenset[str] | None = None
         self._dependencies = coordination.dependencies

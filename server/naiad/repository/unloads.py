@@ -13,6 +13,7 @@ import typing
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.lifecycle import Event
 from naiad.repository.model_table import ModelTable
+from naiad.repository.plan import VersionPlan
 from naiad.repository.version import EVICTED, UNLOADED, Progress, S, Version
 
 log = logging.getLogger("naiad.repository")
@@ -34,6 +35,10 @@ class Memory(typing.Protocol):
         ...
 
 
+GpuMemory = collections.abc.Callable[[int], int]
+_InUse = tuple[int, dict[int, int]]
+
+
 class Unloads(typing.Generic[S]):
     """The versions that are being unloaded.
 
@@ -41,12 +46,21 @@ class Unloads(typing.Generic[S]):
         table: of all models; keeps only the state of a version that is unloaded.
         progress: gets every change of state.
         memory: to report what each unload frees; None if not needed.
+        gpu_memory: gives the bytes of a GPU that are in use; blocking. None where that is not known.
     """
 
-    def __init__(self, *, table: ModelTable[S], progress: Progress, memory: Memory | None) -> None:
+    def __init__(
+        self,
+        *,
+        table: ModelTable[S],
+        progress: Progress,
+        memory: Memory | None,
+        gpu_memory: GpuMemory | None = None,
+    ) -> None:
         self._table = table
         self._progress = progress
         self._memory = memory
+        self._gpu_memory = gpu_memory
         self._tasks: dict[asyncio.Task[None], S | None] = {}
 
     def start(
@@ -94,9 +108,9 @@ class Unloads(typing.Generic[S]):
 
     async def _unload(self, version: Version[S], served: S, reason: str) -> None:
         memory = self._memory
-        before = 0
+        before: _InUse = 0, {}
         if memory is not None:
-            before = await asyncio.to_thread(memory.resident)
+            before = await asyncio.to_thread(self._in_use, memory, version.plan)
             memory.expect()
         try:
             await version.copy.notify(AgentEvent.UNLOAD)
@@ -113,6 +127,18 @@ class Unloads(typing.Generic[S]):
         self._tasks[task] = None
         if memory is not None:
             await asyncio.to_thread(memory.give_back, collect=leaves_cycles)
-            version.resident = (before, await asyncio.to_thread(memory.resident))
+            after = await asyncio.to_thread(self._in_use, memory, version.plan)
+            version.resident = before[0], after[0]
+            version.gpu_memory = {
+                gpu: (size, after[1].get(gpu, 0)) for gpu, size in before[1].items()
+            }
         version.apply(Event.UNLOADED, reason=reason)
         self._progress.changed(version.snapshot())
+
+    def _in_use(self, memory: Memory, plan: VersionPlan) -> _InUse:
+        """Resident memory, and the memory of the GPUs that a version's instances are on; blocking."""
+        of_gpu = self._gpu_memory
+        if of_gpu is None:
+            return memory.resident(), {}
+        gpus = sorted({gpu for group in plan.config.instance_groups for gpu in group.gpus})
+        return memory.resident(), {gpu: size for gpu in gpus if (size := of_gpu(gpu))}

@@ -84,6 +84,9 @@ class Version(typing.Generic[S]):
     served: S | None = None
     load_ns: int = 0
     resident: tuple[int, int] | None = None
+    gpu_memory: collections.abc.Mapping[int, tuple[int, int]] = dataclasses.field(
+        default_factory=dict
+    )
     replaces: bool = False
     was_evicted: bool = False
 
@@ -101,6 +104,7 @@ class Version(typing.Generic[S]):
             reason=EVICTED if self.state is State.LOADING and self.was_evicted else self.reason,
             load_ns=self.load_ns,
             resident=self.resident,
+            gpu_memory=self.gpu_memory,
             replaces=self.replaces,
             memory=() if self.served is None else self.served.memory,
         )
@@ -111,6 +115,7 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         resident: the process's resident memory in bytes before and after the version was unloaded; None before that.
+        gpu_memory: the same of each GPU that its instances were on, by its number.
         replaces: whether it is, or was to be, loaded beside versions that serve, which go on serving if it fails.
         memory: what loading it took; empty if it is not READY.
         updated: what just changed without a load, in words; "" if nothing did.
@@ -123,6 +128,7 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
     load_ns: int = 0
     details: str = ""
     resident: tuple[int, int] | None = None
+    gpu_memory: collections.abc.Mapping[int, tuple[int, int]] = {}
     replaces: bool = False
     memory: tuple[MemoryUsage, ...] = ()
     updated: str = ""

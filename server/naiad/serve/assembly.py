@@ -156,6 +156,7 @@ async def assembled(
                 f"--python-requirement: no temporary file can be written: {error}; set TMPDIR"
             ) from None
         undo.callback(requirements.close)
+        devices = DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus})
         calls, custom = ModelCalls(clock=clock), CustomMetrics()
         api = ServerApi(calls, custom)
         loader = Loader(
@@ -175,7 +176,7 @@ async def assembled(
             make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock),
             submit=calls.submit,
             rpc_handler_of=rpc_handlers_of(api),
-            devices=DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus}),
+            devices=devices,
             gpu_limits=options.model_load_gpu_limit,
             config_overrides=options.model_config_override,
         )
@@ -196,6 +197,7 @@ async def assembled(
             progress=progress,
             clock=clock,
             memory=memory,
+            gpu_memory=devices.used,
         ).make([open_store(location, remote=stores.open) for location in options.model_repository])
         engine = _engine(options, repository, clock)
         system_metrics = SystemMetrics(

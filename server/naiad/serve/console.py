@@ -145,7 +145,7 @@ class LoadingLines:
                     "successfully %s %s%s",
                     state.reason,
                     quoted,
-                    _memory_change(state.resident),
+                    _memory_change(state),
                     extra=extra,
                 )
             case State.UNAVAILABLE:
@@ -268,12 +268,17 @@ def _short_reason(state: VersionState) -> str:
     return "see above" if state.reason else ""
 
 
+_SHOWN_BYTES = 50_000
+"""Less is 0.0 MB."""
+
+
 def _memory(memory: collections.abc.Iterable[MemoryUsage]) -> str:
     """What a load took, for people."""
     return "".join(
         f", {'about ' * usage.estimated}{usage.byte_size / _BYTES_PER_MB:.1f} MB"
         + ("" if usage.type == "CPU" else f" of GPU {usage.id}")
         for usage in memory
+        if usage.byte_size >= _SHOWN_BYTES
     )
 
 
@@ -282,12 +287,18 @@ def _memory_fields(memory: collections.abc.Sequence[MemoryUsage]) -> dict[str, o
     return {"memory_usage": [msgspec.structs.asdict(usage) for usage in memory]} if memory else {}
 
 
-def _memory_change(resident: tuple[int, int] | None) -> str:
-    """What an unload freed. The whole process is measured, so other work in the meantime is included."""
-    if resident is None:
+def _memory_change(state: VersionState) -> str:
+    """What an unload freed. The whole process and the whole GPU are measured, so other work in the meantime is included."""
+    if state.resident is None:
         return ""
-    before, after = (size / _BYTES_PER_MB for size in resident)
-    return f": resident memory {before:.1f} MB -> {after:.1f} MB ({after - before:+.1f} MB)"
+    changes = [_change("resident memory", state.resident)]
+    changes += [_change(f"GPU {gpu}", sizes) for gpu, sizes in state.gpu_memory.items()]
+    return ": " + ", ".join(changes)
+
+
+def _change(what: str, sizes: tuple[int, int]) -> str:
+    before, after = (size / _BYTES_PER_MB for size in sizes)
+    return f"{what} {before:.1f} MB -> {after:.1f} MB ({after - before:+.1f} MB)"
 
 
 def escape(text: str) -> str:

@@ -43,6 +43,12 @@ def find_gpus(
                 "GPU %d (%s) is not used: its compute capability %.1f is below %.1f",
                 gpu.index, gpu.name, gpu.compute_capability, least_capability,
             )  # fmt: skip
+        else:
+            part = ", a slice of it" if gpu.is_slice else ""
+            _log.info(
+                "GPU %d: %s%s, compute capability %.1f, %s",
+                gpu.index, gpu.name, part, gpu.compute_capability, gpu.uuid,
+            )  # fmt: skip
     return tuple(gpu for gpu in gpus if gpu.compute_capability >= least_capability)
 
 

@@ -26,7 +26,7 @@ from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
 from naiad.repository.store import Store
-from naiad.repository.unloads import Memory
+from naiad.repository.unloads import GpuMemory, Memory
 from naiad.repository.version import Progress
 
 log = logging.getLogger("naiad.serve")
@@ -130,7 +130,7 @@ class RepositoryFactory:
         loader: of all of them, as are the agents and the coordination.
         progress: gets every change of state.
         clock: measures load durations.
-        memory: see `Unloads`.
+        memory: see `Unloads`, as for `gpu_memory`.
     """
 
     def __init__(
@@ -143,6 +143,7 @@ class RepositoryFactory:
         progress: Progress,
         clock: Clock,
         memory: Memory | None,
+        gpu_memory: GpuMemory | None = None,
     ) -> None:
         self._options = options
         self._loader = loader
@@ -151,6 +152,7 @@ class RepositoryFactory:
         self._clock = clock
         self._coordination = coordination
         self._memory = memory
+        self._gpu_memory = gpu_memory
         self._pollers: list[Poller] = []
         self._pool: MemoryPool | None = None
         if options.model_memory_limit:
@@ -208,6 +210,7 @@ class RepositoryFactory:
             progress=progress,
             clock=self._clock,
             memory=self._memory,
+            gpu_memory=self._gpu_memory,
         )
         if pool is not None:
             pool.open(repository, namespace=namespace)

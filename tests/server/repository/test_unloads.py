@@ -2,11 +2,13 @@
 
 import asyncio
 import pathlib
+import types
 from typing import Any
 
 import pytest
 from typing_extensions import override
 
+from naiad.config.model_config import InstanceGroup, InstanceKind
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import VersionPlan
@@ -87,6 +89,27 @@ async def test_freed_memory_is_reported_until_that_is_switched_off() -> None:
     await asyncio.wait(unloads.start([second]))
     assert second.snapshot().resident is None
     assert (memory.expected, memory.given_back) == (1, 1)
+
+
+async def test_freed_memory_of_the_gpus_of_a_version_is_reported() -> None:
+    made = [Served("one", seconds=0)]
+    version = ready(made[0])
+    groups = (
+        InstanceGroup(name="a", kind=InstanceKind.GPU, count=2, gpus=(3, 1)),
+        InstanceGroup(name="b", kind=InstanceKind.GPU, count=1, gpus=(1, 2)),
+    )
+    config: Any = types.SimpleNamespace(name="m", instance_groups=groups)
+    version.plan = VersionPlan(config=config, version=1, model_dir=pathlib.Path())
+
+    def of_gpu(gpu: int) -> int:
+        """GPU 2 is not known; loaded, the version takes all of GPU 3."""
+        return {1: 50, 2: 0, 3: 0}[gpu] if made[0].stopped else {1: 70, 2: 0, 3: 900}[gpu]
+
+    unloads = Unloads[Served](
+        table=ModelTable(), progress=Progress(), memory=Memory(made), gpu_memory=of_gpu
+    )
+    await asyncio.wait(unloads.start([version]))
+    assert version.snapshot().gpu_memory == {1: (70, 50), 3: (900, 0)}
 
 
 async def test_the_garbage_collector_runs_only_for_a_version_that_leaves_cycles() -> None:

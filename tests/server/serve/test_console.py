@@ -147,6 +147,42 @@ def test_the_line_of_a_load_says_what_it_took_of_memory(caplog: pytest.LogCaptur
     }
 
 
+def test_the_line_of_a_load_leaves_out_what_would_be_zero(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    memory = (
+        MemoryUsage(type="CPU", id=0, byte_size=50_000, estimated=False),
+        MemoryUsage(type="GPU", id=0, byte_size=49_999, estimated=True),
+    )
+    state = VersionState(name="m", version=1, state=State.READY, reason="", memory=memory)
+    with caplog.at_level(logging.INFO, "naiad"):
+        LoadingLines(None).changed(state)
+    (record,) = caplog.records
+    assert "in 0.00 s, 0.1 MB (" in record.getMessage() + " ("
+    assert "GPU" not in record.getMessage()
+    assert len(vars(record)["memory_usage"]) == 2
+
+
+def test_the_line_of_an_unload_says_what_it_freed_on_gpus_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state = VersionState(
+        name="m",
+        version=1,
+        state=State.UNAVAILABLE,
+        reason="unloaded",
+        resident=(300_000_000, 250_000_000),
+        gpu_memory={0: (1_700_000_000, 700_000_000), 3: (5_000_000, 5_000_000)},
+    )
+    with caplog.at_level(logging.INFO, "naiad"):
+        LoadingLines(None).changed(state)
+    (message,) = caplog.messages
+    assert message == (
+        "successfully unloaded 'm' version 1: resident memory 300.0 MB -> 250.0 MB (-50.0 MB), "
+        "GPU 0 1700.0 MB -> 700.0 MB (-1000.0 MB), GPU 3 5.0 MB -> 5.0 MB (+0.0 MB)"
+    )
+
+
 def test_the_log_of_a_failed_reload_mentions_that_the_old_version_goes_on_serving(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

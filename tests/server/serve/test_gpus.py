@@ -69,8 +69,14 @@ class Nvml(types.ModuleType):
     def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
         return types.SimpleNamespace(gpu=50)
 
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
-        return types.SimpleNamespace(total=10, used=4)
+    nvmlMemory_v2 = 2  # noqa: N815 - NVML's
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any, version: int | None = None) -> Any:
+        if version is None:
+            return types.SimpleNamespace(total=10, used=4)
+        if self.gpus[handle] == "old":
+            raise NvmlError("function not found")
+        return types.SimpleNamespace(total=10, reserved=3, used=1)
 
     def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
         raise NvmlError("not supported")
@@ -181,11 +187,48 @@ def test_values_of_a_gpu_are_in_base_units_and_those_that_it_does_not_report_are
     assert shown == {
         "nv_gpu_utilization": {first: 0.5, second: 0.5},
         "nv_gpu_memory_total_bytes": {first: 10, second: 10},
-        "nv_gpu_memory_used_bytes": {first: 4, second: 4},
+        # An old driver counts what it reserves itself.
+        "nv_gpu_memory_used_bytes": {first: 1, second: 4},
         "nv_gpu_power_usage": {},
         "nv_gpu_power_limit": {first: 700, second: 700},
         "nv_energy_consumption": {first: 1.5},
     }
+
+
+def test_the_memory_that_models_may_use_is_without_that_of_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For `--model-load-gpu-limit` and what loads take."""
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(None, "old"))
+    monitor = GpuMonitor()
+    monitor.open()
+    assert [monitor.memory(uuid) for uuid in ("GPU-0", "GPU-1", "GPU-9")] == [
+        (1, 10),
+        (4, 10),
+        (0, 0),
+    ]
+    monitor.close()
+    assert monitor.memory("GPU-0") == (0, 0)
+
+
+def test_a_binding_without_version_2_gives_version_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Nvml, "nvmlMemory_v2")
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(None))
+    monitor = GpuMonitor()
+    monitor.open()
+    assert monitor.memory("GPU-0") == (4, 10)
+
+
+def test_the_log_names_the_gpus(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "naiad.serve")
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(None, [(0, "a")]))
+    find_gpus(GpuMonitor(), 6.0, {"CUDA_VISIBLE_DEVICES": "1,0"})
+    assert [text for text in caplog.messages if text.startswith("GPU")] == [
+        "GPU 0: NVIDIA H200, a slice of it, compute capability 9.0, MIG-a",
+        "GPU 1: NVIDIA H200, compute capability 9.0, GPU-0",
+    ]
 
 
 @pytest.mark.parametrize(

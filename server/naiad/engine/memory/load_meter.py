@@ -1,10 +1,15 @@
 """Measures what each load takes: worker processes by their own pages, threads by how much the server grows, devices by NVML.
 
+What a load in a thread takes of a device is the growth of what NVML lists for the server's process; where it lists no processes, as in a container that
+has process ids of its own, the growth of the whole device, other processes included.
+
 The state belongs to the event loop; what blocks runs in threads.
 """
 
 import collections
 import collections.abc
+import os
+import typing
 
 from naiad.config.model_config import ModelConfig
 from naiad.engine.instances import InThread
@@ -15,8 +20,15 @@ from naiad.metrics.memory import MemoryUsage, process_bytes, resident_bytes
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import VersionPlan
 
-Levels = collections.abc.Mapping[Place, int]
-"""Bytes in use, by memory."""
+
+class _Level(typing.NamedTuple):
+    """Bytes of a memory that are in use: `all`, and of a device `own`, those of the server's process; 0 if NVML does not list it."""
+
+    all: int
+    own: int
+
+
+_Levels = collections.abc.Mapping[Place, _Level]
 
 
 class Measurement:
@@ -72,13 +84,16 @@ class LoadMeter:
         self._in_thread = in_thread
         self._devices = devices
         self._growth = collections.defaultdict[Place, SharedGrowth[Measurement]](SharedGrowth)
+        self._own_growth = collections.defaultdict[Place, SharedGrowth[Measurement]](SharedGrowth)
+        """Of what the server's process uses of each device."""
 
     async def begin(self, plan: VersionPlan, statistics: ModelStatistics) -> Measurement:
         """A load begins; `end` or `abandon` follows."""
         size, levels = await self._in_thread(self._before, plan)
         load = Measurement(plan, statistics, size=size)
         for place, level in levels.items():
-            self._growth[place].begin(load, weight=load.size, level=level)
+            self._growth[place].begin(load, weight=load.size, level=level.all)
+            self._own_growth[place].begin(load, weight=load.size, level=level.own)
         return load
 
     def abandon(self, load: Measurement) -> None:
@@ -88,6 +103,7 @@ class LoadMeter:
         load.over = True
         for place in (HOST, *load.devices):
             self._growth[place].end(load, level=0, failed=True)
+            self._own_growth[place].end(load, level=0, failed=True)
 
     async def end(self, load: Measurement, pids: collections.abc.Collection[int]) -> None:
         """The load has succeeded, in these worker processes or, without any, in the server. If this raises, `abandon` follows."""
@@ -95,8 +111,10 @@ class LoadMeter:
         load.over = True
         load.assume()
         for place, level in levels.items():
-            elsewhere = place in exact
-            shares = self._growth[place].end(load, level=level, failed=elsewhere)
+            shares = self._growth[place].end(load, level=level.all, failed=place in exact)
+            own = self._own_growth[place].end(load, level=level.own, failed=bool(pids))
+            if level.own:
+                shares = own
             for other, size in shares.items():
                 # Models may have been unloaded while several were loaded: their files are the least that they take.
                 least = other.size if len(shares) > 1 else 0
@@ -109,25 +127,26 @@ class LoadMeter:
         for place, size in (await self._in_thread(self._of_processes, (load, pids))).items():
             load.measured(place, size, estimated=False)
 
-    def _before(self, plan: VersionPlan) -> tuple[int, Levels]:
+    def _before(self, plan: VersionPlan) -> tuple[int, _Levels]:
         return file_bytes(plan), self._levels(_devices(plan.config))
 
     def _after(
         self, measured: tuple[Measurement, collections.abc.Collection[int]]
-    ) -> tuple[Levels, Levels]:
+    ) -> tuple[_Levels, dict[Place, int]]:
         load, _ = measured
         return self._levels(load.devices), self._of_processes(measured)
 
-    def _levels(self, devices: collections.abc.Iterable[Place]) -> Levels:
-        levels = {HOST: resident_bytes()}
+    def _levels(self, devices: collections.abc.Iterable[Place]) -> _Levels:
+        levels = {HOST: _Level(resident_bytes(), own=0)}
         for place in devices:
             _, device = place
-            levels[place] = self._devices.used(device)
+            own = self._devices.of_process(device, os.getpid())
+            levels[place] = _Level(self._devices.used(device), own)
         return levels
 
     def _of_processes(
         self, measured: tuple[Measurement, collections.abc.Collection[int]]
-    ) -> Levels:
+    ) -> dict[Place, int]:
         """What the worker processes hold of each memory, as far as that is known."""
         load, pids = measured
         if not pids:

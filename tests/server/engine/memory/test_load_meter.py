@@ -150,6 +150,53 @@ async def test_a_device_is_estimated_by_its_growth_for_a_thread(world: World) ->
     assert statistics.memory == (cpu(5 * MB), gpu(300 * MB))
 
 
+async def test_a_device_is_estimated_by_what_the_server_uses_of_it_where_nvml_lists_the_server(
+    world: World,
+) -> None:
+    world.monitor.processes[os.getpid()] = 100 * MB
+    world.monitor.used["GPU-a"] = 100 * MB
+    load, statistics = await world.begin("m", 10 * MB, 0)
+    # A worker of another model, and a process that is none of the server's, take more meanwhile.
+    world.monitor.processes |= {os.getpid(): 1_010 * MB, 1: 2_000 * MB}
+    world.monitor.used["GPU-a"] = 6_489 * MB
+    await world.meter.end(load, ())
+    assert statistics.memory == (gpu(910 * MB),)
+
+
+async def test_the_first_load_in_a_thread_begins_before_nvml_lists_the_server(world: World) -> None:
+    load, statistics = await world.begin("m", 10 * MB, 0)
+    world.monitor.processes[os.getpid()] = 910 * MB
+    world.monitor.used["GPU-a"] = 6_389 * MB
+    await world.meter.end(load, ())
+    assert statistics.memory == (gpu(910 * MB),)
+
+
+async def test_loads_in_threads_that_overlap_share_what_the_server_took_and_workers_have_their_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_meter, "process_bytes", lambda _: 20 * MB)
+    first, of_first = await world.begin("first", 10 * MB, 0)
+    second, of_second = await world.begin("second", 30 * MB, 0)
+    there, of_there = await world.begin("there", 10 * MB, 0)
+    world.monitor.processes |= {os.getpid(): 400 * MB, 5: 1_000 * MB}
+    world.monitor.used["GPU-a"] = 3_000 * MB
+    for load, pids in ((first, ()), (there, (5,)), (second, ())):
+        await world.meter.end(load, pids)
+    assert of_first.memory == (gpu(100 * MB),)
+    assert of_second.memory == (gpu(300 * MB),)
+    assert of_there.memory == (cpu(20 * MB, estimated=False), gpu(1_000 * MB, estimated=False))
+
+
+async def test_a_refused_load_takes_no_part_of_what_the_server_took(world: World) -> None:
+    refused, of_refused = await world.begin("refused", 10 * MB, 0)
+    load, statistics = await world.begin("m", 10 * MB, 0)
+    world.meter.abandon(refused)
+    world.monitor.processes[os.getpid()] = 300 * MB
+    world.monitor.used["GPU-a"] = 1_000 * MB
+    await world.meter.end(load, ())
+    assert (of_refused.memory, statistics.memory) == ((), (gpu(300 * MB),))
+
+
 async def test_a_device_is_exact_for_a_worker_that_nvml_lists(world: World) -> None:
     load, statistics = await world.begin("m", 10 * MB, 0)
     world.monitor.used["GPU-a"] = 300 * MB
