@@ -156,7 +156,7 @@ async def test_a_device_is_estimated_by_what_the_server_uses_of_it_where_nvml_li
     world.monitor.processes[os.getpid()] = 100 * MB
     world.monitor.used["GPU-a"] = 100 * MB
     load, statistics = await world.begin("m", 10 * MB, 0)
-    # A worker of another model, and a process that is none of the server's, take more meanwhile.
+    # A worker of another model, and a process that has nothing to do with the server, take more meanwhile.
     world.monitor.processes |= {os.getpid(): 1_010 * MB, 1: 2_000 * MB}
     world.monitor.used["GPU-a"] = 6_489 * MB
     await world.meter.end(load, ())
