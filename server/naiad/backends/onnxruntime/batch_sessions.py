@@ -41,6 +41,7 @@ class BatchSessions:
         self._by_size = by_size or {}
         self._label = label
         self._failures = 0
+        self._warned = False
 
     def choose(self, rows: int) -> tuple[SessionRunner, int]:
         """The session for a batch, and how many rows to add to it; of a model that has sizes."""
@@ -53,16 +54,23 @@ class BatchSessions:
         self._failures = 0
 
     def failed(self, error: Exception) -> None:
-        """A filled batch failed, and succeeded without the added rows."""
+        """A filled batch failed, and succeeded without the added rows. The first one is logged, and the one after which no batch is filled."""
         self._failures += 1
-        log.warning(
-            "%s: a batch failed because of the rows that were added to it, and has run again without them%s: %s",
-            self._label,
-            "; batches are not filled any more until the model is loaded again"
-            if self._failures == batch_sizes.MAX_FAILURES
-            else "",
-            error,
-        )
+        if self._failures == batch_sizes.MAX_FAILURES:
+            log.warning(
+                "%s: %d batches in a row failed because of the rows that were added to them, and ran again without them; batches are not filled any more "
+                "until the model is loaded again: %s",
+                self._label,
+                self._failures,
+                error,
+            )
+        elif not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: a batch failed because of the rows that were added to it, and ran again without them; further ones are not logged: %s",
+                self._label,
+                error,
+            )
 
 
 class LoadContext(typing.NamedTuple):

@@ -50,12 +50,10 @@ class Fill(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mode: "auto": where it pays, on CUDA with convolutions.
         sizes: ascending; empty for those that are chosen here.
-        of_model: the model's own parameter says it.
     """
 
     mode: _Mode = "auto"
     sizes: tuple[int, ...] = ()
-    of_model: bool = False
 
 
 class Memory(typing.NamedTuple):
@@ -94,7 +92,6 @@ def fill_of(config: ModelConfig, options: collections.abc.Mapping[str, str]) -> 
     try:
         fill = parse(text)
         if own:
-            fill = msgspec.structs.replace(fill, of_model=True)
             _require_sizes_within(fill, config)
     except ValueError as error:
         source = f"parameter {PARAMETER}" if own else f"--backend-config=onnxruntime,{OPTION}"

@@ -201,7 +201,7 @@ def test_a_batch_that_fails_because_of_added_rows_runs_again_without_them(
     assert values(response) == {"OUT": [[0], [1], [2]]}
     assert execution.padding_rows == 0
     assert [len(rows) for _, rows in runs] == [4, 3]
-    assert "a batch failed because of the rows that were added to it, and has run again" in (
+    assert "a batch failed because of the rows that were added to it, and ran again without" in (
         caplog.text
     )
 
@@ -215,6 +215,7 @@ def test_after_three_such_batches_in_a_row_none_is_filled(
         instance.execute([ask(3, limit=limit)])
     assert [len(rows) for _, rows in runs] == [4, 3, 4, 3, 4, 4, 3, 4, 3, 4, 3]
     assert caplog.text.count("batches are not filled any more") == 1
+    assert caplog.text.count("because of the rows that were added to") == 2
     runs.clear()
     assert instance.execute([ask(3, limit=3)]).padding_rows == 0
     assert [len(rows) for _, rows in runs] == [3]
