@@ -74,6 +74,21 @@ def _one_version_fails(target: Target) -> Answer:
             return {"listed": listed, "ready": _ready(asked), "statuses": statuses}
 
 
+def _logged(target: Target) -> Answer:
+    """The lines of the log that scripts look for, after a load, an unload and a load that failed."""
+    loads = ("--load-model=two", "--load-model=broken", "--exit-on-error=false")
+    lines = (
+        "loading: two:1",
+        "successfully loaded 'two'",
+        "successfully unloaded 'two' version 1",
+        "failed to load 'broken' version 1: ",
+    )
+    with tempfile.TemporaryDirectory() as folder, _server(target, folder, *loads) as running:
+        unload(Target(running), "two")
+        wait_until(lambda: "successfully unloaded" in running.output())
+        return {line: line in running.output() for line in lines}
+
+
 def _completed(target: Target) -> Answer:
     """A server without models, and a load that fails while the model completes its config: the model is at fault, not its config."""
     with tempfile.TemporaryDirectory() as folder:
@@ -219,6 +234,13 @@ SCENARIOS = [
             "ready": 400,
             "statuses.mixed": 404,
         },
+    ),
+    start(
+        "log lines of loads",
+        "17.13",
+        _logged,
+        None,
+        **{"loading: two:1": True, "successfully loaded 'two'": True},
     ),
     start(
         "start with no model named, and a load that fails while its config is completed",

@@ -66,7 +66,7 @@ def test_the_name_of_a_folder_is_valid(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("", "Model name cannot be empty"),
+        ("", "Model name cannot be empty. Please enter a valid name to deploy."),
         (" \t", "Model name cannot be empty"),
         ("..", "must not contain path traversal characters"),
         (" .. ", "must not contain path traversal characters"),
