@@ -68,6 +68,7 @@ FLAGS: dict[str, Flag] = {
     "grpc-server-cert": Flag("string"),
     "grpc-server-key": Flag("string"),
     "grpc-root-cert": Flag("string"),
+    "grpc-max-decompressed-size": Flag("integer", since="0.2.0", minimum=1),
     "grpc-infer-response-compression-level": Flag("string", choices=("none", "low", "medium", "high")),
     "grpc-keepalive-time": Flag("integer"),
     "grpc-keepalive-timeout": Flag("integer"),

@@ -43,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         python_requirement: what the environment holds of Python models that bring none of their own.
         http_max_input_size: bytes (row 1.11).
         http_base_path: the prefix under which HTTP paths are served as well, e.g. /api/predict/demo; "" for no prefix.
+        grpc_max_decompressed_size: bytes.
         grpc_keepalive_time: and the other gRPC times: milliseconds (row 10.38).
         grpc_max_connection_age: milliseconds; 0 means no limit (row 10.39), the grace likewise.
         log_verbose: 0 is off; higher says more.
@@ -95,6 +96,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     grpc_server_cert: str = ""
     grpc_server_key: str = ""
     grpc_root_cert: str = ""
+    grpc_max_decompressed_size: int = 256 * 1024 * 1024
     grpc_infer_response_compression_level: str = "none"
     grpc_keepalive_time: int = 7_200_000
     grpc_keepalive_timeout: int = 20_000
@@ -254,6 +256,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("grpc-server-cert", _S, "PEM file with the server's certificate."),
         _flag("grpc-server-key", _S, "PEM file with the server's private key."),
         _flag("grpc-root-cert", _S, "PEM file with the certificates that clients are checked against."),
+        _flag("grpc-max-decompressed-size", _I, "Largest compressed message once it is decompressed, in bytes; messages without compression may have 2 GiB.", minimum=1),
         _flag("grpc-infer-response-compression-level", _S, "Compression of infer responses.", choices=("none", "low", "medium", "high")),
         _flag("grpc-keepalive-time", _I, "Milliseconds without traffic until the server pings."),
         _flag("grpc-keepalive-timeout", _I, "Milliseconds to wait for the answer to a ping."),

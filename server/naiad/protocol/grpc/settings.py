@@ -47,6 +47,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         address: host name or address, an IPv6 one without brackets.
         reuse_port: whether other servers may listen on the same port (row 1.23).
+        max_decompressed_bytes: of one message.
         infer_response_compression_level: one of COMPRESSION_LEVELS (row 10.36).
         keepalive_time_ms, keepalive_timeout_ms, keepalive_permit_without_calls, max_pings_without_data,
             min_recv_ping_interval_ms, max_ping_strikes: row 10.38.
@@ -60,6 +61,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     restrictions: Restrictions = msgspec.field(default_factory=lambda: types.MappingProxyType({}))
     tokens: TokenFile | None = None
     tls: TlsSettings | None = None
+    max_decompressed_bytes: int = 256 * 1024 * 1024
     infer_response_compression_level: str = "none"
     keepalive_time_ms: int = 7_200_000
     keepalive_timeout_ms: int = 20_000
@@ -76,6 +78,8 @@ def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
     arguments = {
         "grpc.max_send_message_length": MAX_MESSAGE_BYTES,
         "grpc.max_receive_message_length": MAX_MESSAGE_BYTES,
+        # We do it ourselves: see `codec/compression.py`.
+        "grpc.per_message_decompression": 0,
         "grpc.server.max_pending_requests": _PENDING_CALLS,
         "grpc.server.max_pending_requests_hard_limit": 2 * _PENDING_CALLS,
         "grpc.so_reuseport": int(settings.reuse_port),

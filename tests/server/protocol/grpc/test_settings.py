@@ -9,6 +9,7 @@ def test_the_defaults_are_tritons() -> None:
     assert dict(channel_arguments(GrpcSettings())) == {
         "grpc.max_send_message_length": 2147483647,
         "grpc.max_receive_message_length": 2147483647,
+        "grpc.per_message_decompression": 0,
         "grpc.server.max_pending_requests": 10_000,
         "grpc.server.max_pending_requests_hard_limit": 20_000,
         "grpc.so_reuseport": 0,
@@ -37,6 +38,7 @@ def test_every_option_reaches_its_argument() -> None:
     assert dict(channel_arguments(settings)) == {
         "grpc.max_send_message_length": 2147483647,
         "grpc.max_receive_message_length": 2147483647,
+        "grpc.per_message_decompression": 0,
         "grpc.server.max_pending_requests": 10_000,
         "grpc.server.max_pending_requests_hard_limit": 20_000,
         "grpc.so_reuseport": 1,

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from naiad.protocol.grpc import retry_info
 from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary
+from naiad.protocol.grpc.codec.compression import COMPRESSED
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
@@ -60,7 +61,7 @@ class GrpcServer:
         self._server = grpc.aio.server(options=channel_arguments(settings))
         compresses = settings.infer_response_compression_level != "none"
         self._server.add_generic_rpc_handlers(
-            (_Handlers(self._methods, self._calls, compresses=compresses),)
+            (_Handlers(self._methods, self._calls, settings, compresses=compresses),)
         )
         try:
             port = _bind(self._server, settings)
@@ -147,16 +148,19 @@ class _Handlers:
     HTTP/2's flow control lets through (64 KiB at first) is ever held, and it is freed with the call.
     """
 
-    def __init__(self, methods: Methods, calls: CallsInProgress, *, compresses: bool) -> None:
+    def __init__(
+        self, methods: Methods, calls: CallsInProgress, settings: GrpcSettings, *, compresses: bool
+    ) -> None:
+        limit = settings.max_decompressed_bytes
         self._admit = methods.admit
         self._calls = calls
         table: dict[str, typing.Any] = {}
         for path, method in methods.unary.items():
             plain = compresses and path != INFER  # row 10.36: only infer responses
-            behaviour = _unary(method, calls, plain=plain)
+            behaviour = _unary(method, calls, limit, plain=plain)
             table[path] = grpc.unary_unary_rpc_method_handler(behaviour)
         for path, streaming in methods.streaming.items():
-            table[path] = grpc.stream_stream_rpc_method_handler(_streaming(streaming, calls))
+            table[path] = grpc.stream_stream_rpc_method_handler(_streaming(streaming, calls, limit))
         for path, refused in REFUSED.items():
             table[path] = _refusing(refused, calls)
         self._table = table
@@ -177,26 +181,22 @@ Behaviour = collections.abc.Callable[
 ]
 
 
-def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
-    waiting, memory = calls.waiting, calls.memory
+def _unary(method: Unary, calls: CallsInProgress, limit: int, *, plain: bool) -> Behaviour:
+    memory = calls.memory
 
     async def behaviour(body: bytes, context: typing.Any) -> bytes:
+        if body.startswith(COMPRESSED):
+            decompressed = await calls.decompressed(body, limit)
+            if isinstance(decompressed, RpcStatus):
+                _refuse(context, decompressed)
+                return b""
+            body = decompressed
         if len(body) > LARGE:
             memory.used()
         response_future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         work = method(body, context, functools.partial(complete, response_future))
         if not response_future.done():
-            waiting[response_future] = work
-            try:
-                await response_future
-            except (
-                asyncio.CancelledError
-            ):  # the client has gone, its deadline has passed or the server stops
-                if work is not None:
-                    work.cancel()
-                raise
-            finally:
-                del waiting[response_future]
+            await calls.answered(response_future, work)
         response = response_future.result()
         if calls.is_held:
             await calls.released()
@@ -213,10 +213,10 @@ def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
 
 
 def _streaming(
-    streaming: Streaming, calls: CallsInProgress
+    streaming: Streaming, calls: CallsInProgress, limit: int
 ) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
     async def behaviour(requests: typing.Any, context: typing.Any) -> None:
-        bidi_stream = BidiStream(context, streaming, calls.memory)
+        bidi_stream = BidiStream(context, streaming, calls.memory, limit=limit)
         calls.streams.add(bidi_stream)
         try:
             refused = await bidi_stream.run()

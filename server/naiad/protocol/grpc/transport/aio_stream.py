@@ -6,12 +6,13 @@ queue is bounded: above a limit the handler is paused, and reading stops.
 
 import asyncio
 import collections
-import contextlib
 import typing
 
 import grpc.aio
 
-from naiad.protocol.grpc.call import RpcStatus, Streaming
+from naiad.protocol.grpc.call import RpcStatus, Streaming, as_inference_error, rpc_status
+from naiad.protocol.grpc.codec.compression import COMPRESSED, HERE, decompress
+from naiad.protocol.grpc.settings import MAX_MESSAGE_BYTES
 from naiad.protocol.grpc.transport.message_memory import LARGE, MessageMemory
 
 HIGH_BYTES = 262_144
@@ -21,9 +22,17 @@ LOW_BYTES = HIGH_BYTES // 2
 
 
 class BidiStream:
-    """One stream; implements `call.StreamWriter`."""
+    """One stream; implements `call.StreamWriter`. `limit`: bytes that one message may have once it is decompressed."""
 
-    def __init__(self, context: typing.Any, streaming: Streaming, memory: MessageMemory) -> None:
+    def __init__(
+        self,
+        context: typing.Any,
+        streaming: Streaming,
+        memory: MessageMemory,
+        *,
+        limit: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        self._limit = limit
         self._memory = memory
         self._context = context
         self._loop = asyncio.get_running_loop()
@@ -39,6 +48,7 @@ class BidiStream:
     async def run(self) -> RpcStatus | None:
         """Run the stream to its end; returns a status other than OK. Cancelled when the client has gone or the server stops."""
         reading = self._loop.create_task(self._read())
+        reading.add_done_callback(self._reading_ended)
         try:
             await self._write()
         finally:
@@ -46,8 +56,7 @@ class BidiStream:
             # Free unsent messages now: grpc may keep this call for longer.
             self._queue.clear()
             reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reading
+            await asyncio.wait((reading,))
         return self._refused
 
     def send(self, message: bytes) -> None:
@@ -75,6 +84,11 @@ class BidiStream:
     async def _read(self) -> None:
         context, handler = self._context, self._handler
         while (body := await context.read()) is not grpc.aio.EOF:
+            if body.startswith(COMPRESSED):
+                body = await self._decompressed(body)
+                if isinstance(body, RpcStatus):
+                    self.end(body)
+                    return
             if len(body) > LARGE:
                 self._memory.used()
             handler.take(body)
@@ -83,6 +97,17 @@ class BidiStream:
                 self._capacity = self._loop.create_future()
                 await self._capacity
         handler.half_close()
+
+    async def _decompressed(self, body: bytes) -> bytes | RpcStatus:
+        if len(body) <= HERE:
+            return decompress(body, self._limit)
+        return await self._loop.run_in_executor(None, decompress, body, self._limit)
+
+    def _reading_ended(self, reading: "asyncio.Task[None]") -> None:
+        """End the stream if reading failed: nothing else would."""
+        error = None if reading.cancelled() else reading.exception()
+        if isinstance(error, Exception):
+            self.end(rpc_status(as_inference_error(error, "reading the stream")))
 
     async def _write(self) -> None:
         queue, write = self._queue, self._context.write

@@ -6,9 +6,11 @@ inside grpc. Then the server stops, which sends GOAWAY, and `release` sends the 
 """
 
 import asyncio
+import functools
 
 from naiad.core.inference import Cancellable
-from naiad.protocol.grpc.call import Response, rpc_status
+from naiad.protocol.grpc.call import Response, as_inference_error, rpc_status
+from naiad.protocol.grpc.codec.compression import HERE, decompress
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
 from naiad.protocol.grpc.transport.message_memory import MessageMemory
 from naiad.protocol.transport.listener import UNANSWERED
@@ -38,6 +40,34 @@ class CallsInProgress:
         self.given_up = 0
         self.is_held = False
         self._released = asyncio.Event()
+
+    async def answered(
+        self, response: "asyncio.Future[Response]", work: Cancellable | None
+    ) -> None:
+        """Wait for the response of a unary call; `work` is cancelled with this coroutine.
+
+        That happens when the client has gone, when its deadline has passed, or when the server stops.
+        """
+        self.waiting[response] = work
+        try:
+            await response
+        except asyncio.CancelledError:
+            if work is not None:
+                work.cancel()
+            raise
+        finally:
+            del self.waiting[response]
+
+    async def decompressed(self, message: bytes, limit: int) -> Response:
+        """See `decompress`; the message of a call that is given up meanwhile gets that error."""
+        if len(message) <= HERE:
+            return decompress(message, limit)
+        loop = asyncio.get_running_loop()
+        response: asyncio.Future[Response] = loop.create_future()
+        work = loop.run_in_executor(None, decompress, message, limit)
+        work.add_done_callback(functools.partial(_pass_on, response))
+        await self.answered(response, None)
+        return response.result()
 
     async def hold(self, limit: float) -> None:
         """Keep responses back, and wait until no call arrives; at most `limit` seconds, since a client may send calls without waiting."""
@@ -77,3 +107,13 @@ def complete(response_future: "asyncio.Future[Response]", response: Response) ->
     """Give a call its response, unless it was cancelled: then nothing waits for it any more."""
     if not response_future.done():
         response_future.set_result(response)
+
+
+def _pass_on(response: "asyncio.Future[Response]", work: "asyncio.Future[Response]") -> None:
+    """Complete a response with what a thread has done."""
+    if work.cancelled():
+        complete(response, _UNANSWERED)
+    elif isinstance(error := work.exception(), Exception):
+        complete(response, rpc_status(as_inference_error(error, "decompression")))
+    else:
+        complete(response, work.result())

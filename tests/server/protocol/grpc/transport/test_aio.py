@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import threading
 import typing
 
 import grpc
@@ -14,7 +15,7 @@ import tritonclient.grpc.aio as async_client
 from naiad.core.datatypes import BF16
 from naiad.core.messages import service_pb2
 from naiad.errors import unavailable
-from naiad.protocol.grpc.methods import CHECK, INFER, SERVICE, WATCH
+from naiad.protocol.grpc.methods import CHECK, INFER, SERVICE, STREAM_INFER, WATCH
 from naiad.protocol.restricted import Category, Restriction
 from tests.server.protocol.grpc.counting_proxy import CountingProxy
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, failed, small_request
@@ -181,6 +182,56 @@ async def test_compressed_requests_are_understood(algorithm: str) -> None:
         assert (result.as_numpy("A") == zeros).all()
         assert proxy.up < 50_000
         assert proxy.down > 1_000_000
+
+
+@pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+async def test_a_message_that_becomes_too_large_is_refused_also_on_a_stream(
+    algorithm: grpc.Compression,
+) -> None:
+    engine = ScriptedEngine()
+    async with (
+        serving(engine, max_decompressed_bytes=3_000_000) as server,
+        grpc.aio.insecure_channel(where(server.address), compression=algorithm) as channel,
+    ):
+        for size, taken in ((2_900_000, True), (3_000_000, False)):
+            request = service_pb2.ModelInferRequest.FromString(small_request())
+            request.inputs[0].shape[:] = [1, size // 4]
+            request.raw_input_contents[0] = bytes(size)
+            body = request.SerializeToString()
+            stream = channel.stream_stream(STREAM_INFER)()
+            await stream.write(body)
+            unary = channel.unary_unary(INFER)(body)
+            if taken:
+                assert len(await unary) > size
+                assert len(await stream.read()) > size
+                stream.cancel()
+                continue
+            for call in (unary, stream):
+                assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert "--grpc-max-decompressed-size" in await call.details()
+    assert len(engine.requests) == 2
+
+
+async def test_a_message_that_is_decompressed_while_the_server_gives_up_gets_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def decompress(message: bytes, limit: int) -> bytes:
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait(60)
+        return message
+
+    monkeypatch.setattr("naiad.protocol.grpc.transport.calls_in_progress.decompress", decompress)
+    body = b"\x1f\x8b" + bytes(5000)
+    async with serving(ScriptedEngine()) as server, channel_to(server) as channel:
+        call = channel.unary_unary(INFER)(body)
+        await begun.wait()
+        await server.close(0)
+        may_end.set()
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE
+        assert "Server exiting" in await call.details()
 
 
 @pytest.mark.parametrize("level", ["none", "low", "medium", "high"])

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from naiad.core.datatypes import FP32
 from naiad.core.inference import Inference
@@ -224,3 +225,18 @@ async def test_what_was_not_sent_is_dropped_with_the_client() -> None:
     assert (
         not bidi_stream._queue
     )  # grpc keeps the call, and so the bidi_stream, until the garbage collector comes
+
+
+async def test_a_stream_ends_with_an_error_when_reading_it_fails() -> None:
+    class BrokenContext(StuckContext):
+        @override
+        async def read(self) -> None:
+            raise OSError("no more")
+
+    handler = StreamHandler()
+    bidi_stream = BidiStream(BrokenContext(), lambda *_: handler, MessageMemory())
+    refused = await asyncio.wait_for(bidi_stream.run(), GIVE_UP_S)
+    assert refused is not None
+    assert refused.status == 13
+    assert "reading the stream failed inside the server (OSError)" in refused.message
+    assert handler.cancelled == 1
