@@ -237,7 +237,7 @@ class WholeBody:
     """Collects the body of a fast-lane request: a single piece is kept as it came, several are copied once.
 
     Args:
-        started_ns: as in `ResponseSender.dispatch`.
+        started_ns: as in `RequestDispatcher.dispatch`.
     """
 
     __slots__ = ("_buffer", "_dispatch", "_first", "_handler", "head", "started_ns")

@@ -46,7 +46,7 @@ class AsgiExchange:
         read_body: called with whether the application wants more of the body, or has enough for now.
         finished: called when the response is complete, with whether the connection can be kept.
         body_high: body bytes waiting here above which reading stops.
-        started_ns: as in `ResponseSender.dispatch`.
+        started_ns: as in `RequestDispatcher.dispatch`.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
-"""One HTTP connection: receives requests, calls their handlers, and closes.
+"""One HTTP connection: owns its parts, takes input and time to them, and closes. `docs/architecture.md` draws who holds whom.
 
 The fast lane: a request whose path `FastRoutes` claims is handled by callback, without ASGI, task or future. All
 other requests go to the ASGI application, one at a time, after all earlier ones have their responses and before any
 later one is begun. The cost of a request here is mostly to compare its header block with that of the request before it (`head_template.py`) and
-to look up the prefix of its response (`framing.py`); everything except a whole, known request in one read goes through `request_receiver.py`. Responses
+to look up the prefix of its response (`framing.py`); everything except a whole, known request in one read goes through `request_receiver.py`.
+`request_dispatcher.py` calls the handlers, and responses
 leave through `response_sender.py`. `lifecycle.py` is the table of states through which the connection closes.
 
 Reading stops while a client does not read its responses, while too many of its requests wait, and while the application does
@@ -59,6 +60,7 @@ class Connection(asyncio.Protocol):
     _transport: asyncio.Transport
     _peer: Peer
     _sender: ResponseSender
+    _dispatcher: RequestDispatcher
     _pipeline: collections.deque[Exchange]
 
     def __init__(self, service: HttpService) -> None:
@@ -72,7 +74,6 @@ class Connection(asyncio.Protocol):
         self._recorder = service.recorder
         self._life = Lifecycle(self._entered)
         self._receiver = RequestReceiver(settings, service.heads)
-        self._dispatcher: RequestDispatcher | None = None
         self._ready = True  # the next bytes begin a request
         self._read_paused = False
         self._taking = False  # inside `_take`
@@ -91,6 +92,16 @@ class Connection(asyncio.Protocol):
             transport=self._transport,
             peer=self._peer,
             resume=self._take,
+        )
+        self._dispatcher = RequestDispatcher(
+            self._service,
+            self._life,
+            self._receiver,
+            self._sender,
+            transport=self._transport,
+            peer=self._peer,
+            resume=self._take,
+            update_reading=self._update_reading,
         )
         self._pipeline = self._sender.pipeline
         self._registry.add(self)
@@ -114,7 +125,7 @@ class Connection(asyncio.Protocol):
                 if not known.head.keep_alive:
                     self._life.on(_LAST_REQUEST)
                 now_ns = 0 if self._recorder is None else self._recorder.stamp()
-                self._sender.dispatch(known.head, known.handler, request, now_ns)
+                self._dispatcher.dispatch(known.head, known.handler, request, now_ns)
                 return
         if self._life.state in DEAF:
             return
@@ -131,10 +142,10 @@ class Connection(asyncio.Protocol):
         receiver = self._receiver
         receiver.eof = True
         if receiver.body is not None:
-            self._requests.disconnect()
+            self._dispatcher.disconnect()
             receiver.drop()
-        waits = receiver.unread and (self._sender.paused or self._requests.yielding)
-        if not (self._requests.in_progress() or waits):
+        waits = receiver.unread and (self._sender.paused or self._dispatcher.yielding)
+        if not (self._dispatcher.in_progress() or waits):
             return False
         self._probe_peer()
         self._update_reading()
@@ -155,23 +166,6 @@ class Connection(asyncio.Protocol):
         self._sender.resume()
         self._take()
 
-    @property
-    def _requests(self) -> RequestDispatcher:
-        """What begins requests that are not of the usual case; made with the first of them."""
-        requests = self._dispatcher
-        if requests is None:
-            requests = self._dispatcher = RequestDispatcher(
-                self._service,
-                self._life,
-                self._receiver,
-                self._sender,
-                transport=self._transport,
-                peer=self._peer,
-                resume=self._take,
-                update_reading=self._update_reading,
-            )
-        return requests
-
     # Called by the registry and the listener
 
     def check(self, now: float) -> None:
@@ -185,11 +179,11 @@ class Connection(asyncio.Protocol):
         elif self._sender.paused or state is State.CLOSING:
             if self._peer.is_stuck(now, settings.write_stall_timeout + self._registry.tick):
                 self.cut()
-        elif self._receiver.waits_for_client(in_progress=self._requests.in_progress()):
+        elif self._receiver.waits_for_client(in_progress=self._dispatcher.in_progress()):
             late = self._receiver.overdue(waited)
             if late is not None:
                 self._refuse(late)
-        elif self._requests.in_progress():
+        elif self._dispatcher.in_progress():
             if self._receiver.eof:
                 self._peer.abort_if_gone()
         elif waited >= settings.keep_alive_timeout:
@@ -200,7 +194,7 @@ class Connection(asyncio.Protocol):
         life, receiver = self._life, self._receiver
         life.on(Event.DRAIN)
         unwanted = receiver.ignores_body()
-        if self._requests.in_progress() or (receiver.body is not None and not unwanted):
+        if self._dispatcher.in_progress() or (receiver.body is not None and not unwanted):
             life.on(_LAST_REQUEST)
         elif close_idle and not receiver.unread and life.state not in ENDED:
             life.on(Event.SENT_EARLY if unwanted else Event.ALL_SENT)
@@ -209,7 +203,9 @@ class Connection(asyncio.Protocol):
         """Send `UNANSWERED` to every request without a response, and close; a response that has begun continues. After `drain`."""
         self._sender.refuse_all(_UNANSWERED)
         receiver = self._receiver
-        waiting = self._requests.bridge is not None or receiver.body is not None or receiver.unread
+        waiting = (
+            self._dispatcher.bridge is not None or receiver.body is not None or receiver.unread
+        )
         if waiting and self._life.state not in ENDED:
             self._refuse(HttpError(_UNANSWERED.status, UNANSWERED.message, reply=_UNANSWERED))
 
@@ -228,7 +224,7 @@ class Connection(asyncio.Protocol):
             elif action is _HALF_CLOSE:
                 self._half_close()
             elif action is _ABORT:
-                self._requests.cancel()
+                self._dispatcher.cancel()
                 self._transport.abort()
             else:
                 self._abandon()
@@ -247,8 +243,7 @@ class Connection(asyncio.Protocol):
         if self._receiver.unread or self._receiver.body is not None:
             self._receiver.drop()
         self._sender.abandon()
-        if self._dispatcher is not None:
-            self._dispatcher.disconnect()
+        self._dispatcher.abandon()
         self._peer.drained()
 
     # Requests
@@ -260,7 +255,7 @@ class Connection(asyncio.Protocol):
             return
         self._taking = True
         try:
-            self._requests.take()
+            self._dispatcher.take()
         except HttpError as error:
             self._refuse(error)
         except Exception:
@@ -272,8 +267,8 @@ class Connection(asyncio.Protocol):
             if life.state is State.LAST:
                 life.on(Event.EXCESS_INPUT)
             receiver.drop_unread()
-        if receiver.body is None and not self._requests.in_progress() and life.state not in ENDED:
-            waits = life.state in TAKING and (self._sender.paused or self._requests.yielding)
+        if receiver.body is None and not self._dispatcher.in_progress() and life.state not in ENDED:
+            waits = life.state in TAKING and (self._sender.paused or self._dispatcher.yielding)
             if life.state not in TAKING or (receiver.eof and not waits):
                 life.on(Event.ALL_SENT)
         self._update_reading()
@@ -284,20 +279,20 @@ class Connection(asyncio.Protocol):
         if receiver.ignores_body():
             self._life.on(Event.ALL_SENT)  # that request has its response
             return
-        head, started_ns = receiver.in_question(self._requests.stamp())
+        head, started_ns = receiver.in_question(self._dispatcher.stamp())
         receiver.drop()
         self._life.on(Event.REFUSE)
-        if self._requests.cancel():
+        if self._dispatcher.cancel():
             self._life.on(Event.CUT)
             return
         reply = error.reply or replies.refusal(error.status, error.message)
-        self._sender.dispatch_refused(head, reply, started_ns)
+        self._dispatcher.dispatch_refused(head, reply, started_ns)
         self._update_reading()
 
     def _update_reading(self) -> None:
         """Pause or resume reading, and enable or disable the fast path, after a change of state."""
         receiver = self._receiver
-        may_take = self._requests.may_take()
+        may_take = self._dispatcher.may_take()
         self._ready = may_take and not (receiver.unread or receiver.body or receiver.eof)
         full = receiver.unread and (receiver.body is not None or not may_take)
         pause = (full or receiver.body_held) and self._life.state not in DEAF
@@ -318,7 +313,7 @@ class Connection(asyncio.Protocol):
         if self._sender.probe_stream():
             self._peer.check_soon(self._registry.loop)
             return
-        bridge = self._requests.bridge
+        bridge = self._dispatcher.bridge
         head = self._pipeline[0].head if self._pipeline else bridge.head if bridge else NO_HEAD
         if head.minor and not (bridge and bridge.begun):
             self._transport.write(CONTINUE)

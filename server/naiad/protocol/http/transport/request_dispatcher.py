@@ -1,22 +1,33 @@
 """Begins the requests of a connection: selects the handler of each, receives its body, and calls the handler or the application.
 
-The requests of the usual case do not pass here: see `Connection.data_received`. What the input of one iteration of the event loop may
-take is limited, so that other connections are not kept from it.
+A request of the usual case comes straight to `dispatch`, with its handler: see `Connection.data_received`. What the input of one iteration of the event
+loop may take is limited, so that other connections are not kept from it.
 """
 
 import asyncio
 import collections.abc
+import logging
 
-from naiad.protocol.http.message import FastHandler, HttpReply
+from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
+from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.body import WholeBody
 from naiad.protocol.http.transport.bridge import AsgiExchange
 from naiad.protocol.http.transport.framing import CONTINUE
 from naiad.protocol.http.transport.head import RequestHead
-from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle
+from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
-from naiad.protocol.http.transport.response_sender import ResponseSender
+from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
 from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.transport.peer import Peer
+
+# Looking up a member of an enum takes longer than this name.
+_DRAINING = State.DRAINING
+
+_logger = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    """Of a connection that is closed."""
 
 
 class RequestDispatcher:
@@ -24,6 +35,7 @@ class RequestDispatcher:
 
     Args:
         resume: continues with the input, after a request in the application or in the next iteration of the event loop.
+        update_reading: called when it has changed whether more of a body is wanted.
 
     Attributes:
         bridge: the request in the application, if there is one.
@@ -31,7 +43,7 @@ class RequestDispatcher:
     """
 
     __slots__ = (
-        "_life", "_peer", "_receiver", "_resume", "_sender", "_service", "_transport", "_update_reading",
+        "_life", "_peer", "_pipeline", "_receiver", "_recorder", "_resume", "_sender", "_service", "_transport", "_update_reading",
         "bridge", "yielding",
     )  # fmt: skip
 
@@ -51,12 +63,49 @@ class RequestDispatcher:
         self._life = life
         self._receiver = receiver
         self._sender = sender
+        self._pipeline = sender.pipeline
+        self._recorder = service.recorder
         self._transport = transport
         self._peer = peer
         self._resume = resume
         self._update_reading = update_reading
         self.bridge: AsgiExchange | None = None
         self.yielding = False
+
+    def dispatch(
+        self, head: RequestHead, handler: FastHandler, request: HttpRequest, now_ns: int
+    ) -> None:
+        """Call the handler of a complete request; headers and length of `head` may be those of another request like it.
+
+        `now_ns` is as in `RequestContext.received_ns`; 0 without an access log.
+        """
+        recorder, context = self._recorder, None
+        if recorder is not None:
+            context = recorder.context(request.headers, now_ns, len(request.body))
+            request = HttpRequest(
+                request.method, request.path, request.headers, request.body, context
+            )
+        exchange = Exchange(self._sender, head, context)
+        self._pipeline.append(exchange)
+        if self._life.state is _DRAINING:
+            self._life.on(Event.LAST_REQUEST)
+        try:
+            exchange.handle = handler(request, exchange.reply)
+        except Exception:
+            _logger.exception("%s failed", head.path)
+            exchange.reply(server_fault())
+
+    def dispatch_refused(self, head: RequestHead, reply: HttpReply, now_ns: int) -> None:
+        """Send a response to a request that no handler gets, after the responses to earlier ones."""
+        recorder = self._recorder
+        context = (
+            None
+            if recorder is None
+            else recorder.context(head.headers, now_ns, max(head.length, 0))
+        )
+        exchange = Exchange(self._sender, head, context)
+        self._pipeline.append(exchange)
+        exchange.reply(reply)
 
     def take(self) -> None:
         """Begin requests and receive bodies, as much as one iteration of the event loop allows, and at least one step.
@@ -123,7 +172,7 @@ class RequestDispatcher:
         if handler is None:
             self._begin_in_application(head).end()
         else:
-            self._sender.dispatch(head, handler, head.request(b""), self.stamp())
+            self.dispatch(head, handler, head.request(b""), self.stamp())
         return True
 
     def _begin_with_body(self, head: RequestHead, handler: FastHandler | None) -> None:
@@ -135,14 +184,14 @@ class RequestDispatcher:
         receiver.take_head()
         if refused is not None:
             receiver.expect_body(body, None)
-            sender.dispatch_refused(head, refused, self.stamp())
+            self.dispatch_refused(head, refused, self.stamp())
             return
         if head.expects_continue:
             receiver.wait_to_continue()
         if handler is None:
             receiver.expect_body(body, self._begin_in_application(head))
         else:
-            receiver.expect_body(body, WholeBody(head, handler, self.stamp(), sender.dispatch))
+            receiver.expect_body(body, WholeBody(head, handler, self.stamp(), self.dispatch))
             if receiver.owes_continue:
                 self._read_body(True)
 
@@ -175,7 +224,7 @@ class RequestDispatcher:
         bridge, self.bridge = self.bridge, None
         assert bridge is not None
         self._peer.since = self._service.registry.now
-        recorder = self._service.recorder
+        recorder = self._recorder
         if recorder is not None:
             context = recorder.context(bridge.head.headers, bridge.started_ns, bridge.received)
             context.response_bytes = bridge.sent
@@ -194,6 +243,11 @@ class RequestDispatcher:
             self.bridge.disconnect()
             self.bridge = None
 
+    def abandon(self) -> None:
+        """The connection is closed: nothing more begins."""
+        self.disconnect()
+        self._resume = self._update_reading = _nothing  # it is freed without the garbage collector
+
     def cancel(self) -> bool:
         """Cancel the request in the application. Returns whether its response has begun."""
         bridge, self.bridge = self.bridge, None
@@ -205,8 +259,8 @@ class RequestDispatcher:
 
     def stamp(self) -> int:
         """Monotonic nanoseconds; 0 without an access log."""
-        return 0 if self._service.recorder is None else self._service.recorder.stamp()
+        return 0 if self._recorder is None else self._recorder.stamp()
 
     def in_progress(self) -> bool:
         """Whether a request was begun whose response was not sent yet."""
-        return bool(self._sender.pipeline) or self.bridge is not None
+        return bool(self._pipeline) or self.bridge is not None

@@ -1,7 +1,7 @@
-"""The requests in progress of a connection: calls their handlers, sends the responses in the order of the requests, decides which is the last.
+"""The responses of a connection: sends them in the order of the requests, and decides which is the last.
 
-A response that is ready early waits in the pipeline; a streamed one stays at
-the front of the pipeline until it has ended. No input, no timeouts.
+A response that is ready early waits in the pipeline, and so does one for a client that does not read; a streamed one stays at
+the front of the pipeline until it has ended. No input, no handlers, no timeouts.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import logging
 import msgspec
 
 from naiad.core.inference import Cancellable, RequestContext
-from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
+from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.framing import KEEP, StreamedReply, bytes_of, ending
 from naiad.protocol.http.transport.head import RequestHead
@@ -21,8 +21,8 @@ from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.transport.peer import Peer
 
-# Looking up a member of an enum takes longer than these names.
-_OPEN, _DRAINING = State.OPEN, State.DRAINING
+# Looking up a member of an enum takes longer than this name.
+_OPEN = State.OPEN
 
 _logger = logging.getLogger(__name__)
 
@@ -132,41 +132,6 @@ class ResponseSender:
         self._finished = 0
         self._held_bytes = 0
         self._largest = 0
-
-    def dispatch(
-        self, head: RequestHead, handler: FastHandler, request: HttpRequest, now_ns: int
-    ) -> None:
-        """Call the handler of a complete request; headers and length of `head` may be those of another request like it.
-
-        `now_ns` is as in `RequestContext.received_ns`; 0 without an access log.
-        """
-        recorder, context = self._recorder, None
-        if recorder is not None:
-            context = recorder.context(request.headers, now_ns, len(request.body))
-            request = HttpRequest(
-                request.method, request.path, request.headers, request.body, context
-            )
-        exchange = Exchange(self, head, context)
-        self.pipeline.append(exchange)
-        if self._life.state is _DRAINING:
-            self._life.on(Event.LAST_REQUEST)
-        try:
-            exchange.handle = handler(request, exchange.reply)
-        except Exception:
-            _logger.exception("%s failed", head.path)
-            exchange.reply(server_fault())
-
-    def dispatch_refused(self, head: RequestHead, reply: HttpReply, now_ns: int) -> None:
-        """Send a response to a request that no handler gets, after the responses to earlier ones."""
-        recorder = self._recorder
-        context = (
-            None
-            if recorder is None
-            else recorder.context(head.headers, now_ns, max(head.length, 0))
-        )
-        exchange = Exchange(self, head, context)
-        self.pipeline.append(exchange)
-        exchange.reply(reply)
 
     def is_clear(self) -> bool:
         """Whether every request has its response; if not, no request is taken until they have."""

@@ -12,7 +12,7 @@ from naiad.protocol.http.message import HttpReply, OnReply
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
-from tests.server.protocol.http.scripted import Client, FakeTransport, post, settle
+from tests.server.protocol.http.scripted import Client, FakeTransport, post, request, settle
 
 
 class Work:
@@ -112,6 +112,32 @@ async def test_a_closed_connection_leaves_no_garbage(last: tuple[str, ...]) -> N
         transport.protocol = None
         left = weakref.ref(connection)
         del connection, transport
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+CHUNKED = request("POST", "/hold", "Transfer-Encoding: chunked") + b"1\r\nx\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", post("/echo", b"x"), post("/hold", b"x"), post("/hold") * 9, CHUNKED, CHUNKED[:-5], post("/app", b"x")],
+    ids=["nothing", "answered", "waiting", "pipelined", "chunked", "incomplete", "application"],
+)  # fmt: skip
+async def test_a_connection_that_has_ended_is_freed_by_reference_counts(sent: bytes) -> None:
+    gc.disable()
+    try:
+        client = Client()
+        if sent:
+            client.send(sent)
+        await settle()
+        client.hang_up()
+        await settle()
+        left = weakref.ref(client.connection)
+        client.transport.protocol = None  # as a transport that is closed
+        client.routes.held.clear()
+        del client
         assert left() is None
     finally:
         gc.enable()
