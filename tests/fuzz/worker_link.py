@@ -29,7 +29,7 @@ from naiad.hosts import worker_process
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, DeferredResponse, Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.spawn import Spawned
-from naiad.hosts.worker import codec, link
+from naiad.hosts.worker import codec, kinds, link
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import RequestReader
@@ -43,8 +43,8 @@ WORDS = (
 )  # fmt: skip
 
 _KINDS = (
-    link.OUTCOME, link.RESPONSE, link.LOADED, link.REFUSED, link.DONE, link.READY, link.REQUEST, link.PONG, link.BATCH, link.RESULT,
-    link.LOAD, link.CLOSED, link.ENDS, link.ALIVE, link.ADD, 0, 63, 64, 255,
+    kinds.OUTCOME, kinds.RESPONSE, kinds.LOADED, kinds.REFUSED, kinds.DONE, kinds.READY, kinds.REQUEST, kinds.PONG, kinds.BATCH, kinds.RESULT,
+    kinds.LOAD, kinds.CLOSED, kinds.ENDS, kinds.ALIVE, kinds.ADD, 0, 63, 64, 255,
 )  # fmt: skip
 _NUMBERS = (0, 1, 2, 16, 32, 64, 1 << 15, 1 << 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 _MESSAGE = struct.Struct("<BBBBxxxxQQQ")
@@ -88,14 +88,14 @@ def seeds() -> list[bytes]:
     outcome = codec.write_outcome(Execution([Response([_Y, _S], {"p": 1})], 1, 2))
     response = codec.write_response(Response([_S], {}), final=True, begun_ns=0)
     return [
-        b"\1\0" + _written(link.OUTCOME, outcome),
-        b"\1\0" + _written(link.OUTCOME, codec.write_outcome(Execution([failed], 1, 2))),
-        b"\0\0" + _packet(link.REFUSED, b'["INTERNAL","x"]'),
+        b"\1\0" + _written(kinds.OUTCOME, outcome),
+        b"\1\0" + _written(kinds.OUTCOME, codec.write_outcome(Execution([failed], 1, 2))),
+        b"\0\0" + _packet(kinds.REFUSED, b'["INTERNAL","x"]'),
         b"\2\0"
-        + _written(link.RESPONSE, response)
-        + _written(link.OUTCOME, codec.write_outcome(Execution([None], 1, 2))),
-        b"\1\1" + _written(link.BATCH, codec.write([((1, ()), [_X])], b'[["a",0,0,0,{},false]]')),
-        b"\1\1" + _written(link.RESULT, codec.write([((), [_X])], b"[true,null,{}]")),
+        + _written(kinds.RESPONSE, response)
+        + _written(kinds.OUTCOME, codec.write_outcome(Execution([None], 1, 2))),
+        b"\1\1" + _written(kinds.BATCH, codec.write([((1, ()), [_X])], b'[["a",0,0,0,{},false]]')),
+        b"\1\1" + _written(kinds.RESULT, codec.write([((), [_X])], b"[true,null,{}]")),
     ]
 
 
@@ -177,11 +177,11 @@ def _send_to_worker(packets: list[tuple[bytes, list[int]]]) -> None:
     try:
         for _ in packets:
             kind, number, header = end.receive()
-            base = end.take_notification() if kind >= link.NOTIFICATIONS else end.base
+            base = end.take_notification() if kind >= kinds.NOTIFICATIONS else end.base
             with contextlib.suppress(
                 Exception
             ):  # the worker says INTERNAL, or ends: a server that sends this is broken
-                if kind == link.BATCH:
+                if kind == kinds.BATCH:
                     for request in RequestReader().read(base, header, number):
                         for each in request.inputs:
                             assert each.array.nbytes <= _MOST_BYTES
@@ -303,11 +303,11 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
     loading = loop.create_task(worker.start())
     await _settle()
     first, *others = packets
-    if first[0][:1] in {bytes([link.REFUSED]), bytes([link.DONE])}:
+    if first[0][:1] in {bytes([kinds.REFUSED]), bytes([kinds.DONE])}:
         others = packets  # what is sent while it loads
     else:
         loaded = b'{"prefetches":true}'
-        head = _MESSAGE.pack(link.LOADED, 0, _IN_THE_PACKET, 0, 0, 0, len(loaded))
+        head = _MESSAGE.pack(kinds.LOADED, 0, _IN_THE_PACKET, 0, 0, 0, len(loaded))
         _send(far.data, [(head + loaded, [])])
         await _settle()
         others = packets

@@ -24,7 +24,7 @@ from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance, Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, in_words, is_gone, order, spawn
-from naiad.hosts.worker import codec, link
+from naiad.hosts.worker import codec, kinds
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import ModelStatistics, RestartReason
@@ -191,7 +191,7 @@ def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> t
         to_it = Link(data[0])
         undo.callback(to_it.close)
         try:
-            to_it.send(link.ONE_SHOT, order(plan))
+            to_it.send(kinds.ONE_SHOT, order(plan))
             _listen((to_it, gone), reading, output, time.monotonic() + timeout_s)
             kind, _, header = to_it.receive()
         except (
@@ -213,7 +213,7 @@ def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> t
                 f"{identity}: auto_complete_config took longer than {timeout_s:g} s and was ended"
             ) from error
     result = codec.read_json(header)
-    if kind == link.DONE:
+    if kind == kinds.DONE:
         return result
     code, message = result
     raise InferenceError(ErrorCode[code], message)

@@ -6,7 +6,8 @@ import logging
 import socket
 
 from naiad.hosts.output_log import Identity
-from naiad.hosts.worker.link import ERROR, RESULT, Link, LinkBrokenError
+from naiad.hosts.worker.kinds import ERROR, RESULT
+from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import Payload
 
 _log = logging.getLogger(__name__)

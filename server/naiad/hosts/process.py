@@ -27,7 +27,7 @@ from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.output_log import Identity
 from naiad.hosts.supervision import Heartbeat, Watchdog
 from naiad.hosts.supervisor import WorkerSupervisor
-from naiad.hosts.worker import link
+from naiad.hosts.worker import kinds, link
 from naiad.log_text import Lines
 
 _log = logging.getLogger(__name__)
@@ -128,10 +128,10 @@ class ProcessHost:
             header, payload = pack(batch)
             if payload.size > COPIED_ASIDE:
                 sent = functools.partial(self._sent, batch)
-                worker.send_aside(self._place, link.BATCH, header, payload, first, done=sent)
+                worker.send_aside(self._place, kinds.BATCH, header, payload, first, done=sent)
                 self._copying = batch
             else:
-                worker.send(self._place, link.BATCH, header, payload, first)
+                worker.send(self._place, kinds.BATCH, header, payload, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
             self._loop.call_soon(self._end, batch, None, self._not_handed_over(error))
             return False
@@ -187,7 +187,9 @@ class ProcessHost:
         worker = self._supervisor.serving
         if worker is None:
             return False
-        return await self._probe.ask(functools.partial(worker.notify, link.GET_READY, self._number))
+        return await self._probe.ask(
+            functools.partial(worker.notify, kinds.GET_READY, self._number)
+        )
 
     def abort(self, why: str) -> None:
         """See `Host`. The batches of the other instances of the process fail as well."""
@@ -232,7 +234,7 @@ class ProcessHost:
 
     def on_message(self, kind: int, header: bytes | bytearray) -> None:
         """See `WorkerInstance`."""
-        if kind == link.OUTCOME and self._in_flight.batch is not None:
+        if kind == kinds.OUTCOME and self._in_flight.batch is not None:
             self._on_outcome_message(header, self._in_flight.batch)
         else:
             self._supervisor.on_message(self._place, kind, header)
@@ -286,15 +288,15 @@ class ProcessHost:
 
     def on_notification(self, kind: int, number: int, header: bytes | bytearray, base: Any) -> None:
         """See `WorkerInstance`."""
-        if kind == link.RESPONSE:
+        if kind == kinds.RESPONSE:
             self._on_response(number, header, base)
-        elif kind == link.REQUEST:
+        elif kind == kinds.REQUEST:
             self._supervisor.on_request(number, header, base)
-        elif kind == link.PONG:
+        elif kind == kinds.PONG:
             self._heartbeat.pong()
-        elif kind == link.READY:
+        elif kind == kinds.READY:
             self._probe.answer(bool(number))
-        elif kind == link.ENDS:
+        elif kind == kinds.ENDS:
             self._supervisor.on_announced_end(header.decode(errors="replace"))
 
     def _on_response(self, number: int, header: bytes | bytearray, base: Any) -> None:
@@ -314,12 +316,12 @@ class ProcessHost:
         """See `WorkerInstance`."""
         _log.error("%s: a message of its worker process is lost: %s", self._identity, lost)
         error = worker_life.not_received(self._identity, lost)
-        if lost.kind == link.OUTCOME and self._in_flight.batch is not None:
+        if lost.kind == kinds.OUTCOME and self._in_flight.batch is not None:
             self._end(self._in_flight.batch, None, error)
-        elif lost.kind == link.RESPONSE:
+        elif lost.kind == kinds.RESPONSE:
             inference = self._in_flight.waiting(lost.number)
             if inference is not None:
-                self._notify_about(link.CANCEL, inference)
+                self._notify_about(kinds.CANCEL, inference)
                 self._in_flight.answered(lost.number)
                 self._on_deferred(self._responses.failed(inference, error, self._now()))
         else:
@@ -327,11 +329,11 @@ class ProcessHost:
 
     def _cancelled(self, inference: Inference) -> None:
         """Its client has gone: the model may ask."""
-        self._notify_about(link.CANCEL, inference)
+        self._notify_about(kinds.CANCEL, inference)
 
     def _paused(self, inference: Inference, paused: bool) -> None:  # noqa: FBT001  as flows call it
         """Its client does not read what is sent to it, or does again: the model waits as long."""
-        self._notify_about(link.PAUSE if paused else link.RESUME, inference)
+        self._notify_about(kinds.PAUSE if paused else kinds.RESUME, inference)
 
     def _notify_about(self, kind: int, inference: Inference) -> None:
         worker, number = self._supervisor.serving, self._in_flight.number_of(inference)

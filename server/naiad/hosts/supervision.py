@@ -16,7 +16,7 @@ from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import Limit
 from naiad.hosts.output_log import Identity
-from naiad.hosts.worker import codec, link
+from naiad.hosts.worker import codec, kinds
 from naiad.hosts.worker_process import WorkerProcess
 from naiad.log_text import Lines
 
@@ -104,9 +104,9 @@ class Loading:
         Raises:
             Exception: it is an invalid message.
         """
-        if self.ended.done() or kind not in (link.LOADED, link.REFUSED):
+        if self.ended.done() or kind not in (kinds.LOADED, kinds.REFUSED):
             return False
-        if kind == link.LOADED:
+        if kind == kinds.LOADED:
             loaded = codec.read_json(header)
             threads = list(map(int, loaded.get("threads", ())))
             self.ended.set_result(Loaded(threads, loaded.get("prefetches") is True))
@@ -172,7 +172,7 @@ class Heartbeat:
         self._timer = None
         if owes():
             self._pinged = worker, owes, on_late
-            worker.notify(link.PING, self._number)
+            worker.notify(kinds.PING, self._number)
             what = "something that lets no coroutine run"
             self._watchdog.watch(worker, what, self._limit, on_late)
 

@@ -26,7 +26,7 @@ from naiad.hosts.liveness import LivenessWatch
 from naiad.hosts.output_log import Identity
 from naiad.hosts.spawn import order
 from naiad.hosts.supervision import Loading, Restarter, Watchdog
-from naiad.hosts.worker import codec, link
+from naiad.hosts.worker import codec, kinds, link
 from naiad.hosts.worker_life import Action, Event, State
 from naiad.hosts.worker_process import WorkerProcess
 from naiad.metrics.statistics import RestartReason
@@ -38,7 +38,7 @@ FINALIZE_TIMEOUT_S = 30.0
 
 _LOST_S = 0.3
 
-_LAST_KINDS = frozenset((link.LOADED, link.REFUSED, link.CLOSED))
+_LAST_KINDS = frozenset((kinds.LOADED, kinds.REFUSED, kinds.CLOSED))
 """What comes of an instance that is being closed."""
 
 _READY_STATES = frozenset((State.SERVING, State.DRAINING))
@@ -136,7 +136,7 @@ class WorkerSupervisor:
         self.worker = worker
         self._liveness = LivenessWatch(
             worker.pid,
-            ask=functools.partial(worker.notify, link.ASK_ALIVE),
+            ask=functools.partial(worker.notify, kinds.ASK_ALIVE),
             on_dead=self._on_dead,
             clock=self._clock,
             loop=self._loop,
@@ -144,7 +144,7 @@ class WorkerSupervisor:
         self._fire(Event.START)
         self._loading = Loading(self._loop)
         try:
-            worker.send(places[0], link.LOAD, order(plan, places))
+            worker.send(places[0], kinds.LOAD, order(plan, places))
             if self._load_limit.seconds:
                 self._watchdog.watch(worker, "its load", self._load_limit, _ignore)
             loaded = await self._loading.ended
@@ -284,13 +284,13 @@ class WorkerSupervisor:
         loading = self._adding.get(place, self._loading)
         if place in worker.closing and kind in _LAST_KINDS:
             if (
-                kind != link.LOADED
+                kind != kinds.LOADED
             ):  # else it was made after the wait for it had ended, and is closed next
                 worker.drop(place)
             return
         try:
             if loading.take(kind, header):
-                if kind == link.REFUSED and place in self._adding:
+                if kind == kinds.REFUSED and place in self._adding:
                     worker.drop(place)
                 return
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
@@ -323,8 +323,8 @@ class WorkerSupervisor:
     def on_lost(self, lost: link.SegmentLostError, error: InferenceError) -> None:
         """A message that is about no batch came without its tensors: only the load or the request that it belongs to fails."""
         assert self.worker is not None
-        if lost.kind == link.REQUEST:
-            self.worker.notify(link.ERROR, lost.number, error.message.encode())
+        if lost.kind == kinds.REQUEST:
+            self.worker.notify(kinds.ERROR, lost.number, error.message.encode())
         else:
             self._loading.fail(error)
 

@@ -23,19 +23,8 @@ from naiad.hosts.host import WorkerInstance
 from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, in_words, reap_later, spawn
-from naiad.hosts.worker.link import (
-    ADD,
-    AHEAD_BYTES,
-    ALIVE,
-    CLOSE,
-    CREDIT,
-    GONE,
-    NOTIFICATIONS,
-    RESPONSE,
-    Link,
-    LinkBrokenError,
-    SegmentLostError,
-)
+from naiad.hosts.worker.kinds import ADD, ALIVE, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
+from naiad.hosts.worker.link import AHEAD_BYTES, GONE, Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.payload import Prepared
 
 _log = logging.getLogger(__name__)

@@ -4,11 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from naiad.hosts.worker.link import (
-    BATCH,
-    OUTCOME,
-    Link,
-)
+from naiad.hosts.worker.kinds import BATCH, OUTCOME
+from naiad.hosts.worker.link import Link
 from naiad.hosts.worker.payload import Payload
 
 Pair = tuple[Link, Link]

@@ -13,14 +13,8 @@ import numpy as np
 import pytest
 
 from naiad.hosts.worker import link
-from naiad.hosts.worker.link import (
-    BATCH,
-    CANCEL,
-    OUTCOME,
-    RESPONSE,
-    Link,
-    LinkBrokenError,
-)
+from naiad.hosts.worker.kinds import BATCH, CANCEL, OUTCOME, RESPONSE
+from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import ALIGNED
 from tests.server.hosts.links import LARGE, Pair, exchange, payload
 

@@ -11,13 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.hosts.worker.link import (
-    BATCH,
-    OUTCOME,
-    RESPONSE,
-    Link,
-    SegmentLostError,
-)
+from naiad.hosts.worker.kinds import BATCH, OUTCOME, RESPONSE
+from naiad.hosts.worker.link import Link, SegmentLostError
 from tests.server.hosts.links import LARGE, Pair, exchange, payload
 
 

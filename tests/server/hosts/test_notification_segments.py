@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.hosts.worker.link import REQUEST, Link, LinkBrokenError, SegmentLostError
+from naiad.hosts.worker.kinds import REQUEST
+from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.notification_segments import KEPT_BYTES, SLOTS, SegmentPool
 from tests.server.hosts.links import LARGE, Pair, payload
 from tests.server.hosts.test_link import count_segments

@@ -18,7 +18,7 @@ from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode
 from naiad.hosts import process
 from naiad.hosts.host import BatchOutcome
-from naiad.hosts.worker import link
+from naiad.hosts.worker import kinds
 from naiad.hosts.worker.requests import ReceivedRequest, RequestsInProgress
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor
@@ -90,7 +90,7 @@ async def test_a_cancellation_of_the_second_batch_reaches_the_worker_when_it_beg
     assert sent == []
     let_go(tmp_path, "m_0")
     await outcome_of(outs[0])
-    assert sent == [(link.CANCEL, 1)]
+    assert sent == [(kinds.CANCEL, 1)]
     await outcome_of(outs[1])
 
 

@@ -14,7 +14,7 @@ from naiad.errors import InferenceError, unavailable
 from naiad.hosts import messages
 from naiad.hosts.host import BatchAt, Reply
 from naiad.hosts.worker import codec
-from naiad.hosts.worker.link import ERROR, RESULT
+from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
 from naiad.repository.requests.overrides import CONFIG, Value
 

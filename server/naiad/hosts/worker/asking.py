@@ -27,7 +27,8 @@ from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import parts_of
 from naiad.hosts.worker import codec
-from naiad.hosts.worker.link import REQUEST, Link
+from naiad.hosts.worker.kinds import REQUEST
+from naiad.hosts.worker.link import Link
 from naiad.hosts.worker.requests import resolved, tensors_of
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from naiad.backends.instance import Instance, Response
 from naiad.errors import InferenceError, internal, unavailable
-from naiad.hosts.worker import codec, device, link
+from naiad.hosts.worker import codec, device, kinds, link
 from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
 
@@ -53,7 +53,7 @@ class Runner:
         findings = device.of(refusal)
         if findings.lost:
             self._announce_end(findings.lost)
-        self.link.send(link.REFUSED, codec.write_failure(refusal))
+        self.link.send(kinds.REFUSED, codec.write_failure(refusal))
         _act_on(findings)
 
     def serve(self) -> None:
@@ -67,11 +67,11 @@ class Runner:
             try:
                 kind, number, header = receive()
             except link.SegmentLostError as lost:
-                self.link.send(link.OUTCOME, codec.write_failed_outcome(not_taken(lost)))
+                self.link.send(kinds.OUTCOME, codec.write_failed_outcome(not_taken(lost)))
                 continue
-            if kind == link.BATCH:
+            if kind == kinds.BATCH:
                 self._execute(header, number)
-            elif kind == link.CLOSE:
+            elif kind == kinds.CLOSE:
                 self.instance.close()
                 return
 
@@ -97,11 +97,11 @@ class Runner:
             self._announce_end(findings.lost)
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         try:
-            self.link.send(link.OUTCOME, answer, payload)
+            self.link.send(kinds.OUTCOME, answer, payload)
         except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
             _log.exception("a batch's answer could not be handed over")
             text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
-            self.link.send(link.OUTCOME, codec.write_failed_outcome(internal(text)))
+            self.link.send(kinds.OUTCOME, codec.write_failed_outcome(internal(text)))
         if findings is not None:
             _act_on(findings)
 
@@ -125,7 +125,7 @@ class Runner:
         """The process ends with its next message: the server gives it no more batches, and starts another one when it has ended."""
         _log.error("the worker ends: %s", why)
         with contextlib.suppress(link.LinkBrokenError):
-            self.link.notify(link.ENDS, why.encode())
+            self.link.notify(kinds.ENDS, why.encode())
 
     def send(
         self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
@@ -141,7 +141,7 @@ class Runner:
         size = payload.size + len(header)
         self._ahead.goes(size)
         try:
-            self.link.notify(link.RESPONSE, header, payload, call.number)
+            self.link.notify(kinds.RESPONSE, header, payload, call.number)
         except BaseException:
             self._ahead.taken(size)
             raise
@@ -154,13 +154,13 @@ class Runner:
 
     def hear(self, kind: int, number: int) -> None:
         """A notification of the server that is about this instance, or a request of it; in the thread that listens."""
-        if kind == link.GET_READY:
+        if kind == kinds.GET_READY:
             self._ask_whether_ready()
-        elif kind == link.CANCEL:
+        elif kind == kinds.CANCEL:
             self._in_progress.cancel(number)
-        elif kind in (link.PAUSE, link.RESUME):
-            self._in_progress.pause(number, paused=kind == link.PAUSE)
-        elif kind == link.PING and self.instance is not None:
+        elif kind in (kinds.PAUSE, kinds.RESUME):
+            self._in_progress.pause(number, paused=kind == kinds.PAUSE)
+        elif kind == kinds.PING and self.instance is not None:
             self.instance.ping(self._send_pong)
 
     def _ask_whether_ready(self) -> None:
@@ -169,11 +169,11 @@ class Runner:
             threading.Thread(target=self._say_ready, name="naiad-ready", daemon=True).start()
         except (RuntimeError, MemoryError):  # the system has no more threads for it
             _log.exception("it could not be asked whether it is ready")
-            self.link.notify(link.READY, b"", None, 0)
+            self.link.notify(kinds.READY, b"", None, 0)
 
     def _send_pong(self) -> None:
         with contextlib.suppress(link.LinkBrokenError):
-            self.link.notify(link.PONG, b"")
+            self.link.notify(kinds.PONG, b"")
 
     def _say_ready(self) -> None:
         try:
@@ -182,7 +182,7 @@ class Runner:
             _log.exception("it could not say whether it is ready")
             answer = False
         with contextlib.suppress(link.LinkBrokenError):
-            self.link.notify(link.READY, b"", None, int(answer))
+            self.link.notify(kinds.READY, b"", None, int(answer))
 
 
 def _act_on(findings: device.Findings) -> None:

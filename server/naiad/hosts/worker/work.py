@@ -18,7 +18,7 @@ from typing import Any
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal
-from naiad.hosts.worker import codec, link
+from naiad.hosts.worker import codec, kinds, link
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.runner import Ahead, Runner, not_taken
 from naiad.hosts.worker.server_log import ServerLogHandler
@@ -52,7 +52,7 @@ class Worker:
         threading.Thread(target=self._listen, name="naiad-control", daemon=True).start()
         try:
             kind, header = self._receive_order()
-            if kind == link.ONE_SHOT:
+            if kind == kinds.ONE_SHOT:
                 self._run_one_shot(header)
                 return 0
             first = self._load(header)
@@ -72,7 +72,7 @@ class Worker:
             try:
                 kind, _, header = to_it.receive()
             except link.SegmentLostError as lost:
-                to_it.send(link.REFUSED, codec.write_failure(not_taken(lost)))
+                to_it.send(kinds.REFUSED, codec.write_failure(not_taken(lost)))
             else:
                 return kind, header
 
@@ -83,7 +83,7 @@ class Worker:
         try:
             self._model, instances = _guarded(_load_instances, order)
         except InferenceError as refusal:
-            self._links[0].send(link.REFUSED, codec.write_failure(refusal))
+            self._links[0].send(kinds.REFUSED, codec.write_failure(refusal))
             return None
         for place, data, instance, spec in zip(  # noqa: B905 - 3.8 knows no strict
             order["places"], self._links, instances, order["instances"]
@@ -104,7 +104,7 @@ class Worker:
     def _say_loaded(to_it: link.Link, threads: "list[int]", made: "list[Instance]") -> None:
         prefetches = all(instance.prefetches for instance in made)
         to_it.send(
-            link.LOADED, codec.to_json({"threads": threads, "prefetches": prefetches}).encode()
+            kinds.LOADED, codec.to_json({"threads": threads, "prefetches": prefetches}).encode()
         )
 
     def _start(self, name: str, work: "Callable[..., None]", *arguments: Any) -> threading.Thread:
@@ -129,7 +129,7 @@ class Worker:
         """Run batches to the end of an instance, which ends the thread's work, and with the last one that of the process."""
         runner.serve()
         self._leave(place)  # first: once the server knows, another may take the place
-        runner.link.send(link.CLOSED, b"{}")
+        runner.link.send(kinds.CLOSED, b"{}")
         runner.link.close()
 
     def _leave(self, place: int) -> None:
@@ -175,9 +175,9 @@ class Worker:
         to_it = self._links[0]
         try:
             result = _guarded(_load, codec.read_json(header))
-            to_it.send(link.DONE, codec.to_json(result).encode())
+            to_it.send(kinds.DONE, codec.to_json(result).encode())
         except InferenceError as refusal:
-            to_it.send(link.REFUSED, codec.write_failure(refusal))
+            to_it.send(kinds.REFUSED, codec.write_failure(refusal))
 
     def _listen(self) -> None:
         self._ahead.listener = threading.get_ident()
@@ -197,15 +197,17 @@ class Worker:
         os._exit(1)
 
     def _hear(self, kind: int, number: int, header: "bytes | bytearray") -> None:
-        if kind == link.CREDIT:
+        if kind == kinds.CREDIT:
             self._ahead.taken(number)
-        elif kind == link.RESULT:
+        elif kind == kinds.RESULT:
             self._server.on_reply(number, header, self._control.take_notification())
-        elif kind == link.ERROR:
+        elif kind == kinds.ERROR:
             self._server.failed(number, header.decode())
-        elif kind == link.ASK_ALIVE:
-            self._control.notify(link.ALIVE, b"", None, int(not _DEBUGGERS.isdisjoint(sys.modules)))
-        elif kind == link.ADD:
+        elif kind == kinds.ASK_ALIVE:
+            self._control.notify(
+                kinds.ALIVE, b"", None, int(not _DEBUGGERS.isdisjoint(sys.modules))
+            )
+        elif kind == kinds.ADD:
             self._add(header)
         else:
             runner = self._runners.get(number >> link.PLACE_SHIFT)

@@ -16,7 +16,7 @@ from naiad.engine.bls.worker_rpc import ModelRpcHandler
 from naiad.errors import invalid
 from naiad.hosts import messages
 from naiad.hosts.worker import codec
-from naiad.hosts.worker.link import ERROR, RESULT
+from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
 from naiad.metrics.custom import CustomMetrics
 from tests.server.engine.bls.test_model_calls import Asking, ScriptedModel, answered

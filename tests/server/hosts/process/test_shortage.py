@@ -19,7 +19,8 @@ from naiad.errors import ErrorCode
 from naiad.hosts import messages, process
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
 from naiad.hosts.worker import codec
-from naiad.hosts.worker.link import RESULT, Link
+from naiad.hosts.worker.kinds import RESULT
+from naiad.hosts.worker.link import Link
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, TO_THE_LAST, Hosts, ask, told
 from tests.support.waiting import until, wait_until
