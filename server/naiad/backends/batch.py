@@ -18,9 +18,14 @@ from naiad.errors import FailureReason, InferenceError, internal
 
 Array = np.ndarray[Any, Any]
 
+_LARGE = 1 << 14
+"""Bytes of a request's input from which a copy costs more than to look whether it is necessary."""
+
 
 def merge(
-    requests: collections.abc.Sequence[collections.abc.Sequence[InputTensor]], padding: int = 0
+    requests: collections.abc.Sequence[collections.abc.Sequence[InputTensor]],
+    padding: int = 0,
+    out: collections.abc.Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """One array for each input, the requests' rows one after the other.
 
@@ -28,16 +33,22 @@ def merge(
         requests: the inputs of each request, at least one; all requests have the same inputs, and these agree in datatype
             and in every dimension but the first.
         padding: how often the last row is added behind them.
+        out: by name, the memory into which rows are copied (pinned memory, a segment): arrays of just the shapes that the inputs will have; None:
+            they are copied only where that is unavoidable.
 
     Returns:
-        By name: the request's own array when there is one request and no padding (copied only if it lies at an address that its
-        datatype cannot be read from), else a new one.
+        By name: the array of `out`, if there is one. Else the request's own array when there is one request and no padding (copied only if it lies
+        at an address that its datatype cannot be read from), else as `gather`.
+
+    Raises:
+        ValueError: an array of `out` has another shape.
     """
     first = requests[0]
-    if len(requests) == 1 and not padding:
-        return {tensor.name: _readable(tensor.array) for tensor in first}
-    if len(first) == 1 and not padding:  # as of most models
-        return {first[0].name: np.concatenate([inputs[0].array for inputs in requests])}
+    if out is None and not padding:
+        if len(requests) == 1:
+            return {tensor.name: _readable(tensor.array) for tensor in first}
+        if len(first) == 1:  # as of most models
+            return {first[0].name: gather([inputs[0].array for inputs in requests])}
     columns: dict[str, list[Array]] = {tensor.name: [] for tensor in first}
     for inputs in requests:
         for tensor in inputs:
@@ -46,7 +57,48 @@ def merge(
         for arrays in columns.values():
             last = arrays[-1][-1:]
             arrays.append(np.broadcast_to(last, (padding, *last.shape[1:])))
-    return {name: np.concatenate(arrays) for name, arrays in columns.items()}
+    return {
+        name: gather(arrays, None if out is None else out[name]) for name, arrays in columns.items()
+    }
+
+
+def gather(arrays: collections.abc.Sequence[Array], out: Array | None = None) -> Array:
+    """The rows of several arrays in one, one after the other.
+
+    Args:
+        arrays: at least one; they agree in datatype and in every dimension but the first.
+        out: where they are copied to; None: a new array, or none at all: in a segment the tensors of a batch often lie one behind the other, and
+            the result is a view of them.
+
+    Raises:
+        ValueError: `out` has another shape.
+    """
+    if out is not None:
+        return np.concatenate(arrays, out=out)
+    joined = _adjacent(arrays)
+    return np.concatenate(arrays) if joined is None else joined
+
+
+def _adjacent(arrays: collections.abc.Sequence[Array]) -> Array | None:
+    """One view of arrays that lie one behind the other in the same memory; None if they do not, or are too small for the question to pay."""
+    first = arrays[0]
+    memory = first.base
+    if first.nbytes < _LARGE or not isinstance(memory, np.ndarray) or memory.dtype != np.uint8:
+        return None
+    start = end = _address(first)
+    rows = 0
+    for array in arrays:
+        if array.base is not memory or not array.flags.c_contiguous or _address(array) != end:
+            return None
+        end += array.nbytes
+        rows += len(array)
+    offset = start - _address(memory)
+    return np.ndarray((rows, *first.shape[1:]), first.dtype, memory, offset)
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _readable(array: Array) -> Array:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,71 @@ def test_requests_are_joined_in_order_whatever_the_order_of_their_inputs() -> No
     merged = batches.merge([[a, b], [more_b, more_a]])
     assert merged["A"].tolist() == [[1], [3], [4]]
     assert merged["B"].tolist() == [[2], [5], [6]]
+
+
+def in_segment(*places: tuple[int, int], gap: int = 0, columns: int = 8_192) -> list[list[Tensor]]:
+    """Requests whose tensors lie in one memory, each at an offset and with so many rows."""
+    memory = np.zeros(1 << 20, np.uint8)
+    found = []
+    for number, (at, rows) in enumerate(places):
+        array: np.ndarray[Any, Any] = np.ndarray((rows, columns), np.float32, memory, at + gap)
+        array[...] = number
+        found.append([Tensor("A", datatypes.FP32, array.shape, array)])
+    return found
+
+
+ROW = 8_192 * 4
+
+
+def test_tensors_that_lie_one_behind_the_other_are_one_array_without_a_copy() -> None:
+    requests = in_segment((0, 1), (ROW, 2), (3 * ROW, 1), gap=64)
+    merged = batches.merge(requests)["A"]
+    assert np.shares_memory(merged, requests[0][0].array)
+    assert merged.shape == (4, 8_192)
+    assert merged[:, 0].tolist() == [0, 1, 1, 2]
+    assert merged[:, -1].tolist() == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        ((0, 1), (ROW + 64, 1)),
+        ((ROW, 1), (0, 1)),
+        ((0, 1), (2 * ROW, 1), (ROW, 1)),
+        ((0, 2), (ROW, 1)),
+    ],
+    ids=["with a gap", "in another order", "with one between them", "overlapping"],
+)
+def test_tensors_that_lie_otherwise_are_copied(places: tuple[tuple[int, int], ...]) -> None:
+    requests = in_segment(*places)
+    expected = np.concatenate([request[0].array for request in requests])
+    merged = batches.merge(requests)["A"]
+    assert not any(np.shares_memory(merged, request[0].array) for request in requests)
+    assert merged.tolist() == expected.tolist()
+
+
+def test_neighbours_in_different_memories_and_small_ones_are_copied() -> None:
+    one, other = in_segment((0, 1)), in_segment((ROW, 1))
+    merged = batches.merge([*one, *other])["A"]
+    assert not np.shares_memory(merged, one[0][0].array)
+    small = in_segment((0, 1), (64, 1), columns=16)
+    assert not np.shares_memory(batches.merge(small)["A"], small[0][0].array)
+
+
+@pytest.mark.parametrize("padding", [0, 2])
+@pytest.mark.parametrize("count", [1, 3])
+def test_rows_go_into_the_memory_that_is_given(count: int, padding: int) -> None:
+    requests = in_segment(*[(number * ROW, 1) for number in range(count)])
+    out = np.full((count + padding, 8_192), -1, np.float32)
+    merged = batches.merge(requests, padding, out={"A": out})["A"]
+    assert merged is out
+    assert out[:, 0].tolist() == [*range(count), *[count - 1] * padding]
+
+
+def test_memory_of_another_shape_is_refused() -> None:
+    requests = in_segment((0, 1), (ROW, 1))
+    with pytest.raises(ValueError, match="shape"):
+        batches.merge(requests, out={"A": np.zeros((3, 8_192), np.float32)})
 
 
 def test_outputs_are_computed_for_the_requests_that_want_them() -> None:

@@ -10,7 +10,11 @@ from naiad.hosts.worker.segments import Segment
 ALIGNED = 64
 """The offset of a tensor is a multiple of this many bytes."""
 
-_COPIED = 1 << 16
+_SMALL = 1 << 12
+"""A tensor of up to so many bytes is copied through a `bytes` object, which costs less than a view of it."""
+
+_PIECE = 1 << 20
+"""Bytes that are copied at once: other threads of the process get no further meanwhile."""
 
 
 class Payload:
@@ -52,14 +56,25 @@ class Payload:
         return b"".join(whole)
 
     def write(self, memory: mmap.mmap, base: Any) -> None:
-        """Put everything into a segment."""
+        """Put everything into a segment.
+
+        By slices of the mapping, which keep the interpreter lock: `np.copyto` releases it for each tensor, and another thread that takes it
+        keeps it for milliseconds.
+        """
         for at, part in self._parts:
             if type(part) is bytes:
                 memory[at : at + len(part)] = part
-            elif part.nbytes <= _COPIED:
+            elif part.nbytes <= _SMALL:
                 memory[at : at + part.nbytes] = part.tobytes()
-            else:
+            elif not part.flags.c_contiguous:
                 np.copyto(np.ndarray(part.shape, part.dtype, base, at), part)
+            elif part.nbytes <= _PIECE:
+                memory[at : at + part.nbytes] = part
+            else:
+                octets = part.reshape(-1).view(np.uint8)
+                for start in range(0, part.nbytes, _PIECE):
+                    piece = octets[start : start + _PIECE]
+                    memory[at + start : at + start + len(piece)] = piece
 
 
 class Prepared(NamedTuple):
