@@ -20,6 +20,8 @@ PYTHON = 'backend: "python"\nmax_batch_size: 4\n'
 ONNX = 'backend: "onnxruntime"\nmax_batch_size: 4\n'
 CODE = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
 COMPLETES = "class TritonPythonModel:\n    @staticmethod\n    def auto_complete_config(config):\n        {}\n    def execute(self, requests):\n        return []\n"
+ALL = "version_policy { all { } }\n"
+_INTEGER = value("IN", ["N", 2], TensorProto.INT64)
 GRAPH = model([value("IN", ["N", 2])], [value("OUT", ["N", 2])])
 FIXED = model([value("IN", [1, 2])], [value("OUT", [1, 2])])
 TARBALL = "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
@@ -109,9 +111,15 @@ def completing(line: str) -> Broken:
     return Broken(config=PYTHON, files={"1/model.py": COMPLETES.format(line)}, load=True)
 
 
-def graph(config: str = IN + OUT, proto: Content = GRAPH, *, head: str = ONNX) -> Broken:
+def graph(
+    config: str = IN + OUT,
+    proto: Content = GRAPH,
+    *,
+    head: str = ONNX,
+    files: Mapping[str, Content] = _NONE,
+) -> Broken:
     """An ONNX model."""
-    return Broken(config=head + config, files={"1/model.onnx": proto})
+    return Broken(config=head + config, files={"1/model.onnx": proto, **files})
 
 
 def parameter(key: str, text: str) -> str:
@@ -119,11 +127,11 @@ def parameter(key: str, text: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}\n'
 
 
-def _external() -> onnx.ModelProto:
+def _external(location: str = "w.bin") -> onnx.ModelProto:
     proto = model([value("IN", ["N", 2])], [value("OUT", ["N", 2])], initializers={"w": [1.0]})
     weight = proto.graph.initializer[0]
     weight.data_location = TensorProto.EXTERNAL
-    weight.external_data.add(key="location", value="w.bin")
+    weight.external_data.add(key="location", value=location)
     return proto
 
 
@@ -271,6 +279,16 @@ BROKEN: dict[str, Broken] = {
         files={"1/model.py": CODE},
     ),
     "custom_batching_library": python(files={"batchstrategy.so": b""}),
+    # one of two versions, for which the model does not load
+    "one_version_without_file": python(ALL, files={"2": None}),
+    "one_version_with_bad_code": python(ALL, files={"2/model.py": "def (:"}),
+    "one_version_of_another_datatype": graph(
+        IN + OUT + ALL, files={"2/model.onnx": model([_INTEGER], [value("OUT", ["N", 2])])}
+    ),
+    "one_version_that_is_not_onnx": graph(IN + OUT + ALL, files={"2/model.onnx": b"\xff" * 99}),
+    "one_version_that_raises": python(
+        ALL, load=True, files={"2/model.py": "raise OSError\n" + CODE}
+    ),
     # environments
     "environment_is_missing": environment(),
     "environment_is_elsewhere": dataclasses.replace(environment("/nowhere/env.tar.gz"), note=True),
@@ -337,6 +355,9 @@ BROKEN: dict[str, Broken] = {
     "operator_library": dataclasses.replace(
         graph(IN + OUT + 'model_operations { op_library_filename: "/nowhere/lib.so" }\n'), load=True
     ),
+    "too_many_in_two_groups": graph(
+        IN + OUT + "instance_group [ { count: 600 }, { count: 600 } ]\n"
+    ),
     # repository agents
     "unknown_agent": python(_agent("nonesuch")),
     "agent_of_another_folder": python(_agent("../checksum")),
@@ -363,6 +384,12 @@ BROKEN: dict[str, Broken] = {
     "onnx_several_at_once": graph(IN.replace("FP32", "INT64") + OUT.replace("[ 2 ]", "[ 3 ]")),
     "onnx_optional_input": graph(IN.replace("dims", "optional: true dims") + OUT),
     "onnx_weights_are_missing": graph(IN + OUT, _external()),
+    "onnx_weights_elsewhere": graph(
+        IN + OUT, _external("../../w.bin"), files={"../w.bin": b"\0" * 4}
+    ),
+    "onnx_weights_linked_elsewhere": graph(
+        IN + OUT, _external(), files={"1/w.bin": link("/etc/hostname")}
+    ),
     "onnx_sequence": graph(IN, _sequence()),
     "onnx_locale": graph("", _text_model("xx_XX.UTF-8"), head='backend: "onnxruntime"\n'),
     "onnx_unknown_operator": dataclasses.replace(

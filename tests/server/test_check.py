@@ -499,3 +499,32 @@ def test_code_that_may_well_load_is_not_a_problem(tmp_path: pathlib.Path, source
     (_model(tmp_path, "one", source=source) / "1" / "helper.py").touch()
 
     assert main([str(tmp_path)]) == 0
+
+
+def test_a_config_that_only_loading_completes_is_not_completed_by_guess(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The five rows of an output are no batch; only the session knows that."""
+    folder = tmp_path / "top"
+    (folder / "1").mkdir(parents=True)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [
+            helper.make_node("ReduceMax", ["x"], ["highest"], axes=[0], keepdims=0),
+            helper.make_node("TopK", ["highest", "five"], ["scores", "index"]),
+        ],
+        "g",
+        [value("x", TensorProto.FLOAT, ["N", 100])],
+        [value("scores", TensorProto.FLOAT, ["K"])],
+        [helper.make_tensor("five", TensorProto.INT64, [1], [5])],
+    )
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    (folder / "1" / "model.onnx").write_bytes(model.SerializeToString())
+
+    assert main([str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "note: an output names its first dimension otherwise than the inputs" in shown
+    assert "completed" not in shown
+
+    assert main([str(tmp_path), "--load"]) == 0
+    assert 'output { name: "scores" data_type: TYPE_FP32 dims: [ 5 ] }' in capsys.readouterr().out

@@ -118,7 +118,7 @@ class Checker:
         if changing:
             found += resolution.document.problems
         else:
-            found += resolution.problems
+            found += (*resolution.problems, *resolution.faults)
             found += self._preflight(folder, resolution)
         problems, notes = self._weighed(_ordered(found, resolution.document.path))
         if self._trial is not None and not problems and not changing:

@@ -5,7 +5,6 @@ modules that it calls. An invalid config raises nothing: everything wrong is a `
 """
 
 import collections.abc
-import glob
 import pathlib
 import types
 from typing import Any
@@ -20,6 +19,7 @@ from naiad.config.checks.features import (
     find_unsupported,
     note_what_has_no_effect,
 )
+from naiad.config.checks.model_files import check_labels, missing_file, special_file
 from naiad.config.checks.paths import clear_unusable_paths
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
 from naiad.config.document import Document
@@ -30,7 +30,6 @@ from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.refused import problem_of
 from naiad.config.typed import is_typed, typed
-from naiad.core.file_kind import special_kind
 from naiad.errors import InferenceError
 
 CONFIG_FILE = "config.pbtxt"
@@ -38,9 +37,6 @@ CONFIG_FOLDER = "configs"
 
 NO_VERSION = "at least one version must be available under the version policy"
 """Begins the problem of a model without a version to serve (row 7.40)."""
-
-_NAMING_THE_FILE = ("default_model_filename", "backend", "platform")
-"""Fields from which a model file's name follows."""
 
 _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
     types.MappingProxyType({})
@@ -53,6 +49,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         draft: the config as completed, also when it has problems; None if there are fields that it cannot do without.
         document: the config file as it was read; empty when there is none.
+        faults: why single versions would fail to load, while others would not.
         warnings: problems that do not stop the model.
         notes: the fields that have no effect here.
     """
@@ -62,6 +59,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     document: Document
     problems: tuple[Problem, ...]
     versions: tuple[int, ...]
+    faults: tuple[Problem, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
@@ -135,6 +133,9 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     versions: tuple[int, ...] = ()
     names_no_file: bool = False
     """The config names a model file that no model can have, which is a problem already."""
+    faults: list[Problem] = msgspec.field(default_factory=list)
+    completes_later: bool = False
+    """Only loading the model completes the config, so that what it says of the model is not known yet."""
 
     def run(self) -> Resolution:
         """Run every step."""
@@ -173,7 +174,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             backends=self.backends,
             no_backend=self._how_to_name_a_backend(),
         )
-        self._check_labels()
+        check_labels(self.message, self.findings, self.model_dir)
         self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
         draft = typed(self.message) if not problems or is_typed(self.message) else None
@@ -183,6 +184,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             document=self.findings.document,
             problems=problems,
             versions=self.versions,
+            faults=tuple(self.faults),
             warnings=tuple(self.findings.warnings),
             notes=tuple(dict.fromkeys(self.findings.notes)),
         )
@@ -230,19 +232,12 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     def _note_tensors(self) -> None:
         """Note that a model has neither inputs nor outputs: no request can bring it anything."""
         message, backend = self.message, self.backend
-        if message.input or message.output or backend is None:
+        if message.input or message.output or backend is None or self.completes_later:
             return
         if self.document.problems or self.findings.problems:
             return
-        completes = backend.completes_itself
-        runs_later = completes is not None and self.complete is None and self.auto_complete
-        if runs_later and completes is not None and completes(self._model_file(self.versions[-1])):
-            self.findings.notes.append(
-                "its code completes the config when it is loaded (auto_complete_config): inputs and outputs are not known before"
-            )
-            return
         ways = "write a config.pbtxt with input and output" + (
-            ", or an auto_complete_config in model.py" if completes is not None else ""
+            ", or an auto_complete_config in model.py" if backend.completes_itself else ""
         )
         self.findings.warnings.append(
             f"the config lists neither inputs nor outputs, so that requests can neither send nor get a tensor: {ways}"
@@ -282,19 +277,22 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     def _complete_and_compare(self) -> None:
         """Complete from the highest version that can be read; hold every served version against the result.
 
-        A version that disagrees fails alone, as in Triton, when it is loaded; only when all do is there no model.
+        A version that disagrees fails when it is loaded, as in Triton; only when all do is there no model.
         """
         if not self.versions or not self.message.backend or self.names_no_file:
             return
         failures = {
             version: [problem]
             for version in self.versions
-            if (problem := self._special_file(version) or self._missing_file(version)) is not None
+            if (problem := self._fault_of_file(version)) is not None
         }
+        readable = [version for version in self.versions if version not in failures]
+        if readable:
+            self._note_later_completion(readable[-1])
         if self.auto_complete:
             self._run_completion(failures)
         check = self.backend.check if self.backend is not None else None
-        if check is not None:
+        if check is not None and not self.completes_later:
             for version in self.versions:
                 findings = Findings(self.findings.document)
                 if version not in failures:
@@ -308,11 +306,11 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
                 for problem in problems
             )
         else:
-            self.findings.warnings.extend(
-                f"version {version} will not load: {problem.message}"
+            self.faults = [
+                msgspec.structs.replace(problem, version=version)
                 for version, problems in sorted(failures.items())
                 for problem in problems
-            )
+            ]
 
     def _run_completion(self, failures: dict[int, list[Problem]]) -> None:
         complete = self.backend.complete if self.backend is not None else None
@@ -332,7 +330,8 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             except InferenceError as error:
                 failures[version] = [self._completion_problem(error, version)]
             else:
-                self._note_completion_by_loading(version)
+                if self.completes_later:
+                    return
                 if attempt.max_batch_size != self.message.max_batch_size:
                     self.findings.warnings.append(
                         f"autofilled max_batch_size to {attempt.max_batch_size} for model "
@@ -341,16 +340,23 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
                 self.message = attempt
                 return
 
-    def _note_completion_by_loading(self, version: int) -> None:
-        """Note, where models are not loaded, that a server would complete the config from the loaded model."""
-        by_loading = self.backend.completes_by_loading if self.backend is not None else None
-        if self.complete is not None or by_loading is None:
+    def _note_later_completion(self, version: int) -> None:
+        """Note, where no model is loaded and no code of models runs, that a server would complete the config by doing so."""
+        if self.complete is not None or self.backend is None or not self.auto_complete:
             return
-        if by_loading(self.message, self.model_dir / str(version)):
-            self.findings.notes.append(
+        lists = bool(self.message.input or self.message.output)
+        by_loading, itself = self.backend.completes_by_loading, self.backend.completes_itself
+        if by_loading is not None and by_loading(self.message, self.model_dir / str(version)):
+            how = (
                 "an output names its first dimension otherwise than the inputs: a server loads the model to see whether it takes batches, and "
-                "completes max_batch_size, inputs and outputs by what it sees (naiad check --load shows it)"
+                "completes max_batch_size, inputs and outputs by what it sees"
             )
+        elif itself is not None and not lists and itself(self._model_file(version)):
+            how = "its code completes the config when it is loaded (auto_complete_config)"
+        else:
+            return
+        self.completes_later = True
+        self.findings.notes.append(f"{how}: naiad check --load shows the result")
 
     def _completion_problem(self, error: InferenceError, version: int) -> Problem:
         path = self._model_file(version)
@@ -365,60 +371,9 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         filename = self.message.default_model_filename
         return self.backend.model_file(folder, filename) if self.backend else folder / filename
 
-    def _special_file(self, version: int) -> Problem | None:
-        """The problem of a pipe, a socket or a device in place of the model file, which must not be opened."""
+    def _fault_of_file(self, version: int) -> Problem | None:
+        """What is wrong with a version's model file before it is opened."""
         path = self._model_file(version)
-        kind = special_kind(path)
-        if not kind:
-            return None
-        text = f"unable to load model '{self.message.name}': '{path}' is {kind}, and not a file"
-        return Problem(
-            path=path, position=None, message=text, suggestion="put the model file there"
+        return special_file(path, self.message.name) or missing_file(
+            path, self.message, self.findings.document, self.backend
         )
-
-    def _missing_file(self, version: int) -> Problem | None:
-        """The problem of a missing model file, with the file that may have been meant; None when it exists."""
-        template = self.backend.missing_file if self.backend is not None else ""
-        path = self._model_file(version)
-        if not template or self.message.cc_model_filenames or path.exists():
-            return None
-        alike = sorted(entry.name for entry in path.parent.glob(f"*{glob.escape(path.suffix)}"))
-        text = template.format(path=path, model=self.message.name)
-        document = self.findings.document
-        written = (field for field in _NAMING_THE_FILE if (field,) in document.positions)
-        return document.problem(
-            (next(written, "default_model_filename"),),
-            text,
-            f'write default_model_filename: "{alike[0]}", or rename that file'
-            if alike
-            else f"put it there: {path.parent} has {_names(path.parent)}",
-        )
-
-    def _check_labels(self) -> None:
-        """Label files are inside the model's folder and can be read (row 11.17)."""
-        folder = self.model_dir.resolve()
-        for index, output in enumerate(self.message.output):
-            if not output.label_filename:
-                continue
-            path = self.model_dir / output.label_filename
-            field = ("output", index, "label_filename")
-            if not path.resolve().is_relative_to(folder):
-                self.findings.add(
-                    field,
-                    f"label file path '{path}' for output '{output.name}' in model "
-                    f"'{self.message.name}' is outside model directory",
-                    "copy the file into the model's folder and write its name",
-                )
-            elif not path.is_file():
-                self.findings.add(
-                    field,
-                    f"failed to open text file for read {path}: No such file or directory",
-                    "put the file there, or take label_filename out",
-                )
-
-
-def _names(folder: pathlib.Path) -> str:
-    """The first few entries of a folder, for a message."""
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    most = 5
-    return (", ".join(names[:most]) + (" …" if len(names) > most else "")) or "nothing in it"

@@ -31,7 +31,7 @@ from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
 from naiad.engine.model import Model
 from naiad.engine.placement import HOST_PARAMETER, known_host
-from naiad.errors import InferenceError, internal
+from naiad.errors import InferenceError, internal, invalid
 from naiad.hosts.host import HostedInstance, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor
@@ -130,6 +130,8 @@ class Loader:
         Raises:
             InferenceError: it cannot be loaded; the message is for the index.
         """
+        if plan.fault:
+            raise invalid(plan.fault)
         await self._check_gpus(plan.config)
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
@@ -233,7 +235,14 @@ class Loader:
         return ModelPlan(
             name=folder.name,
             versions=tuple(
-                VersionPlan(config=config, version=version, model_dir=folder)
+                VersionPlan(
+                    config=config,
+                    version=version,
+                    model_dir=folder,
+                    fault="; ".join(
+                        one_line(fault) for fault in resolution.faults if fault.version == version
+                    ),
+                )
                 for version in resolution.versions
             ),
         )

@@ -23,11 +23,16 @@ DUPLICATE = "model appears in two or more repositories"
 
 
 class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One version to load."""
+    """One version to load.
+
+    Attributes:
+        fault: why it cannot be loaded, as its file says; "" as far as that is known.
+    """
 
     config: ModelConfig
     version: int
     model_dir: pathlib.Path
+    fault: str = ""
 
     @property
     def version_dir(self) -> pathlib.Path:

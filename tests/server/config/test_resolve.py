@@ -157,7 +157,9 @@ def test_a_version_that_cannot_be_read_fails_alone(tmp_path: pathlib.Path) -> No
     assert resolution.versions == (1, 2)
     assert resolution.config is not None
     assert [spec.name for spec in resolution.config.inputs] == ["x"]
-    assert resolution.warnings == ("version 2 will not load: cannot read version 2",)
+    assert [(fault.version, fault.message) for fault in resolution.faults] == [
+        (2, "cannot read version 2")
+    ]
 
 
 def test_when_no_version_can_be_read_there_is_no_model(tmp_path: pathlib.Path) -> None:
@@ -179,8 +181,9 @@ def test_versions_of_different_shape_are_held_against_the_config_one_by_one(
     resolution = resolve(make_model(tmp_path, config, files=files))
     assert resolution.config is not None
     assert resolution.config.inputs[0].dims == (2,)
-    assert len(resolution.warnings) == 2
-    assert resolution.warnings[0].startswith("version 1 will not load: model 'm', tensor 'x'")
+    assert {fault.version for fault in resolution.faults} == {1}
+    for fault, tensor in zip(resolution.faults, "xy", strict=True):
+        assert fault.message.startswith(f"model 'm', tensor '{tensor}'")
 
 
 def test_without_completion_only_the_file_decides(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,71 @@
+"""Files that a config names: whether they are there, and are files. Looks at them and opens none."""
+
+import glob
+import pathlib
+from typing import Any
+
+from naiad.config.backend_type import BackendType
+from naiad.config.document import Document
+from naiad.config.findings import Findings
+from naiad.config.problem import Problem
+from naiad.core.file_kind import special_kind
+
+_NAMING_THE_FILE = ("default_model_filename", "backend", "platform")
+"""Fields from which a model file's name follows."""
+
+
+def special_file(path: pathlib.Path, model: str) -> Problem | None:
+    """The problem of a pipe, a socket or a device in place of the model file, which must not be opened."""
+    kind = special_kind(path)
+    if not kind:
+        return None
+    text = f"unable to load model '{model}': '{path}' is {kind}, and not a file"
+    return Problem(path=path, position=None, message=text, suggestion="put the model file there")
+
+
+def missing_file(
+    path: pathlib.Path, message: Any, document: Document, backend: BackendType | None
+) -> Problem | None:
+    """The problem of a missing model file, with the file that may have been meant; None when it exists."""
+    template = backend.missing_file if backend is not None else ""
+    if not template or message.cc_model_filenames or path.exists():
+        return None
+    alike = sorted(entry.name for entry in path.parent.glob(f"*{glob.escape(path.suffix)}"))
+    written = (field for field in _NAMING_THE_FILE if (field,) in document.positions)
+    return document.problem(
+        (next(written, "default_model_filename"),),
+        template.format(path=path, model=message.name),
+        f'write default_model_filename: "{alike[0]}", or rename that file'
+        if alike
+        else f"put it there: {path.parent} has {_names(path.parent)}",
+    )
+
+
+def check_labels(message: Any, findings: Findings, model_dir: pathlib.Path) -> None:
+    """Label files are inside the model's folder and can be read (row 11.17)."""
+    folder = model_dir.resolve()
+    for index, output in enumerate(message.output):
+        if not output.label_filename:
+            continue
+        path = model_dir / output.label_filename
+        field = ("output", index, "label_filename")
+        if not path.resolve().is_relative_to(folder):
+            findings.add(
+                field,
+                f"label file path '{path}' for output '{output.name}' in model "
+                f"'{message.name}' is outside model directory",
+                "copy the file into the model's folder and write its name",
+            )
+        elif not path.is_file():
+            findings.add(
+                field,
+                f"failed to open text file for read {path}: No such file or directory",
+                "put the file there, or take label_filename out",
+            )
+
+
+def _names(folder: pathlib.Path) -> str:
+    """The first few entries of a folder, for a message."""
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    most = 5
+    return (", ".join(names[:most]) + (" …" if len(names) > most else "")) or "nothing in it"
