@@ -504,7 +504,7 @@ def test_code_that_may_well_load_is_not_a_problem(tmp_path: pathlib.Path, source
 def test_a_config_that_only_loading_completes_is_not_completed_by_guess(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The five rows of an output are no batch; only the session knows that."""
+    """An output has five rows whatever the batch, which only the session knows."""
     folder = tmp_path / "top"
     (folder / "1").mkdir(parents=True)
     value = helper.make_tensor_value_info

@@ -38,6 +38,9 @@ CONFIG_FOLDER = "configs"
 NO_VERSION = "at least one version must be available under the version policy"
 """Begins the problem of a model without a version to serve (row 7.40)."""
 
+_DEFAULT_BATCH_SIZE = "default-max-batch-size"
+"""The `--backend-config` setting of row 11.50."""
+
 _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
     types.MappingProxyType({})
 )
@@ -172,7 +175,9 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             self.findings,
             gpus=self.gpus,
             backends=self.backends,
-            no_backend=self._how_to_name_a_backend(),
+            no_backend=""
+            if self.message.backend or self.message.platform
+            else self._how_to_name_a_backend(),
         )
         check_labels(self.message, self.findings, self.model_dir)
         self._note_tensors()
@@ -289,16 +294,20 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         readable = [version for version in self.versions if version not in failures]
         if readable:
             self._note_later_completion(readable[-1])
-        if self.auto_complete:
-            self._run_completion(failures)
-        check = self.backend.check if self.backend is not None else None
-        if check is not None and not self.completes_later:
-            for version in self.versions:
-                findings = Findings(self.findings.document)
-                if version not in failures:
-                    check(self.message, self._model_file(version), findings)
-                if findings.problems:
-                    failures[version] = findings.problems
+        completed = self._completed(failures) if self.auto_complete else None
+        compared = self.message if completed is None else completed
+        if completed is not None and not self.completes_later:
+            self._adopt(completed)
+        for version in self.versions:
+            if version in failures:
+                continue
+            problems = self._contradictions(compared, version)
+            if problems and self.completes_later and self._fits_without_batches(version):
+                self.findings.notes.extend(
+                    f"if the model takes batches: {problem.message}" for problem in problems
+                )
+            elif problems:
+                failures[version] = problems
         if len(failures) == len(self.versions):
             self.findings.problems.extend(
                 msgspec.structs.replace(problem, version=version)
@@ -312,17 +321,24 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
                 for problem in problems
             ]
 
-    def _run_completion(self, failures: dict[int, list[Problem]]) -> None:
+    def _contradictions(self, message: Any, version: int) -> list[Problem]:
+        """What a version's model file contradicts in a completed config."""
+        findings = Findings(self.findings.document)
+        if self.backend is not None and self.backend.check is not None:
+            self.backend.check(message, self._model_file(version), findings)
+        return findings.problems
+
+    def _completed(self, failures: dict[int, list[Problem]]) -> Any | None:
+        """The config as completed from the highest version that can be read; None if nothing completes it."""
         complete = self.backend.complete if self.backend is not None else None
         if self.complete is not None and not self.document.problems:
             complete = self.complete(self.message.backend)
         if complete is None:
-            return
+            return None
         for version in reversed(self.versions):
             if version in failures:
                 continue
-            attempt = type(self.message)()
-            attempt.CopyFrom(self.message)
+            attempt = self._copy()
             try:
                 complete(
                     attempt, self.model_dir / str(version), self._options(self.message.backend)
@@ -330,15 +346,34 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             except InferenceError as error:
                 failures[version] = [self._completion_problem(error, version)]
             else:
-                if self.completes_later:
-                    return
-                if attempt.max_batch_size != self.message.max_batch_size:
-                    self.findings.warnings.append(
-                        f"autofilled max_batch_size to {attempt.max_batch_size} for model "
-                        f"'{attempt.name}'; write max_batch_size to choose another"
-                    )
-                self.message = attempt
-                return
+                return attempt
+        return None
+
+    def _adopt(self, completed: Any) -> None:
+        if completed.max_batch_size != self.message.max_batch_size:
+            self.findings.warnings.append(
+                f"autofilled max_batch_size to {completed.max_batch_size} for model "
+                f"'{completed.name}'; write max_batch_size to choose another"
+            )
+        self.message = completed
+
+    def _fits_without_batches(self, version: int) -> bool:
+        """Whether nothing contradicts the config of a model that turns out to take no batches; one with a batch size of its own does."""
+        complete = self.backend.complete if self.backend is not None else None
+        if complete is None or self.message.max_batch_size:
+            return False
+        options = {**self._options(self.message.backend), _DEFAULT_BATCH_SIZE: "0"}
+        attempt = self._copy()
+        try:
+            complete(attempt, self.model_dir / str(version), options)
+        except InferenceError:
+            return False
+        return not self._contradictions(attempt, version)
+
+    def _copy(self) -> Any:
+        copy = type(self.message)()
+        copy.CopyFrom(self.message)
+        return copy
 
     def _note_later_completion(self, version: int) -> None:
         """Note, where no model is loaded and no code of models runs, that a server would complete the config by doing so."""

@@ -137,7 +137,7 @@ def test_a_check_without_a_load_notes_that_the_server_may_complete_otherwise(
 ) -> None:
     folder = make_model(tmp_path, files={"1/model.onnx": detector()})
     notes = resolve(folder, backends=Catalog()).notes
-    assert any("naiad check --load shows it" in note for note in notes)
+    assert any("naiad check --load shows the result" in note for note in notes)
     same = make_model(
         tmp_path / "same", files={"1/model.onnx": model([value("x", ["N"])], [value("y", ["N"])])}
     )
