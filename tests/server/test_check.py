@@ -131,6 +131,22 @@ def test_a_name_that_is_not_the_folders_is_a_problem(
     assert "unexpected directory name 'one' for model 'two'" in capsys.readouterr().out
 
 
+def test_a_repository_in_place_of_a_model_is_a_problem_and_the_others_are_checked(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "good")
+    _model(tmp_path / "models", "inner")
+
+    assert main([str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    models = tmp_path / "models"
+    assert (
+        f"{models}: error: this is not a model, because it holds models itself; give {models} as the repository\n"
+        in shown
+    )
+    assert shown.endswith("1 problem in 1 of 2 models: models\n")
+
+
 def test_a_missing_version_or_model_file_is_a_problem(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ from naiad.repository.agents.catalog import AgentCatalog
 from naiad.repository.agents.checksum import CHECKSUM
 from naiad.repository.agents.preflight import agent_error
 from naiad.repository.plan import DUPLICATE
-from naiad.repository.store import open_store
+from naiad.repository.store import local_root, no_model, open_store
 
 if typing.TYPE_CHECKING:
     from naiad.check.loading import TrialLoader
@@ -115,7 +115,9 @@ class Checker:
         found = _duplicates(folder, same_name)
         agent_problems = self._agent_problems(folder, resolution)
         found += agent_problems
-        if changing:
+        if reason := no_model(folder):
+            found.append(Problem(path=folder, position=None, message=reason))
+        elif changing:
             found += resolution.document.problems
         else:
             found += (*resolution.problems, *resolution.faults)
@@ -205,7 +207,8 @@ def _models(location: str, *, config_name: str) -> list[pathlib.Path]:
         )
     if _is_model(folder, config_name=config_name):
         return [folder if folder.name else folder.resolve()]
-    models = [store.checkout(name).folder for name in store.names()]
+    root = pathlib.Path(local_root(location) or location)
+    models = [root / name for name in store.names()]
     if not models:
         raise UsageError(
             f"{location} holds no model: a repository holds one folder per model, each with a config.pbtxt"

@@ -167,13 +167,19 @@ class LocalStore:
     def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
         """The model's own folder: nothing is fetched."""
         folder = self._folder(name)
-        if (inner := level.repository_in(_paths(folder))) is not None:
-            raise invalid(f"{folder}: {level.too_high(str(folder / inner))}")
+        if reason := no_model(folder):
+            raise invalid(f"{folder}: {reason}")
         return Checkout(folder)
 
     def _folder(self, name: str) -> pathlib.Path:
         check_name(name)
         return self._root / name
+
+
+def no_model(folder: pathlib.Path) -> str:
+    """Why a folder in a local repository is not a model, because it holds models itself; "" if it may be one. Blocking."""
+    inner = level.repository_in(_paths(folder))
+    return "" if inner is None else level.too_high(str(folder / inner))
 
 
 def _is_model(root: pathlib.Path, names: collections.abc.Iterable[str]) -> bool:
