@@ -12,8 +12,6 @@ import sys
 import types
 from typing import Any
 
-from typing_extensions import override
-
 from naiad import extras
 
 _PARENTS = ("tritonclient", "tritonclient.grpc")
@@ -44,23 +42,20 @@ def _load() -> tuple[Any, Any]:
                 sys.modules[name] = module
 
 
-class _LaterModule(types.ModuleType):
-    """Stands for a module until one of its attributes is used."""
-
-    @override
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith(
-            "__"
-        ):  # read by code that inspects every module, not by users of this one
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
-
-
 def _import_later(name: str) -> None:
-    """Make the next import of a module load it only when it is used."""
-    sys.modules.setdefault(name, _LaterModule(name))
+    """Make the next import of a module load it only when one of its attributes is used."""
+    later = types.ModuleType(name)
+
+    def load(attribute: str) -> Any:
+        # Names with two underscores are read by code that inspects every module, not by users of this one.
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        if sys.modules.get(name) is later:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), attribute)
+
+    later.__getattr__ = load  # type: ignore[method-assign]  # PEP 562
+    sys.modules.setdefault(name, later)
 
 
 # protobuf imports its Python implementation, eleven modules, beside the C one that is used: 48 ms without bytecode, 9 ms with it.
