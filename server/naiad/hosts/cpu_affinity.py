@@ -138,6 +138,11 @@ class WorkerAffinity:
         """These threads execute batches besides the main thread."""
         self._threads.extend(threads)
 
+    def remove(self, thread: int) -> None:
+        """This thread ends: the system may give its id to one of another process."""
+        if thread in self._threads[1:]:
+            self._threads.remove(thread)
+
     def ran(self, computed_ns: int, requests: int) -> None:
         """A batch came back.
 

@@ -157,7 +157,8 @@ class WorkerSupervisor:
             raise
         finally:
             self._watchdog.cancel()
-        worker.place.add(loaded.threads)
+        for place, thread in zip(places[1:], loaded.threads, strict=False):
+            worker.served_by(place, thread)
         self.prefetches = loaded.prefetches
         self._liveness.serves = True
         self._fire(Event.LOADED)
@@ -200,7 +201,8 @@ class WorkerSupervisor:
         if self.serving is not worker:  # it ended in the same turn of the loop
             raise worker_life.not_extended(self._identity)
         self.instances[place] = spec, instance
-        worker.place.add(loaded.threads)
+        for thread in loaded.threads:
+            worker.served_by(place, thread)
         self.prefetches = self.prefetches and loaded.prefetches
 
     async def close_instance(self, place: int) -> None:

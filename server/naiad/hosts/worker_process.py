@@ -96,6 +96,7 @@ class WorkerProcess:
         self._timers: list[asyncio.TimerHandle] = []
         self.links: dict[int, Link] = {}
         self.closing: dict[int, asyncio.Future[None]] = {}
+        self._threads: dict[int, int] = {}
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
@@ -156,6 +157,11 @@ class WorkerProcess:
         self._listen(place, Link(ours), instance)
         self.notify(ADD, 0, header, None, theirs)
 
+    def served_by(self, place: int, thread: int) -> None:
+        """An instance has a thread of its own; all but the first have."""
+        self._threads[place] = thread
+        self.place.add([thread])
+
     def close_instance(self, place: int) -> None:
         """Have the process close an instance, which has no batch, once it is made; `drop` comes when it has. Idempotent."""
         if place in self.closing or place not in self.links:
@@ -173,6 +179,9 @@ class WorkerProcess:
             self._loop.remove_reader(link.fileno())
             link.close()
         self._instances.pop(place, None)
+        thread = self._threads.pop(place, None)
+        if thread is not None:
+            self.place.remove(thread)
         closed = self.closing.pop(place, None)
         if closed is not None:
             closed.set_result(None)
