@@ -19,6 +19,8 @@ class Findings:
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
+        self.open = set[FieldPath]()
+        """Fields whose values are not known before the model is loaded."""
         path_at = {_start(position): path for path, position in document.positions.items()}
         self._unread = {
             path[:length]
@@ -38,6 +40,8 @@ class Findings:
 
     def trusted(self, path: FieldPath) -> bool:
         """Whether the message's value of a field is what the file says, or the file leaves the field out."""
+        if path in self.open:
+            return False
         if not self.document.problems:
             return True
         if path not in self.document.positions:

@@ -391,6 +391,8 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         else:
             return
         self.completes_later = True
+        if not self.message.max_batch_size:
+            self.findings.open.add(("max_batch_size",))
         self.findings.notes.append(f"{how}: naiad check --load shows the result")
 
     def _completion_problem(self, error: InferenceError, version: int) -> Problem:
