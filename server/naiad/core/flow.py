@@ -7,7 +7,8 @@ when its own buffer is full, and `resume` when it has capacity again). In both c
 A model that sends from coroutines does not wait: its other requests share the thread. What it sends to a client that does not read is
 counted, and `overran` says when that client is to be disconnected.
 
-No thread waits for ever: when the client has gone or the final response was sent, `close` is called.
+No thread waits for ever: when the client has gone or the final response was sent, `close` is called. A model that sends on, because it ignores that,
+still waits until the loop has taken what is in transit, which it drops; where the loop takes nothing any more, for `CLOSED_WAIT_S` per response.
 """
 
 import collections.abc
@@ -18,6 +19,9 @@ LIMIT_BYTES = 1 << 20
 
 OVERRUN_BYTES = 16 << 20
 """Bytes that a model which does not wait may send to a client that does not read; with more, that client is disconnected."""
+
+CLOSED_WAIT_S = 1.0
+"""How long a sender waits at most for the loop once the flow is closed: the loop may have ended."""
 
 RESPONSE_BYTES = 512
 """The size of a response beside its tensors."""
@@ -48,7 +52,7 @@ class Flow:
 
     def is_full(self) -> bool:
         """Whether a sender should wait now."""
-        return (self._paused or self._sent - self._arrived > self._limit) and not self._closed
+        return self._paused or self._sent - self._arrived > self._limit
 
     def sent(self, size: int) -> None:
         """A response of this size is about to be sent."""
@@ -63,7 +67,8 @@ class Flow:
             if not self.is_full():
                 self._capacity.set()  # for another thread whose wake-up was cleared above
                 return
-            self._capacity.wait()
+            if not self._capacity.wait(CLOSED_WAIT_S) and self._closed:
+                return
 
     def coming(self, size: int) -> None:
         """A response of this size has come to the loop and is passed on next: it counts as unread if the client does not read."""
@@ -79,7 +84,7 @@ class Flow:
 
     def pause(self) -> None:
         """The client does not read."""
-        if not self._paused:
+        if not self._paused and not self._closed:
             self._paused = True
             if self._on_pause is not None:
                 self._on_pause(True)
@@ -102,10 +107,10 @@ class Flow:
         return self._unread - self._largest > OVERRUN_BYTES
 
     def close(self) -> None:
-        """End every wait: the client has gone, or has its final response."""
+        """End every wait for the client, which has gone or has its final response; `pause` has no effect any more."""
+        self._closed = True
         self._release()
         self._on_pause = None
-        self._closed = True
         self._waiting = False
         self._capacity.set()
 

@@ -82,16 +82,44 @@ def test_going_on_does_not_help_while_too_much_is_on_its_way() -> None:
     assert sender.done()
 
 
-@pytest.mark.parametrize("held", [False, True])
-def test_once_closed_no_sender_waits(*, held: bool) -> None:
-    flow = Flow(limit=1)
-    if held:
-        flow.pause()
+def test_once_closed_no_sender_waits_for_the_client() -> None:
+    flow = Flow(limit=100)
+    flow.pause()
     senders = [Sender(flow, 5) for _ in range(3)]
     assert all(sender.waits() for sender in senders)
     flow.close()
     assert all(sender.done() for sender in senders)
     assert [sender.sent for sender in senders] == [5, 5, 5]
+
+
+def test_who_sends_on_after_it_was_closed_waits_for_what_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("naiad.core.flow.CLOSED_WAIT_S", 1_000)
+    flow = Flow(limit=10)
+    flow.pause()
+    sender = Sender(flow, 30)
+    assert sender.waits()
+    flow.close()
+    assert sender.waits()
+    assert sender.sent == 11
+    flow.arrived(11)
+    assert sender.waits()
+    assert sender.sent == 22
+    flow.arrived(11)
+    assert sender.done()
+
+
+def test_who_sends_on_where_the_loop_has_ended_waits_no_longer_than_the_limit_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("naiad.core.flow.CLOSED_WAIT_S", 0.001)
+    flow = Flow(limit=1)
+    sender = Sender(flow, 10)
+    assert sender.waits()
+    flow.close()
+    assert sender.done()
+    assert sender.sent == 10
 
 
 def test_what_comes_for_a_client_that_takes_nothing_is_counted_until_it_takes_again() -> None:
