@@ -210,25 +210,27 @@ class OnnxInstance(Instance):
         rows = 0
         for call in batch:
             rows += call.batch_size
-        runner, padding = sessions.choose(rows) if sessions.sizes else (sessions.first, 0)
+        runs = sessions.runs(rows) if sessions.sizes else ()
+        padding = sum(runs) - rows if runs else 0
         feeds = batches.merge(inputs, padding)
-        names = batches.wanted_names(batch, runner.output_names)
+        names = batches.wanted_names(batch, sessions.first.output_names)
         input_end_ns = self._now_ns()
-        if not padding:
-            arrays = self._run(runner, names, feeds)
+        try:
+            arrays = (
+                sessions.run(names, feeds, rows=rows, runs=runs)
+                if runs
+                else sessions.runner(rows).run(names, feeds)
+            )
+        except Exception as error:
+            if not padding or device_errors.unrecoverable(error) is not None:
+                raise self._failed(sessions.first, error) from error
+            arrays = self._run_again(sessions, names, batches.merge(inputs), rows, error)
+            padding = 0
         else:
-            try:
-                arrays = runner.run_filled(names, feeds, rows=rows, padding=padding)
+            if padding:
                 sessions.filled()
-            except Exception as error:
-                if device_errors.unrecoverable(error) is not None:
-                    raise self._failed(runner, error) from error
-                # The error of the second run counts.
-                padding = 0
-                arrays = self._run(runner, names, batches.merge(inputs))
-                sessions.failed(error)
         output_start_ns = self._now_ns()
-        parts = batches.split(batch, runner.checked(names, arrays, rows=rows))
+        parts = batches.split(batch, sessions.first.checked(names, arrays, rows=rows))
         responses = [Response(outputs, _NO_PARAMETERS) for outputs in parts]
         return Execution(responses, input_end_ns, output_start_ns, padding)
 
@@ -260,11 +262,25 @@ class OnnxInstance(Instance):
             merged, execution.input_end_ns, execution.output_start_ns, execution.padding_rows
         )
 
-    def _run(self, runner: SessionRunner, names: list[str], feeds: dict[str, Any]) -> list[Array]:
+    def _run_again(
+        self,
+        sessions: BatchSessions,
+        names: list[str],
+        feeds: dict[str, Any],
+        rows: int,
+        first_error: Exception,
+    ) -> list[Array]:
+        """Run a batch without the added rows that it failed with.
+
+        Raises:
+            InferenceError: INTERNAL: it fails without them as well.
+        """
         try:
-            return runner.run(names, feeds)
+            arrays = sessions.runner(rows).run(names, feeds)
         except Exception as error:
-            raise self._failed(runner, error) from error
+            raise self._failed(sessions.first, error) from error
+        sessions.failed(first_error)
+        return arrays
 
     def _failed(self, runner: SessionRunner, error: Exception) -> InferenceError:
         return batches.broken(f"{error} (running model '{runner.model}', instance '{self._name}')")

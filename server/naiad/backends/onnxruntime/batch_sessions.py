@@ -1,7 +1,7 @@
 """The sessions that run a model's batches: one, or one for each size that batches are filled up to (`batch_sizes` decides).
 
 Every further size is a session of its own, with weights, arena and plans of its own: onnxruntime for Python cannot share weights that are in a device's
-memory. So the sizes are made one after the other, each is run twice before the model is ready, and the load goes on with those that there are when
+memory. So the sizes are made one after the other, each is run a few times before the model is ready, and the load goes on with those that there are when
 time or memory runs out or one cannot be made.
 """
 
@@ -9,7 +9,10 @@ import collections.abc
 import logging
 import typing
 
+import numpy as np
+
 from naiad.backends import device_errors
+from naiad.backends.batch import Array
 from naiad.backends.onnxruntime import batch_sizes
 from naiad.backends.onnxruntime.batch_sizes import Memory, Progress
 from naiad.backends.onnxruntime.runner import SessionRunner
@@ -18,6 +21,7 @@ from naiad.errors import internal
 log = logging.getLogger("naiad.backends")
 
 _SECOND_NS = 1_000_000_000
+_MILLISECOND_NS = 1_000_000
 
 
 class BatchSessions:
@@ -26,6 +30,7 @@ class BatchSessions:
     Args:
         first: takes every batch where there are no sizes.
         by_size: by the number of rows that each one runs.
+        costs: how long a run of each takes, in nanoseconds; 0 where that is not known.
         label: the model and where it runs, for the log.
     """
 
@@ -33,21 +38,52 @@ class BatchSessions:
         self,
         first: SessionRunner,
         by_size: collections.abc.Mapping[int, SessionRunner] | None = None,
+        costs: collections.abc.Mapping[int, int] | None = None,
         *,
         label: str = "",
     ) -> None:
         self.first = first
         self.sizes = tuple(sorted(by_size or ()))
         self._by_size = by_size or {}
+        self._costs = costs or {}
+        self._runs: dict[int, tuple[int, ...]] = {}
         self._label = label
         self._failures = 0
         self._warned = False
 
-    def choose(self, rows: int) -> tuple[SessionRunner, int]:
-        """The session for a batch, and how many rows to add to it; of a model that has sizes."""
-        size = batch_sizes.size_for(self.sizes, rows)
-        fills = rows > 0 and self._failures < batch_sizes.MAX_FAILURES
-        return self._by_size[size], max(size - rows, 0) if fills else 0
+    def runs(self, rows: int) -> tuple[int, ...]:
+        """The sizes of the runs of a batch, the largest first; of a model that has sizes. Empty for one run with the rows that it has."""
+        if not 0 < rows <= self.sizes[-1] or self._failures >= batch_sizes.MAX_FAILURES:
+            return ()
+        runs = self._runs.get(rows)
+        if runs is None:
+            runs = self._runs[rows] = batch_sizes.runs_of(rows, self._costs)
+        return runs if runs != (rows,) else ()
+
+    def runner(self, rows: int) -> SessionRunner:
+        """The session for one run with the rows that a batch has."""
+        return self._by_size[batch_sizes.size_for(self.sizes, rows)] if self.sizes else self.first
+
+    def run(
+        self, names: list[str], feeds: dict[str, Array], *, rows: int, runs: tuple[int, ...]
+    ) -> list[Array]:
+        """Run a filled batch, whose own rows are the first ones; gives the outputs of these.
+
+        Raises:
+            Exception: what onnxruntime raises.
+            ValueError: an output has another number of rows than went in.
+        """
+        if len(runs) == 1:
+            arrays = self._by_size[runs[0]].run_rows(names, feeds, rows=runs[0])
+        else:
+            parts: list[list[Array]] = []
+            begin = 0
+            for size in runs:
+                part = {name: array[begin : begin + size] for name, array in feeds.items()}
+                parts.append(self._by_size[size].run_rows(names, part, rows=size))
+                begin += size
+            arrays = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return [array[:rows] for array in arrays]
 
     def filled(self) -> None:
         """A filled batch has run."""
@@ -117,7 +153,7 @@ def make_sessions(
     if why:
         log.warning("%s: batches are filled up to %s rows only: %s", label, _listed(made), why)
     log.info("%s: %d sessions made and run in %.1f s", label, len(made), seconds)
-    return BatchSessions(maker.made[first], maker.made, label=label)
+    return BatchSessions(maker.made[first], maker.made, maker.costs, label=label)
 
 
 class _SessionMaker:
@@ -134,6 +170,7 @@ class _SessionMaker:
         self._context = context
         self._label = label
         self.made: dict[int, SessionRunner] = {}
+        self.costs: dict[int, int] = {}
         self.begun_ns = self._now_ns = context.now_ns()
         self._memory = context.memory()
         self._last_ns = 0
@@ -148,8 +185,10 @@ class _SessionMaker:
             InferenceError: it cannot be made, or has broken the device.
         """
         runner = self._make()
+        cost = None
         try:
-            self._warms = runner.warm_up(size)
+            cost = runner.warm_up(size, self._context.now_ns)
+            self._warms = cost is not None
         except Exception as error:  # noqa: BLE001 - whatever onnxruntime raises: the model may refuse zeros, which says nothing about real requests
             self._raise_if_unrecoverable(error, size)
             self._warms = False
@@ -158,7 +197,7 @@ class _SessionMaker:
                 self._label,
                 error,
             )
-        self._measure(size, runner)
+        self._measure(size, runner, cost)
 
     def try_to_add(self, size: int) -> str:
         """Make a further session; returns why it could not be made, or "".
@@ -166,14 +205,15 @@ class _SessionMaker:
         Raises:
             InferenceError: it has broken the device.
         """
+        cost = None
         try:
             runner = self._make()
             if self._warms:
-                runner.warm_up(size)
+                cost = runner.warm_up(size, self._context.now_ns)
         except Exception as error:  # noqa: BLE001 - as above, and the model can be served without it
             self._raise_if_unrecoverable(error, size)
             return f"the session for {size} rows failed: {error}"
-        self._measure(size, runner)
+        self._measure(size, runner, cost)
         return ""
 
     def reason_to_stop(self) -> str:
@@ -194,8 +234,9 @@ class _SessionMaker:
         if device_errors.unrecoverable(error) is not None:
             raise internal(f"{error} (running {size} rows of zeros, {self._label})") from error
 
-    def _measure(self, size: int, runner: SessionRunner) -> None:
+    def _measure(self, size: int, runner: SessionRunner, cost: int | None) -> None:
         self.made[size] = runner
+        self.costs[size] = cost or 0
         now_ns, memory = self._context.now_ns(), self._context.memory()
         self._last_ns, self._now_ns = now_ns - self._now_ns, now_ns
         if self._memory is not None and memory is not None:
@@ -204,7 +245,11 @@ class _SessionMaker:
                 self._extra_bytes += self._last_bytes
         self._memory = memory
         log.info(
-            "%s: the session for %d rows took %.1f s", self._label, size, self._last_ns / _SECOND_NS
+            "%s: the session for %d rows took %.1f s, a run of it %.2f ms",
+            self._label,
+            size,
+            self._last_ns / _SECOND_NS,
+            (cost or 0) / _MILLISECOND_NS,
         )
 
 

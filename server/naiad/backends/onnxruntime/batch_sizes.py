@@ -2,12 +2,13 @@
 
 cuDNN plans a convolution again whenever the shape of its input changes, which takes up to a hundred times as long as the run (NVIDIA H200). The
 dynamic batcher makes batches of any size. So a model with convolutions has, on CUDA, a few sizes and a session for each: a batch goes to the session
-of the next larger size, filled up with copies of its last row, and no session ever sees a second shape. Rows of such a model are independent of each
+of the next larger size, filled up with copies of its last row, or to several sessions where that is faster, and no session ever sees a second shape. Rows of such a model are independent of each
 other, since the dynamic batcher mixes the rows of different clients anyway; a model without it is left alone.
 """
 
 import bisect
 import collections.abc
+import itertools
 import typing
 
 import msgspec
@@ -32,6 +33,12 @@ EXTRA_SHARE = 0.1
 
 FREE_SHARE = 0.3
 """The part of a device's memory that stays free of them."""
+
+MAX_RUNS = 3
+"""Sessions that a batch is split over at most."""
+
+SPLIT_BELOW = 0.9
+"""A batch is split if that takes less than this part of one filled run: less would be within what measured times vary."""
 
 MAX_FAILURES = 3
 """Filled batches in a row that fail and succeed without the added rows, after which batches are not filled any more."""
@@ -182,6 +189,25 @@ def reason_to_stop(progress: Progress) -> str:
     if memory.free - progress.last_bytes < FREE_SHARE * memory.total:
         return f"{another} would leave less than {FREE_SHARE:.0%} of the device's memory free ({_mib(memory.free)} of {_mib(memory.total)} MiB are)"
     return ""
+
+
+def runs_of(rows: int, costs: collections.abc.Mapping[int, int]) -> tuple[int, ...]:
+    """The sizes of the runs of a batch, the largest first: one filled run, or several that are faster together. One of these sizes is never split.
+
+    `costs` has the time of a run by size. Where it is not known, which is 0, no batch is split.
+    """
+    sizes = tuple(sorted(costs))
+    filled = size_for(sizes, rows)
+    if filled == rows:
+        return (filled,)
+    _, _, fastest = min(
+        (sum(costs[size] for size in runs), count, runs)
+        for count in range(1, MAX_RUNS + 1)
+        for runs in itertools.combinations_with_replacement(reversed(sizes), count)
+        if sum(runs) >= rows
+    )
+    is_faster = sum(costs[size] for size in fastest) < SPLIT_BELOW * costs[filled]
+    return fastest if is_faster else (filled,)
 
 
 def size_for(sizes: tuple[int, ...], rows: int) -> int:

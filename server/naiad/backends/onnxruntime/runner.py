@@ -8,7 +8,9 @@ BYTES tensors are text for onnxruntime (row 16.12): ONNX strings are UTF-8. A cl
 before they reach the batch.
 """
 
+import collections.abc
 import ctypes
+import itertools
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,10 @@ from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.tensor import Tensor, object_array
 from naiad.errors import FailureReason, InferenceError, invalid
+
+_TIMED_RUNS = 5
+_TIMED_NS = 100_000_000
+"""How often a session is run to see how long it takes, and after which time no further run begins."""
 
 _BF16_ELEMENT = 16  # TensorProto.BFLOAT16
 
@@ -77,10 +83,8 @@ class SessionRunner:
         arrays: list[Array] = self._run(names, feeds, self._options)
         return arrays
 
-    def run_filled(
-        self, names: list[str], feeds: dict[str, Array], *, rows: int, padding: int
-    ) -> list[Array]:
-        """Run a batch that has `padding` rows behind its own `rows`; gives the outputs of these.
+    def run_rows(self, names: list[str], feeds: dict[str, Array], *, rows: int) -> list[Array]:
+        """Run a batch of so many rows, and require as many of each output.
 
         Raises:
             Exception: what onnxruntime raises.
@@ -88,17 +92,18 @@ class SessionRunner:
         """
         arrays = self.run(names, feeds)
         for name, array in zip(names, arrays, strict=True):
-            if array.shape[:1] != (rows + padding,):
+            if array.shape[:1] != (rows,):
                 raise ValueError(
-                    f"output '{name}' has the shape {list(array.shape)} for a batch of {rows + padding} rows"
+                    f"output '{name}' has the shape {list(array.shape)} for a batch of {rows} rows"
                 )
-        return [array[:rows] for array in arrays]
+        return arrays
 
-    def warm_up(self, rows: int) -> bool:
-        """Run a batch of zeros or empty strings twice: at the first time plans are made, at the second memory is laid out by what the first took.
+    def warm_up(self, rows: int, now_ns: collections.abc.Callable[[], int]) -> int | None:
+        """Run a batch of zeros or empty strings: the first time plans are made, the second time memory is laid out by what the first took.
 
         Returns:
-            False if an input has a free dimension, so that no size is known that clients will send; then nothing is run.
+            The time of the fastest of the runs that follow, in nanoseconds; None if an input has a free dimension, so that no size is known that
+            clients will send: then nothing is run.
 
         Raises:
             Exception: what onnxruntime raises.
@@ -107,7 +112,7 @@ class SessionRunner:
         for spec in self._inputs:
             dims = spec.dims if spec.reshape is None else spec.reshape
             if min(dims, default=0) < 0:
-                return False
+                return None
             shape = (rows, *dims)
             feeds[spec.name] = (
                 np.full(shape, "", dtype=object)
@@ -116,7 +121,11 @@ class SessionRunner:
             )
         for _ in range(2):
             self.run(self.output_names, dict(feeds))
-        return True
+        times = [now_ns()]
+        while len(times) <= _TIMED_RUNS and times[-1] - times[0] < _TIMED_NS:
+            self.run(self.output_names, dict(feeds))
+            times.append(now_ns())
+        return min(end - begin for begin, end in itertools.pairwise(times))
 
     def checked(
         self, names: list[str], arrays: list[Array], *, rows: int

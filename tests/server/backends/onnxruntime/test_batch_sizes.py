@@ -11,6 +11,7 @@ from naiad.backends.onnxruntime.batch_sizes import (
     in_order,
     parse,
     reason_to_stop,
+    runs_of,
     size_for,
     sizes_of,
 )
@@ -81,6 +82,42 @@ def test_batches_are_left_alone_where_filling_does_not_pay_or_rows_are_not_mixed
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (2, 4), (4, 4), (5, 16), (16, 16), (17, 16)])
 def test_a_batch_goes_to_the_next_larger_size(rows: int, size: int) -> None:
     assert size_for((1, 4, 16), rows) == size
+
+
+# Milliseconds on a GPU, where few rows cost little less, and on a CPU, where each row costs the same.
+GPU = {1: 6, 2: 6, 4: 7, 8: 8, 16: 12, 32: 22}
+CPU = {1: 11, 2: 21, 4: 41, 8: 81, 16: 161, 32: 321}
+
+
+@pytest.mark.parametrize(
+    ("rows", "on_gpu", "on_cpu"),
+    [
+        (1, (1,), (1,)),
+        (3, (4,), (2, 1)),
+        (12, (16,), (8, 4)),
+        (17, (16, 1), (16, 1)),
+        (20, (16, 4), (16, 4)),
+        (21, (32,), (16, 4, 1)),
+        (24, (32,), (16, 8)),
+        (25, (32,), (16, 8, 1)),
+        (31, (32,), (32,)),
+        (32, (32,), (32,)),
+    ],
+)
+def test_a_batch_is_split_where_several_runs_are_faster_than_a_filled_one(
+    rows: int, on_gpu: tuple[int, ...], on_cpu: tuple[int, ...]
+) -> None:
+    assert runs_of(rows, GPU) == on_gpu
+    assert runs_of(rows, CPU) == on_cpu
+
+
+def test_a_batch_of_a_size_is_never_split() -> None:
+    assert runs_of(32, {16: 1, 32: 100}) == (32,)
+    assert runs_of(31, {16: 1, 32: 100}) == (16, 16)
+
+
+def test_no_batch_is_split_where_times_are_not_known() -> None:
+    assert runs_of(17, dict.fromkeys(GPU, 0)) == (32,)
 
 
 def test_the_largest_session_is_made_first_then_the_smallest_then_the_others_from_above() -> None:

@@ -15,6 +15,7 @@ from naiad.backends.backend import ModelSource
 from naiad.backends.device_errors import unrecoverable
 from naiad.backends.instance import InstanceSpec
 from naiad.backends.onnxruntime import backend as backends
+from naiad.backends.onnxruntime.batch_sessions import BatchSessions
 from naiad.backends.onnxruntime.batch_sizes import Memory
 from naiad.backends.onnxruntime.plan import Provider, plan_session
 from naiad.backends.onnxruntime.runner import SessionRunner
@@ -70,17 +71,17 @@ def seen_runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, list[list[floa
     return runs
 
 
-def test_sessions_are_run_twice_with_each_size_before_the_model_is_ready(
+def test_sessions_are_run_with_each_size_before_the_model_is_ready(
     tmp_path: pathlib.Path, runs: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     load(write_add(tmp_path), filling())
     assert [(place, len(rows)) for place, rows in runs] == [
-        (0, 8), (0, 8), (1, 1), (1, 1), (2, 4), (2, 4), (3, 2), (3, 2),
-    ]  # fmt: skip
+        (place, size) for place, size in enumerate((8, 1, 4, 2)) for _ in range(7)
+    ]
     text = caplog.text
     assert "model 'm': batches are filled up to 1, 2, 4, 8 rows; making a session for each" in text
-    assert "model 'm': the session for 4 rows took 0.0 s" in text
+    assert "model 'm': the session for 4 rows took 0.0 s, a run of it 0.00 ms" in text
     assert "model 'm': 4 sessions made and run in 0.0 s" in text
 
 
@@ -139,6 +140,38 @@ def test_rows_of_every_datatype_are_added(
     assert response is not None
     assert response.outputs[0].array.tolist() == [sample] * 3
     assert execution.padding_rows == 1
+
+
+def timed(model: Loaded, costs: dict[int, int]) -> Instance:
+    """An instance whose sessions take these times."""
+    instance = one_of(model)
+    sessions: BatchSessions = instance.instance._sessions  # type: ignore[attr-defined]
+    instance.instance._sessions = BatchSessions(  # type: ignore[attr-defined]
+        sessions.first, sessions._by_size, costs
+    )
+    return instance
+
+
+def test_a_batch_may_run_in_several_sessions_and_clients_get_their_own_rows(
+    tmp_path: pathlib.Path, runs: list[Any]
+) -> None:
+    """Seven rows in runs of 4, 2 and 1, and of 4 and 4; requests lie across them."""
+    model = load(write_add(tmp_path), filling())
+    for costs, given in (
+        ({1: 10, 2: 20, 4: 40, 8: 80}, [(2, [0, 1, 2, 3]), (3, [4, 5]), (1, [6])]),
+        ({1: 30, 2: 35, 4: 40, 8: 99}, [(2, [0, 1, 2, 3]), (2, [4, 5, 6, 6])]),
+    ):
+        instance = timed(model, costs)
+        runs.clear()
+        batch = [add([[row, 0] for row in part], [[1, 1]] * len(part)) for part in ([0, 1, 2], [3, 4], [5, 6])]  # fmt: skip
+        execution = instance.execute(batch)
+        assert [(place, [row[0] for row in rows]) for place, rows in runs] == given
+        assert [values(each)["SUM"] for each in execution.responses if each is not None] == [
+            [[1, 1], [2, 1], [3, 1]],
+            [[4, 1], [5, 1]],
+            [[6, 1], [7, 1]],
+        ]
+        assert execution.padding_rows == sum(len(rows) for _, rows in given) - 7
 
 
 def test_models_are_not_filled_on_the_cpu_by_default(
@@ -415,11 +448,11 @@ def test_a_server_that_stops_makes_no_further_session(
 
 
 class SlowClock(ManualClock):
-    """25 seconds pass between two looks at it."""
+    """Seven seconds pass between two looks at it."""
 
     @override
     def monotonic_ns(self) -> int:
-        self.advance(ns=25_000_000_000)
+        self.advance(ns=7_000_000_000)
         return super().monotonic_ns()
 
 
