@@ -25,14 +25,16 @@ class World:
 
     Attributes:
         refused: the models whose config cannot be used.
+        hollow: those whose version 1 has no files.
         failing: the versions that fail to load, by model and number.
         loaded_from: the folder of each load.
     """
 
-    def __init__(self, *names: str, retries: int = 0) -> None:
-        self.store = FakeStore("/cache", *names)
+    def __init__(self, *names: str, retries: int = 0, location: str = "/cache") -> None:
+        self.store = FakeStore(location, *names)
         self.reader = RepositoryReader([self.store], timeout_seconds=None)
         self.refused = set[str]()
+        self.hollow = set[str]()
         self.failing = set[tuple[str, int]]()
         self.loaded_from: list[str] = []
         self.repository = Repository[Served](
@@ -54,7 +56,10 @@ class World:
     async def _resolve(self, folder: pathlib.Path, _: Value | None) -> ModelPlan:
         name = folder.name
         if name in self.refused:
-            return ModelPlan(name=name, reason="no config")
+            return ModelPlan(name=name, reason=f"no config in {folder}")
+        if name in self.hollow:
+            reason = f"no model in {folder}/1"
+            return ModelPlan(name=name, reason=reason, failed_versions={1: reason})
         config: Any = Config(name, "")
         plans = (
             VersionPlan(config=config, version=number, model_dir=folder)
@@ -130,6 +135,14 @@ async def test_at_start_a_model_that_cannot_be_loaded_keeps_no_copy() -> None:
     assert not await world.repository.load_all()
     assert world.store.made == {"m": 1, "n": 1, "o": 1}
     assert await world.held() == {"o": 1}
+
+
+async def test_errors_name_the_place_in_the_store_and_not_the_copy() -> None:
+    world = World("m", "n", location="s3://bucket/models")
+    world.refused, world.hollow = {"m"}, {"n"}
+    for name, reason in (("m", "no config in {}/m"), ("n", "no model in {}/n/1")):
+        with pytest.raises(InferenceError, match=reason.format("s3://bucket/models")):
+            await world.repository.load(name)
 
 
 async def test_the_end_of_the_server_releases_every_copy() -> None:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import pathlib
+import signal
 
 import pytest
 
@@ -70,12 +71,12 @@ def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
     assert "Exit timeout expired" not in server.output()
 
 
-def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
+def test_a_second_ctrl_c_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
     options = ("--backend-config=python,host=thread",)
     server = stuck(tmp_path, *options).start()
     wait_until(lambda: "initialize waits" in server.output(), seconds=30)
     assert server.process is not None
-    server.ask_to_stop()
-    wait_until(lambda: "SIGTERM: stopping" in server.output())
-    server.ask_to_stop()
+    server.process.send_signal(signal.SIGINT)
+    wait_until(lambda: "SIGINT: stopping" in server.output())
+    server.process.send_signal(signal.SIGINT)
     assert server.process.wait(15) == 1

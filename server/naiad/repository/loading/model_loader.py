@@ -164,8 +164,14 @@ class ModelLoader(typing.Generic[S]):
                 log.exception("reading the model %s failed", model.location)
                 plan = ModelPlan(name=model.name, reason=f"{type(error).__name__}: {error}")
         if copy is not None and plan.reason:
+            shown = copy.for_people
             plan = msgspec.structs.replace(
-                plan, reason=copy.for_people(plan.reason), details=copy.for_people(plan.details)
+                plan,
+                reason=shown(plan.reason),
+                details=shown(plan.details),
+                failed_versions={
+                    version: shown(reason) for version, reason in plan.failed_versions.items()
+                },
             )
             copy.release()
             copy = None
