@@ -100,10 +100,10 @@ async def test_instances_come_and_go_many_times_and_nothing_is_left(
     hosted = await start(hosts, tmp_path, 1)
     worker = hosted.worker.worker
     assert worker is not None
+    before = threads_of(worker.pid)
     await hosted.add(more(tmp_path, "a"))
     await close(hosted, 1)
     descriptors = open_descriptors()
-    before = threads_of(worker.pid)
     for _ in range(10):
         (added,) = await hosted.add(more(tmp_path, "a"))
         await where(hosted, len(hosted.hosts) - 1)
