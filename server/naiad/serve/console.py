@@ -129,14 +129,14 @@ class LoadingLines:
                 seconds = state.load_ns / _NS_PER_SECOND
                 if self._console is not None:
                     took = f"loaded in {seconds:.2f} s{_memory(state.memory)}"
-                    self._show(f"[green]✓[/] {escape(title)} [dim]{took}[/]")
+                    self._show(f"[green]✓[/] {escape(title)} [dim]{took}[/]", state)
                 else:
                     log.info(
                         "successfully loaded %s in %.2f s%s%s",
                         quoted,
                         seconds,
                         _memory(state.memory),
-                        self._count(),
+                        self._count(state),
                         extra=extra | _memory_fields(state.memory),
                     )
             case State.UNAVAILABLE if state.reason in UNLOADED_REASONS:
@@ -154,7 +154,7 @@ class LoadingLines:
                 old = "; what was loaded before goes on serving" if state.replaces else ""
                 reason = reason.replace(state.name, escaped(state.name))
                 log.error("failed to load %s%s: %s", quoted, old, Lines(reason), extra=extra)
-                self._show(f"[red]✗[/] {escape(title)} [red]failed[/]{old}")
+                self._show(f"[red]✗[/] {escape(title)} [red]failed[/]{old}", state)
             case _:
                 log.debug("%s is %s", title, state.state.value, extra=extra)
 
@@ -177,13 +177,15 @@ class LoadingLines:
         self._failed[key] = state.reason
         return before == state.reason
 
-    def _count(self) -> str:
-        """The progress of the start; "" for later loads."""
-        return f" ({self._done} of {self._total})" if self._done <= self._total else ""
+    def _count(self, state: VersionState) -> str:
+        """The progress of the start; "" for later loads, and for models that others load meanwhile."""
+        if state.name not in self._at_start or self._done > self._total:
+            return ""
+        return f" ({self._done} of {self._total})"
 
-    def _show(self, markup: str) -> None:
+    def _show(self, markup: str, state: VersionState) -> None:
         if self._console is not None:
-            self._console.print(f"  {markup}[dim]{self._count()}[/]")
+            self._console.print(f"  {markup}[dim]{self._count(state)}[/]")
 
 
 def about(state: VersionState) -> dict[str, object]:

@@ -11,6 +11,7 @@ from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.repository.plan import ModelPlan
+from naiad.repository.requests.namespaces import NamespacedProgress
 from naiad.serve.console import Address, LoadingLines, exposure, show_addresses, show_models
 
 STATES = [
@@ -207,6 +208,25 @@ def test_the_log_counts_the_versions_of_the_start(caplog: pytest.LogCaptureFixtu
         lines.planned(ModelPlan(name="b", reason="no"))
     counts = [record.getMessage().rpartition(" (")[2] for record in caplog.records]
     assert counts == ["1 of 3)", "2 of 3)"]
+
+
+def test_a_model_that_one_of_the_start_loads_is_not_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = LoadingLines(None)
+    version: typing.Any = None
+    progress = NamespacedProgress(lines, "here")
+    with caplog.at_level(logging.INFO, "naiad"):
+        progress.starting(["a", "b"])
+        for name in ("a", "other", "b", "b"):
+            progress.planned(ModelPlan(name=name, versions=(version,)))
+            progress.changed(VersionState(name=name, version=1, state=State.READY, reason=""))
+    assert [record.getMessage().partition(" in 0.00 s")[::2] for record in caplog.records] == [
+        ("successfully loaded 'here::a' version 1", " (1 of 2)"),
+        ("successfully loaded 'here::other' version 1", ""),
+        ("successfully loaded 'here::b' version 1", " (2 of 2)"),
+        ("successfully loaded 'here::b' version 1", ""),
+    ]
 
 
 def test_after_a_failed_start_unloads_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
