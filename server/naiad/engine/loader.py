@@ -26,6 +26,7 @@ from naiad.config.problem import Problem
 from naiad.config.report import one_line, render
 from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
+from naiad.core.threads import start_all
 from naiad.engine.instances import BackendOptions, InstanceFactory
 from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
@@ -98,6 +99,7 @@ class Loader:
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=threads + _NESTED, thread_name_prefix="load"
         )
+        start_all(self._executor, threads)
         self._running: set[concurrent.futures.Future[typing.Any]] = set()
         self._instances = InstanceFactory(
             registry=registry,

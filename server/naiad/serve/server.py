@@ -17,6 +17,7 @@ import typing
 from typing_extensions import override
 
 from naiad.core.clock import SystemClock
+from naiad.core.threads import start_all
 from naiad.engine.engine import Phase
 from naiad.errors import InferenceError
 from naiad.log_text import Lines
@@ -70,7 +71,9 @@ class Server:
         Returns:
             The exit status: 0 after an orderly stop, else 1 (rows 7.32, 17.14).
         """
-        asyncio.get_running_loop().set_default_executor(UnwaitedExecutor())
+        executor = UnwaitedExecutor(_THREADS)
+        start_all(executor, _THREADS)
+        asyncio.get_running_loop().set_default_executor(executor)
         self._watch_signals()
         if self._stopping.is_set():
             return 0
@@ -220,6 +223,10 @@ def _workers() -> list[int]:
     from naiad.hosts.spawn import ORPHAN_REAPER  # noqa: PLC0415 - a server without workers does not need it before its first unload
 
     return ORPHAN_REAPER.groups()
+
+
+_THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""Of the loop's executor, as many as Python's own has."""
 
 
 class UnwaitedExecutor(concurrent.futures.ThreadPoolExecutor):

@@ -13,6 +13,7 @@ import os
 import threading
 import typing
 
+from naiad.core.threads import start_all
 from naiad.errors import unavailable
 from naiad.protocol.codec.frames import Function
 from naiad.protocol.codec.process import CodecProcess, shortage
@@ -47,6 +48,7 @@ class Codec:
     ) -> None:
         most = processes or min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
         self.executor = concurrent.futures.ThreadPoolExecutor(most, "naiad-codec")
+        start_all(self.executor, most)
         self._start = start
         self._timer = IdleTimer(idle_seconds, self._end_idle)
         self._pending = 0  # work that was submitted and has not ended
