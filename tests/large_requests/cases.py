@@ -117,6 +117,7 @@ def _load(name: str, value: bytes) -> Body:
 
 
 _FLOATS = _elements(b"1.5", "FP32")
+_MARKS = _padded(b"", b"\xef\xbb\xbf", b"{}")
 _EMPTY_LISTS = _padded(
     b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[', b"[],", b"1]}]}"
 )
@@ -235,6 +236,7 @@ HTTP_REQUESTS = (
     Case(
         "JSON a parameter", _infer("takes_fp32"), _with_text(b'"parameters":{"p"', b"}"), (200, 400)
     ),
+    Case("JSON byte order marks", _infer("takes_fp32"), _MARKS, (500,)),
     Case("JSON white space", _infer("takes_fp32"), _padded(b"{", b" ", b"}"), (500,)),
     Case("binary numbers", _infer("takes_fp32"), _binary("FP32", b"\0\0\0\0"), headers=_BEHIND),
     Case(
@@ -266,6 +268,7 @@ HTTP_REQUESTS = (
             ("JSON invalid", "takes_fp32", _broken(_FLOATS), (500,), {}),
             ("JSON empty lists", "takes_fp32", _EMPTY_LISTS, (400,), {}),
             ("JSON one string", "takes_string", _text("x"), (200,), {}),
+            ("JSON byte order marks", "takes_fp32", _MARKS, (500,), {}),
             ("binary strings", "takes_string", _binary("BYTES", b"\2\0\0\0ab"), (200,), _BEHIND),
         )
     ),
@@ -274,6 +277,12 @@ HTTP_REQUESTS = (
         "generate, numbers",
         "/v2/models/takes_any/generate",
         _padded(b'{"n":[', b"1.5,", b"1]}"),
+    ),
+    Case(
+        "generate, byte order marks",
+        "/v2/models/takes_any/generate",
+        _MARKS,
+        (500,),
     ),
     Case(
         "generate, parameters",
