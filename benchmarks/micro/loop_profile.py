@@ -38,6 +38,7 @@ from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, OnDeferred, OnOutcome
 from naiad.hosts.local_instance import LocalInstance
+from naiad.hosts.thread import DeviceState
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
@@ -83,6 +84,7 @@ class _InPlace:
         *,
         clock: SystemClock,
         loop: asyncio.AbstractEventLoop,
+        state: DeviceState | None = None,
     ) -> None:
         self.name = name
         self._instance = instance
