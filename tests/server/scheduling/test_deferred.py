@@ -214,7 +214,7 @@ async def test_a_delivered_response_resumes_a_paused_model_and_the_end_frees_it_
     answer(model, inference, weight=25)
     assert not flow.is_full()
     flow.sent(25)
-    answer(model, inference, final=True)
+    answer(model, inference, weight=25, final=True)
     assert not flow.is_full()
 
 
