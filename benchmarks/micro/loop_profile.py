@@ -260,7 +260,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
         ),
         framer=ReplyFramer(join_bytes=settings.join_bytes),
         clock=clock,
-        recorder=None,
+        observer=None,
     )
     connections = [Connection(service) for _ in range(_CONNECTIONS)]
     for connection in connections:

@@ -25,6 +25,7 @@ class EngineOfOneModel:
         ready: what readiness says, or raises.
         live: what liveness says, or raises.
         requests: inferences that were asked for.
+        contexts: of each of these.
         inferences: those of them that were not answered at once, for a test to answer.
         on_held: called with each of these.
         asked: names and versions of the models that were looked up.
@@ -38,6 +39,7 @@ class EngineOfOneModel:
         self.ready: bool | Exception = True
         self.live: bool | InferenceError = True
         self.requests: list[InferRequest] = []
+        self.contexts: list[RequestContext | None] = []
         self.inferences: list[Inference] = []
         self.on_held: collections.abc.Callable[[Inference], None] | None = None
         self.asked: list[tuple[str, int]] = []
@@ -56,6 +58,7 @@ class EngineOfOneModel:
         context: RequestContext | None = None,
     ) -> Inference | None:
         self.requests.append(request)
+        self.contexts.append(context)
         response = self.answer_at_once(request)
         if response is not None:
             on_response(response)

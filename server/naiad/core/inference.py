@@ -76,6 +76,20 @@ class Inference(msgspec.Struct, eq=False):
             self.on_cancel(self)
 
 
+class TraceParent(Record, frozen=True):
+    """The client's header `traceparent` (W3C Trace Context).
+
+    Attributes:
+        trace_id: 32 hexadecimal digits.
+        span_id: of the client's span, 16 hexadecimal digits.
+        flags: of the trace; bit 0: the client samples it.
+    """
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+
 class RequestContext(msgspec.Struct, eq=False):
     """What is known of a request beside its content, from its first byte to the last byte of its response.
 
@@ -84,7 +98,7 @@ class RequestContext(msgspec.Struct, eq=False):
     Attributes:
         received_ns: when the request's headers were complete, or all of it if it came in one piece (monotonic).
         request_id: the client's id; "" if there is none, or if only the inference has it.
-        trace_id: of the trace that the client's traceparent names; "" if there is none.
+        trace: the client's traceparent; None if there is none.
         inference: the inference that it caused; None if there was none, or several.
         sent_ns: when its response was sent (monotonic); 0 before that.
         response_bytes: bytes of the response's body that were sent.
@@ -93,7 +107,7 @@ class RequestContext(msgspec.Struct, eq=False):
     received_ns: int
     request_bytes: int = 0
     request_id: str = ""
-    trace_id: str = ""
+    trace: TraceParent | None = None
     inference: Inference | None = None
     sent_ns: int = 0
     response_bytes: int = 0

@@ -6,70 +6,41 @@ in JSON one field per fact.
 
 import collections.abc
 import logging
-import re
 
 from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
-from naiad.core.record import Record
+from naiad.protocol.observer import TRACEPARENT, Ended, HeaderLookup, trace_parent
 
 _logger = logging.getLogger(__name__)
 
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
-_INVALID_TRACE_ID = "0" * 32
+
+AccessLog = collections.abc.Callable[[Ended], None]
 
 
-class AccessEntry(Record, frozen=True):
-    """A request that got its response.
-
-    Attributes:
-        peer: the client's address, "" when the socket had none any more.
-        method: HTTP's, as the client sent it, or the name of the RPC; "-" when the request could not be read.
-        target: path and query as the client sent them, not decoded; for gRPC the whole path of the RPC.
-        status: of the response: a number for HTTP, a name such as "OK" for gRPC.
-    """
-
-    protocol: str
-    peer: str
-    method: str
-    target: str
-    status: int | str
-    context: RequestContext
-
-    @property
-    def seconds(self) -> float:
-        """From the end of the request's headers to the response."""
-        return (self.context.sent_ns - self.context.received_ns) / 1e9
-
-
-AccessLog = collections.abc.Callable[[AccessEntry], None]
-
-
-class Recorder:
-    """Makes the entries of a protocol.
+class AccessObserver:
+    """An `Observer` that gives each ended request to an access log.
 
     Args:
-        log: gets each entry; an exception of it is logged, and the response is sent all the same.
+        log: an exception of it is logged, and the response is sent all the same.
     """
 
     def __init__(self, log: AccessLog, *, clock: Clock) -> None:
         self._log = log
-        self.stamp = clock.monotonic_ns
-        """Now, in monotonic nanoseconds."""
+        self.now_ns = clock.monotonic_ns
 
-    def write(self, entry: AccessEntry) -> None:
-        """A response was sent now: log its entry."""
-        entry.context.sent_ns = self.stamp()
+    def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
+        """See `Observer`."""
+        traceparent = header(TRACEPARENT)
+        trace = None if traceparent is None else trace_parent(traceparent)
+        return RequestContext(received_ns, size, trace=trace)
+
+    def end(self, ended: Ended) -> None:
+        """See `Observer`."""
+        ended.context.sent_ns = self.now_ns()
         try:
-            self._log(entry)
+            self._log(ended)
         except Exception:
             _logger.exception("the access log failed")
-
-
-def trace_id_of(traceparent: str | bytes) -> str:
-    """The id of the trace that the header `traceparent` of W3C Trace Context names; "" if it is not valid: then it counts as not sent."""
-    text = traceparent if isinstance(traceparent, str) else traceparent.decode("latin-1")
-    match = _TRACEPARENT.fullmatch(text)
-    return "" if match is None or match[1] == _INVALID_TRACE_ID else match[1]
 
 
 class LoggedAccess:
@@ -85,7 +56,7 @@ class LoggedAccess:
         self._every = every
         self._slow_seconds = slow_ms / 1000
 
-    def __call__(self, entry: AccessEntry) -> None:
+    def __call__(self, entry: Ended) -> None:
         """Write an entry, if the settings ask for it."""
         slow = bool(self._slow_seconds) and entry.seconds >= self._slow_seconds
         level = logging.WARNING if slow else logging.INFO
@@ -95,7 +66,7 @@ class LoggedAccess:
             self._logger.log(level, "%s", message, extra={**fields, "suffix": suffix})
 
 
-def access_fields(entry: AccessEntry) -> dict[str, object]:
+def access_fields(entry: Ended) -> dict[str, object]:
     """An entry as the fields of a JSON line; times in milliseconds."""
     context = entry.context
     fields: dict[str, object] = {
@@ -119,8 +90,8 @@ def access_fields(entry: AccessEntry) -> dict[str, object]:
             fields["compute_input_ms"] = _ms(times.input_end_ns - times.start_ns)
             fields["compute_infer_ms"] = _ms(times.output_start_ns - times.input_end_ns)
             fields["compute_output_ms"] = _ms(times.end_ns - times.output_start_ns)
-    if context.trace_id:
-        fields["trace_id"] = context.trace_id
+    if context.trace is not None:
+        fields["trace_id"] = context.trace.trace_id
     request_id = context.request_id or ("" if inference is None else inference.request.id)
     if request_id:
         fields["request_id"] = request_id

@@ -13,7 +13,7 @@ from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Rendered, Sample, Series
 from naiad.metrics.families import NOT_SERVED, PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
-from naiad.protocol.access_log import AccessLog, LoggedAccess, Recorder
+from naiad.protocol.access_log import AccessObserver, LoggedAccess
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.http.admin.control_plane import ControlPlane
@@ -22,6 +22,7 @@ from naiad.protocol.http.metrics_port import MetricsRoutes
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.listener import http_listener
 from naiad.protocol.http.transport.service import HttpSettings
+from naiad.protocol.observer import Observer
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
 from naiad.protocol.transport.frontend import Frontend
@@ -187,7 +188,7 @@ class Frontends:
             ),
             settings=self._settings(),
             clock=self._clock,
-            access_log=self._access_log(),
+            observer=self._observer(),
         )
 
     def _make_grpc(self) -> Frontend:
@@ -222,18 +223,19 @@ class Frontends:
             max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
         )
         methods = Methods(self._engine, settings, self._codec)
-        access_log = self._access_log()
-        if access_log is not None:
-            methods.log_calls(Recorder(access_log, clock=self._clock))
+        observer = self._observer()
+        if observer is not None:
+            methods.observe(observer)
         return GrpcServer(settings, methods)
 
-    def _access_log(self) -> AccessLog | None:
+    def _observer(self) -> Observer | None:
         """The access log; None if no option enables it."""
         options = self._options
         if not (options.access_log or options.slow_request_ms):
             return None
         logger = logging.getLogger("naiad.access")
-        return LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
+        log = LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
+        return AccessObserver(log, clock=self._clock)
 
     def _make_metrics(self) -> Frontend:
         options = self._options

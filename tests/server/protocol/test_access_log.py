@@ -7,22 +7,26 @@ import logging
 import pytest
 
 from naiad.core.clock import ManualClock
-from naiad.core.inference import ExecutionTimes, Inference, RequestContext
+from naiad.core.inference import ExecutionTimes, Inference, RequestContext, TraceParent
 from naiad.core.request import LATEST, InferRequest
 from naiad.logs import JsonFormatter, TextFormatter
 from naiad.protocol.access_log import (
-    AccessEntry,
+    AccessObserver,
     LoggedAccess,
-    Recorder,
     access_fields,
     access_line,
-    trace_id_of,
 )
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
 from naiad.protocol.grpc.call import Call, OnResponse, Response, RpcStatus, StreamWriter, context_of
+from naiad.protocol.observer import Ended, trace_parent
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TRACE = TraceParent(TRACE_ID, SPAN_ID, 1)
 LOGGER = logging.getLogger("test.access")
+
+
+def parts(trace: TraceParent | None) -> tuple[str, str, int] | None:
+    return None if trace is None else (trace.trace_id, trace.span_id, trace.flags)
 
 
 def inference(*, computed: bool = True) -> Inference:
@@ -38,23 +42,23 @@ def entry(
     target: str = "/v2",
     request_id: str = "",
     *,
-    trace_id: str = "",
+    trace: TraceParent | None = None,
     seconds: float = 0.00125,
     of: Inference | None = None,
-) -> AccessEntry:
+) -> Ended:
     context = RequestContext(
         1_000,
         request_bytes=7,
         request_id=request_id,
-        trace_id=trace_id,
+        trace=trace,
         inference=of,
         sent_ns=1_000 + round(seconds * 1e9),
         response_bytes=12,
     )
-    return AccessEntry("http", "10.0.0.9:1", "GET", target, 200, context)
+    return Ended("http", "10.0.0.9:1", "GET", target, 200, context)
 
 
-def line(made: AccessEntry) -> str:
+def line(made: Ended) -> str:
     return "".join(access_line(access_fields(made)))
 
 
@@ -67,7 +71,7 @@ def test_a_line_says_who_what_and_how_long() -> None:
 
 
 def written(
-    made: AccessEntry, caplog: pytest.LogCaptureFixture, **options: float
+    made: Ended, caplog: pytest.LogCaptureFixture, **options: float
 ) -> list[logging.LogRecord]:
     with caplog.at_level(logging.INFO, logger=LOGGER.name):
         LoggedAccess(
@@ -77,7 +81,7 @@ def written(
 
 
 def test_a_json_line_has_a_field_for_each_fact(caplog: pytest.LogCaptureFixture) -> None:
-    (record,) = written(entry(of=inference(), trace_id=TRACE_ID), caplog)
+    (record,) = written(entry(of=inference(), trace=TRACE), caplog)
     fields = json.loads(JsonFormatter().format(record))
     for own in ("time", "level", "logger"):
         del fields[own]
@@ -131,9 +135,9 @@ class Calls:
     """Calls of one method whose answers the test gives."""
 
     def __init__(self) -> None:
-        self.entries: list[AccessEntry] = []
+        self.entries: list[Ended] = []
         self.clock = ManualClock()
-        self.recorder = Recorder(self.entries.append, clock=self.clock)
+        self.observer = AccessObserver(self.entries.append, clock=self.clock)
         self.answers: list[Response] = []
         self.on_response: OnResponse | None = None
         self.work: Inference | None = inference()
@@ -161,7 +165,7 @@ class Calls:
 
 def test_a_call_is_recorded_when_it_is_answered() -> None:
     calls = Calls()
-    logged("/s/Infer", calls.method, calls.recorder)(b"four", GrpcCall(), calls.answers.append)
+    logged("/s/Infer", calls.method, calls.observer)(b"four", GrpcCall(), calls.answers.append)
     assert calls.entries == []
     calls.clock.advance(ns=5_000_000)
     assert calls.on_response is not None
@@ -169,11 +173,11 @@ def test_a_call_is_recorded_when_it_is_answered() -> None:
     assert calls.answers == [b"answer"]
     assert calls.seen() == ("grpc", "10.0.0.9:1", "Infer", "/s/Infer", "OK", 4, 6, 0.005)
     assert calls.entries[0].context.inference is calls.work
-    assert calls.entries[0].context.trace_id == TRACE_ID
+    assert parts(calls.entries[0].context.trace) == parts(TRACE)
 
 
 def test_a_call_that_ends_leaves_no_garbage() -> None:
-    recorder = Recorder(lambda _: None, clock=ManualClock())
+    observer = AccessObserver(lambda _: None, clock=ManualClock())
 
     def method(body: bytes, call: Call, on_response: OnResponse) -> Inference:
         context = context_of(call)
@@ -186,7 +190,7 @@ def test_a_call_that_ends_leaves_no_garbage() -> None:
     gc.collect()
     gc.disable()
     try:
-        handle = logged("/s/Infer", method, recorder)(b"x", GrpcCall(), lambda _: None)
+        handle = logged("/s/Infer", method, observer)(b"x", GrpcCall(), lambda _: None)
         assert handle is not None
         handle.cancel()
         del handle
@@ -197,12 +201,12 @@ def test_a_call_that_ends_leaves_no_garbage() -> None:
 
 def test_a_call_that_fails_and_one_that_is_cancelled_are_recorded_once() -> None:
     calls = Calls()
-    logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
+    logged("/s/Infer", calls.method, calls.observer)(b"", GrpcCall(), calls.answers.append)
     assert calls.on_response is not None
     calls.on_response(RpcStatus(5, "unknown"))
     assert calls.seen()[4] == "NOT_FOUND"
     calls = Calls()
-    handle = logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
+    handle = logged("/s/Infer", calls.method, calls.observer)(b"", GrpcCall(), calls.answers.append)
     assert handle is not None
     handle.cancel()
     assert calls.work is not None
@@ -218,8 +222,8 @@ def test_a_call_that_is_answered_at_once_and_one_refused_before_it_began_are_rec
     def at_once(body: bytes, call: Call, on_response: OnResponse) -> None:
         on_response(b"x")
 
-    logged("/s/Live", at_once, calls.recorder)(b"", GrpcCall(), calls.answers.append)
-    record_refused("/s/Load", RpcStatus(16, "no token"), calls.recorder)
+    logged("/s/Live", at_once, calls.observer)(b"", GrpcCall(), calls.answers.append)
+    record_refused("/s/Load", RpcStatus(16, "no token"), calls.observer)
     assert [(each.method, each.status) for each in calls.entries] == [
         ("Live", "OK"),
         ("Load", "UNAUTHENTICATED"),
@@ -265,7 +269,7 @@ class NoReplies:
 @pytest.mark.parametrize(("ends", "status"), [(True, "OK"), (False, "CANCELLED")])
 def test_a_stream_is_recorded_when_it_ends(*, ends: bool, status: str) -> None:
     calls = Calls()
-    begin = logged_stream("/s/Stream", lambda call, replies: StreamHandler(replies), calls.recorder)
+    begin = logged_stream("/s/Stream", lambda call, replies: StreamHandler(replies), calls.observer)
     bidi_stream = begin(GrpcCall(), NoReplies())
     bidi_stream.take(b"ab")
     bidi_stream.take(b"c")
@@ -277,9 +281,11 @@ def test_a_stream_is_recorded_when_it_ends(*, ends: bool, status: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["00", "01", "cc"])
-def test_the_trace_id_of_a_traceparent_is_found(version: str) -> None:
-    text = f"{version}-{TRACE_ID}-{SPAN_ID}-01"
-    assert trace_id_of(text) == trace_id_of(text.encode()) == TRACE_ID
+def test_the_parts_of_a_traceparent_are_kept(version: str) -> None:
+    for flags in (0, 1, 255):
+        text = f"{version}-{TRACE_ID}-{SPAN_ID}-{flags:02x}"
+        for written_as in (text, text.encode()):
+            assert parts(trace_parent(written_as)) == (TRACE_ID, SPAN_ID, flags)
 
 
 @pytest.mark.parametrize(
@@ -297,5 +303,5 @@ def test_the_trace_id_of_a_traceparent_is_found(version: str) -> None:
     ],
 )
 def test_an_invalid_traceparent_is_ignored(text: str) -> None:
-    assert trace_id_of(text) == ""
-    assert trace_id_of(text.encode()) == ""
+    assert trace_parent(text) is None
+    assert trace_parent(text.encode()) is None

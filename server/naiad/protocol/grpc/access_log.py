@@ -1,12 +1,12 @@
-"""gRPC's entries in the access log: methods that record each call when it is answered, refused or cancelled.
+"""Methods whose calls are observed: when they begin, and when they are answered, refused or cancelled.
 
-Put around the methods only when there is such a log.
+Put around the methods only when there is an observer.
 """
 
+import functools
 import urllib.parse
 
 from naiad.core.inference import Cancellable, RequestContext
-from naiad.protocol.access_log import AccessEntry, Recorder, trace_id_of
 from naiad.protocol.grpc.call import (
     Call,
     ContextCall,
@@ -18,6 +18,7 @@ from naiad.protocol.grpc.call import (
     StreamWriter,
     Unary,
 )
+from naiad.protocol.observer import Ended, Observer
 
 _STATUS_NAMES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
@@ -27,11 +28,11 @@ _STATUS_NAMES = (
 _CANCELLED = 1
 
 
-def logged(path: str, method: Unary, recorder: Recorder) -> Unary:
+def logged(path: str, method: Unary, observer: Observer) -> Unary:
     """The method of a path, recording each call."""
 
     def unary(body: bytes, call: Call, on_response: OnResponse) -> Cancellable:
-        logged_call = _LoggedUnary(path, call, recorder, on_response)
+        logged_call = _LoggedUnary(path, call, observer, on_response)
         context = logged_call.context
         context.request_bytes = len(body)
         logged_call.begin(method(body, ContextCall(call, context), logged_call.response))
@@ -40,33 +41,34 @@ def logged(path: str, method: Unary, recorder: Recorder) -> Unary:
     return unary
 
 
-def logged_stream(path: str, streaming: Streaming, recorder: Recorder) -> Streaming:
+def logged_stream(path: str, streaming: Streaming, observer: Observer) -> Streaming:
     """The streaming method of a path, recording each stream when it ends."""
 
     def begin(call: Call, writer: StreamWriter) -> StreamHandler:
-        logged_call = _LoggedStream(path, call, recorder, writer)
+        logged_call = _LoggedStream(path, call, observer, writer)
         logged_call.begin(streaming(call, logged_call))
         return logged_call
 
     return begin
 
 
-def record_refused(path: str, refused: RpcStatus, recorder: Recorder) -> None:
+def record_refused(path: str, refused: RpcStatus, observer: Observer) -> None:
     """Record a call that was refused before it began; the client's address is unknown then."""
-    _write(path, "", refused.status, RequestContext(recorder.stamp()), recorder)
+    _end(path, "", refused.status, observer.begin(_nothing, observer.now_ns(), 0), observer)
 
 
 class _LoggedCall:
     """A call that gets one entry."""
 
-    __slots__ = ("_call", "_path", "_recorded", "_recorder", "context")
+    __slots__ = ("_call", "_observer", "_path", "_recorded", "context")
 
-    def __init__(self, path: str, call: Call, recorder: Recorder) -> None:
+    def __init__(self, path: str, call: Call, observer: Observer) -> None:
         self._path = path
         self._call = call
-        self._recorder = recorder
+        self._observer = observer
         self._recorded = False
-        self.context = RequestContext(recorder.stamp(), trace_id=_trace_id(call))
+        header = functools.partial(header_of, call)
+        self.context = observer.begin(header, observer.now_ns(), 0)
 
     def record(self, status: int) -> None:
         """The call has ended: log its entry. Further calls have no effect."""
@@ -75,7 +77,7 @@ class _LoggedCall:
         self._recorded = True
         # The inference in it holds the callback of the call, and so this object: without a cycle the call ends here.
         context, self.context = self.context, RequestContext(0)
-        _write(self._path, _address(self._call), status, context, self._recorder)
+        _end(self._path, _address(self._call), status, context, self._observer)
 
 
 class _LoggedUnary(_LoggedCall):
@@ -83,8 +85,8 @@ class _LoggedUnary(_LoggedCall):
 
     __slots__ = ("_on_response", "_responded", "_work")
 
-    def __init__(self, path: str, call: Call, recorder: Recorder, on_response: OnResponse) -> None:
-        super().__init__(path, call, recorder)
+    def __init__(self, path: str, call: Call, observer: Observer, on_response: OnResponse) -> None:
+        super().__init__(path, call, observer)
         self._on_response = on_response
         self._work: Cancellable | None = None
         self._responded = False
@@ -118,8 +120,8 @@ class _LoggedStream(_LoggedCall):
 
     __slots__ = ("_cancel", "_end", "_send", "_take", "capacity", "half_close", "may_take", "pause", "resume")  # fmt: skip
 
-    def __init__(self, path: str, call: Call, recorder: Recorder, writer: StreamWriter) -> None:
-        super().__init__(path, call, recorder)
+    def __init__(self, path: str, call: Call, observer: Observer, writer: StreamWriter) -> None:
+        super().__init__(path, call, observer)
         self._send, self._end, self.capacity = writer.send, writer.end, writer.capacity
 
     def begin(self, handler: StreamHandler) -> None:
@@ -148,16 +150,22 @@ class _LoggedStream(_LoggedCall):
         self._cancel()
 
 
-def _write(path: str, peer: str, status: int, context: RequestContext, recorder: Recorder) -> None:
+def _end(path: str, peer: str, status: int, context: RequestContext, observer: Observer) -> None:
     name = path.rpartition("/")[2]
-    recorder.write(AccessEntry("grpc", peer, name, path, _STATUS_NAMES[status], context))
+    observer.end(Ended("grpc", peer, name, path, _STATUS_NAMES[status], context))
 
 
-def _trace_id(call: Call) -> str:
+def header_of(call: Call, name: bytes) -> bytes | str | None:
+    """The first value of a call's metadata; see `HeaderLookup`."""
+    wanted = name.decode()
     for key, value in call.invocation_metadata() or ():
-        if key == "traceparent":
-            return trace_id_of(value)
-    return ""
+        if key == wanted:
+            return value
+    return None
+
+
+def _nothing(name: bytes) -> None:
+    return None
 
 
 def _address(call: Call) -> str:

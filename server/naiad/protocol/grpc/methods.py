@@ -9,7 +9,6 @@ import functools
 from naiad.core.inference import Cancellable
 from naiad.engine.api import Engine
 from naiad.errors import invalid, unavailable, unsupported
-from naiad.protocol.access_log import Recorder
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
 from naiad.protocol.grpc.call import (
@@ -28,6 +27,7 @@ from naiad.protocol.grpc.infer import ModelInfer
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.grpc.stream import StreamInfer
 from naiad.protocol.header_pattern import HeaderPattern, compiled
+from naiad.protocol.observer import Observer
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from naiad.protocol.tokens import HEADER, UNAUTHENTICATED, TokenFile
 
@@ -89,7 +89,7 @@ class Methods:
         except ValueError as error:
             raise CannotServeError(str(error)) from None
         self._shut = False
-        self._recorder: Recorder | None = None
+        self._observer: Observer | None = None
         self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR, codec=codec)
         methods = _methods_of(engine, forwarding, codec)
         self.unary = {path: method for path, (method, _) in methods.items()}
@@ -105,12 +105,13 @@ class Methods:
             path for path, category in categories.items() if category is Category.HEALTH
         )
 
-    def log_calls(self, recorder: Recorder) -> None:
-        """Record every call in the access log; before a transport gets the methods."""
-        self._recorder = recorder
-        self.unary = {path: logged(path, method, recorder) for path, method in self.unary.items()}
+    def observe(self, observer: Observer) -> None:
+        """Have every call observed; before a transport gets the methods."""
+        self._streams.observer = observer
+        self._observer = observer
+        self.unary = {path: logged(path, method, observer) for path, method in self.unary.items()}
         self.streaming = {
-            path: logged_stream(path, method, recorder) for path, method in self.streaming.items()
+            path: logged_stream(path, method, observer) for path, method in self.streaming.items()
         }
 
     def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
@@ -122,8 +123,8 @@ class Methods:
         if not self._shut and path not in self._checks:
             return None  # nearly every call
         refused = self._refusal(path, metadata)
-        if refused is not None and self._recorder is not None:
-            record_refused(path, refused, self._recorder)
+        if refused is not None and self._observer is not None:
+            record_refused(path, refused, self._observer)
         return refused
 
     def _refusal(self, path: str, metadata: Metadata) -> RpcStatus | None:

@@ -13,13 +13,14 @@ import typing
 import msgspec
 
 from naiad.core.flow import Flow
-from naiad.core.inference import Cancellable
+from naiad.core.inference import Cancellable, RequestContext
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, Infers, ServedModel
 from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
+from naiad.protocol.grpc.access_log import header_of
 from naiad.protocol.grpc.call import Call, RpcStatus, StreamWriter, as_inference_error, rpc_status
 from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.large_messages import (
@@ -31,6 +32,7 @@ from naiad.protocol.grpc.codec.large_messages import (
 from naiad.protocol.grpc.codec.request_parameters import forward_metadata
 from naiad.protocol.grpc.codec.request_proto import Incoming, RequestReader
 from naiad.protocol.header_pattern import HeaderPattern
+from naiad.protocol.observer import Observer
 from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.raw_tensors import unchecked
 
@@ -56,6 +58,7 @@ class StreamInfer:
 
     Attributes:
         live: the streams that have not ended.
+        observer: gives each request of a stream its context; None for none.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class StreamInfer:
         self.live = set[InferStream]()
         self.is_shut = False
         self.shut_error = shut
+        self.observer: Observer | None = None
 
     def __call__(self, call: Call, writer: StreamWriter) -> "InferStream":
         """Begin a stream."""
@@ -96,6 +100,7 @@ class _PendingRequest(msgspec.Struct, eq=False):
         flow: pauses its model; None for a model with one response.
         ordered: its responses wait for those of the requests before it.
         empty_final: the client wants an empty final response too.
+        context: see `Observer`; None without one.
         messages: those that wait for the responses to earlier requests; None if there are none.
     """
 
@@ -104,6 +109,7 @@ class _PendingRequest(msgspec.Struct, eq=False):
     flow: Flow | None = None
     ordered: bool = True
     empty_final: bool = False
+    context: RequestContext | None = None
     messages: list[bytes] | None = None
     done: bool = False
 
@@ -116,6 +122,7 @@ class InferStream:
         self._call = call
         self._writer = writer
         self._wants_status = STATUS_WANTED in (call.invocation_metadata() or ())
+        self._header = functools.cache(functools.partial(header_of, call))
         self._in_flight = set[_PendingRequest]()
         self._order = collections.deque[_PendingRequest]()
         self._held = False
@@ -129,6 +136,9 @@ class InferStream:
             return
         pending = _PendingRequest()
         self._in_flight.add(pending)
+        observer = self._method.observer
+        if observer is not None:
+            pending.context = observer.begin(self._header, observer.now_ns(), len(body))
         codec = self._method.codec if len(body) > MAYBE_LARGE else None
         try:
             if codec is not None and needs_process(body):
@@ -186,7 +196,7 @@ class InferStream:
         if forwarding is not None:
             forward_metadata(self._call.invocation_metadata(), forwarding, request.parameters)
         on_response = functools.partial(self._on_response, pending)
-        inference = model.infer(request, on_response, pending.flow)
+        inference = model.infer(request, on_response, pending.flow, pending.context)
         if not pending.done:
             pending.work = inference
 

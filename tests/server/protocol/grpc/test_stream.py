@@ -14,9 +14,12 @@ from naiad.core.inference import OnResponse
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.errors import invalid, not_found
+from naiad.protocol.access_log import AccessObserver
 from naiad.protocol.grpc.call import RpcStatus
-from naiad.protocol.grpc.methods import STREAM_INFER
+from naiad.protocol.grpc.methods import STREAM_INFER, Methods
+from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import MAX_IN_FLIGHT
+from naiad.protocol.observer import Ended
 from naiad.protocol.restricted import Category, Restriction
 from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
 from tests.server.protocol.grpc.bidi_stream import BidiStream, scripted
@@ -32,6 +35,18 @@ from tests.server.protocol.grpc.scripted_engine import (
 
 NOT_FOUND, UNAVAILABLE = 5, 14
 WANTS_STATUS = ("triton_grpc_error", "true")
+
+
+class SilentWriter:
+    """Implements `StreamWriter`; drops what it gets."""
+
+    def send(self, message: bytes) -> None: ...
+
+    def capacity(self) -> None: ...
+
+    def end(self, refused: RpcStatus | None) -> None: ...
+
+
 EMPTY_FINAL = "triton_enable_empty_final_response"
 
 
@@ -46,6 +61,31 @@ def test_a_request_gets_its_response_wrapped_and_marked_as_the_last() -> None:
     assert inner.outputs[0].name == "OUT"
     assert np.frombuffer(inner.raw_output_contents[0], np.float32).tolist() == [2.5]
     assert inner.parameters["triton_final_response"].bool_param is True
+
+
+def test_each_request_of_a_stream_has_a_context_with_the_trace_of_the_stream() -> None:
+    engine, clock, seen = ScriptedEngine(None), ManualClock(), list[Ended]()
+    settings = GrpcSettings()
+    methods = Methods(engine, settings)
+    methods.observe(AccessObserver(seen.append, clock=clock))
+    traceparent = f"00-{'a' * 32}-{'b' * 16}-01"
+    stream = methods.streaming[STREAM_INFER](
+        SentMetadata(("traceparent", traceparent)), SilentWriter()
+    )
+    bodies = [small_request(request_id=name) for name in ("one", "two")]
+    for body in bodies:
+        clock.advance(ns=1000)
+        stream.take(body)
+    contexts = [context for context in engine.contexts if context is not None]
+    assert [context.received_ns for context in contexts] == [1000, 2000]
+    assert [context.request_bytes for context in contexts] == [len(body) for body in bodies]
+    assert [context.inference for context in contexts] == engine.inferences
+    for context in contexts:
+        assert context.trace is not None
+        assert (context.trace.span_id, context.trace.flags) == ("b" * 16, 1)
+    stream.cancel()
+    (ended,) = seen  # the stream, as one call
+    assert ended.method == "ModelStreamInfer"
 
 
 def test_responses_of_models_that_answer_once_keep_the_order_of_their_requests() -> None:

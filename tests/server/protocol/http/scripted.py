@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from naiad.core.clock import ManualClock
 from naiad.core.inference import Cancellable
-from naiad.protocol.access_log import AccessEntry, AccessLog
+from naiad.protocol.access_log import AccessLog, AccessObserver
 from naiad.protocol.http.message import (
     AsgiApp,
     FastHandler,
@@ -26,7 +26,8 @@ from naiad.protocol.http.message import (
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import AccessRecorder, HttpService, HttpSettings
+from naiad.protocol.http.transport.service import HttpService, HttpSettings
+from naiad.protocol.observer import Ended
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 
 TEXT = ((b"Content-Type", b"text/plain"),)
@@ -294,7 +295,7 @@ class Client:
         self.routes = routes or ScriptedRoutes()
         self.clock = ManualClock()
         self.registry = ConnectionRegistry(loop, tick=settings.tick)
-        recorder = None if access_log is None else AccessRecorder(access_log, clock=self.clock)
+        observer = None if access_log is None else AccessObserver(access_log, clock=self.clock)
         self.service = HttpService(
             routes=self.routes,
             app=app,
@@ -305,7 +306,7 @@ class Client:
             ),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
             clock=self.clock,
-            recorder=recorder,
+            observer=observer,
         )
         self.connection = Connection(self.service)
         self.transport = FakeTransport(loop)
@@ -363,9 +364,9 @@ def request(method: str, path: str, *lines: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: test", *lines, "", ""]).encode()
 
 
-def entries() -> tuple[list[AccessEntry], AccessLog]:
+def entries() -> tuple[list[Ended], AccessLog]:
     """A list and the access log that fills it."""
-    found: list[AccessEntry] = []
+    found: list[Ended] = []
     return found, found.append
 
 

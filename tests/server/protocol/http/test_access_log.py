@@ -6,10 +6,11 @@ import logging
 import pytest
 
 from naiad.core.clock import ManualClock
-from naiad.protocol.access_log import AccessEntry
+from naiad.protocol.access_log import AccessObserver
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.transport.head import parse_head
-from naiad.protocol.http.transport.service import AccessRecorder, HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings, ended
+from naiad.protocol.observer import Ended
 from tests.server.protocol.http.scripted import (
     LIMIT,
     TEXT,
@@ -23,14 +24,14 @@ from tests.server.protocol.http.scripted import (
 )
 
 
-def test_the_recorder_measures_from_its_stamp() -> None:
-    found: list[AccessEntry] = []
+def test_the_observer_measures_from_the_time_that_it_is_given() -> None:
+    found: list[Ended] = []
     clock = ManualClock(now_ns=5)
-    recorder = AccessRecorder(found.append, clock=clock)
+    observer = AccessObserver(found.append, clock=clock)
     head = parse_head(b"HEAD /a HTTP/1.1\r\n\r\n")
-    context = recorder.context(head.headers, recorder.stamp(), 0)
+    context = observer.begin(head.headers.get, observer.now_ns(), 0)
     clock.advance(ns=2_000_000)
-    recorder.record(head, None, HttpReply(404, (), (), "x"), context)
+    observer.end(ended(head, None, HttpReply(404, (), (), "x"), context))
     (got,) = found
     assert (got.peer, got.method, got.target, got.status) == ("", "HEAD", "/a", 404)
     assert (got.seconds, got.context.request_id) == (0.002, "x")

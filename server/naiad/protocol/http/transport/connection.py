@@ -52,8 +52,8 @@ class Connection(asyncio.Protocol):
     """The protocol of one accepted socket."""
 
     __slots__ = (
-        "__weakref__", "_dispatcher", "_heads", "_known", "_life", "_peer", "_pipeline", "_read_paused", "_ready",
-        "_receiver", "_recorder", "_registry", "_sender", "_service", "_settings", "_short", "_taking", "_transport",
+        "__weakref__", "_dispatcher", "_heads", "_known", "_life", "_observer", "_peer", "_pipeline", "_read_paused", "_ready", "_receiver",
+        "_registry", "_sender", "_service", "_settings", "_short", "_taking", "_transport",
     )  # fmt: skip
 
     # from `connection_made` on
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         self._heads = service.heads
         self._known = service.heads.recent  # the template that the last request had
         self._short = min(settings.known_head_bytes, settings.max_line_bytes)
-        self._recorder = service.recorder
+        self._observer = service.observer
         self._life = Lifecycle(self._entered)
         self._receiver = RequestReceiver(settings, service.heads)
         self._ready = True  # the next bytes begin a request
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
                 self._peer.since = self._registry.now
                 if not known.head.keep_alive:
                     self._life.on(_LAST_REQUEST)
-                now_ns = 0 if self._recorder is None else self._recorder.stamp()
+                now_ns = 0 if self._observer is None else self._observer.now_ns()
                 self._dispatcher.dispatch(known.head, known.handler, request, now_ns)
                 return
         if self._life.state in DEAF:

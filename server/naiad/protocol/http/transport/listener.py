@@ -3,12 +3,12 @@
 import functools
 
 from naiad.core.clock import Clock
-from naiad.protocol.access_log import AccessLog
 from naiad.protocol.http.message import AsgiApp, FastRoutes
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import AccessRecorder, HttpService, HttpSettings
+from naiad.protocol.http.transport.service import HttpService, HttpSettings
+from naiad.protocol.observer import Observer
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.listener import Listener, ProtocolFactory
 from naiad.protocol.transport.sockets import ListenAddress
@@ -21,9 +21,9 @@ def http_listener(
     app: AsgiApp,
     settings: HttpSettings,
     clock: Clock,
-    access_log: AccessLog | None = None,
+    observer: Observer | None = None,
 ) -> Listener:
-    """An HTTP server: `routes` is the fast lane, `app` everything else. An access log gets an entry for each response."""
+    """An HTTP server: `routes` is the fast lane, `app` everything else. `observer` follows each request."""
 
     def protocol(registry: ConnectionRegistry) -> ProtocolFactory:
         service = HttpService(
@@ -36,7 +36,7 @@ def http_listener(
             ),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
             clock=clock,
-            recorder=None if access_log is None else AccessRecorder(access_log, clock=clock),
+            observer=observer,
         )
         return functools.partial(Connection, service)
 

@@ -17,7 +17,7 @@ from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
-from naiad.protocol.http.transport.service import HttpService
+from naiad.protocol.http.transport.service import HttpService, ended
 from naiad.protocol.transport.peer import Peer
 
 # Looking up a member of an enum takes longer than this name.
@@ -43,7 +43,7 @@ class RequestDispatcher:
     """
 
     __slots__ = (
-        "_life", "_peer", "_pipeline", "_receiver", "_recorder", "_resume", "_sender", "_service", "_transport", "_update_reading",
+        "_life", "_observer", "_peer", "_pipeline", "_receiver", "_resume", "_sender", "_service", "_transport", "_update_reading",
         "bridge", "yielding",
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ class RequestDispatcher:
         self._receiver = receiver
         self._sender = sender
         self._pipeline = sender.pipeline
-        self._recorder = service.recorder
+        self._observer = service.observer
         self._transport = transport
         self._peer = peer
         self._resume = resume
@@ -79,9 +79,9 @@ class RequestDispatcher:
 
         `now_ns` is as in `RequestContext.received_ns`; 0 without an access log.
         """
-        recorder, context = self._recorder, None
-        if recorder is not None:
-            context = recorder.context(request.headers, now_ns, len(request.body))
+        observer, context = self._observer, None
+        if observer is not None:
+            context = observer.begin(request.headers.get, now_ns, len(request.body))
             request = HttpRequest(
                 request.method, request.path, request.headers, request.body, context
             )
@@ -97,11 +97,11 @@ class RequestDispatcher:
 
     def dispatch_refused(self, head: RequestHead, reply: HttpReply, now_ns: int) -> None:
         """Send a response to a request that no handler gets, after the responses to earlier ones."""
-        recorder = self._recorder
+        observer = self._observer
         context = (
             None
-            if recorder is None
-            else recorder.context(head.headers, now_ns, max(head.length, 0))
+            if observer is None
+            else observer.begin(head.headers.get, now_ns, max(head.length, 0))
         )
         exchange = Exchange(self._sender, head, context)
         self._pipeline.append(exchange)
@@ -224,12 +224,12 @@ class RequestDispatcher:
         bridge, self.bridge = self.bridge, None
         assert bridge is not None
         self._peer.since = self._service.registry.now
-        recorder = self._recorder
-        if recorder is not None:
-            context = recorder.context(bridge.head.headers, bridge.started_ns, bridge.received)
+        observer = self._observer
+        if observer is not None:
+            context = observer.begin(bridge.head.headers.get, bridge.started_ns, bridge.received)
             context.response_bytes = bridge.sent
             reply = HttpReply(bridge.status, (), ())
-            recorder.record(bridge.head, self._peer.address(), reply, context)
+            observer.end(ended(bridge.head, self._peer.address(), reply, context))
         self._receiver.ignore_body()
         if keep:
             self._resume()
@@ -259,7 +259,7 @@ class RequestDispatcher:
 
     def stamp(self) -> int:
         """Monotonic nanoseconds; 0 without an access log."""
-        return 0 if self._recorder is None else self._recorder.stamp()
+        return 0 if self._observer is None else self._observer.now_ns()
 
     def in_progress(self) -> bool:
         """Whether a request was begun whose response was not sent yet."""

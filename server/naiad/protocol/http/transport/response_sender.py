@@ -18,7 +18,7 @@ from naiad.protocol.http.transport.framing import KEEP, StreamedReply, bytes_of,
 from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
-from naiad.protocol.http.transport.service import HttpService
+from naiad.protocol.http.transport.service import HttpService, ended
 from naiad.protocol.transport.peer import Peer
 
 # Looking up a member of an enum takes longer than this name.
@@ -100,7 +100,7 @@ class ResponseSender:
     """
 
     __slots__ = (
-        "_finished", "_frame", "_held_bytes", "_largest", "_life", "_peer", "_receiver", "_recorder", "_registry", "_resume", "_settings",
+        "_finished", "_frame", "_held_bytes", "_largest", "_life", "_observer", "_peer", "_receiver", "_registry", "_resume", "_settings",
         "_streamed", "_transport", "barred", "paused", "pipeline",
     )  # fmt: skip
 
@@ -121,7 +121,7 @@ class ResponseSender:
         self._resume = resume
         self._registry = service.registry
         self._frame = service.framer.frame
-        self._recorder = service.recorder
+        self._observer = service.observer
         # the response to the first request of the pipeline, if it is streamed
         self._streamed: StreamedReply | None = None
         self.pipeline: collections.deque[Exchange] = collections.deque()
@@ -269,7 +269,7 @@ class ResponseSender:
         self._transport.write(first)
         if rest:
             self._transport.writelines(rest)
-        if self._recorder is not None:
+        if self._observer is not None:
             size = 0 if head.head_only else sum(map(bytes_of, reply.body))
             self._record(exchange, reply, size)
         if close:
@@ -316,6 +316,6 @@ class ResponseSender:
 
     def _record(self, exchange: Exchange, reply: HttpReply, size: int) -> None:
         context, exchange.context = exchange.context, None
-        if self._recorder is not None and context is not None:
+        if self._observer is not None and context is not None:
             context.response_bytes = size
-            self._recorder.record(exchange.head, self._peer.address(), reply, context)
+            self._observer.end(ended(exchange.head, self._peer.address(), reply, context))

@@ -4,12 +4,10 @@ import msgspec
 
 from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
-from naiad.protocol.access_log import AccessEntry, Recorder, trace_id_of
 from naiad.protocol.http.message import (
     AsgiApp,
     FastHandler,
     FastRoutes,
-    Headers,
     HttpReply,
     HttpRequest,
     OnReply,
@@ -18,6 +16,7 @@ from naiad.protocol.http.transport.body import Body, ChunkedBody, LengthBody
 from naiad.protocol.http.transport.framing import HttpError, ReplyFramer
 from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.head_cache import HeadCache
+from naiad.protocol.observer import Ended, Observer
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.sockets import TransportSettings, written
 
@@ -75,34 +74,19 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
     known_head_bytes: int = 2048
 
 
-class AccessRecorder(Recorder):
-    """Makes the entries of a service's connections."""
-
-    def context(self, headers: Headers, received_ns: int, size: int) -> RequestContext:
-        """The context of a request with these headers, and a body of `size` bytes."""
-        traceparent = headers.get(b"traceparent")
-        trace_id = "" if traceparent is None else trace_id_of(traceparent)
-        return RequestContext(received_ns, size, trace_id=trace_id)
-
-    def record(
-        self,
-        head: RequestHead,
-        peer: tuple[str, int] | None,
-        reply: HttpReply,
-        context: RequestContext,
-    ) -> None:
-        """A response was sent: log its entry."""
-        context.request_id = reply.request_id
-        self.write(
-            AccessEntry(
-                "http",
-                written(*peer) if peer else "",
-                "HEAD" if head.head_only else head.method.decode("latin-1"),
-                head.target.decode("latin-1"),
-                reply.status,
-                context,
-            )
-        )
+def ended(
+    head: RequestHead, peer: tuple[str, int] | None, reply: HttpReply, context: RequestContext
+) -> Ended:
+    """A request that got its response."""
+    context.request_id = reply.request_id
+    return Ended(
+        "http",
+        written(*peer) if peer else "",
+        "HEAD" if head.head_only else head.method.decode("latin-1"),
+        head.target.decode("latin-1"),
+        reply.status,
+        context,
+    )
 
 
 class HttpService(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +99,7 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
     heads: HeadCache
     framer: ReplyFramer
     clock: Clock
-    recorder: AccessRecorder | None
+    observer: Observer | None
 
     def find(self, head: RequestHead) -> FastHandler | None:
         """The handler of any request; None for the application."""

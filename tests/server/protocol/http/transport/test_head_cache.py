@@ -347,6 +347,8 @@ async def test_the_access_log_has_the_trace_of_each_request() -> None:
             post("/echo", b"b" * number, f"traceparent: 00-{number:032x}-b7ad6b7169203331-01")
         )
         client.reply()
-    assert [(each.context.trace_id, each.context.request_bytes) for each in found] == [
-        (f"{number:032x}", number) for number in range(1, 20)
+    traces = [each.context.trace for each in found]
+    assert [(each.trace_id, each.span_id, each.flags) for each in traces if each is not None] == [
+        (f"{number:032x}", "b7ad6b7169203331", 1) for number in range(1, 20)
     ]
+    assert [each.context.request_bytes for each in found] == list(range(1, 20))
