@@ -260,6 +260,15 @@ BROKEN: dict[str, Broken] = {
     "named_file_is_missing": python('default_model_filename: "other.py"\n'),
     "no_onnx_file": Broken(config=ONNX + IN + OUT, files={"1/net.onnx": GRAPH}),
     "model_is_a_broken_link": python(code=link("nowhere.py")),
+    "model_is_a_folder": python(code=None),
+    "model_links_to_itself": python(code=link("model.py")),
+    "version_links_to_itself": Broken(config=PYTHON + IN + OUT, files={"1": link("1")}),
+    "config_links_to_itself": Broken(
+        config=None, files={"config.pbtxt": link("config.pbtxt"), "1/model.py": CODE}
+    ),
+    "config_is_a_pipe": Broken(config=None, files={"config.pbtxt": os.mkfifo, "1/model.py": CODE}),
+    "onnx_is_an_empty_folder": graph(proto=None),
+    "onnx_links_to_itself": graph(proto=link("model.onnx")),
     "model_is_a_pipe": python(code=os.mkfifo),
     "file_of_another_model": python('default_model_filename: "../../no_version/x.py"\n'),
     "file_at_an_absolute_path": python('default_model_filename: "/etc/hostname"\n'),

@@ -1,7 +1,9 @@
 """`naiad check`: what it prints, and the exit status."""
 
+import errno
 import importlib.util
 import json
+import os
 import pathlib
 
 import pytest
@@ -544,3 +546,23 @@ def test_a_config_that_only_loading_completes_is_not_completed_by_guess(
 
     assert main([str(tmp_path), "--load"]) == 0
     assert 'output { name: "scores" data_type: TYPE_FP32 dims: [ 5 ] }' in capsys.readouterr().out
+
+
+def test_a_folder_that_may_not_be_searched_is_a_problem_and_ends_no_check(
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a folder of another user; root, who may run this test, may search every folder."""
+    folder = _model(tmp_path, "closed")
+    stat = pathlib.Path.stat
+
+    def refuse(path: pathlib.Path, **more: bool) -> os.stat_result:
+        if path.is_relative_to(folder / "1") and path != folder / "1":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **more)
+
+    monkeypatch.setattr(pathlib.Path, "stat", refuse)
+
+    assert main([str(tmp_path)]) == 1
+    assert f"unable to read '{folder}/1/model.py': Permission denied" in capsys.readouterr().out

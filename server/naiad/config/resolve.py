@@ -30,6 +30,7 @@ from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.refused import problem_of
 from naiad.config.typed import is_typed, typed
+from naiad.core.file_kind import exists, is_file
 from naiad.errors import InferenceError
 
 CONFIG_FILE = "config.pbtxt"
@@ -70,7 +71,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
 def config_file(model_dir: pathlib.Path, config_name: str) -> pathlib.Path:
     """`configs/<NAME>.pbtxt` where it is there, else `config.pbtxt` (row 7.34)."""
     custom = model_dir / CONFIG_FOLDER / f"{config_name}.pbtxt"
-    return custom if config_name and custom.exists() else model_dir / CONFIG_FILE
+    return custom if config_name and exists(custom) else model_dir / CONFIG_FILE
 
 
 def resolve(
@@ -102,7 +103,7 @@ def resolve(
     if document is None:
         document = pbtxt.read(config_file(model_dir, config_name))
     # A problem without a position names the model's folder where there is no config file.
-    named = document.path.is_file() or not document.is_file
+    named = is_file(document.path) or not document.is_file
     path = document.path if named else model_dir
     message = type(document.message)()
     message.CopyFrom(document.message)
@@ -143,7 +144,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     def run(self) -> Resolution:
         """Run every step."""
         self.findings.warnings.extend(self.document.warnings)
-        absent = self.document.is_file and not self.document.path.exists()
+        absent = self.document.is_file and not exists(self.document.path)
         if absent and not self.auto_complete:
             self.findings.add(
                 (),
@@ -265,7 +266,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         """Refuse a custom batching library in the model's or a version's folder (row 12.18)."""
         for folder in (self.model_dir, *(self.model_dir / str(n) for n in self.present)):
             library = folder / CUSTOM_BATCHING_LIBRARY
-            if library.exists():
+            if exists(library):
                 self.findings.problems.append(
                     Problem(
                         path=library,

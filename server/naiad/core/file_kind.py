@@ -1,5 +1,6 @@
 """What stands where a file should be: to open a pipe would wait for a writer, and a device has no end."""
 
+import os.path
 import pathlib
 import stat
 
@@ -22,3 +23,13 @@ def special_kind(path: pathlib.Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     return next((words for is_kind, words in _SPECIAL if is_kind(mode)), "")
+
+
+def exists(path: pathlib.Path) -> bool:
+    """Whether there is something; false where that cannot be looked at: a folder without the right to search it, a link to itself."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises when the right is missing
+
+
+def is_file(path: pathlib.Path) -> bool:
+    """Whether it is a file; false as above."""
+    return os.path.isfile(path)  # noqa: PTH113 - as above

@@ -43,7 +43,9 @@ def preflight(
         check_installed(plugin)
     except InferenceError as error:
         problems.append(problem_of(error, document, scope=Scope.HERE))
-    if plugin.preflight is not None:
+    if plugin.preflight is None:
+        return problems
+    try:
         problems += plugin.preflight(
             config,
             document=document,
@@ -52,4 +54,7 @@ def preflight(
             options=options,
             host=host,
         )
+    except OSError as error:
+        text = f"unable to read '{error.filename or model_dir}': {error.strerror}"
+        problems.append(Problem(path=model_dir, position=None, message=text))
     return problems

@@ -27,6 +27,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Position, Problem, Scope
 from naiad.config.refused import problem_of
 from naiad.core.clock import SystemClock
+from naiad.core.file_kind import exists
 from naiad.environments.environments import Environments
 from naiad.environments.spec import EnvironmentSpec, Options, Packed, refused_in_thread
 from naiad.errors import InferenceError
@@ -57,7 +58,7 @@ def preflight(
         )
         if problem is not None:
             problems.append(problem)
-        if path not in compiled and (backend_file is not None or path.is_file()):
+        if path not in compiled and exists(path):  # `resolve` has reported a missing one
             compiled.add(path)
             root = model_dir if backend_file is None else backend_file.parent
             problems += _code(config.name, path, root, own_environment=spec is not None)

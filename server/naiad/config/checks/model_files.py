@@ -8,15 +8,19 @@ from naiad.config.backend_type import BackendType
 from naiad.config.document import Document
 from naiad.config.findings import Findings
 from naiad.config.problem import Problem
-from naiad.core.file_kind import special_kind
+from naiad.core.file_kind import exists, is_file, special_kind
 
 _NAMING_THE_FILE = ("default_model_filename", "backend", "platform")
 """Fields from which a model file's name follows."""
 
 
 def special_file(path: pathlib.Path, model: str) -> Problem | None:
-    """The problem of a pipe, a socket or a device in place of the model file, which must not be opened."""
-    kind = special_kind(path)
+    """The problem of a pipe, a socket or a device in place of the model file, which must not be opened, or of one that cannot be looked at."""
+    try:
+        kind = special_kind(path)
+    except OSError as error:
+        text = f"unable to load model '{model}': unable to read '{path}': {error.strerror}"
+        return Problem(path=path, position=None, message=text)
     if not kind:
         return None
     text = f"unable to load model '{model}': '{path}' is {kind}, and not a file"
@@ -28,7 +32,7 @@ def missing_file(
 ) -> Problem | None:
     """The problem of a missing model file, with the file that may have been meant; None when it exists."""
     template = backend.missing_file if backend is not None else ""
-    if not template or message.cc_model_filenames or path.exists():
+    if not template or message.cc_model_filenames or exists(path):
         return None
     alike = sorted(entry.name for entry in path.parent.glob(f"*{glob.escape(path.suffix)}"))
     written = (field for field in _NAMING_THE_FILE if (field,) in document.positions)
@@ -49,19 +53,26 @@ def check_labels(message: Any, findings: Findings, model_dir: pathlib.Path) -> N
             continue
         path = model_dir / output.label_filename
         field = ("output", index, "label_filename")
-        if not path.resolve().is_relative_to(folder):
+        if not _is_inside(path, folder):
             findings.add(
                 field,
                 f"label file path '{path}' for output '{output.name}' in model "
                 f"'{message.name}' is outside model directory",
                 "copy the file into the model's folder and write its name",
             )
-        elif not path.is_file():
+        elif not is_file(path):
             findings.add(
                 field,
                 f"failed to open text file for read {path}: No such file or directory",
                 "put the file there, or take label_filename out",
             )
+
+
+def _is_inside(path: pathlib.Path, folder: pathlib.Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(folder)
+    except (OSError, RuntimeError):  # a link to itself
+        return True
 
 
 def _names(folder: pathlib.Path) -> str:
