@@ -157,7 +157,9 @@ class ResponseSender:
             self._send_held()
         else:
             self.barred = False
-        self._go_on()
+        receiver = self._receiver
+        if receiver.unread or receiver.eof:
+            self._resume()
 
     def _hold(self, exchange: Exchange) -> None:
         """A response waits for an earlier one, or for a client that does not read: what the transport has is given back at once when that goes."""
@@ -176,11 +178,6 @@ class ResponseSender:
             self._send(exchange)
         if not pipeline:
             self.barred = False
-
-    def _go_on(self) -> None:
-        """Continue with the input, if any has waited for responses."""
-        if self._receiver.unread or self._receiver.eof:
-            self._resume()
 
     def has_room(self) -> bool:
         """Whether the pipeline takes another request, whose response may be as large as the largest that had to wait."""

@@ -148,8 +148,11 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
         """Whether to skip the body of a refused request rather than to close the connection.
 
         A wrong model name does not cost the connection. For a client without a token, only as much is skipped as a new
-        connection would cost. Only bodies of known length are skipped: a client that waits for `100 Continue` sends none.
+        connection would cost. Only bodies of known length are skipped, none beyond its limit: a client that waits for `100 Continue` sends none.
         """
         if head.length == CHUNKED or head.expects_continue or not head.keep_alive:
             return False
-        return refused.status not in _NOT_ADMITTED or head.length <= self.settings.discard_bytes
+        limit = self.routes.body_limit(head.path, head.headers)
+        if refused.status in _NOT_ADMITTED:
+            limit = min(limit, self.settings.discard_bytes)
+        return head.length <= limit

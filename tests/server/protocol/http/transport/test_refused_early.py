@@ -1,7 +1,10 @@
 """Requests that their head alone decides: answered before the body, which is read past or ends the connection."""
 
+import typing
+
 import pytest
 
+from naiad.protocol.http.metrics_port import MetricsRoutes
 from naiad.protocol.http.replies import error_body, refusal
 from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request
@@ -94,3 +97,25 @@ async def test_a_drain_ends_a_connection_whose_body_is_not_wanted() -> None:
     assert peer.reply().status == 404
     peer.connection.drain(close_idle=True)
     assert peer.has_ended()
+
+
+async def test_what_the_head_decides_comes_before_the_length_of_the_body() -> None:
+    routes = ScriptedRoutes()
+    routes.refusals["/hold"] = refusal(405, "Method Not Allowed")
+    peer = Client(routes=routes)
+    peer.send(post("/hold", b"x" * 1000) + post("/hold", b"x" * 1001))
+    first, second = peer.replies()
+    assert (first.status, "connection" in first.headers) == (405, False)
+    assert (second.status, second.headers["connection"]) == (405, "close")
+    assert peer.has_ended()
+
+
+async def test_a_post_to_the_metrics_port_gets_405_whatever_its_length() -> None:
+    routes: typing.Any = MetricsRoutes(collect=tuple, states=tuple, loads=tuple)
+    for body in (b"", b"x", b"x" * 100_000):
+        peer = Client(routes=routes)
+        peer.send(post("/v2/models/m/infer", body))
+        reply = peer.reply()
+        assert reply.status == 405
+        assert b"this is the metrics port, which takes GET" in reply.body
+        assert reply.headers["allow"] == "GET"
