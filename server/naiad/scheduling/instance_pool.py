@@ -23,7 +23,7 @@ import logging
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.host import BatchOutcome, DeferredResponse, HostedInstance
+from naiad.hosts.host import BatchOutcome, DeferredResponse, HostedInstance, InProcess
 from naiad.scheduling.instance_slot import InstanceSlot
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.resources import Resources
@@ -310,6 +310,8 @@ class InstancePool:
     def _watch(self, slot: InstanceSlot) -> None:
         slot.host.deferred_to(functools.partial(self._on_deferred, slot))
         slot.host.watch(functools.partial(self._usable_changed, slot))
+        if isinstance(slot.host, InProcess) and slot.host.ready_now() is False:
+            self._usable_changed(slot, usable=False)  # its worker has ended while others loaded
 
     def _take_out(self, slot: InstanceSlot) -> None:
         """Take an instance out of those that may get a batch."""

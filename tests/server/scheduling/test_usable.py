@@ -1,10 +1,18 @@
 """A host that cannot run batches for a while, such as one whose worker died: it gets no batch, and no client waits for it."""
 
+import asyncio
+
 import pytest
+from typing_extensions import override
 
 from naiad.config.model_config import DynamicBatching
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from tests.support.scheduled import ScheduledModel, turn
+from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.factory import SchedulerFactory
+from naiad.scheduling.resources import UnlimitedResources
+from tests.support.hosts import ScriptedHost, hosted
+from tests.support.inferences import make_config, make_inference
+from tests.support.scheduled import ScheduledModel, no_submit, turn
 
 pytestmark = pytest.mark.looptime
 
@@ -83,3 +91,36 @@ async def test_without_a_usable_host_queued_requests_fail_and_new_ones_are_refus
     model.host.finish()
     await model.scheduler.stop()
     model.nothing_left()
+
+
+class Ended(ScriptedHost):
+    """Its worker has ended before a scheduler had it."""
+
+    pid = 0
+
+    @override
+    def ready_now(self) -> bool | None:
+        return False
+
+
+async def test_a_worker_that_ended_before_its_model_is_served_gets_no_batch_until_it_is_back() -> (
+    None
+):
+    model = ScheduledModel()
+    loop = asyncio.get_running_loop()
+    hosts = [Ended(clock=model.clock, loop=loop), ScriptedHost(clock=model.clock, loop=loop)]
+    statistics = ModelStatistics()
+    scheduler = SchedulerFactory(resources=UnlimitedResources(), clock=model.clock)(
+        make_config(), version=1, instances=hosted(hosts), submit=no_submit, statistics=statistics
+    )
+    for _ in range(2):
+        scheduler.submit(make_inference())
+    assert [host.out is None for host in hosts] == [True, False]
+    hosts[0].usable(True)
+    assert [host.out is None for host in hosts] == [False, False]
+    for host in hosts:
+        host.finish()
+    await scheduler.stop()
+    model.scheduler.resize(hosted([Ended(clock=model.clock, loop=loop)]), hosted(model.hosts))
+    with pytest.raises(InferenceError, match="no running instance"):
+        model.send()
