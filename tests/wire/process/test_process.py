@@ -314,9 +314,17 @@ def test_a_taken_port_is_said_before_anything_is_loaded(port: str, models: pathl
 
 
 @pytest.mark.slow
-def test_a_repository_that_is_not_there_is_one_sentence(tmp_path: pathlib.Path) -> None:
-    ports = ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
-    status, output = naiad_program().run([f"--model-repository={tmp_path / 'none'}", *ports])
+@pytest.mark.parametrize("exit_on_error", ["true", "false"])
+def test_a_repository_that_is_not_there_is_one_sentence(
+    exit_on_error: str, tmp_path: pathlib.Path
+) -> None:
+    options = [
+        "--http-port=0",
+        "--grpc-port=0",
+        "--metrics-port=0",
+        f"--exit-on-error={exit_on_error}",
+    ]
+    status, output = naiad_program().run([f"--model-repository={tmp_path / 'none'}", *options])
     assert status == 1
     assert "there is no such folder" in output
     assert "Traceback" not in output
