@@ -246,13 +246,16 @@ class _Far:
 class _NoPlace:
     """Binds no process."""
 
-    def __init__(self, pid: int, *, processors: int) -> None:
+    def __init__(self, pid: int) -> None:
         pass
 
-    def add(self, threads: list[int]) -> None:
+    def add(self, thread: int) -> None:
         pass
 
-    def ran(self, duration_ns: int, count: int) -> None:
+    def close(self) -> None:
+        pass
+
+    def ran(self, duration_ns: int) -> None:
         pass
 
 

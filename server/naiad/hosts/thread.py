@@ -22,10 +22,12 @@ from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.cpu_affinity import (
+    INSTANCES,
     SAMPLE_INTERVAL,
     SHORT_NS,
     SHORT_WITH_INTERPRETER_NS,
     AffinityPolicy,
+    Binder,
     ThreadBinding,
     current_processor,
 )
@@ -105,7 +107,7 @@ class ThreadHost:
         self._affinity = AffinityPolicy(
             SHORT_WITH_INTERPRETER_NS if self._instance.holds_interpreter else SHORT_NS
         )
-        self._binding = ThreadBinding()
+        self._binding: ThreadBinding | None = None
         self._submitted = 0
         self._jobs: ThreadQueue[_Job | None] | None = None
         self._on_deferred: OnDeferred | None = None
@@ -125,7 +127,11 @@ class ThreadHost:
         """See `Host`."""
         jobs = self._jobs or self._start()
         self._submitted += 1
-        if self._affinity.together and not self._submitted % SAMPLE_INTERVAL:
+        if (
+            self._affinity.together
+            and self._binding is not None
+            and not self._submitted % SAMPLE_INTERVAL
+        ):
             self._binding.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 
@@ -185,13 +191,15 @@ class ThreadHost:
             target=self._work, args=(jobs, calls), name=self.name, daemon=False
         )
         self._thread.start()
+        INSTANCES.add()
         self._jobs = jobs
         return jobs
 
     def _work(self, jobs: "ThreadQueue[_Job | None]", calls: LoopCallQueue) -> None:
         _name_this_thread(self.name)
         get, run, post = jobs.get, self._run, calls.put
-        affinity, binding = self._affinity, self._binding
+        affinity = self._affinity
+        binding = self._binding = ThreadBinding(threading.get_native_id(), Binder())
         holds = self._instance.holds_interpreter
         defers = self._deferred is not None
         while (job := get()) is not None:
@@ -201,7 +209,7 @@ class ThreadHost:
                 post(functools.partial(self._after_deferred, job.on_outcome, outcome))
             else:
                 post(functools.partial(job.on_outcome, outcome))
-            binding.apply(together=affinity.together)
+            binding.apply(together=affinity.together and INSTANCES.alone)
             # A reference would keep the last batch in memory until the next one comes.
             del job, outcome
         if self._asking is not None:
@@ -266,6 +274,7 @@ class ThreadHost:
 
     def _finish(self, calls: LoopCallQueue) -> None:
         calls.close()
+        INSTANCES.add(-1)
         if self._deferred is not None:
             self._deferred.close()
         assert self._ended is not None

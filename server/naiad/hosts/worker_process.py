@@ -110,7 +110,8 @@ class WorkerProcess:
             made = spawn(self._identity, self._plan, undo)
             failed.callback(end_now, made.process)
             self._process = made.process
-            self.place = WorkerAffinity(self.pid, processors=len(os.sched_getaffinity(0)))
+            self.place = WorkerAffinity(self.pid)
+            failed.callback(self.place.close)
             self._gone = made.gone
             control = self._control = Link(made.control)
             undo.callback(control.close)
@@ -160,7 +161,7 @@ class WorkerProcess:
     def served_by(self, place: int, thread: int) -> None:
         """An instance has a thread of its own; all but the first have."""
         self._threads[place] = thread
-        self.place.add([thread])
+        self.place.add(thread)
 
     def close_instance(self, place: int) -> None:
         """Have the process close an instance, which has no batch, once it is made; `drop` comes when it has. Idempotent."""
@@ -408,5 +409,6 @@ class WorkerProcess:
             self._output.close()
         finally:
             self._undo.close()
+            self.place.close()
             self.ended.set_result(how)
             self._owner.on_end(how)

@@ -16,9 +16,10 @@ from naiad.hosts.cpu_affinity import (
     SHORT_WITH_INTERPRETER_NS,
     WARM_UP_BATCHES,
     AffinityPolicy,
+    Binder,
+    Instances,
     ThreadBinding,
     WorkerAffinity,
-    WorkerBinding,
     current_processor,
 )
 
@@ -57,12 +58,13 @@ def test_between_the_two_bounds_it_stays_where_it_is() -> None:
     assert after(bound, *middle)
 
 
-class Binding:
-    """Remembers what a thread was bound to."""
+class Bound:
+    """Remembers what a thread was bound to, and how often others were released."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.calls: list[collections.abc.Set[int]] = []
         self.threads: set[int] = set()
+        self.released = 0
         self._refuses = refuses
 
     def __call__(self, thread: int, processors: collections.abc.Set[int]) -> None:
@@ -70,6 +72,17 @@ class Binding:
         self.calls.append(processors)
         if self._refuses:
             raise PermissionError
+
+    def release_others(self, thread: int, processors: collections.abc.Set[int]) -> None:
+        assert (thread, processors) == (4711, {0, 1})
+        self.released += 1
+
+
+@pytest.fixture(autouse=True)
+def instances(monkeypatch: pytest.MonkeyPatch) -> Instances:
+    made = Instances()
+    monkeypatch.setattr(cpu_affinity, "INSTANCES", made)
+    return made
 
 
 @pytest.fixture
@@ -79,8 +92,8 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_processors")
 def test_a_thread_follows_the_loop_and_is_let_go_to_where_it_was_allowed() -> None:
-    binding = Binding()
-    thread = ThreadBinding(bind=binding)
+    binding = Bound()
+    thread = ThreadBinding(4711, binding)
     thread.loop_is_on(1)
     thread.apply(together=False)
     assert binding.calls == []
@@ -94,8 +107,8 @@ def test_a_thread_follows_the_loop_and_is_let_go_to_where_it_was_allowed() -> No
 
 @pytest.mark.usefixtures("two_processors")
 def test_a_processor_that_is_not_allowed_is_not_bound_to() -> None:
-    binding = Binding()
-    thread = ThreadBinding(bind=binding)
+    binding = Bound()
+    thread = ThreadBinding(4711, binding)
     thread.loop_is_on(7)
     thread.apply(together=True)
     assert binding.calls == [{0, 1}]
@@ -103,26 +116,41 @@ def test_a_processor_that_is_not_allowed_is_not_bound_to() -> None:
 
 @pytest.mark.usefixtures("two_processors")
 def test_a_system_that_refuses_is_not_asked_again() -> None:
-    binding = Binding(refuses=True)
-    thread = ThreadBinding(bind=binding)
+    binding = Bound(refuses=True)
+    thread = ThreadBinding(4711, binding)
     thread.loop_is_on(1)
     thread.apply(together=True)
     thread.apply(together=True)
     assert len(binding.calls) == 1
 
 
-def ran(place: WorkerAffinity, computed_ns: int, *, requests: int = 1, batches: int = 100) -> None:
-    for _ in range(batches):
-        place.ran(computed_ns, requests)
-
-
 @pytest.mark.usefixtures("two_processors")
-def test_a_worker_with_short_batches_goes_to_the_loops_processor_and_leaves_it_with_long_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_while_a_thread_is_bound_threads_that_it_starts_are_released_now_and_then() -> None:
+    binding = Bound()
+    thread = ThreadBinding(4711, binding)
+    thread.loop_is_on(1)
+    for _ in range(3 * SAMPLE_INTERVAL + 1):
+        thread.apply(together=True)
+    assert (binding.calls, binding.released) == ([{1}], 3)
+    for _ in range(3 * SAMPLE_INTERVAL):
+        thread.apply(together=False)
+    assert (binding.calls, binding.released) == ([{1}, {0, 1}], 3)
+
+
+def ran(place: WorkerAffinity, computed_ns: int, *, batches: int = 100) -> None:
+    for _ in range(batches):
+        place.ran(computed_ns)
+
+
+@pytest.fixture
+def loop_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_affinity, "current_processor", lambda: 1)
-    binding = Binding()
-    place = WorkerAffinity(4711, processors=2, bind=binding)
+
+
+@pytest.mark.usefixtures("two_processors", "loop_on_one")
+def test_a_worker_with_short_batches_goes_to_the_loops_processor_and_leaves_it_with_long_ones() -> None:  # fmt: skip
+    binding = Bound()
+    place = WorkerAffinity(4711, bind=binding)
     ran(place, 20_000, batches=SAMPLE_INTERVAL - 1)
     assert binding.calls == []
     ran(place, 20_000)
@@ -132,15 +160,55 @@ def test_a_worker_with_short_batches_goes_to_the_loops_processor_and_leaves_it_w
     assert binding.threads == {4711}
 
 
-@pytest.mark.usefixtures("two_processors")
-@pytest.mark.parametrize(("processors", "calls"), [(2, [{1}]), (8, [])])
-def test_under_load_a_worker_keeps_a_processor_of_its_own_where_there_are_enough(
-    monkeypatch: pytest.MonkeyPatch, processors: int, calls: list[set[int]]
+@pytest.mark.usefixtures("loop_on_one")
+@pytest.mark.parametrize("processors", [1, 3, 64])
+def test_with_another_number_of_processors_no_instance_is_bound(
+    monkeypatch: pytest.MonkeyPatch, processors: int
 ) -> None:
-    monkeypatch.setattr(cpu_affinity, "current_processor", lambda: 1)
-    binding = Binding()
-    ran(WorkerAffinity(4711, processors=processors, bind=binding), 20_000, requests=16)
-    assert binding.calls == calls
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
+    binding = Bound()
+    ran(WorkerAffinity(4711, bind=binding), 20_000)
+    assert binding.calls == []
+
+
+@pytest.mark.usefixtures("two_processors", "loop_on_one")
+def test_of_several_workers_none_is_bound_and_the_last_one_again() -> None:
+    bound = [Bound() for _ in range(8)]
+    places = [WorkerAffinity(4711, bind=each) for each in bound]
+    for place in places:
+        ran(place, 20_000)
+    assert [each.calls for each in bound] == [[]] * 8
+    for place in places[1:]:
+        place.close()
+        place.close()
+    ran(places[0], 20_000)
+    assert bound[0].calls == [{1}]
+
+
+@pytest.mark.usefixtures("two_processors", "loop_on_one")
+def test_a_worker_that_gets_another_instance_is_released() -> None:
+    binding = Bound()
+    place = WorkerAffinity(4711, bind=binding)
+    ran(place, 20_000)
+    place.add(4712)
+    ran(place, 20_000)
+    assert binding.calls == [{1}, {0, 1}]
+    place.remove(4712)
+    ran(place, 20_000)
+    assert binding.calls == [{1}, {0, 1}, {1}]
+
+
+@pytest.mark.usefixtures("two_processors", "loop_on_one")
+def test_a_worker_that_is_replaced_after_its_death_leaves_no_count_behind(
+    instances: Instances,
+) -> None:
+    for _ in range(5):
+        place = WorkerAffinity(4711, bind=Bound())
+        place.add(4712)
+        assert not instances.alone
+        place.close()
+    WorkerAffinity(4711, bind=Bound())
+    assert instances.alone
 
 
 ALLOWED = sorted(os.sched_getaffinity(0))
@@ -204,7 +272,7 @@ def worker() -> collections.abc.Iterator[Worker]:
 def test_a_worker_that_is_let_go_takes_the_threads_along_that_it_started_while_bound(
     worker: Worker,
 ) -> None:
-    bind = WorkerBinding()
+    bind = Binder()
     worker.do("start")
     for each in (ALLOWED[0], ALLOWED[1], ALLOWED[0]):
         bind(worker.pid, {each})
@@ -217,10 +285,22 @@ def test_a_worker_that_is_let_go_takes_the_threads_along_that_it_started_while_b
 
 
 @several
+def test_the_pool_of_a_model_is_released_while_its_worker_stays_bound(worker: Worker) -> None:
+    bind = Binder()
+    before = worker.do("start", ALLOWED[0])
+    bind(worker.pid, {ALLOWED[0]})
+    pool = [worker.do("start") for _ in range(3)]
+    assert [os.sched_getaffinity(thread) for thread in pool] == [{ALLOWED[0]}] * 3
+    bind.release_others(worker.pid, set(ALLOWED))
+    assert [os.sched_getaffinity(thread) for thread in pool] == [set(ALLOWED)] * 3
+    assert os.sched_getaffinity(worker.pid) == os.sched_getaffinity(before) == {ALLOWED[0]}
+
+
+@several
 def test_threads_that_a_model_binds_by_itself_stay_where_they_are(worker: Worker) -> None:
     """As OpenMP does: one on each processor, the loop's included."""
     own = {worker.do("start", each): {each} for each in ALLOWED}
-    bind = WorkerBinding()
+    bind = Binder()
     bind(worker.pid, {ALLOWED[0]})
     if len(ALLOWED) > 2:
         both = ALLOWED[1:3]
@@ -232,7 +312,7 @@ def test_threads_that_a_model_binds_by_itself_stay_where_they_are(worker: Worker
 
 @several
 def test_a_model_that_chooses_its_processors_while_it_is_bound_keeps_them(worker: Worker) -> None:
-    bind = WorkerBinding()
+    bind = Binder()
     bind(worker.pid, {ALLOWED[0]})
     worker.do("choose", ALLOWED[1])
     with pytest.raises(PermissionError, match="has set its own"):
