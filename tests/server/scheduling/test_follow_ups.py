@@ -272,6 +272,14 @@ async def test_a_request_whose_timeout_would_pass_meanwhile_is_not_kept_waiting(
     assert model.error(urgent) is None
 
 
+@pytest.mark.looptime
+async def test_for_a_client_alone_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+    monkeypatch.setattr(Durations, "add", lambda *_: measured.append(1))
+    assert await Clients(model_of(), 1, cost=fixed).rate() > 200
+    assert measured == []
+
+
 def test_the_fixed_part_of_durations_is_found_through_noise_and_outliers() -> None:
     numbers, durations = random.Random(1), Durations()
     for count in range(400):
