@@ -19,11 +19,12 @@ import msgspec
 from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import ModelConfig
+from naiad.core.child_process import in_words
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance, Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.spawn import ORPHAN_REAPER, end_children, in_words, is_gone, order, spawn
+from naiad.hosts.spawn import ORPHAN_REAPER, end_children, is_gone, order, spawn
 from naiad.hosts.worker import codec, kinds
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker_group import WorkerGroup

@@ -261,14 +261,3 @@ def is_gone(pidfd: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(seconds * 1_000))
-
-
-def in_words(status: int) -> str:
-    """How a process ended, as words that follow "its worker process "."""
-    if status >= 0:
-        return f"exited with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    return f"was ended by {name}"

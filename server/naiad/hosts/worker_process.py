@@ -18,11 +18,12 @@ import typing
 from typing import Any
 
 from naiad.backends.backend import WorkerPlan
+from naiad.core.child_process import in_words
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.host import WorkerInstance
 from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
-from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, in_words, reap_later, spawn
+from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
 from naiad.hosts.worker.kinds import ADD, ALIVE, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
 from naiad.hosts.worker.link import AHEAD_BYTES, GONE, Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.payload import Prepared

@@ -1,9 +1,9 @@
 """A codec process: calls one function after the other for the server, until the server closes its end or is gone.
 
-    python -m naiad.protocol.codec DESCRIPTOR
+    python -m naiad.protocol.codec DESCRIPTOR PARENT
 
-The descriptor is a socket. A message is the descriptor of a memory file (`frames.py`) with a function's module and name and its
-arguments; the answer is one with its result. Signals of terminals and process groups are the server's to act on.
+The descriptor is a socket (`core/child_process.py`). A message is the descriptor of a memory file (`frames.py`) with a function's module and name and its
+arguments; the answer is one with its result.
 """
 
 import gc
@@ -11,12 +11,11 @@ import importlib
 import os
 import pathlib
 import resource
-import signal
 import socket
-import sys
 import traceback
 import typing
 
+from naiad.core import child_process
 from naiad.core.malloc import MALLOC
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.codec import frames
@@ -32,10 +31,8 @@ _TRIMMED_FROM = 1 << 24
 
 def main() -> None:
     """Serve the socket."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
     gc.disable()  # what is decoded has no cycles, and millions of objects
-    with socket.socket(fileno=int(sys.argv[1])) as server:
+    with child_process.connect() as server:
         while True:
             _, descriptors, _, _ = socket.recv_fds(server, 1, 1)
             if not descriptors:

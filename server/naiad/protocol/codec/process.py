@@ -3,13 +3,10 @@
 import contextlib
 import errno
 import os
-import pathlib
 import socket
-import subprocess
-import sys
 import typing
 
-import naiad
+from naiad.core import child_process
 from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec import frames
 
@@ -19,8 +16,6 @@ RESULT, REFUSED, BROKEN = 0, 1, 2
 _SECONDS = 60.0
 _SECONDS_PER_BYTE = 2e-6
 """A call may take this long: ten times what the slowest valid body took."""
-
-_ROOT = str(pathlib.Path(naiad.__file__).parents[1])
 
 
 class CodecBugError(Exception):
@@ -36,16 +31,11 @@ class CodecProcess:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, contextlib.ExitStack() as undo:
+        with contextlib.ExitStack() as undo:
             undo.callback(ours.close)
-            path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH", ""))))
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "naiad.protocol.codec", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                # numpy's libraries would start a thread per processor, which nothing here uses
-                env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
-            )
+            # numpy's libraries would start a thread per processor, which nothing here uses.
+            threads = {"OPENBLAS_NUM_THREADS": "1"}
+            self._process = child_process.start("naiad.protocol.codec", theirs, threads)
             undo.pop_all()
         self._socket = ours
         self._killed = False
@@ -87,7 +77,7 @@ class CodecProcess:
         if not descriptors:
             self.kill()
             raise unavailable(
-                f"the process that decodes and encodes large messages ended ({_how(self._process.wait())}) while it had this one; "
+                f"the process that decodes and encodes large messages {child_process.in_words(self._process.wait())} while it had this one; "
                 "send it again"
             )
         kind, value = frames.read(descriptors[0])
@@ -119,7 +109,3 @@ def shortage(error: OSError) -> InferenceError:
         f"the server has no file descriptor or no memory left to have a large message decoded or encoded ({error}); send it again later, and "
         "if this happens often, give the server a higher limit of open files (ulimit -n) or more memory"
     )
-
-
-def _how(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit status {status}"

@@ -1,27 +1,23 @@
-"""The store process: `python -m naiad.repository.stores.child --fd N --parent PID`, started by `process.StoreProcess`.
+"""The store process: `python -m naiad.repository.stores.child DESCRIPTOR PARENT`, started by `process.StoreProcess`.
 
 It runs the packages of the stores, listings, hashing and downloads, so that they share neither the interpreter lock nor the memory of the server. One
 thread per call; the main thread reads requests. It ends with the server: at the end of the socket, or by a signal of the kernel.
 """
 
-import argparse
 import collections.abc
 import concurrent.futures
 import contextlib
-import ctypes
 import logging
 import os
 import pathlib
 import shutil
-import signal
-import socket
 import threading
 import time
-import types
 
 import msgspec
 from typing_extensions import override
 
+from naiad.core import child_process
 from naiad.core.clock import SystemClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.stores import address
@@ -48,7 +44,6 @@ from naiad.repository.stores.object_store import ObjectStore
 
 _log = logging.getLogger("naiad.repository.stores")
 
-_PR_SET_PDEATHSIG = 1
 _THREADS = 96
 """More than the server's threads that read and check out."""
 
@@ -201,18 +196,11 @@ class _ToServer(logging.Handler):
 
 def main() -> None:
     """Answer requests until the server is gone."""
-    parser = argparse.ArgumentParser(
-        description="The process of naiad serve that reads object stores"
-    )
-    parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    arguments = parser.parse_args()
-    connection = socket.socket(fileno=arguments.fd)
+    connection = child_process.connect()
     sender = Sender(connection)
     logging.getLogger("naiad").addHandler(_ToServer(sender))
     logging.getLogger("naiad").setLevel(logging.INFO)
     calls = Calls(sender)
-    _end_with(arguments.parent, connection)
     threading.Thread(target=calls.alive, daemon=True).start()
     executor = concurrent.futures.ThreadPoolExecutor(_THREADS, "call")
     try:
@@ -221,21 +209,6 @@ def main() -> None:
     finally:
         calls.stores.remove()
         os._exit(0)  # threads that wait for a store do not keep the process
-
-
-def _end_with(parent: int, connection: socket.socket) -> None:
-    """End the requests when the server ends, also if another process has inherited its socket. Ctrl-C and SIGTERM are the server's."""
-
-    def end(number: int, frame: types.FrameType | None) -> None:
-        if os.getppid() != parent:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    signal.signal(signal.SIGTERM, end)
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    end(signal.SIGTERM, None)  # it may have ended before
 
 
 if __name__ == "__main__":

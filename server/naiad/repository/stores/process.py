@@ -9,17 +9,16 @@ import concurrent.futures
 import contextlib
 import itertools
 import logging
-import os
 import pathlib
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 
 import msgspec
 
+from naiad.core import child_process
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.log_text import Lines
 from naiad.repository.polling.fingerprint import Fingerprint
@@ -46,6 +45,8 @@ from naiad.repository.stores.messages import (
 from naiad.repository.temporary import TemporaryFolder
 
 _log = logging.getLogger("naiad.repository.stores")
+
+_MODULE = "naiad.repository.stores.child"
 
 _SILENT_S = 60.0
 """A process that has sent nothing for so long is killed; it sends a sign of life every 5 s."""
@@ -278,7 +279,7 @@ class _Link:
     def _run(self) -> None:
         how = "could not be started"
         try:
-            self._process = process = self._start()
+            self._process = process = child_process.start(_MODULE, self._theirs, {})
             self._received = time.monotonic()
             with contextlib.suppress(OSError):
                 for reply in received(self._connection, msgspec.msgpack.Decoder(Reply)):
@@ -289,9 +290,7 @@ class _Link:
             except subprocess.TimeoutExpired:
                 process.kill()
                 status = process.wait()
-            how = (
-                f"exited with status {status}" if status >= 0 else f"was ended by signal {-status}"
-            )
+            how = child_process.in_words(status)
         except OSError as error:
             how = f"could not be started ({error.strerror})"
         finally:
@@ -302,16 +301,6 @@ class _Link:
             for future in calls:
                 if not future.done():
                     future.set_exception(_ended(how))
-
-    def _start(self) -> "subprocess.Popen[bytes]":
-        with self._theirs as theirs:
-            command = [
-                sys.executable, "-P", "-m", "naiad.repository.stores.child",
-                "--fd", str(theirs.fileno()), "--parent", str(os.getpid()),
-            ]  # fmt: skip
-            return subprocess.Popen(  # noqa: S603 - this interpreter and a module of ours
-                command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),), process_group=0
-            )
 
     def _take(self, reply: Reply) -> None:
         match reply:
