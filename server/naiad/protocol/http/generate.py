@@ -14,7 +14,7 @@ from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.protocol import raw_tensors
-from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.codec import compression, generate_json, large_bodies
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import EventStream
@@ -101,7 +101,7 @@ class GenerateRoute:
         if reader is None or reader.traits is not traits:
             reader = self._reader = GenerateReader(traits, self._target)
         proceed = functools.partial(self._ask, traits, on_reply, request.context)
-        if codec is None or len(request.body) <= LARGE:
+        if codec is None or not large_bodies.is_large_json(request.body, len(request.body)):
             return proceed(reader.read(request.body))
         work = functools.partial(
             large_bodies.read_generate, codec, request.body, traits, self._target

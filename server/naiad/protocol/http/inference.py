@@ -21,7 +21,7 @@ from naiad.engine.api import Engine, Infers, ModelTraits
 from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec.packed_strings import check
-from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.http.codec import (
     compression,
@@ -166,7 +166,7 @@ class InferRoute:
         # What takes long is done in a codec process: JSON, and looking through many strings.
         codec = self._limits.codec if len(body) > _MAYBE_LARGE else None
         work: collections.abc.Callable[[], Decoded]
-        if codec is not None and header_length > LARGE:
+        if codec is not None and large_bodies.is_large_json(body, header_length):
             work = functools.partial(
                 large_bodies.decode_infer, codec, body, header_length, self._target
             )

@@ -16,6 +16,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings, pack, packed_strings
 from naiad.errors import unavailable
+from naiad.protocol.codec.pool import LARGE
 from naiad.protocol.http.admin.control_plane import ControlPlane
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.inference import InferenceLimits, InferRoute
@@ -109,6 +110,19 @@ async def test_a_body_that_was_compressed_counts_as_long_as_it_was(codec: Inline
     body = gzip.compress(infer_json())
     assert (await client.send(client.infer, body, {b"content-encoding": b"gzip"})).status == 200
     assert codec.called == ["_decode_infer"]
+
+
+@pytest.mark.parametrize(("lists", "called"), [(32_000, []), (33_000, ["_decode_infer"])])
+@pytest.mark.parametrize("one", ["[],", "[1],", "{},"])
+async def test_json_of_many_lists_or_objects_is_read_in_the_process_though_it_is_short(
+    codec: InlineCodec, one: str, lists: int, called: list[str]
+) -> None:
+    client = Client(codec)
+    body = '{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1,4],"data":[%s1]}]}'
+    body += " " * LARGE
+    reply = await client.send(client.infer, (body % (one * lists)).encode()[:LARGE])
+    assert reply.status in (400, 500)
+    assert codec.called == called
 
 
 async def test_small_json_and_large_numbers_stay_on_the_loop(codec: InlineCodec) -> None:
