@@ -117,7 +117,8 @@ def _code(
     """What importing a model file would raise."""
     try:
         check_file(path, model)
-        data = path.read_bytes()
+        with open(path, "rb") as file:  # noqa: PTH123 - no frame of pathlib in the error, as in that of an import
+            data = file.read()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about style, which does not count
             compile(data, str(path), "exec", dont_inherit=True)
