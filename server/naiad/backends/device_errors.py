@@ -108,7 +108,7 @@ def unrecoverable(error: BaseException) -> "DeviceError | None":
 
 
 def in_text(text: str) -> "DeviceError | None":
-    """The same of a text; never certain."""
+    """The device error that a text names; never certain."""
     match = re.search(_FOUND, text[:_LONGEST], re.IGNORECASE)
     if match is None:
         return None

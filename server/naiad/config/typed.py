@@ -27,10 +27,10 @@ _KINDS = {
 
 
 MOST_INSTANCES = 1_024
-"""Of a model, over all of its groups and the GPUs that they list."""
+"""The most instances of a model, over all of its groups and the GPUs that they list."""
 
 _MOST_GPUS = 64
-"""Of a machine."""
+"""The most GPUs of a machine."""
 
 
 def is_typed(message: Any) -> bool:

@@ -22,11 +22,11 @@ SHORT_NS = 60_000
 processor costs about as much."""
 
 SHORT_WITH_INTERPRETER_NS = 1_000_000
-"""The same for batches that hold the interpreter lock, which cannot run beside the loop anyway. Longer ones are released all the
+"""The limit for batches that hold the interpreter lock, which cannot run beside the loop anyway. Longer ones are released all the
 same, because they may compute in libraries that release the lock."""
 
 SHORT_IN_A_PROCESS_NS = 150_000
-"""The same for a worker process, which has its own interpreter: the cost of a hand-over to another processor and back."""
+"""The limit for a worker process, which has its own interpreter: the cost of a hand-over to another processor and back."""
 
 _PROCESSORS = 2
 """So many processors the server must have: with more, an instance gets one for itself."""

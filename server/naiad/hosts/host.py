@@ -152,7 +152,7 @@ class Limit(Record, frozen=True):
 
 
 class Limits(Record, frozen=True):
-    """What a model's config says of both.
+    """How long an execution and a load may take, as a model's config says.
 
     Attributes:
         execute: of a batch.
@@ -264,7 +264,7 @@ READY_TIMEOUT_S = 5.0
 
 
 class Probe:
-    """Of one instance. All of it is on the event loop.
+    """Asks one instance whether it is ready. All of it is on the event loop.
 
     Args:
         loop: whose futures it makes.

@@ -25,12 +25,12 @@ _LOG_MARK = "\x1e"  # as in worker/work.py
 _PIPE_BYTES = 1 << 16
 _TURN_BYTES = 1 << 11
 _PAUSE_S = 0.002
-"""Of a worker that writes without end this much output is read at a time, with this pause in between: a line costs the loop about 25 µs,
+"""Bytes of a worker's output that are read at a time, and the pause in between while it writes without end: a line costs the loop about 25 µs,
 and a pipe holds thousands of lines."""
 
 
 class Identity(Record, frozen=True):
-    """Whose process it is.
+    """The model instance whose process writes.
 
     Attributes:
         model: the model's name.

@@ -13,7 +13,7 @@ from naiad.hosts.worker.segments import SHORTAGES
 
 
 class State(enum.Enum):
-    """Of a host and its worker."""
+    """The states of a host and its worker."""
 
     DOWN = "down"
     LOADING = "loading"
@@ -27,7 +27,7 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What happens to them."""
+    """The events in the life of a host and its worker."""
 
     START = "a process starts"
     LOADED = "it has loaded its model"

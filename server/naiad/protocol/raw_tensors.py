@@ -29,7 +29,7 @@ MAX_RANK = 32
 """Dimensions that a numpy array of any supported version can have; no model comes near."""
 
 _MOST_BYTES = 2**63 - 1
-"""Of an array, also of an empty one without its zeros: numpy refuses to make a larger one."""
+"""The most bytes of an array, also of an empty one without its zeros: numpy refuses to make a larger one."""
 
 _LENGTH = struct.Struct("<I")
 _COPIED = 65_536

@@ -18,7 +18,7 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What happens to a version."""
+    """The events in the life of a version."""
 
     LOAD = "load"
     LOADED = "loaded"

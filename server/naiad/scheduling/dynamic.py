@@ -356,7 +356,7 @@ class DynamicScheduler:
 
 
 def _earliest_deadline(batch: list[Inference]) -> int:
-    """Of the inferences that wait; NEVER if none has one."""
+    """The earliest deadline of the inferences that wait; NEVER if none has one."""
     return min(
         (each.deadline_ns for each in batch if each.deadline_ns and not each.completed),
         default=NEVER,

@@ -18,7 +18,7 @@ from naiad.scheduling.batching import BatchingPolicy, WaitUntil
 from naiad.scheduling.queue import InferenceQueue
 
 _WEIGHT = 1 / 64
-"""Of the last batch in the averages over durations and rows."""
+"""The weight of the last batch in the averages over durations and rows."""
 
 _WARM_UP = 8
 """Batches before the first that counts: a model's first ones load code and caches."""
@@ -27,7 +27,7 @@ _LONGEST = 1.5
 """A batch counts at most this many times as long as expected: a processor that was taken away for a moment tells nothing of the model."""
 
 _FOLLOW_WEIGHT = 1 / 8
-"""Of the last batch in the average over the arrival of follow-ups."""
+"""The weight of the last batch in the average over the arrival of follow-ups."""
 
 _LEAST_SPREAD = 0.1
 """Rows of batches that differ by less than this part of their mean tell little of how durations grow with rows."""

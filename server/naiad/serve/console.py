@@ -285,7 +285,7 @@ def _memory(memory: collections.abc.Iterable[MemoryUsage]) -> str:
 
 
 def _memory_fields(memory: collections.abc.Sequence[MemoryUsage]) -> dict[str, object]:
-    """The same for machines."""
+    """The memory that a load took, as fields of a log record."""
     return {"memory_usage": [msgspec.structs.asdict(usage) for usage in memory]} if memory else {}
 
 

@@ -226,7 +226,7 @@ def _workers() -> list[int]:
 
 
 _THREADS = min(32, (os.cpu_count() or 1) + 4)
-"""Of the loop's executor, as many as Python's own has."""
+"""Threads of the loop's executor, as many as Python's own has."""
 
 
 class UnwaitedExecutor(concurrent.futures.ThreadPoolExecutor):

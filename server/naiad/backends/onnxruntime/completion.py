@@ -47,7 +47,7 @@ def complete(
 def complete_from(
     message: Any, graph: Signature, options: collections.abc.Mapping[str, str]
 ) -> None:
-    """The same by what is known of a model.
+    """Complete a config by what is known of its model.
 
     Raises:
         CompletionError: it contradicts max_batch_size.

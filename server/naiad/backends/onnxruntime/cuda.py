@@ -86,7 +86,7 @@ def device_memory(device_id: int) -> Memory | None:
 
 
 def memory_by(library: Any, device_id: int) -> Memory | None:
-    """The same from an opened CUDA runtime. The calling thread's device stays what it is."""
+    """The memory of a device, from an opened CUDA runtime. The calling thread's device stays what it is."""
     before = ctypes.c_int()
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     if library.cudaGetDevice(ctypes.byref(before)) or library.cudaSetDevice(device_id):

@@ -13,7 +13,7 @@ from naiad.errors import InferenceError, invalid
 
 _OPERATOR = "StringNormalizer"
 _DEFAULT = "en_US.UTF-8"
-"""Of a node that names none."""
+"""The locale of a node that names none."""
 
 _CATEGORIES = 0x1FBF
 """LC_ALL_MASK of glibc."""
@@ -37,7 +37,7 @@ def translated(model: str, failure: Exception) -> InferenceError | None:
 
 
 def faults(path: pathlib.Path, model: str) -> list[InferenceError]:
-    """The same for each locale that a model file needs and this machine does not have. Blocking: it reads the file's nodes."""
+    """The errors for each locale that a model file needs and this machine does not have. Blocking: it reads the file's nodes."""
     try:
         nodes = onnx_graph.attributes_of(path, _OPERATOR)
     except onnx_graph.OnnxFileError:

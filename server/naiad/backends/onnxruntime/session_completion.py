@@ -39,7 +39,7 @@ def complete(
 
 
 def plan_in_worker(message: Any, version_dir: pathlib.Path, options: Options) -> WorkerPlan:
-    """The same as a one-shot worker task."""
+    """The completion as a one-shot worker task."""
     return WorkerPlan(
         load=f"{__name__}:run_in_worker",
         settings={

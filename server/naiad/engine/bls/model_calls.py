@@ -57,7 +57,7 @@ class _Called(typing.Hashable, typing.Protocol):
 
 
 class _CallContext(RequestContext):
-    """Of a call: which model runs it, once one does."""
+    """The context of a call: which model runs it, once one does."""
 
     model: _Called | None = None
 

@@ -85,7 +85,7 @@ class LoadMeter:
         self._devices = devices
         self._growth = collections.defaultdict[Place, SharedGrowth[Measurement]](SharedGrowth)
         self._own_growth = collections.defaultdict[Place, SharedGrowth[Measurement]](SharedGrowth)
-        """Of what the server's process uses of each device."""
+        """The growth of what the server's process uses of each device."""
 
     async def begin(self, plan: VersionPlan, statistics: ModelStatistics) -> Measurement:
         """A load begins; `end` or `abandon` follows."""

@@ -47,7 +47,7 @@ DTYPES = {
 """By wire name (row 2.16); BYTES have none."""
 
 EXECUTED = struct.Struct("<qqI")
-"""Of an execution: `input_end_ns`, `output_start_ns`, `padding_rows`."""
+"""The numbers of an execution: `input_end_ns`, `output_start_ns`, `padding_rows`."""
 
 RESPONSE = struct.Struct("<?q")
 

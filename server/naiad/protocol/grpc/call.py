@@ -144,7 +144,7 @@ def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
 def later(
     run: collections.abc.Callable[[bytes], collections.abc.Coroutine[None, None, bytes]],
 ) -> Unary:
-    """The same for a coroutine function; each call is a task, so this is not for inference."""
+    """A unary method of a coroutine function; each call is a task, so this is not for inference."""
     tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
 
     async def run_and_respond(body: bytes, on_response: OnResponse) -> None:

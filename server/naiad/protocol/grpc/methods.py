@@ -229,7 +229,7 @@ def _methods_of(
 
 
 def _bounded(method: Unary) -> Unary:
-    """The same method for short messages only: protobuf would keep the loop for a second with 64 MB of fields that nothing needs."""
+    """A method for short messages only: protobuf would keep the loop for a second with 64 MB of fields that nothing needs."""
 
     def bounded(body: bytes, call: Call, on_response: OnResponse) -> Cancellable | None:
         if len(body) > LARGE:

@@ -28,7 +28,7 @@ class Phase(enum.Enum):
 
 
 class AgentEvent(enum.Enum):
-    """What happens to a load of a model."""
+    """The events of a load that agents are called for."""
 
     COMPLETE = "its versions serve"
     UNLOAD = "a version is about to be unloaded"

@@ -20,7 +20,7 @@ FILE = "file:"
 
 MAX_FILES = 10_000
 MAX_BYTES = (1 << 31) - 1
-"""Of all files together: what one gRPC message can hold. A larger model belongs into a repository."""
+"""The most bytes of all files together: what one gRPC message can hold. A larger model belongs into a repository."""
 
 Value = str | bytes | memoryview
 Parameters = collections.abc.Mapping[str, Value]

@@ -57,7 +57,7 @@ _SMALL_CONFIG = 1 << 16
 """Bytes of a config that is written on the loop, in 20 ms at most; one that came with a load may have a megabyte."""
 
 _PIECE_BYTES = 1 << 20
-"""Of a large body; each piece costs the codec two system calls."""
+"""The size of a piece of a large body; each piece costs the codec two system calls."""
 
 
 def build(

@@ -32,7 +32,7 @@ TYPECODES = {
     "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q",
     "FP32": "f", "FP64": "d",
 }  # fmt: skip
-"""Of `array.array`, by datatype."""
+"""The type codes of `array.array`, by datatype."""
 
 _BOOLEANS = frozenset((bool,))
 _INTEGERS = frozenset((int,))

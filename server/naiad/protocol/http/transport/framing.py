@@ -14,7 +14,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 KEEP = b"\r\n\r\n"
 """Ends the headers of a response after which an HTTP/1.1 connection stays open."""
 KEEP_1_0 = b"\r\nConnection: keep-alive\r\n\r\n"
-"""The same for HTTP/1.0, where a header has to say it."""
+"""Ends the headers of such a response to HTTP/1.0, where a header has to say it."""
 CLOSE = b"\r\nConnection: close\r\n\r\n"
 
 _MAX_PREFIXES = 1024

@@ -136,7 +136,7 @@ class HeadTemplate(Record, frozen=True):
     limit: int
 
     def compiled(self) -> "HeadTemplate":
-        """The same, ready for blocks with other values."""
+        """This template, ready for blocks with other values."""
         return msgspec.structs.replace(self, match=re.compile(self.pattern).match)
 
     def read(self, data: bytes, longest: int) -> HttpRequest | None:

@@ -36,7 +36,7 @@ class State(_Member):
 
 
 class Event(_Member):
-    """What happens to a connection."""
+    """The events in the life of a connection."""
 
     DRAIN = "the server stops"
     LAST_REQUEST = "no further request is wanted"

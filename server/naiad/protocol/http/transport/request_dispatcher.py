@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 def _nothing() -> None:
-    """Of a connection that is closed."""
+    """The callback of a connection that is closed."""
 
 
 class RequestDispatcher:

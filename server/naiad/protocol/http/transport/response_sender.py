@@ -78,7 +78,7 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def _nothing() -> None:
-    """Of a connection that is closed."""
+    """The callback of a connection that is closed."""
 
 
 def _size_of(exchange: Exchange) -> int:

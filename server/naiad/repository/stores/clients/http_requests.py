@@ -26,7 +26,7 @@ _TIMEOUT_S = 30.0
 """To connect, and between two bytes."""
 
 _TRIES = 5
-"""Of reading on after a connection broke, without a byte between them."""
+"""Attempts to read on after a connection broke, without a byte between them."""
 
 _BACKOFF_S = 0.5
 

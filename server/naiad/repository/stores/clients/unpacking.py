@@ -89,7 +89,7 @@ class _Layer(msgspec.Struct):
     emptied: set[str] = set()
 
     def names(self) -> set[str]:
-        """Of all entries."""
+        """The names of all entries."""
         return {*self.files, *self.folders, *self.links}
 
     def forget(self, name: str) -> None:
