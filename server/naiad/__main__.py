@@ -19,7 +19,7 @@ _USAGE = """\
 Usage: naiad COMMAND [options]
 
   naiad serve --model-repository DIR   serve the models in DIR (naiad serve --help lists the options)
-  naiad check DIR                      check the model configs in DIR and load nothing
+  naiad check DIR                      say what the server would refuse in DIR
   naiad fetch URI --to FOLDER          bring a model repository into a folder, whole or not at all
   naiad --version                      print the version
 """
