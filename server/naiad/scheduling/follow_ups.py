@@ -35,11 +35,11 @@ _LEAST_SPREAD = 0.1
 _MOST = 7 / 8
 """The part of the follow-ups whose arrival is measured: some clients have no next request, or are late."""
 
-_WORTH_IT = 1.5
+_WORTH_IT = 2
 """A wait must save this many times what it costs."""
 
 _TRY_EVERY = 32
-"""Batches from one attempt to the next where batches of one size tell nothing of larger ones; an attempt costs at most a third of a batch."""
+"""Batches from one attempt to the next where batches of one size tell nothing of larger ones; an attempt costs at most a quarter of a batch."""
 
 
 class Durations:
