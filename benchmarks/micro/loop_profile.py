@@ -38,7 +38,7 @@ from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, OnDeferred, OnOutcome
 from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.thread import DeviceState
+from naiad.hosts.thread_host import DeviceState
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer

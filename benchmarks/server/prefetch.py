@@ -23,8 +23,8 @@ from benchmarks.server.engine_load import make_loader, rate
 from naiad.core import datatypes
 from naiad.core.tensor import Tensor
 from naiad.engine.model import Model
-from naiad.hosts.process import ProcessHost
-from naiad.hosts.thread import ThreadHost
+from naiad.hosts.process_host import ProcessHost
+from naiad.hosts.thread_host import ThreadHost
 from naiad.serve import interpreter
 
 _CASES = (

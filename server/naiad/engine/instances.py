@@ -21,7 +21,7 @@ from naiad.engine.placement import check_limits, host_of, limits_of
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.thread import DeviceState, ThreadHost
+from naiad.hosts.thread_host import DeviceState, ThreadHost
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import VersionPlan
 

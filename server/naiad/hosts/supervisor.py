@@ -25,7 +25,7 @@ from naiad.hosts.host import Limit, WorkerInstance, WorkerRpcHandler
 from naiad.hosts.liveness import LivenessWatch
 from naiad.hosts.output_log import Identity
 from naiad.hosts.spawn import order
-from naiad.hosts.supervision import Loading, Restarter, Watchdog
+from naiad.hosts.watchdogs import Loading, Restarter, Watchdog
 from naiad.hosts.worker import codec, kinds, link
 from naiad.hosts.worker_life import Action, Event, State
 from naiad.hosts.worker_process import WorkerProcess

@@ -10,7 +10,7 @@ from naiad.core.clock import Clock
 from naiad.hosts.host import Limits, WorkerRpcHandler
 from naiad.hosts.messages import ResponseReader
 from naiad.hosts.output_log import Identity
-from naiad.hosts.process import ProcessHost
+from naiad.hosts.process_host import ProcessHost
 from naiad.hosts.supervisor import WorkerSupervisor, identity_of
 from naiad.metrics.statistics import RestartReason
 

@@ -113,18 +113,18 @@ def write(tensor: Tensor) -> bytes | memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-LARGE = 1 << 17
+LARGE_ARRAY_BYTES = 1 << 17
 """Bytes of an array from which writing it as JSON takes more than a few milliseconds."""
 
 
 def is_large(tensor: Tensor) -> bool:
     """Whether writing a tensor as JSON, or making raw bytes of its objects, would keep the event loop for long."""
     if tensor.datatype is not BYTES:
-        return tensor.array.nbytes > LARGE
+        return tensor.array.nbytes > LARGE_ARRAY_BYTES
     if type(tensor) is PackedStrings:
-        return tensor.packed.size > LARGE or math.prod(tensor.shape) > UNPACKED
+        return tensor.packed.size > LARGE_ARRAY_BYTES or math.prod(tensor.shape) > UNPACKED
     array = tensor.array
-    return array.nbytes > LARGE or sum(map(len, array.flat)) > LARGE
+    return array.nbytes > LARGE_ARRAY_BYTES or sum(map(len, array.flat)) > LARGE_ARRAY_BYTES
 
 
 def _read_strings(body: bytes, start: int, size: int, spec: InputSpec, *, model: str) -> Tensor:

@@ -29,9 +29,9 @@ from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, parse
 from naiad.repository.store import StoredModel, check_name
 from naiad.repository.unloads import GpuMemory, Memory, Unloads
-from naiad.repository.version import Progress, S, Served, Version, VersionState
+from naiad.repository.version import LoadListener, S, Served, Version, VersionState
 
-__all__ = ["Progress", "Repository", "Served", "Version", "VersionState"]
+__all__ = ["LoadListener", "Repository", "Served", "Version", "VersionState"]
 
 log = logging.getLogger("naiad.repository")
 
@@ -67,7 +67,7 @@ class Repository(typing.Generic[S]):
         load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[S]],
         coordination: Coordination,
         retry_count: int,
-        progress: Progress,
+        progress: LoadListener,
         clock: Clock,
         memory: Memory | None = None,
         gpu_memory: GpuMemory | None = None,

@@ -14,7 +14,7 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.lifecycle import Event
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import VersionPlan
-from naiad.repository.version import EVICTED, UNLOADED, Progress, S, Version
+from naiad.repository.version import EVICTED, UNLOADED, LoadListener, S, Version
 
 log = logging.getLogger("naiad.repository")
 
@@ -53,7 +53,7 @@ class Unloads(typing.Generic[S]):
         self,
         *,
         table: ModelTable[S],
-        progress: Progress,
+        progress: LoadListener,
         memory: Memory | None,
         gpu_memory: GpuMemory | None = None,
     ) -> None:

@@ -146,7 +146,7 @@ def failed_plan_state(plan: ModelPlan, *, replaces: bool = False) -> VersionStat
     )
 
 
-class Progress(typing.Protocol):
+class LoadListener(typing.Protocol):
     """Shows the progress of loads and unloads; one line per model on a terminal."""
 
     def starting(self, models: collections.abc.Collection[str]) -> None:

@@ -32,7 +32,7 @@ from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.store import open_store
 from naiad.repository.stores.process import StoreProcess
 from naiad.repository.unloads import Memory
-from naiad.repository.version import Progress
+from naiad.repository.version import LoadListener
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve.gpus import find_gpus
@@ -122,7 +122,7 @@ async def assembled(
     options: Options,
     *,
     stores: StoreProcess,
-    progress: Progress,
+    progress: LoadListener,
     environ: collections.abc.MutableMapping[str, str],
     clock: Clock,
     memory: Memory | None = None,

@@ -61,7 +61,7 @@ def exposure(host: str, *, authenticated: bool) -> str:
 
 
 class LoadingLines:
-    """Implements the repository's `Progress`: one line per model version when its load starts and when it ends.
+    """Implements the repository's `LoadListener`: one line per model version when its load starts and when it ends.
 
     Args:
         console: a terminal; None: log lines.

@@ -24,10 +24,10 @@ from naiad.repository.plan import VersionPlan
 from naiad.repository.polling.poller import Poller
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
-from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
+from naiad.repository.requests.namespaces import NamespacedListener, Namespaces
 from naiad.repository.store import Store
 from naiad.repository.unloads import GpuMemory, Memory
-from naiad.repository.version import Progress
+from naiad.repository.version import LoadListener
 
 log = logging.getLogger("naiad.serve")
 
@@ -140,7 +140,7 @@ class RepositoryFactory:
         loader: Loader,
         agents: AgentResolver,
         coordination: Coordination,
-        progress: Progress,
+        progress: LoadListener,
         clock: Clock,
         memory: Memory | None,
         gpu_memory: GpuMemory | None = None,
@@ -199,7 +199,7 @@ class RepositoryFactory:
         if pool is not None:
             load, progress = pool.waits(load, namespace=namespace), pool
         if namespace:
-            progress = NamespacedProgress(progress, namespace)
+            progress = NamespacedListener(progress, namespace)
         reader = RepositoryReader(stores)
         repository = Repository(
             reader=reader,

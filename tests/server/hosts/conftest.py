@@ -9,7 +9,7 @@ import pytest
 
 from naiad.core.clock import SystemClock
 from naiad.hosts.spawn import ORPHAN_REAPER
-from naiad.hosts.thread import ThreadHost
+from naiad.hosts.thread_host import ThreadHost
 from naiad.hosts.worker.link import Link
 from tests.server.hosts.links import Pair
 from tests.server.hosts.process.workers import Hosts

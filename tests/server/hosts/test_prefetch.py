@@ -16,7 +16,7 @@ from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode
-from naiad.hosts import process
+from naiad.hosts import process_host
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.worker import kinds
 from naiad.hosts.worker.requests import ReceivedRequest, RequestsInProgress
@@ -208,7 +208,7 @@ def large(number: int) -> Inference:
 async def test_batches_come_back_with_their_own_tensors_while_two_are_there_all_the_time(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, aside: int
 ) -> None:
-    monkeypatch.setattr(process, "COPIED_ASIDE", aside)
+    monkeypatch.setattr(process_host, "COPIED_ASIDE", aside)
     hosted = await start(hosts, tmp_path, 1)
     kept: list[tuple[int, Any]] = []
     left = iter(range(300))

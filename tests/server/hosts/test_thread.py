@@ -298,7 +298,7 @@ async def test_deferred_responses_come_to_the_loop_those_sent_before_the_outcome
 async def test_an_instance_counts_for_the_choice_of_processors_from_its_first_batch_until_it_is_closed(
     hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("naiad.hosts.thread.INSTANCES", instances := Instances())
+    monkeypatch.setattr("naiad.hosts.thread_host.INSTANCES", instances := Instances())
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     first, second = (hosted(ScriptedInstance()) for _ in range(2))
     counted = []

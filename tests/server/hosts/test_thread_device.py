@@ -10,7 +10,7 @@ from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, internal
-from naiad.hosts.thread import DeviceState, ThreadHost
+from naiad.hosts.thread_host import DeviceState, ThreadHost
 from tests.server.hosts.threads import local, run
 from tests.support.hosts import ScriptedInstance, answer_all
 from tests.support.inferences import make_inference, make_response

@@ -10,8 +10,8 @@ from typing_extensions import override
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.hosts import thread
-from naiad.hosts.thread import ThreadHost
+from naiad.hosts import thread_host
+from naiad.hosts.thread_host import ThreadHost
 from tests.server.hosts.threads import GIVE_UP_S, Hosted, local, run
 from tests.support.hosts import ScriptedInstance, answer_all
 from tests.support.inferences import make_inference
@@ -92,7 +92,7 @@ def thread_of(host: ThreadHost) -> threading.Thread:
 def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(thread, "FINALIZE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(thread_host, "FINALIZE_TIMEOUT_S", 0.01)
     may_end = threading.Event()
 
     def script(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
@@ -139,7 +139,7 @@ async def test_a_thread_whose_batch_does_not_end_is_left_behind_when_the_host_cl
 async def test_an_instance_that_does_not_close_does_not_keep_the_host(
     hosted: Hosted, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, "FINALIZE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(thread_host, "FINALIZE_TIMEOUT_S", 0.01)
     go_on = threading.Event()
 
     class Endless(ScriptedInstance):

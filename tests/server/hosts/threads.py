@@ -7,7 +7,7 @@ from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.thread import ThreadHost
+from naiad.hosts.thread_host import ThreadHost
 from tests.server.backends.configs import model_config, spec
 from tests.support.hosts import ScriptedInstance
 from tests.support.inferences import make_inference

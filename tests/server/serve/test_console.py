@@ -11,7 +11,7 @@ from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.repository.plan import ModelPlan
-from naiad.repository.requests.namespaces import NamespacedProgress
+from naiad.repository.requests.namespaces import NamespacedListener
 from naiad.serve.console import Address, LoadingLines, exposure, show_addresses, show_models
 
 STATES = [
@@ -215,7 +215,7 @@ def test_a_model_that_one_of_the_start_loads_is_not_counted(
 ) -> None:
     lines = LoadingLines(None)
     version: typing.Any = None
-    progress = NamespacedProgress(lines, "here")
+    progress = NamespacedListener(lines, "here")
     with caplog.at_level(logging.INFO, "naiad"):
         progress.starting(["a", "b"])
         for name in ("a", "other", "b", "b"):

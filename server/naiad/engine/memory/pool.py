@@ -20,7 +20,7 @@ from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.loading.progress import Phase, enter
 from naiad.repository.loading.slots import LoadSlots
-from naiad.repository.manager import Progress, Repository, VersionState
+from naiad.repository.manager import LoadListener, Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.namespaces import qualified
 
@@ -42,7 +42,7 @@ Load = collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[Model]]
 
 
 class MemoryPool:
-    """Wraps the load functions of the repositories, and implements their `Progress`, whose changes it passes on.
+    """Wraps the load functions of the repositories, and implements their `LoadListener`, whose changes it passes on.
 
     Args:
         limits: bytes by memory.
@@ -56,7 +56,7 @@ class MemoryPool:
         self,
         *,
         limits: Sizes,
-        progress: Progress,
+        progress: LoadListener,
         slots: LoadSlots,
         clock: Clock,
         in_thread: InThread,
@@ -108,15 +108,15 @@ class MemoryPool:
         return model
 
     def starting(self, models: collections.abc.Collection[str]) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         self._progress.starting(models)
 
     def planned(self, plan: ModelPlan) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         self._progress.planned(plan)
 
     def changed(self, state: VersionState) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         self._progress.changed(state)
         if state.version is not None and state.state is State.READY:
             self._loading.pop((state.name, state.version), None)

@@ -19,7 +19,7 @@ from naiad.protocol.codec.frames import Function
 from naiad.protocol.codec.process import CodecProcess, shortage
 from naiad.protocol.idle_timer import IdleTimer
 
-LARGE = 1 << 18
+CODEC_BYTES = 1 << 18
 """Bytes of JSON, or of protobuf that is not raw tensors, from which a message goes to a codec process: less takes 10 ms at most."""
 
 _MOST_PROCESSES = 4

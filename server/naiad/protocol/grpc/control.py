@@ -12,7 +12,7 @@ from naiad.engine.api import Engine, ModelVersionStatistics, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError, invalid, unsupported
 from naiad.protocol import durations, not_supported
 from naiad.protocol.codec.frames import large, large_values, on_bytes
-from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.durations import Durations
 from naiad.protocol.grpc.codec.request_proto import parse, version_number
 from naiad.protocol.grpc.codec.response_proto import serialized
@@ -116,7 +116,7 @@ class Control:
     async def repository_model_load(self, body: bytes) -> bytes:
         """RepositoryModelLoad (rows 7.8, 7.11-7.14, 7.18)."""
         codec = self._codec
-        if codec is None or len(body) <= LARGE:
+        if codec is None or len(body) <= CODEC_BYTES:
             name, overrides = load_request(body)
         else:
             name, overrides = await codec.submit(

@@ -9,7 +9,7 @@ import functools
 from naiad.core.inference import Cancellable
 from naiad.engine.api import Engine
 from naiad.errors import invalid, unavailable, unsupported
-from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
 from naiad.protocol.grpc.call import (
     Call,
@@ -55,7 +55,7 @@ _SHUT = rpc_status(_SHUT_ERROR)
 _MAY_BE_LARGE = frozenset(("ModelInfer", "RepositoryModelLoad"))
 _TOO_LONG = rpc_status(
     invalid(
-        f"the message is longer than {LARGE} bytes; only ModelInfer, ModelStreamInfer and RepositoryModelLoad take longer ones"
+        f"the message is longer than {CODEC_BYTES} bytes; only ModelInfer, ModelStreamInfer and RepositoryModelLoad take longer ones"
     )
 )
 
@@ -232,7 +232,7 @@ def _bounded(method: Unary) -> Unary:
     """A method for short messages only: protobuf would keep the loop for a second with 64 MB of fields that nothing needs."""
 
     def bounded(body: bytes, call: Call, on_response: OnResponse) -> Cancellable | None:
-        if len(body) > LARGE:
+        if len(body) > CODEC_BYTES:
             on_response(_TOO_LONG)
             return None
         return method(body, call, on_response)

@@ -1,6 +1,6 @@
 """Every load as data: its phase, its bytes and its times, per model and version (`GET /v2/repository/progress`).
 
-`LoadTable` stands between the repository and the `Progress` that shows changes of state: it records them, and passes them on. All of it
+`LoadTable` stands between the repository and the `LoadListener` that shows changes of state: it records them, and passes them on. All of it
 belongs to the event loop, except that a checkout reports its bytes from a thread, and a terminal reads `snapshot` from one.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from naiad.core.clock import Clock
 from naiad.repository.lifecycle import State
 from naiad.repository.plan import ModelPlan
-from naiad.repository.version import UNLOADED_REASONS, Progress, VersionState
+from naiad.repository.version import UNLOADED_REASONS, LoadListener, VersionState
 
 KEPT_RESULTS = 1_000
 """Loads that have ended, the last ones; a server may load ever new names."""
@@ -126,14 +126,14 @@ def enter(phase: Phase) -> None:
 
 
 class LoadTable:
-    """Implements `Progress`: records the loads and passes every change on.
+    """Implements `LoadListener`: records the loads and passes every change on.
 
     Args:
         progress: shows them.
         clock: measures how long they take.
     """
 
-    def __init__(self, progress: Progress, *, clock: Clock) -> None:
+    def __init__(self, progress: LoadListener, *, clock: Clock) -> None:
         self._progress = progress
         self._now = clock.monotonic_ns
         self._running: dict[tuple[str, int | None], Load] = {}
@@ -154,11 +154,11 @@ class LoadTable:
         return load
 
     def starting(self, models: collections.abc.Collection[str]) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         self._progress.starting(models)
 
     def planned(self, plan: ModelPlan) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         self._progress.planned(plan)
 
     def begin_versions(self, name: str, versions: collections.abc.Iterable[int]) -> None:
@@ -171,7 +171,7 @@ class LoadTable:
             self._running[name, version] = model.of_version(version)
 
     def changed(self, state: VersionState) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         # The version that a reload replaces may be unloaded during the next reload.
         phase = _PHASES.get(state.state)
         if phase is Phase.FAILED and state.reason in UNLOADED_REASONS:

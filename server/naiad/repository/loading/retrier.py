@@ -9,7 +9,7 @@ from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import Event
 from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.plan import VersionPlan
-from naiad.repository.version import Progress, S, Update, Version
+from naiad.repository.version import LoadListener, S, Update, Version
 
 log = logging.getLogger("naiad.repository")
 
@@ -31,7 +31,7 @@ class LoadRetrier(typing.Generic[S]):
         load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[S]],
         slots: LoadSlots,
         retry_count: int,
-        progress: Progress,
+        progress: LoadListener,
         clock: Clock,
     ) -> None:
         self._load = load

@@ -20,29 +20,29 @@ from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import FILE, NO_PARAMETERS, Parameters
 from naiad.repository.store import check_name
-from naiad.repository.version import Progress, S, VersionState
+from naiad.repository.version import LoadListener, S, VersionState
 
 log = logging.getLogger("naiad.repository")
 
 
-class NamespacedProgress:
+class NamespacedListener:
     """Passes changes of state on with the model's namespace before its name, as the reference writes it in its log."""
 
-    def __init__(self, progress: Progress, namespace: str) -> None:
+    def __init__(self, progress: LoadListener, namespace: str) -> None:
         self._progress = progress
         self._namespace = namespace
 
     def starting(self, models: collections.abc.Collection[str]) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         self._progress.starting([qualified(self._namespace, name) for name in models])
 
     def planned(self, plan: ModelPlan) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         name = qualified(self._namespace, plan.name)
         self._progress.planned(msgspec.structs.replace(plan, name=name))
 
     def changed(self, state: VersionState) -> None:
-        """See `Progress`."""
+        """See `LoadListener`."""
         name = qualified(self._namespace, state.name)
         self._progress.changed(msgspec.structs.replace(state, name=name))
 

@@ -22,7 +22,7 @@ from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
-from naiad.repository.requests.namespaces import NamespacedProgress
+from naiad.repository.requests.namespaces import NamespacedListener
 from naiad.repository.requests.overrides import Value
 from naiad.repository.store import LocalStore
 from tests.server.repository.world import Progress
@@ -142,7 +142,7 @@ class World:
             load=self.pool.waits(self._load, namespace=namespace),
             coordination=self.coordination,
             retry_count=0,
-            progress=NamespacedProgress(self.pool, namespace) if namespace else self.pool,
+            progress=NamespacedListener(self.pool, namespace) if namespace else self.pool,
             clock=self.clock,
         )
         self.pool.open(repository, namespace=namespace)

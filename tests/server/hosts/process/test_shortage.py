@@ -16,7 +16,7 @@ from typing_extensions import override
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
-from naiad.hosts import messages, process
+from naiad.hosts import messages, process_host
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.kinds import RESULT
@@ -246,7 +246,7 @@ def value_of(outcome: BatchOutcome) -> float:
 async def test_a_large_batch_is_copied_by_a_thread(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "COPIED_ASIDE", 0)
+    monkeypatch.setattr(process_host, "COPIED_ASIDE", 0)
     hosted = await hosts.start(SAME, **WIDE)
     assert value(await hosted.run(wide(1))) == 1
     with monkeypatch.context() as without:
@@ -263,7 +263,7 @@ async def test_the_thread_that_copies_ends_with_its_worker(
     def copying() -> list[str]:
         return [each.name for each in threading.enumerate() if "-copies" in each.name]
 
-    monkeypatch.setattr(process, "COPIED_ASIDE", 0)
+    monkeypatch.setattr(process_host, "COPIED_ASIDE", 0)
     hosted = await hosts.start(SAME, **WIDE)
     assert value(await hosted.run(wide(1))) == 1
     assert copying() == ["m_0_0-copies_0"]

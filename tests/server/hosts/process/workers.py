@@ -24,7 +24,7 @@ from naiad.hosts.host import (
     Limits,
     WorkerRpcHandler,
 )
-from naiad.hosts.process import ProcessHost
+from naiad.hosts.process_host import ProcessHost
 from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values

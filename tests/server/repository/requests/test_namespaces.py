@@ -8,7 +8,7 @@ import pytest
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.lifecycle import State
 from naiad.repository.requests.coordination import Coordination
-from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
+from naiad.repository.requests.namespaces import NamespacedListener, Namespaces
 from naiad.repository.version import VersionState
 from tests.server.repository.test_control import failure
 from tests.server.repository.test_nested_loads import World
@@ -152,7 +152,7 @@ async def test_at_the_end_a_model_finishes_before_those_of_other_repositories_th
 
 def test_changes_are_shown_with_the_namespace() -> None:
     shown = Progress()
-    progress = NamespacedProgress(shown, "/models")
+    progress = NamespacedListener(shown, "/models")
     progress.changed(VersionState(name="x", version=1, state=State.READY, reason=""))
     assert [state.name for state in shown.seen] == ["/models::x"]
 

@@ -11,7 +11,7 @@ from naiad.core.tensor import UNPACKED, PackedStrings
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check
-from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.codec.request_limits import check_parts, check_text, short
 from naiad.protocol.grpc.codec.request_proto import RequestReader
 from naiad.protocol.grpc.codec.request_split import split
@@ -51,10 +51,10 @@ class LargeRequest(Record, frozen=True):
 
 def needs_process(body: bytes) -> bool:
     """Whether a message is to be decoded in a process: more than raw tensors is large, or protobuf has to parse all of it."""
-    if len(body) <= LARGE:
+    if len(body) <= CODEC_BYTES:
         return False
-    parts = split(body, longest_field=LARGE)
-    return parts is None or len(parts.head) > LARGE
+    parts = split(body, longest_field=CODEC_BYTES)
+    return parts is None or len(parts.head) > CODEC_BYTES
 
 
 def decode(codec: Codec, body: bytes) -> LargeRequest:
@@ -83,7 +83,7 @@ def _decode(view: memoryview) -> LargeRequest:
         check_text(incoming.id, incoming.model_name)
     except InferenceError as error:
         request_id = reader.id_of(body)
-        if len(request_id) > LARGE:
+        if len(request_id) > CODEC_BYTES:
             request_id = ""
         return LargeRequest(request_id, "", 0, False, None, (error.code, short(error)))
     name, version = incoming.model_name, incoming.model_version

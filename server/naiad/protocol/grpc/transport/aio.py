@@ -23,7 +23,7 @@ from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
 from naiad.protocol.grpc.transport.calls_in_progress import CallsInProgress, complete
 from naiad.protocol.grpc.transport.credentials import server_credentials
-from naiad.protocol.grpc.transport.message_memory import LARGE
+from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
 from naiad.protocol.transport.listener import UNANSWERED_GRACE_S
 from naiad.protocol.transport.sockets import bind_error
 
@@ -191,7 +191,7 @@ def _unary(method: Unary, calls: CallsInProgress, limit: int, *, plain: bool) ->
                 _refuse(context, decompressed)
                 return b""
             body = decompressed
-        if len(body) > LARGE:
+        if len(body) > LARGE_MESSAGE_BYTES:
             memory.used()
         response_future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         work = method(body, context, functools.partial(complete, response_future))
@@ -203,7 +203,7 @@ def _unary(method: Unary, calls: CallsInProgress, limit: int, *, plain: bool) ->
         if isinstance(response, RpcStatus):
             _refuse(context, response)
             return b""
-        if len(response) > LARGE:
+        if len(response) > LARGE_MESSAGE_BYTES:
             memory.used()
         if plain:
             context.disable_next_message_compression()

@@ -13,7 +13,7 @@ import grpc.aio
 from naiad.protocol.grpc.call import RpcStatus, Streaming, as_inference_error, rpc_status
 from naiad.protocol.grpc.codec.compression import COMPRESSED, HERE, decompress
 from naiad.protocol.grpc.settings import MAX_MESSAGE_BYTES
-from naiad.protocol.grpc.transport.message_memory import LARGE, MessageMemory
+from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES, MessageMemory
 
 HIGH_BYTES = 262_144
 """Unsent bytes of a stream above which the handler is paused; the buffers of grpc come on top."""
@@ -89,7 +89,7 @@ class BidiStream:
                 if isinstance(body, RpcStatus):
                     self.end(body)
                     return
-            if len(body) > LARGE:
+            if len(body) > LARGE_MESSAGE_BYTES:
                 self._memory.used()
             handler.take(body)
             body = b""  # free it while waiting for the next
@@ -114,7 +114,7 @@ class BidiStream:
         while True:
             while queue:
                 size = len(queue[0])
-                if size > LARGE:
+                if size > LARGE_MESSAGE_BYTES:
                     self._memory.used()
                 await write(queue.popleft())
                 self._waiting -= size

@@ -9,7 +9,7 @@ import threading
 from naiad.core.malloc import MALLOC, Malloc
 from naiad.protocol.idle_timer import IdleTimer
 
-LARGE = 1 << 23
+LARGE_MESSAGE_BYTES = 1 << 23
 """Bytes of a large message: from 8 MB on glibc's own thresholds no longer keep the memory of its copies."""
 
 _IDLE_S = 5.0

@@ -23,7 +23,7 @@ from naiad.engine.api import Engine
 from naiad.errors import unsupported
 from naiad.protocol import not_supported
 from naiad.protocol.codec.frames import large, on_bytes
-from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.http.admin import models, openapi
 from naiad.protocol.http.admin.errors import add_error_replies, response_of
 from naiad.protocol.http.load_progress import load_progress
@@ -192,7 +192,7 @@ class _Endpoints:
         """A body's content; a large body is decoded in a codec process, there by `far` where it is given."""
         pieces = await _body(request)
         codec = self._codec
-        if codec is None or sum(map(len, pieces)) <= LARGE:
+        if codec is None or sum(map(len, pieces)) <= CODEC_BYTES:
             return decode(b"".join(pieces))
         call = functools.partial(codec.call, on_bytes, far or decode, *map(large, pieces))
         decoded: Decoded = await codec.submit(call)

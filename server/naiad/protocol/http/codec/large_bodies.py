@@ -13,7 +13,7 @@ from naiad.engine.api import ModelTraits
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check
-from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.codec.request_limits import check_parts
 from naiad.protocol.http.codec import generate_json, infer_json
 from naiad.protocol.http.codec.event_stream import LargeEvents
@@ -32,8 +32,9 @@ _MANY = 1 << 15
 
 def is_large_json(body: bytes, length: int) -> bool:
     """Whether reading the JSON with which a body begins would keep the event loop for long: it is long, or holds many lists and objects."""
-    return length > LARGE or (
-        length > LARGE // 2 and body.count(b"[", 0, length) + body.count(b"{", 0, length) > _MANY
+    return length > CODEC_BYTES or (
+        length > CODEC_BYTES // 2
+        and body.count(b"[", 0, length) + body.count(b"{", 0, length) > _MANY
     )
 
 
@@ -41,7 +42,7 @@ def takes_long(response: InferResponse, form: ReplyForm) -> bool:
     """Whether writing a response would keep the event loop for long."""
     for tensor in response.outputs:
         # First what every response of numbers needs: one comparison.
-        if tensor.datatype is not BYTES and tensor.array.nbytes <= raw_tensors.LARGE:
+        if tensor.datatype is not BYTES and tensor.array.nbytes <= raw_tensors.LARGE_ARRAY_BYTES:
             continue
         if raw_tensors.is_large(tensor):
             if not form.listed.get(tensor.name, form.binary):

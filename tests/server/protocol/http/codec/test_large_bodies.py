@@ -16,7 +16,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings, pack, packed_strings
 from naiad.errors import unavailable
-from naiad.protocol.codec.pool import LARGE
+from naiad.protocol.codec.pool import CODEC_BYTES
 from naiad.protocol.http.admin.control_plane import ControlPlane
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.inference import InferenceLimits, InferRoute
@@ -119,8 +119,8 @@ async def test_json_of_many_lists_or_objects_is_read_in_the_process_though_it_is
 ) -> None:
     client = Client(codec)
     body = '{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1,4],"data":[%s1]}]}'
-    body += " " * LARGE
-    reply = await client.send(client.infer, (body % (one * lists)).encode()[:LARGE])
+    body += " " * CODEC_BYTES
+    reply = await client.send(client.infer, (body % (one * lists)).encode()[:CODEC_BYTES])
     assert reply.status in (400, 500)
     assert codec.called == called
 

@@ -25,8 +25,8 @@ from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.output_log import Identity
-from naiad.hosts.supervision import Heartbeat, Watchdog
 from naiad.hosts.supervisor import WorkerSupervisor
+from naiad.hosts.watchdogs import Heartbeat, Watchdog
 from naiad.hosts.worker import kinds, link
 from naiad.log_text import Lines
 
