@@ -13,25 +13,10 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.status import upgrade
 from naiad_operator.status.conditions import CANARY_READY, MODELS_LOADED, READY, UPGRADED
+from naiad_operator.status.reasons import ORDINARY
 
 Status = collections.abc.Mapping[str, typing.Any]
 
-_QUIET = frozenset(
-    {
-        "Ready",
-        "RollingOut",
-        "NewTemplate",
-        "Suspended",
-        "WaitingForNode",
-        "WaitingForVolume",
-        "SchedulingGated",
-        "Loading",
-        "Complete",
-        "ScaledToZero",
-        "BeingDeleted",
-    }
-)
-"""Reasons of Ready that belong to ordinary operation."""
 _MODEL_FAILURES = frozenset(("ModelFailed", "ModelNotFound"))
 _MOST_FIELDS = 3
 _LONGEST_MESSAGE = 1000
@@ -72,7 +57,7 @@ def _of_canary(before: Status, after: Status) -> list[Event]:
         return []
     if new.get("status") == "True":
         return [Event("Normal", "CanaryReady", _bounded(new.get("message") or ""))]
-    if reason in _QUIET:
+    if reason in ORDINARY:
         return []
     return [Event("Warning", reason, _bounded(f"canary: {new.get('message') or reason}"))]
 
@@ -113,7 +98,7 @@ def _of_ready(before: Status, after: Status) -> list[Event]:
     if new.get("status") == "True":
         url = after.get("url") or (after.get("address") or {}).get("url") or ""
         return [Event("Normal", "Ready", f"the service is ready{f' at {url}' if url else ''}")]
-    quiet = reason in _QUIET
+    quiet = reason in ORDINARY
     if quiet and old.get("status") != "True":
         return []
     kind = "Normal" if quiet else "Warning"

@@ -21,6 +21,7 @@ from naiad_operator.status.conditions import (
     PROGRESSING,
     READY,
     SPEC_VALID,
+    STALLED,
     STOPPED,
     UPGRADED,
     Condition,
@@ -28,6 +29,7 @@ from naiad_operator.status.conditions import (
     condition_of,
     dated,
     shortened,
+    stalled,
 )
 from naiad_operator.status.observed import Observed
 from naiad_operator.status.reasons import Reason
@@ -72,7 +74,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
     return {
         "observedGeneration": service.generation,
         "conditions": dated(
-            [*conditions, *canary_conditions],
+            [*conditions, *canary_conditions, *stalled(_of_type(conditions, READY))],
             before=service.status,
             generation=service.generation,
             now=now,
@@ -284,7 +286,11 @@ def compute_bug(manifest: Manifest, message: str, now: str) -> Status:
 def _as_before(manifest: Manifest, new: collections.abc.Sequence[Condition], now: str) -> Status:
     """The current status with some new conditions."""
     before: Manifest = manifest.get("status") or {}
-    types = {condition.type for condition in new}
+    new = [
+        *new,
+        *(found for condition in new if condition.type == READY for found in stalled(condition)),
+    ]
+    types = {STALLED, *(condition.type for condition in new)}
     kept = [dict(old) for old in before.get("conditions") or () if old["type"] not in types]
     conditions = dated(new, before=before, generation=_generation(manifest), now=now)
     return {**before, "conditions": [*conditions, *kept]}

@@ -4,7 +4,7 @@ import collections.abc
 import dataclasses
 import typing
 
-from naiad_operator.status.reasons import Reason
+from naiad_operator.status.reasons import ORDINARY, PASSING, Reason
 
 Manifest = collections.abc.Mapping[str, typing.Any]
 State = typing.Literal["True", "False", "Unknown"]
@@ -19,6 +19,7 @@ AUTOSCALING_READY = "AutoscalingReady"
 MONITORING_READY = "MonitoringReady"
 STOPPED = "Stopped"
 UPGRADED = "Upgraded"
+STALLED = "Stalled"
 CANARY_READY = "CanaryReady"
 CANARY_MODELS_LOADED = "CanaryModelsLoaded"
 
@@ -39,6 +40,16 @@ class Condition:
     def fails(self) -> bool:
         """Whether the status is False; Unknown is not a failure."""
         return self.status == "False"
+
+
+def stalled(ready: Condition) -> list[Condition]:
+    """Stalled, with Ready's reason, while a service is not ready and waiting alone changes nothing; otherwise no condition.
+
+    Flux and other readers of kstatus give up at Stalled, and wait while Ready is False without it.
+    """
+    if not ready.fails or ready.reason in ORDINARY or ready.reason in PASSING:
+        return []
+    return [Condition(STALLED, "True", ready.reason, ready.message)]
 
 
 def dated(

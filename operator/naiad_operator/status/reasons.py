@@ -70,3 +70,24 @@ Reason = typing.Literal[
     "WaitingForVolume",
     "WatchFailed",
 ]
+
+ORDINARY: typing.Final[frozenset[Reason]] = frozenset(
+    {
+        "Ready",
+        "RollingOut",
+        "NewTemplate",
+        "Suspended",
+        "WaitingForNode",
+        "WaitingForVolume",
+        "SchedulingGated",
+        "Loading",
+        "Complete",
+        "ScaledToZero",
+        "BeingDeleted",
+    }
+)
+"""Reasons of Ready that belong to ordinary operation."""
+PASSING: typing.Final[frozenset[Reason]] = frozenset(
+    {"ContainerEnded", "MetricsUnavailable", "NoAddress"}
+)
+"""Reasons of Ready beside ordinary operation that often end by themselves, because another controller or the kubelet tries again."""

@@ -140,8 +140,13 @@ async def test_a_bug_is_reported_in_the_status_once_and_still_raised(
     assert "KeyError('spec')" in ready["message"]
     assert "report it" in ready["message"]
     assert api.reasons == ["OperatorError"]
-    assert look.conditions[Key("models", "demo")] == (("Ready", "False", "OperatorError"),)
-    assert [c["type"] for c in status["conditions"]] == ["Ready"], "the spec is not at fault"
+    assert look.conditions[Key("models", "demo")] == (
+        ("Ready", "False", "OperatorError"),
+        ("Stalled", "True", "OperatorError"),
+    )
+    assert [c["type"] for c in status["conditions"]] == ["Ready", "Stalled"], (
+        "the spec is not at fault"
+    )
     assert status["observedGeneration"] == 0, "this generation is not applied"
 
 

@@ -37,6 +37,8 @@ def test_a_condition_has_a_row(case: str) -> None:
     given = status(**(READY[case] if case in READY else NOT[case][0]))
     conditions = {c["type"]: c for c in given["conditions"]}
     ready = conditions.pop("Ready")
+    stalled = conditions.pop("Stalled", ready)
+    assert stalled["reason"] == ready["reason"]
     shown = {(c["type"], c["status"], c["reason"]) for c in conditions.values()}
     assert shown <= TABLE
     if ready["status"] == "False":

@@ -1,0 +1,91 @@
+"""Services under GitOps: two tools apply them, something scales them, and the operator writes the status alone."""
+
+import pytest
+
+from tests.apiserver.client import Kubectl, Object, RefusedError
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import inference_service, ready
+from tests.apiserver.operator import OperatorProcess, at_rest
+from tests.support import kstatus
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def with_labels(name: str, namespace: str, **labels: str) -> Object:
+    """What a second tool sends of a service: labels, and nothing that the first one sends."""
+    api = inference_service(name, namespace)
+    return {
+        "apiVersion": api["apiVersion"],
+        "kind": api["kind"],
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+    }
+
+
+def managers(service: Object) -> dict[str, set[str]]:
+    """By manager, what it wrote: "spec", "metadata", "status"."""
+    return {
+        f"{entry['manager']}/{entry.get('subresource', '')}".rstrip("/"): {
+            field.removeprefix("f:") for field in entry["fieldsV1"]
+        }
+        for entry in service["metadata"]["managedFields"]
+    }
+
+
+def test_two_tools_that_apply_one_service_again_and_again_change_nothing(
+    plane: ControlPlane,
+    operator: OperatorProcess,
+    kubectl: Kubectl,
+    kubelet: Kubelet,
+    namespace: str,
+) -> None:
+    file = inference_service("shared", namespace, env=[{"name": "A", "value": "1"}])
+    labels = with_labels("shared", namespace, team="search")
+    kubectl.apply(file, manager="kustomize-controller")
+    kubectl.apply(labels, manager="argocd-controller")
+    service = ready(kubectl, kubelet, "shared", namespace)
+    assert kstatus.state(service) == "Current"
+    at_rest(plane, operator)
+    service = kubectl.get("InferenceService", "shared", namespace)
+    assert managers(service) == {
+        "kustomize-controller": {"spec"},
+        "argocd-controller": {"metadata"},
+        "naiad-operator/status": {"status"},
+    }
+    for _ in range(3):
+        again = kubectl.apply(file, manager="kustomize-controller")
+        assert again["metadata"]["resourceVersion"] == service["metadata"]["resourceVersion"]
+        again = kubectl.apply(labels, manager="argocd-controller")
+        assert again["metadata"]["resourceVersion"] == service["metadata"]["resourceVersion"]
+
+
+def test_a_number_that_was_scaled_survives_an_apply_without_one(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    file = inference_service("counted", namespace)
+    kubectl.apply(file, manager="kustomize-controller")
+    ready(kubectl, kubelet, "counted", namespace)
+    kubectl.patch(
+        "InferenceService",
+        "counted",
+        namespace,
+        body={"spec": {"replicas": 3}},
+        subresource="scale",
+    )
+    ready(kubectl, kubelet, "counted", namespace)
+    applied = kubectl.apply(file, manager="kustomize-controller")
+    assert applied["spec"]["predictor"]["replicas"] == 3
+    # A number in the file is the tool's own. Something that scales takes it over, and the next apply is a conflict.
+    file["spec"]["predictor"]["replicas"] = 1
+    assert kubectl.apply(file, manager="kustomize-controller")["spec"]["predictor"]["replicas"] == 1
+    kubectl.patch(
+        "InferenceService",
+        "counted",
+        namespace,
+        body={"spec": {"replicas": 2}},
+        subresource="scale",
+    )
+    with pytest.raises(RefusedError) as refused:
+        kubectl.apply(file, manager="kustomize-controller")
+    assert refused.value.code == 409
+    assert ".spec.predictor.replicas" in str(refused.value)
