@@ -12,7 +12,7 @@ import typing
 
 from naiad_operator.api.parsing import profiles
 from naiad_operator.api.parsing.service import Profile
-from naiad_operator.builders.facts import Defaults
+from naiad_operator.builders.facts import Defaults, Policy
 from naiad_operator.builders.workload import requests
 from naiad_operator.errors import InvalidSpec
 
@@ -88,6 +88,8 @@ _FLAGS = (
     _Flag("default-image", DEFAULT_IMAGE, "server image of services that do not set one"),
     _Flag("default-requests", DEFAULT_REQUESTS, "what new pods request of a resource of which neither the service nor its profile says a request or a limit; empty for nothing"),
     _Flag("default-profile", "", "a file with the spec of a NaiadProfile, for services that get no other"),
+    _Flag("pod-template", "Allow", "whether services may patch their pods: Restricted as far as Kubernetes' Pod Security Standards go, Refuse not at all", ("Allow", "Restricted", "Refuse")),
+    _Flag("triggers", "Allow", "whether services may have KEDA triggers of their own, and the cluster's credentials for a Prometheus of their own", ("Allow", "Refuse")),
     _Flag("profiles", "true", "read NaiadProfiles; false where the operator may not", ("true", "false")),
     _Flag("watch-namespaces", "", "namespaces to watch, separated by commas; empty means all"),
     _Flag("prometheus-address", "", "the Prometheus that KEDA queries when a service does not set one"),
@@ -160,6 +162,7 @@ def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Opti
         operator_namespace=arguments.operator_namespace,
         prometheus_namespace=arguments.prometheus_namespace,
         ingress_namespace=arguments.ingress_namespace,
+        policy=Policy(pod_template=arguments.pod_template, triggers=arguments.triggers),
         node_wait_seconds=_number(
             parser, "node-wait-seconds", arguments.node_wait_seconds, minimum=0, maximum=86400
         ),

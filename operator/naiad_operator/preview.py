@@ -15,8 +15,8 @@ from naiad_operator import versions
 from naiad_operator.api import names
 from naiad_operator.api.parsing import profiles, service as services
 from naiad_operator.api.parsing.service import Manifest, Profile
-from naiad_operator.builders import kinds, names as labels
-from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders import bundle, kinds, names as labels
+from naiad_operator.builders.facts import STRICT, ClusterFacts
 from naiad_operator.cluster import child_store, client, credentials, errors, session
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec
@@ -45,6 +45,7 @@ class ServicePlan:
         fields: the fields of the pod template that differ.
         objects: the objects that change, as "Kind name".
         message: why the service is invalid, or keeps its template.
+        refused: what new installations of the operator refuse of it and this one allows.
     """
 
     namespace: str
@@ -54,6 +55,7 @@ class ServicePlan:
     fields: tuple[template.Difference, ...] = ()
     objects: tuple[str, ...] = ()
     message: str = ""
+    refused: tuple[str, ...] = ()
 
 
 async def run(options: Options, *, as_json: bool) -> int:
@@ -186,6 +188,7 @@ async def plan_of(  # noqa: PLR0917 - what a reconcile has as its dependencies
         at_once=restarts and not waits,
         fields=tuple(fields),
         objects=tuple(dict.fromkeys(_object_of(step) for step in steps)),
+        refused=tuple(str(one) for one in bundle.refused(service, made.facts, STRICT)),
         message=f"keeps the pod template of operator {newer[0]}, which is newer" if newer else "",
     )
 
@@ -212,6 +215,8 @@ def _object_of(step: plan.Step) -> str:
             return f"{kind} {name}"
 
 
+_STRICT_OPTIONS = "--pod-template=Restricted --triggers=Refuse"
+
 _WORDS = {
     UNCHANGED: "unchanged",
     CHANGED: "would change, and no pod restarts",
@@ -229,6 +234,7 @@ def _text(plans: list[ServicePlan], limit: int) -> str:
         lines += [f"  {_field(field)}" for field in one.fields]
         if one.result == CHANGED:
             lines.append(f"  {', '.join(one.objects)}")
+        lines += [f"  {_STRICT_OPTIONS} would refuse it: {words}" for words in one.refused]
     counts = {result: sum(one.result == result for one in plans) for result in _WORDS}
     order = f"{limit} at a time in this order"
     if not limit:
@@ -275,6 +281,7 @@ def _json(plans: list[ServicePlan]) -> str:
             "fields": [field._asdict() for field in one.fields],
             "objects": one.objects,
             "message": one.message,
+            "refused": one.refused,
         }
         for one in plans
     ]

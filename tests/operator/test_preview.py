@@ -8,6 +8,7 @@ import pytest
 
 from naiad_operator import preview
 from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.builders.facts import STRICT
 from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child, ChildStore
 from naiad_operator.options import Options
@@ -141,6 +142,19 @@ def test_an_invalid_service_stays_as_it_is() -> None:
     found = planned(wrong, at_rest(given))
     assert (found.result, found.objects) == (INVALID, ())
     assert "write spec.gateway" in found.message
+
+
+def test_what_new_installations_refuse_is_listed_and_changes_nothing() -> None:
+    given = resource(podTemplate={"spec": {"hostPID": True}})
+    found = planned(given, at_rest(given))
+    assert found.result == UNCHANGED
+    [words] = found.refused
+    assert words.startswith("spec.predictor.podTemplate.spec.hostPID: ")
+    assert f"  --pod-template=Restricted --triggers=Refuse would refuse it: {words}\n" in preview._text([found], 1)  # fmt: skip
+    strict = Options(defaults=dataclasses.replace(manifests.DEFAULTS, policy=STRICT))
+    found = planned(given, at_rest(given), options=strict)
+    assert (found.result, found.objects) == (INVALID, ())
+    assert planned(resource(), at_rest(resource())).refused == ()
 
 
 @pytest.mark.parametrize(

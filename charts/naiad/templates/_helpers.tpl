@@ -35,6 +35,38 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- or (eq (toString .Values.nodeInspection) "always") (and (eq (toString .Values.nodeInspection) "true") (not .Values.watchNamespaces)) }}
 {{- end }}
 
+{{/* An option that says what services may have: the value, else what this release has, else what a new one gets. The first releases allowed everything. */}}
+{{- define "naiad.allowed" -}}
+{{- $chosen := .value }}
+{{- if not $chosen }}
+{{- $present := lookup "apps/v1" "Deployment" .root.Release.Namespace (include "naiad.name" .root) }}
+{{- $chosen = ternary "Allow" .new (not (empty $present)) }}
+{{- if $present }}
+{{- range (first $present.spec.template.spec.containers).args }}
+{{- if hasPrefix (printf "--%s=" $.option) . }}{{ $chosen = trimPrefix (printf "--%s=" $.option) . }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $chosen }}
+{{- end }}
+
+{{/* The services that podTemplate and triggers may concern, as "namespace/name", at most 20; in a rendering without a cluster none. */}}
+{{- define "naiad.concerned" -}}
+{{- $found := list }}
+{{- if .Capabilities.APIVersions.Has "serving.naiad.dev/v1alpha1/InferenceService" }}
+{{- range (lookup "serving.naiad.dev/v1alpha1" "InferenceService" "" "").items }}
+{{- $predictor := .spec.predictor | default dict }}
+{{- $scaling := $predictor.autoscaling | default dict }}
+{{- $ofCanary := (.spec.canary | default dict).autoscaling | default dict }}
+{{- $isSystem := hasPrefix "system-" ($predictor.priorityClassName | default "") }}
+{{- if or $predictor.podTemplate $isSystem $scaling.triggers $scaling.prometheusAuth $ofCanary.triggers $ofCanary.prometheusAuth }}
+{{- $found = append $found (printf "%s/%s" .metadata.namespace .metadata.name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $found }}{{ join " " (slice . 0 (min 20 (len .))) }}{{ if gt (len .) 20 }} and {{ sub (len .) 20 }} more{{ end }}{{ end }}
+{{- end }}
+
 {{/* The spec of the profile of services without a NaiadProfile, as YAML; empty when there is none. */}}
 {{- define "naiad.defaultProfile" -}}
 {{- $profile := .Values.defaultProfile }}

@@ -1,10 +1,12 @@
 """Builds all children of a service. Pure: the same spec and facts give the same manifests."""
 
 import collections.abc
+import dataclasses
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders import canary, names
-from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.facts import ClusterFacts, Policy
+from naiad_operator.builders.policy import refusals
 from naiad_operator.builders.scaling import autoscaling
 from naiad_operator.builders.traffic import ingress, monitoring, network_policy, service as services
 from naiad_operator.builders.workload import accelerator, deployment, disruption
@@ -30,6 +32,28 @@ def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest
         raise InvalidSpec([canary.problem(problem) for problem in invalid.problems]) from None
 
 
+def _allowed(service: InferenceService, facts: ClusterFacts) -> tuple[()]:
+    """No child, if the platform allows what the service has.
+
+    Raises:
+        InvalidSpec: it does not.
+    """
+    refusals.of_spec(service, facts.defaults.policy)
+    return ()
+
+
+def refused(service: InferenceService, facts: ClusterFacts, policy: Policy) -> list[Problem]:
+    """What is wrong with a service under another policy."""
+    try:
+        build(
+            service,
+            dataclasses.replace(facts, defaults=dataclasses.replace(facts.defaults, policy=policy)),
+        )
+    except InvalidSpec as invalid:
+        return list(invalid.problems)
+    return []
+
+
 def _children(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
     """The children of one Deployment.
 
@@ -37,6 +61,7 @@ def _children(service: InferenceService, facts: ClusterFacts) -> list[names.Mani
         InvalidSpec: with the problems of every builder, each once.
     """
     builders: tuple[collections.abc.Callable[[], collections.abc.Iterable[names.Manifest | None]], ...] = (
+        lambda: _allowed(service, facts),
         lambda: [accelerator.claim_template(service, facts)],
         lambda: [deployment.deployment(service, facts)],
         lambda: services.services(service),

@@ -3,8 +3,34 @@
 import collections.abc
 import dataclasses
 import datetime as dt
+import typing
 
 from naiad_operator import versions
+
+PodTemplate = typing.Literal["Allow", "Restricted", "Refuse"]
+Triggers = typing.Literal["Allow", "Refuse"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a platform allows services.
+
+    Attributes:
+        pod_template: whether services may patch their pods; Restricted only as far as Kubernetes' Pod Security Standards go (`policy.restricted`).
+        triggers: whether services may have triggers of their own, and the cluster's credentials for a Prometheus of their own.
+        origin: who says so, for messages.
+    """
+
+    pod_template: PodTemplate = "Allow"
+    triggers: Triggers = "Allow"
+    origin: str = "the operator's options --pod-template and --triggers"
+
+
+STRICT = Policy(
+    pod_template="Restricted",
+    triggers="Refuse",
+    origin="the operator's options --pod-template and --triggers as new installations have them",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +44,7 @@ class Defaults:
         operator_namespace: the operator's namespace, whose pods a NetworkPolicy allows; "" when it runs outside the cluster.
         prometheus_namespace: the namespace that a NetworkPolicy allows on the metrics port; "" allows every namespace.
         ingress_namespace: the namespace that a NetworkPolicy allows on the HTTP and gRPC ports, besides the service's own.
+        policy: what services may have.
         node_wait_seconds: how long a pod may be without a node before that counts as a failure: an autoscaler may be adding one.
     """
 
@@ -27,6 +54,7 @@ class Defaults:
     operator_namespace: str = ""
     prometheus_namespace: str = ""
     ingress_namespace: str = ""
+    policy: Policy = Policy()
     node_wait_seconds: float = 600
 
 

@@ -17,6 +17,7 @@ from naiad_operator.api.manifests import document, yaml_text
 from naiad_operator.api.parsing import profiles, service, validation
 from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS
+from naiad_operator.builders.facts import PodTemplate, Triggers
 from naiad_operator.builders.workload import requests
 from naiad_operator.check import files
 from naiad_operator.check.finding import Finding
@@ -57,6 +58,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_default_profile,
         metavar="FILE",
         help="the spec of a NaiadProfile for services that get no other, as the operator's option of this name",
+    )
+    parser.add_argument(
+        "--pod-template",
+        choices=typing.get_args(PodTemplate),
+        help="whether services may patch their pods, as the operator's option of this name; without it, what new installations refuse is a warning",
+    )
+    parser.add_argument(
+        "--triggers",
+        choices=typing.get_args(Triggers),
+        help="whether services may have triggers of their own, as the operator's option of this name; without it, they are a warning",
     )
     parser.add_argument(
         "--prometheus-address",

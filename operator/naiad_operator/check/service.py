@@ -10,7 +10,8 @@ from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.api.parsing import merging, profiles, service, validation
 from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS, build, canary
-from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults
+from naiad_operator.builders.bundle import refused
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults, Policy
 from naiad_operator.builders.workload import image
 from naiad_operator.check import (
     amounts,
@@ -22,7 +23,7 @@ from naiad_operator.check import (
     stores,
     traffic,
 )
-from naiad_operator.check.finding import Finding, Findings
+from naiad_operator.check.finding import Finding, Findings, warning
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
 from naiad_operator.versions import OWN, Version
 
@@ -54,6 +55,7 @@ def examine(
     filled, own = validation.examine(manifest)
     problems = list(own)
     children: list[dict[str, typing.Any]] = []
+    elsewhere: list[Finding] = []
     effective: typing.Any = filled
     profile = None
     try:
@@ -67,6 +69,7 @@ def examine(
         usable = _without(manifest, own) if own else manifest
         parsed = service.parse(usable, profile)
         children = build(parsed, _facts(parsed, options))
+        elsewhere = list(_refused_elsewhere(parsed, options))
         if not own and profile is not None:
             effective = merging.merged(profile.values, filled)
     except InvalidSpec as error:
@@ -76,12 +79,26 @@ def examine(
         *metadata.of_service(manifest),
         *_of_spec(effective, filled, options),
         *pods.without_containers(children, "spec.predictor.podTemplate"),
+        *elsewhere,
     ]
     if not any(amounts.ABOVE_LIMIT in one.problem.message for one in found):
         found += amounts.of_pods(children, "spec.predictor.podTemplate")
     replaced = {one.problem.path for one in found if one.problem.path.endswith(".storageUri")}
     findings = [Finding(one) for one in dict.fromkeys(problems) if one.path not in replaced]
     return Checked([] if problems else children, [*findings, *found])
+
+
+def _refused_elsewhere(parsed: service.InferenceService, options: argparse.Namespace) -> Findings:
+    """What operators refuse as they are installed newly, as warnings where the command line does not say what the operator refuses."""
+    strict = Policy(
+        pod_template=options.pod_template or "Restricted",
+        triggers=options.triggers or "Refuse",
+        origin="the operator's options --pod-template and --triggers as new installations have them",
+    )
+    if options.pod_template and options.triggers:
+        return
+    for problem in refused(parsed, _facts(parsed, options), strict):
+        yield warning(problem.path, problem.message)
 
 
 def examine_profile(manifest: Manifest, options: argparse.Namespace) -> list[Finding]:
@@ -158,6 +175,9 @@ def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> Clu
         image=options.image,
         requests=options.default_requests,
         prometheus_address=options.prometheus_address,
+        policy=Policy(
+            pod_template=options.pod_template or "Allow", triggers=options.triggers or "Allow"
+        ),
     )
     apis = frozenset(kind.key for kind in KINDS if kind.kind not in options.without)
     chosen = image.resolve(parsed, defaults)

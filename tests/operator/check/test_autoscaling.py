@@ -14,7 +14,7 @@ def keda(**fields: typing.Any) -> dict[str, typing.Any]:
 
 CRON = {"type": "cron", "metadata": {"timezone": "UTC", "desiredReplicas": "1"}}
 CPU = {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "60"}}
-WITHOUT_REQUESTS = ("--default-requests=",)
+WITHOUT_REQUESTS = ("--default-requests=", "--triggers=Allow")
 WITH_CPU = {"resources": {"requests": {"cpu": "1"}}}
 
 

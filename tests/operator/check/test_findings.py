@@ -48,7 +48,7 @@ def test_what_several_builders_refuse_is_said_at_once(check: RUN) -> None:
         (["--log-verbose", "1", "--log-info"], ""),
         (["--http-prot=9000"], "the server has no option --http-prot: for --http-port, write predictor.ports.http instead"),
         (["--log-verbosity=1"], "the server has no option --log-verbosity: did you mean --log-verbose?"),
-        (["--grpc-max=1"], "--grpc-max is ambiguous: it could be --grpc-max-response-pool-size, --grpc-max-connection-age, "),
+        (["--grpc-max=1"], "--grpc-max is ambiguous: it could be --grpc-max-response-pool-size, "),
         (["--metrics-po=1"], "--metrics-po=1 is --metrics-port, which the operator writes: write predictor.ports.metrics instead"),
         (["--log-verbose 1"], "'--log-verbose 1' is one word: write --log-verbose=1"),
         (["log-verbose=1"], "'log-verbose=1': options begin with two dashes: write --log-verbose=1"),
@@ -223,8 +223,29 @@ def test_a_variable_that_stands_twice(check: RUN) -> None:
 def test_what_is_misspelled_in_the_pod_template(
     check: RUN, spec: dict[str, typing.Any], message: str
 ) -> None:
-    _, lines = check(manifests.resource(podTemplate={"spec": spec}))
+    given = manifests.resource(podTemplate={"spec": spec})
+    _, lines = check(given, options=["--pod-template=Allow"])
     assert lines[0].startswith(message or "1 service")
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "field"),
+    [
+        ([], 0, "warning: spec.predictor.podTemplate.spec.hostPID"),
+        (["--pod-template=Restricted"], 1, "spec.predictor.podTemplate.spec.hostPID"),
+        (["--pod-template=Refuse"], 1, "spec.predictor.podTemplate"),
+        (["--pod-template=Allow"], 0, "1 service, 2 objects"),
+    ],
+)
+def test_what_a_platform_refuses_is_an_error_where_the_command_says_so_and_else_a_warning(
+    check: RUN, options: list[str], status: int, field: str
+) -> None:
+    given = manifests.resource(podTemplate={"spec": {"hostPID": True}})
+    found, lines = check(given, options=options)
+    assert found == status
+    assert lines[0].startswith(f"{field}: ")
+    if "podTemplate" in field:
+        assert "refused" in lines[0]
 
 
 def test_an_address_that_ends_with_a_blank(check: RUN) -> None:

@@ -14,7 +14,7 @@ import yaml
 from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import CRD_NAME, ready, replicas_of, token_of
+from tests.apiserver.objects import CRD_NAME, inference_service, ready, replicas_of, token_of
 from tests.apiserver.operator import OperatorProcess
 from tests.support import helm
 
@@ -111,6 +111,59 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
             )
             assert operator.stop() == 0, operator.tail()
         config.uninstall("naiad")
+
+
+def options_of(admin: Kubectl) -> set[str]:
+    """What the release's operator refuses."""
+    args = admin.get("Deployment", "naiad", NAMESPACE)["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ]
+    return {one for one in args if one.startswith(("--pod-template", "--triggers"))}
+
+
+def of_a_time_without_them(folder: pathlib.Path) -> pathlib.Path:
+    """The chart as it was before it said what services may have."""
+    chart = folder / "earlier"
+    shutil.copytree(helm.CHART, chart)
+    file = chart / "templates" / "deployment.yaml"
+    lines = file.read_text().splitlines(keepends=True)
+    kept = [one for one in lines if "--pod-template" not in one and "--triggers" not in one]
+    assert len(kept) == len(lines) - 2
+    file.write_text("".join(kept))
+    return chart
+
+
+STRICT = {"--pod-template=Restricted", "--triggers=Refuse"}
+OPEN = {"--pod-template=Allow", "--triggers=Allow"}
+
+
+def test_a_new_release_refuses_what_gives_rights_and_an_upgrade_keeps_what_there_was(
+    own_plane: ControlPlane, admin: Kubectl, tmp_path: pathlib.Path
+) -> None:
+    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "trusted"}})
+    with releases(own_plane) as config:
+        config.install(str(helm.CHART), "naiad", create_namespace=True)
+        assert options_of(admin) == STRICT
+        admin.create(inference_service("demo", "trusted", podTemplate={"spec": {"hostPID": True}}))
+    with releases(own_plane) as config:  # as another call of helm, which discovers the kinds again
+        config.upgrade(str(helm.CHART), "naiad", {"workers": 3})
+        assert options_of(admin) == STRICT
+        notes = config.get_all("naiad")["info"]["notes"]
+        assert "Some of these services may be refused" in notes
+        assert "\n  trusted/demo\n" in notes
+        config.upgrade(str(helm.CHART), "naiad", {"podTemplate": "Allow", "triggers": "Allow"})
+        assert options_of(admin) == OPEN
+        config.upgrade(str(helm.CHART), "naiad", {"workers": 3})
+        assert options_of(admin) == OPEN
+        config.uninstall("naiad")
+        config.install(str(of_a_time_without_them(tmp_path)), "naiad")
+        assert options_of(admin) == set()
+        config.upgrade(str(helm.CHART), "naiad", {"workers": 4})
+        assert options_of(admin) == OPEN
+        notes = config.get_all("naiad")["info"]["notes"]
+        assert "With podTemplate=Restricted and triggers=Refuse" in notes
+        config.uninstall("naiad")
+    admin.delete("InferenceService", "demo", "trusted")
 
 
 def test_another_release_takes_over_the_crd_only_with_take_ownership(

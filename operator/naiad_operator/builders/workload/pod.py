@@ -7,6 +7,7 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.pod import LivenessProbe, Probes, ReadinessProbe, Toleration
 from naiad_operator.builders import names, server
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.policy import refusals
 from naiad_operator.builders.workload import (
     accelerator,
     container,
@@ -40,7 +41,8 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
     if profile is not None and profile.spec.pod_template is not None:
         made = _patched(made, profile.spec.pod_template, f"{profile.title}: spec")
     if predictor.pod_template is not None:
-        made = _patched(made, predictor.pod_template, "spec.predictor")
+        before, made = made, _patched(made, predictor.pod_template, "spec.predictor")
+        refusals.of_pod(facts.defaults.policy, predictor.pod_template, before, made)
     # The Deployment and the Services must find their pods, whatever the patches contain.
     metadata = made.setdefault("metadata", {})
     metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}

@@ -1,0 +1,1 @@
+"""What a platform refuses to services, decided before anything is created."""
