@@ -225,7 +225,7 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
     running = 0
     most = 0
     planned = list[str]()
-    all_planned = asyncio.Event()
+    all_planned, three_at_once = asyncio.Event(), asyncio.Event()
 
     async def resolve(folder: pathlib.Path, _: Value | None) -> ModelPlan:
         planned.append(folder.name)
@@ -239,7 +239,10 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        if running == 3:
+            three_at_once.set()
         await all_planned.wait()
+        await three_at_once.wait()  # the files of a model are listed in a thread
         for _ in range(20):
             await asyncio.sleep(0)
         running -= 1
