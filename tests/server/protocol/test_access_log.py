@@ -17,7 +17,14 @@ from naiad.protocol.access_log import (
     access_line,
 )
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
-from naiad.protocol.grpc.call import Call, OnResponse, Response, RpcStatus, StreamWriter, context_of
+from naiad.protocol.grpc.call import (
+    OnRpcResponse,
+    Response,
+    RpcCall,
+    RpcStatus,
+    StreamWriter,
+    context_of,
+)
 from naiad.protocol.observer import Ended, trace_parent
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -139,10 +146,10 @@ class Calls:
         self.clock = ManualClock()
         self.observer = AccessObserver(self.entries.append, clock=self.clock)
         self.answers: list[Response] = []
-        self.on_response: OnResponse | None = None
+        self.on_response: OnRpcResponse | None = None
         self.work: Inference | None = inference()
 
-    def method(self, body: bytes, call: Call, on_response: OnResponse) -> Inference | None:
+    def method(self, body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Inference | None:
         self.on_response = on_response
         context = context_of(call)
         assert context is not None
@@ -179,7 +186,7 @@ def test_a_call_is_recorded_when_it_is_answered() -> None:
 def test_a_call_that_ends_leaves_no_garbage() -> None:
     observer = AccessObserver(lambda _: None, clock=ManualClock())
 
-    def method(body: bytes, call: Call, on_response: OnResponse) -> Inference:
+    def method(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Inference:
         context = context_of(call)
         assert context is not None
         request = InferRequest("add", LATEST, "a1", [], [], {})
@@ -219,7 +226,7 @@ def test_a_call_that_fails_and_one_that_is_cancelled_are_recorded_once() -> None
 def test_a_call_that_is_answered_at_once_and_one_refused_before_it_began_are_recorded() -> None:
     calls = Calls()
 
-    def at_once(body: bytes, call: Call, on_response: OnResponse) -> None:
+    def at_once(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> None:
         on_response(b"x")
 
     logged("/s/Live", at_once, calls.observer)(b"", GrpcCall(), calls.answers.append)

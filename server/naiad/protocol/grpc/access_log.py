@@ -8,10 +8,10 @@ import urllib.parse
 
 from naiad.core.inference import Cancellable, RequestContext
 from naiad.protocol.grpc.call import (
-    Call,
     ContextCall,
-    OnResponse,
+    OnRpcResponse,
     Response,
+    RpcCall,
     RpcStatus,
     StreamHandler,
     Streaming,
@@ -31,7 +31,7 @@ _CANCELLED = 1
 def logged(path: str, method: Unary, observer: Observer) -> Unary:
     """The method of a path, recording each call."""
 
-    def unary(body: bytes, call: Call, on_response: OnResponse) -> Cancellable:
+    def unary(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Cancellable:
         logged_call = _LoggedUnary(path, call, observer, on_response)
         context = logged_call.context
         context.request_bytes = len(body)
@@ -44,7 +44,7 @@ def logged(path: str, method: Unary, observer: Observer) -> Unary:
 def logged_stream(path: str, streaming: Streaming, observer: Observer) -> Streaming:
     """The streaming method of a path, recording each stream when it ends."""
 
-    def begin(call: Call, writer: StreamWriter) -> StreamHandler:
+    def begin(call: RpcCall, writer: StreamWriter) -> StreamHandler:
         logged_call = _LoggedStream(path, call, observer, writer)
         logged_call.begin(streaming(call, logged_call))
         return logged_call
@@ -62,7 +62,7 @@ class _LoggedCall:
 
     __slots__ = ("_call", "_observer", "_path", "_recorded", "context")
 
-    def __init__(self, path: str, call: Call, observer: Observer) -> None:
+    def __init__(self, path: str, call: RpcCall, observer: Observer) -> None:
         self._path = path
         self._call = call
         self._observer = observer
@@ -85,7 +85,9 @@ class _LoggedUnary(_LoggedCall):
 
     __slots__ = ("_on_response", "_responded", "_work")
 
-    def __init__(self, path: str, call: Call, observer: Observer, on_response: OnResponse) -> None:
+    def __init__(
+        self, path: str, call: RpcCall, observer: Observer, on_response: OnRpcResponse
+    ) -> None:
         super().__init__(path, call, observer)
         self._on_response = on_response
         self._work: Cancellable | None = None
@@ -120,7 +122,7 @@ class _LoggedStream(_LoggedCall):
 
     __slots__ = ("_cancel", "_end", "_send", "_take", "capacity", "half_close", "may_take", "pause", "resume")  # fmt: skip
 
-    def __init__(self, path: str, call: Call, observer: Observer, writer: StreamWriter) -> None:
+    def __init__(self, path: str, call: RpcCall, observer: Observer, writer: StreamWriter) -> None:
         super().__init__(path, call, observer)
         self._send, self._end, self.capacity = writer.send, writer.end, writer.capacity
 
@@ -155,7 +157,7 @@ def _end(path: str, peer: str, status: int, context: RequestContext, observer: O
     observer.end(Ended("grpc", peer, name, path, _STATUS_NAMES[status], context))
 
 
-def header_of(call: Call, name: bytes) -> bytes | str | None:
+def header_of(call: RpcCall, name: bytes) -> bytes | str | None:
     """The first value of a call's metadata; see `HeaderLookup`."""
     wanted = name.decode()
     for key, value in call.invocation_metadata() or ():
@@ -168,7 +170,7 @@ def _nothing(name: bytes) -> None:
     return None
 
 
-def _address(call: Call) -> str:
+def _address(call: RpcCall) -> str:
     """The client's address, without the family of an IP address in front; gRPC escapes the brackets of IPv6."""
     peer = call.peer()
     family, _, address = peer.partition(":")

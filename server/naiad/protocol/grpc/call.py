@@ -20,7 +20,7 @@ Metadata = collections.abc.Iterable[tuple[str, str | bytes]]
 """Keys in lower case; the value of a key that ends in -bin is bytes. A key may come several times."""
 
 
-class Call(typing.Protocol):
+class RpcCall(typing.Protocol):
     """A call, as its method sees it."""
 
     def invocation_metadata(self) -> Metadata | None:
@@ -31,17 +31,17 @@ class Call(typing.Protocol):
 
 
 class ContextCall:
-    """A call with the context of its request. Implements `Call`."""
+    """A call with the context of its request. Implements `RpcCall`."""
 
     __slots__ = ("context", "invocation_metadata", "peer")
 
-    def __init__(self, call: Call, context: RequestContext) -> None:
+    def __init__(self, call: RpcCall, context: RequestContext) -> None:
         self.context = context
         self.invocation_metadata = call.invocation_metadata
         self.peer = call.peer
 
 
-def context_of(call: Call) -> RequestContext | None:
+def context_of(call: RpcCall) -> RequestContext | None:
     """The context of a call; None if nothing reads it."""
     return call.context if type(call) is ContextCall else None
 
@@ -61,10 +61,10 @@ class RpcStatus(msgspec.Struct, frozen=True):
 Response = bytes | RpcStatus
 """The response message, or an error."""
 
-OnResponse = collections.abc.Callable[[Response], None]
+OnRpcResponse = collections.abc.Callable[[Response], None]
 
 
-Unary = collections.abc.Callable[[bytes, Call, OnResponse], Cancellable | None]
+Unary = collections.abc.Callable[[bytes, RpcCall, OnRpcResponse], Cancellable | None]
 """Called on the loop with a whole request message; calls back exactly once, perhaps before it returns, unless it is cancelled
 first. It does not raise."""
 
@@ -104,7 +104,7 @@ class StreamHandler(typing.Protocol):
         """Whether another request should be read now; called again after `resume` and after `StreamWriter.capacity`."""
 
 
-Streaming = collections.abc.Callable[[Call, StreamWriter], StreamHandler]
+Streaming = collections.abc.Callable[[RpcCall, StreamWriter], StreamHandler]
 """Called on the loop when a stream begins; may end it at once. It does not raise."""
 
 _MAX_MESSAGE_BYTES = 2048
@@ -130,7 +130,7 @@ def as_inference_error(error: Exception, what: str) -> InferenceError:
 def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
     """Make a method of a function from request bytes to response bytes, which raises InferenceError and returns at once."""
 
-    def unary(body: bytes, call: Call, on_response: OnResponse) -> None:
+    def unary(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> None:
         response: Response
         try:
             response = run(body)
@@ -147,7 +147,7 @@ def later(
     """A unary method of a coroutine function; each call is a task, so this is not for inference."""
     tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
 
-    async def run_and_respond(body: bytes, on_response: OnResponse) -> None:
+    async def run_and_respond(body: bytes, on_response: OnRpcResponse) -> None:
         response: Response
         try:
             response = await run(body)
@@ -155,7 +155,7 @@ def later(
             response = rpc_status(as_inference_error(error, f"{run.__name__}()"))
         on_response(response)
 
-    def unary(body: bytes, call: Call, on_response: OnResponse) -> Cancellable:
+    def unary(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Cancellable:
         task = asyncio.get_running_loop().create_task(run_and_respond(body, on_response))
         tasks.add(task)
         task.add_done_callback(tasks.discard)

@@ -10,9 +10,9 @@ from naiad.errors import InferenceError, unsupported
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import (
-    Call,
-    OnResponse,
+    OnRpcResponse,
     Response,
+    RpcCall,
     as_inference_error,
     context_of,
     rpc_status,
@@ -43,7 +43,9 @@ class ModelInfer:
         self._codec = codec
         self._reader = RequestReader()
 
-    def __call__(self, body: bytes, call: Call, on_response: OnResponse) -> Cancellable | None:
+    def __call__(
+        self, body: bytes, call: RpcCall, on_response: OnRpcResponse
+    ) -> Cancellable | None:
         """A `call.Unary`; the checks come in Triton's order: version, model, decoupled, parameters, metadata, data."""
         codec = self._codec if len(body) > MAYBE_LARGE else None
         try:
@@ -70,7 +72,7 @@ class ModelInfer:
         return None
 
     def _decoded(
-        self, call: Call, on_response: OnResponse, decoded: LargeRequest
+        self, call: RpcCall, on_response: OnRpcResponse, decoded: LargeRequest
     ) -> Inference | None:
         """Continue with a message that a codec process has decoded."""
         decoded.raise_if_unread()
@@ -88,7 +90,7 @@ class ModelInfer:
         return model
 
     def _infer(
-        self, model: Infers, call: Call, on_response: OnResponse, request: InferRequest
+        self, model: Infers, call: RpcCall, on_response: OnRpcResponse, request: InferRequest
     ) -> Inference | None:
         if self._forwarding is not None:
             forward_metadata(call.invocation_metadata(), self._forwarding, request.parameters)
@@ -96,11 +98,11 @@ class ModelInfer:
         return model.infer(request, respond, None, context_of(call))
 
 
-def _fail(on_response: OnResponse, error: InferenceError) -> None:
+def _fail(on_response: OnRpcResponse, error: InferenceError) -> None:
     on_response(rpc_status(error))
 
 
-def _respond(on_response: OnResponse, codec: Codec | None, response: InferResponse) -> None:
+def _respond(on_response: OnRpcResponse, codec: Codec | None, response: InferResponse) -> None:
     """Called back by the engine, on the loop. Must not raise into it: others' answers may follow in the same turn."""
     answer: Response
     if response.error is not None:

@@ -12,9 +12,9 @@ from naiad.errors import invalid, unavailable, unsupported
 from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
 from naiad.protocol.grpc.call import (
-    Call,
     Metadata,
-    OnResponse,
+    OnRpcResponse,
+    RpcCall,
     RpcStatus,
     Streaming,
     Unary,
@@ -231,7 +231,7 @@ def _methods_of(
 def _bounded(method: Unary) -> Unary:
     """A method for short messages only: protobuf would keep the loop for a second with 64 MB of fields that nothing needs."""
 
-    def bounded(body: bytes, call: Call, on_response: OnResponse) -> Cancellable | None:
+    def bounded(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Cancellable | None:
         if len(body) > CODEC_BYTES:
             on_response(_TOO_LONG)
             return None

@@ -21,7 +21,13 @@ from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.access_log import header_of
-from naiad.protocol.grpc.call import Call, RpcStatus, StreamWriter, as_inference_error, rpc_status
+from naiad.protocol.grpc.call import (
+    RpcCall,
+    RpcStatus,
+    StreamWriter,
+    as_inference_error,
+    rpc_status,
+)
 from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.large_messages import (
     MAYBE_LARGE,
@@ -78,7 +84,7 @@ class StreamInfer:
         self.shut_error = shut
         self.observer: Observer | None = None
 
-    def __call__(self, call: Call, writer: StreamWriter) -> "InferStream":
+    def __call__(self, call: RpcCall, writer: StreamWriter) -> "InferStream":
         """Begin a stream."""
         stream = InferStream(self, call, writer)
         self.live.add(stream)
@@ -117,7 +123,7 @@ class _PendingRequest(msgspec.Struct, eq=False):
 class InferStream:
     """One stream; a `call.StreamHandler`."""
 
-    def __init__(self, method: StreamInfer, call: Call, writer: StreamWriter) -> None:
+    def __init__(self, method: StreamInfer, call: RpcCall, writer: StreamWriter) -> None:
         self._method = method
         self._call = call
         self._writer = writer
