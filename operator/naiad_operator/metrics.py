@@ -55,6 +55,7 @@ class Gauges:
         queue_failing: services whose last reconcile failed.
         children: objects in the store.
         upgrades: services that wait for a new pod template or are getting it, by state.
+        blocked_upgrades: namespace and name of those whose new pods do not become ready in time.
         watch_restarts: failed watches by resource.
         unwatched: kinds that cannot be listed or watched, by resource: in how many namespaces.
         leader: whether this process is the leader.
@@ -72,6 +73,7 @@ class Gauges:
     leader: bool
     conditions: collections.abc.Mapping[tuple[str, str, str], int]
     model_polls: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    blocked_upgrades: collections.abc.Collection[tuple[str, str]] = ()
 
 
 def page(metrics: Metrics, gauges: Gauges) -> str:
@@ -129,6 +131,14 @@ class _Families(Collector):
             "state",
             gauges.upgrades,
         )
+        blocked = GaugeMetricFamily(
+            "naiad_operator_upgrade_blocked",
+            "Services whose pods do not become ready with a new template, by name.",
+            labels=("service_namespace", "service"),
+        )
+        for names in sorted(gauges.blocked_upgrades):
+            blocked.add_metric(names, 1)
+        yield blocked
         yield _counter(
             "watch_restarts", "Watches that broke, by resource.", "resource", gauges.watch_restarts
         )

@@ -26,6 +26,23 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrades:
+    """Which services get new pods because of a new operator, and when; namespaces, with "*" for all others.
+
+    Attributes:
+        order: the namespaces in the order in which their services are upgraded.
+        pause: those whose services wait.
+        skip: those whose services keep their pods.
+        time_limit_seconds: how long others wait for a service that does not become ready.
+    """
+
+    order: tuple[str, ...] = ()
+    pause: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    time_limit_seconds: float = 1800.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The operator's configuration.
 
@@ -47,6 +64,7 @@ class Options:
         lease_name: the name of the Lease. Operators with the same Lease elect one leader, so different installations need
             different names.
         max_concurrent_restarts: how many services replace their pods at a time because of a new operator or of its defaults.
+        upgrades: which of them, and in which order.
         allow_downgrade: whether to replace the pod templates of newer operators.
         drain_seconds: how long running reconciles may take to end after SIGTERM.
         log_level: debug, info, warning or error.
@@ -69,6 +87,7 @@ class Options:
     lease_namespace: str = ""
     lease_name: str = "naiad-operator"
     max_concurrent_restarts: int = 1
+    upgrades: Upgrades = dataclasses.field(default_factory=Upgrades)
     allow_downgrade: bool = False
     drain_seconds: float = 20.0
     log_level: str = "info"
@@ -106,6 +125,10 @@ _FLAGS = (
     _Flag("resync-seconds", "600", "seconds between two reconciles of a service without events"),
     _Flag("discovery-seconds", "30", "seconds between two discoveries of the kinds that the API server serves"),
     _Flag("max-concurrent-restarts", "1", "services that replace their pods at a time because of a new operator or of its defaults; 0 replaces none"),
+    _Flag("upgrade-order", "", "the namespaces in the order in which their services get new pods, separated by commas, * for all others; by default in that of their names"),
+    _Flag("upgrade-pause", "", "namespaces whose services wait with new pods, * for all"),
+    _Flag("upgrade-skip", "", "namespaces whose services keep their pods until they are edited, * for all"),
+    _Flag("upgrade-time-limit-seconds", "1800", "how long other services wait for one whose new pods do not become ready"),
     _Flag("allow-downgrade", "false", "also replace the pod templates of newer operators, for a rollback of the operator", ("true", "false")),
     _Flag("leader-election", "false", "hold a Lease before writing anything, for two replicas", ("true", "false")),
     _Flag("lease-name", "naiad-operator", "name of the Lease; operators with the same Lease elect one leader"),
@@ -191,6 +214,18 @@ def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Opti
             minimum=0,
             maximum=10_000,
         ),
+        upgrades=Upgrades(
+            order=_namespaces(parser, "upgrade-order", arguments.upgrade_order),
+            pause=_namespaces(parser, "upgrade-pause", arguments.upgrade_pause),
+            skip=_namespaces(parser, "upgrade-skip", arguments.upgrade_skip),
+            time_limit_seconds=_number(
+                parser,
+                "upgrade-time-limit-seconds",
+                arguments.upgrade_time_limit_seconds,
+                minimum=0,
+                maximum=604_800,
+            ),
+        ),
         allow_downgrade=arguments.allow_downgrade == "true",
         leader_election=arguments.leader_election == "true",
         lease_namespace=arguments.operator_namespace,
@@ -201,6 +236,15 @@ def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Opti
         log_level=arguments.log_level,
         log_text=arguments.log_format == "text",
     )
+
+
+def _namespaces(parser: argparse.ArgumentParser, name: str, text: str) -> tuple[str, ...]:
+    """A list of namespaces in which * stands for all others."""
+    given = tuple(dict.fromkeys(one.strip() for one in text.split(",") if one.strip()))
+    for one in given:
+        if one != "*" and not _NAMESPACE.fullmatch(one):
+            parser.error(f"--{name}: {one!r} is not a valid namespace name, or * for all others")
+    return given
 
 
 def _name(parser: argparse.ArgumentParser, name: str, text: str) -> str:

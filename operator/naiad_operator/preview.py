@@ -22,8 +22,9 @@ from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec
 from naiad_operator.options import Options
 from naiad_operator.reconcile import cluster_info, desired, lookups, plan
-from naiad_operator.upgrade import template
+from naiad_operator.upgrade import template, turn as turns
 from naiad_operator.upgrade.choice import Change
+from naiad_operator.upgrade.turn import Hold
 
 ProfileOf = collections.abc.Callable[[Manifest], Profile | None]
 
@@ -46,6 +47,7 @@ class ServicePlan:
         objects: the objects that change, as "Kind name".
         message: why the service is invalid, or keeps its template.
         refused: what new installations of the operator refuse of it and this one allows.
+        place: that of its namespace in an upgrade, and its own there.
     """
 
     namespace: str
@@ -56,6 +58,7 @@ class ServicePlan:
     objects: tuple[str, ...] = ()
     message: str = ""
     refused: tuple[str, ...] = ()
+    place: tuple[int, int] = (0, 0)
 
 
 async def run(options: Options, *, as_json: bool) -> int:
@@ -118,7 +121,7 @@ async def read(api: client.Client, options: Options) -> list[ServicePlan]:
         for manifest in manifests
         if "deletionTimestamp" not in manifest["metadata"]
     ]
-    return sorted(plans, key=lambda one: (one.namespace, one.name))
+    return sorted(plans, key=lambda one: (one.place[0], one.namespace, one.place[1], one.name))
 
 
 async def _profiles(api: client.Client, served: frozenset[str], options: Options) -> ProfileOf:
@@ -165,6 +168,7 @@ async def plan_of(  # noqa: PLR0917 - what a reconcile has as its dependencies
         )
     except InvalidSpec as invalid:
         return ServicePlan(namespace=namespace, name=name, result=INVALID, message=str(invalid))
+    turn = turns.of(service, options.upgrades)
     waits = [pods for pods in made.pods if pods.change in (Change.STAGED, Change.BEGUN)]
     edited = [pods for pods in made.pods if pods.change is Change.FREE and pods.rollout.total]
     fields = [field for pods in [*waits, *edited] for field in _fields(pods, name)]
@@ -176,6 +180,7 @@ async def plan_of(  # noqa: PLR0917 - what a reconcile has as its dependencies
         only_missing=made.defers and service.is_observed,
         accepted=lambda *_: False,
     )
+    held = "" if turn.hold is Hold.NONE or not waits else f"not now: {turn.why}"
     newer = [
         str(p.record.template_version) for p in made.pods if p.change is Change.NEWER and p.record
     ]
@@ -189,7 +194,8 @@ async def plan_of(  # noqa: PLR0917 - what a reconcile has as its dependencies
         fields=tuple(fields),
         objects=tuple(dict.fromkeys(_object_of(step) for step in steps)),
         refused=tuple(str(one) for one in bundle.refused(service, made.facts, STRICT)),
-        message=f"keeps the pod template of operator {newer[0]}, which is newer" if newer else "",
+        message=f"keeps the pod template of operator {newer[0]}, which is newer" if newer else held,
+        place=(turn.rank, turn.order),
     )
 
 

@@ -10,6 +10,7 @@ GAUGES = Gauges(
     queue_failing=1,
     children=12,
     upgrades={"waiting": 5, "failed": 1},
+    blocked_upgrades=[("payments", "ledger")],
     watch_restarts={"pods": 4},
     unwatched={"scaledobjects": 2},
     leader=True,
@@ -38,6 +39,8 @@ def test_gauges_have_the_current_values() -> None:
     assert by_series["naiad_operator_services{state=Ready}"] == 2
     assert by_series["naiad_operator_watch_restarts_total{resource=pods}"] == 4
     assert by_series["naiad_operator_upgrades{state=waiting}"] == 5
+    named = "service=ledger,service_namespace=payments"
+    assert by_series[f"naiad_operator_upgrade_blocked{{{named}}}"] == 1
     assert by_series["naiad_operator_unwatched{resource=scaledobjects}"] == 2
     assert by_series["naiad_operator_leader"] == 1
     assert by_series["naiad_operator_model_polls_total{result=unreachable}"] == 2

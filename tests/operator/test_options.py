@@ -38,6 +38,12 @@ def test_each_flag_can_be_a_variable() -> None:
     assert chosen.log_text
 
 
+def test_upgrades_are_ordered_and_held_by_namespace() -> None:
+    chosen = read("--upgrade-order=staging, *,payments", "--upgrade-pause=a", "--upgrade-skip=*")
+    expected = options.Upgrades(order=("staging", "*", "payments"), pause=("a",), skip=("*",))
+    assert (chosen.upgrades, expected.time_limit_seconds) == (expected, 1800)
+
+
 def test_a_flag_wins_over_a_variable() -> None:
     assert read("--workers=3", environ={"NAIAD_WORKERS": "5"}).workers == 3
 
@@ -60,6 +66,8 @@ def test_a_flag_wins_over_a_variable() -> None:
         (["--lease-name=A b"], {}, "--lease-name: 'A b' is not a valid object name"),
         (["--watch-namespaces=*"], {}, "--watch-namespaces: '*' is not a valid namespace name"),
         (["--http-port=70000"], {}, "--http-port: '70000' is not a number from 0 to 65535"),
+        (["--upgrade-order=a,B"], {}, "--upgrade-order: 'B' is not a valid namespace name, or *"),
+        (["--upgrade-time-limit-seconds=-1"], {}, "--upgrade-time-limit-seconds: '-1' is not a"),
         ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is not one of debug"),
         (["--watch-namespaces=,"], {}, "--watch-namespaces: ',' names no namespace"),
         (["--default-profile=/none"], {}, "--default-profile: /none: cannot be read: "),

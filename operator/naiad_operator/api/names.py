@@ -11,4 +11,10 @@ CRD_NAME = f"{PLURAL}.{GROUP}"
 PROFILE_KIND = "NaiadProfile"
 PROFILE_PLURAL = "naiadprofiles"
 
+UPGRADE = f"{GROUP}/upgrades"
+"""An annotation of a service: what an upgrade of the operator does to it."""
+UPGRADE_VALUES = ("Pause", "Skip")
+UPGRADE_ORDER = f"{GROUP}/upgrade-order"
+"""An annotation of a service: an integer, its place among the services of its namespace; 0 without it."""
+
 FIELD_MANAGER = "naiad-operator"

@@ -4,6 +4,7 @@ import collections.abc
 import re
 import typing
 
+from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.check.finding import Findings, error
 
@@ -32,9 +33,21 @@ def of_service(manifest: typing.Any) -> Findings:
         message = f"is {namespace!r}: write the name of a namespace: at most 63 lower-case letters, digits and '-'"
         yield error("metadata.namespace", message)
     yield from _of_metadata(metadata)
+    yield from _of_upgrades(part(metadata, "annotations"))
     yield from _keys(spec, "spec", ("labels", "annotations"))
     for field, maps in _MAPS.items():
         yield from _keys(part(spec, field), f"spec.{field}", maps)
+
+
+def _of_upgrades(annotations: dict[str, typing.Any]) -> Findings:
+    """Annotations that hold or order upgrades, and say something that the operator does not know."""
+    held, order = annotations.get(names.UPGRADE), annotations.get(names.UPGRADE_ORDER)
+    if isinstance(held, str) and held not in names.UPGRADE_VALUES:
+        message = f"is {held!r}: write {' or '.join(names.UPGRADE_VALUES)}"
+        yield error(f"metadata.annotations[{names.UPGRADE}]", message)
+    if isinstance(order, str) and not re.fullmatch("-?[0-9]{1,6}", order):
+        message = f'is {order!r}: write an integer, e.g. "10"; lower ones come first'
+        yield error(f"metadata.annotations[{names.UPGRADE_ORDER}]", message)
 
 
 def of_profile(manifest: typing.Any) -> Findings:

@@ -2,6 +2,7 @@
 
 import collections.abc
 import dataclasses
+import datetime as dt
 import typing
 
 from naiad_operator import versions
@@ -18,6 +19,7 @@ from naiad_operator.upgrade import choice, record as records
 from naiad_operator.upgrade.choice import Change, Rendered, Rollout
 from naiad_operator.upgrade.record import Record
 from naiad_operator.upgrade.scheduler import State, UpgradeScheduler, Upgrading, Waiting
+from naiad_operator.upgrade.turn import ORDINARY, Hold, Turn, remaining
 
 Records = collections.abc.Mapping[str, Record]
 """By the name of the Deployment: the service's own, and that of its canary."""
@@ -52,12 +54,14 @@ class Desired:
         facts: the facts from which it was rendered.
         manifests: the children, with this operator's pod templates.
         pods: the Deployments, the service's own first. Both are upgraded together.
+        turn: whether the service waits for its new templates, and its place among the others.
         defers: whether a newer operator has written the service's own Deployment, and this one is not to replace what that has written.
     """
 
     facts: ClusterFacts
     manifests: collections.abc.Sequence[Manifest]
     pods: collections.abc.Sequence[Pods]
+    turn: Turn = ORDINARY
     defers: bool = False
 
     @property
@@ -76,6 +80,7 @@ class Desired:
         return Waiting(
             serves=any(rollout.serves for rollout in staged),
             stuck=is_lost or any(rollout.late for rollout in staged),
+            turn=self.turn,
         )
 
     def choose(self, *, admitted: bool, now: str) -> dict[str, Record]:
@@ -112,9 +117,21 @@ class Desired:
         ]
         return bool(written) and all(name in kept and not drift for name, drift in written)
 
-    def upgrade(self, chosen: Records, scheduler: UpgradeScheduler) -> Upgrade:
-        """The upgrade of the service for its status: of its own pods, or of the canary's while only these are concerned."""
-        paused_by = str(scheduler.paused_by or "")
+    def upgrade(
+        self, chosen: Records, scheduler: UpgradeScheduler, namespace: str, now: dt.datetime
+    ) -> Upgrade:
+        """The upgrade of the service for its status: of its own pods, or of the canary's while only these are concerned.
+
+        Args:
+            chosen: from `choose`.
+            scheduler: what is known of the other services.
+            namespace: the service's own. A service of another one is not named: its name is not for the readers of this one.
+            now: the time.
+        """
+        by = scheduler.paused_by
+        paused_by = ""
+        if by is not None:
+            paused_by = str(by) if by.namespace == namespace else "a service of another namespace"
         states = [
             choice.state(
                 pods.change,
@@ -127,7 +144,18 @@ class Desired:
             for pods in self.pods
         ]
         state = next((one for one in states if one.state is not UpgradeState.CURRENT), states[0])
-        return dataclasses.replace(state, is_awaited=not scheduler.is_open)
+        kind = state.state
+        if kind in (UpgradeState.WAITING, UpgradeState.PAUSED):
+            kind = _HELD.get(self.turn.hold, kind)
+        limit_s = scheduler.time_limit_s
+        return dataclasses.replace(
+            state,
+            state=kind,
+            held_by=self.turn.why,
+            time_limit_s=limit_s,
+            is_overdue=kind is UpgradeState.UPGRADING and not remaining(state.since, now, limit_s),
+            is_awaited=not scheduler.is_open,
+        )
 
     def scheduler_state(
         self, upgrade: Upgrade, *, is_blocked: bool, is_starting: bool
@@ -140,12 +168,15 @@ class Desired:
             is_starting: as in `waiting`.
         """
         match upgrade.state:
-            case UpgradeState.WAITING | UpgradeState.PAUSED:
+            case UpgradeState.WAITING | UpgradeState.PAUSED | UpgradeState.HELD:
                 return self.waiting(is_starting=is_starting)
             case UpgradeState.UPGRADING:
-                return Upgrading(is_blocked=is_blocked)
+                return Upgrading(is_blocked=is_blocked, is_overdue=upgrade.is_overdue)
             case _:
                 return None
+
+
+_HELD = {Hold.PAUSED: UpgradeState.HELD, Hold.SKIPPED: UpgradeState.SKIPPED}
 
 
 def claim_names(service: InferenceService) -> list[str]:
@@ -194,6 +225,7 @@ def render(
     cluster: ClusterFacts,
     running: versions.Version | None,
     allow_downgrade: bool,
+    turn: Turn = ORDINARY,
 ) -> Desired:
     """Renders the children of a service.
 
@@ -203,6 +235,7 @@ def render(
         cluster: the facts about the cluster; those about the service are filled in here.
         running: the server's version as a running pod reports it; None when none does.
         allow_downgrade: whether to replace the pod templates of newer operators.
+        turn: the service's turn in an upgrade.
 
     Raises:
         InvalidSpec: this cluster, or the service's server, cannot run the spec.
@@ -249,7 +282,7 @@ def render(
         )
     newer = main.record is not None and main.record.operator > versions.OWN
     return Desired(
-        facts=facts, manifests=manifests, pods=pods, defers=newer and not allow_downgrade
+        facts=facts, manifests=manifests, pods=pods, turn=turn, defers=newer and not allow_downgrade
     )
 
 

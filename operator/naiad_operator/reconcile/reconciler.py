@@ -20,6 +20,7 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
 from naiad_operator.errors import InvalidSpec
+from naiad_operator.options import Upgrades
 from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import (
     applier,
@@ -44,8 +45,10 @@ from naiad_operator.status.canary import divided, next_change, without_node
 from naiad_operator.status.compute import compute, compute_bug, compute_invalid
 from naiad_operator.status.conditions import PROGRESSING, UPGRADED, reason_of
 from naiad_operator.status.upgrade import FAILED
+from naiad_operator.upgrade import turn as turns
 from naiad_operator.upgrade.newer import NewerOperators
 from naiad_operator.upgrade.scheduler import UpgradeScheduler
+from naiad_operator.upgrade.turn import Hold, remaining
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +85,7 @@ class Dependencies:
         watch_problems: for a namespace, the kinds that cannot be watched there, each with the reason and what to do.
         profile_of: the NaiadProfile of a service; it raises InvalidSpec.
         upgrades: admits services that replace their pods because of a new operator.
+        upgrade_options: which services are held, and in which order they are admitted.
         clock: the time of day, for the timestamps in a status.
         allow_downgrade: whether to replace the pod templates of newer operators.
     """
@@ -99,6 +103,7 @@ class Dependencies:
     profile_of: collections.abc.Callable[[Manifest], Profile | None]
     upgrades: UpgradeScheduler
     clock: Clock
+    upgrade_options: Upgrades = dataclasses.field(default_factory=Upgrades)
     allow_downgrade: bool = False
 
 
@@ -174,17 +179,20 @@ class Reconciler:
         dependencies = self._dependencies
         children, pods = self._children_and_pods(key)
         upgrades = dependencies.upgrades
+        turn = turns.of(service, dependencies.upgrade_options)
         desired = render(
             service,
             children,
             cluster=await self._facts(key, service, pods),
             running=dependencies.models.report(key).server_version,
             allow_downgrade=dependencies.allow_downgrade,
+            turn=turn,
         )
         if desired.defers and (delay := self._newer.edit_delay(key, service, self._seconds())):
             return Result(requeue_after=delay)
         waiting = desired.waiting(is_starting=_are_starting(pods, service.status))
-        admitted = desired.is_staged and upgrades.admit(key, waiting)
+        is_held = turn.hold is not Hold.NONE
+        admitted = desired.is_staged and not is_held and upgrades.admit(key, waiting)
         records = desired.choose(admitted=admitted, now=self._now())
         unwatched = dependencies.watch_problems(key.namespace)
         wanted = desired.manifests_with(records)
@@ -223,7 +231,9 @@ class Reconciler:
             conflicts=result.conflicts,
             errors=result.refused,
             terminating=result.terminating,
-            upgrade=(upgrade := desired.upgrade(records, upgrades)),
+            upgrade=(
+                upgrade := desired.upgrade(records, upgrades, key.namespace, dependencies.clock())
+            ),
             unwatched={
                 (manifest["kind"], manifest["metadata"]["name"]): unwatched[manifest["kind"]]
                 for manifest in wanted
@@ -296,6 +306,10 @@ class Reconciler:
         now = self._dependencies.clock()
         change = next_change(service, observed, now)
         delays = [max((change - now).total_seconds(), 0) + _ROUNDING_S] if change else []
+        upgrade = observed.upgrade
+        if upgrade is not None and upgrade.is_awaited_by_others:
+            # Then other services no longer wait for this one.
+            delays.append(remaining(upgrade.since, now, upgrade.time_limit_s) + _ROUNDING_S)
         if kept:
             delays.append(_KEPT_REQUEUE_S)
         if reason_of(status, PROGRESSING) == "WaitingForNode":

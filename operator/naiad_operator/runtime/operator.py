@@ -116,6 +116,7 @@ class Runtime:
         )
         self._upgrades = UpgradeScheduler(
             limit=options.max_concurrent_restarts,
+            time_limit_s=options.upgrades.time_limit_seconds,
             wake=functools.partial(self._queue.add, low_priority=True),
         )
         self._services = service_store.ServiceStore(time.monotonic)
@@ -133,6 +134,7 @@ class Runtime:
                 models=self._models,
                 profile_of=self._profiles.of,
                 upgrades=self._upgrades,
+                upgrade_options=options.upgrades,
                 clock=_utc,
                 allow_downgrade=options.allow_downgrade,
             )
@@ -223,6 +225,7 @@ class Runtime:
             ),
             children=len(self._children),
             upgrades=self._upgrades.counts(),
+            blocked_upgrades=[(key.namespace, key.name) for key in self._upgrades.blocked()],
             watch_restarts=self._watches.restarts(),
             unwatched=collections.Counter(
                 problem.kind.plural for problem in self._watches.all_problems()

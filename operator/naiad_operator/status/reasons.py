@@ -64,6 +64,7 @@ Reason = typing.Literal[
     "UpgradeFailed",
     "UpgradePaused",
     "UpgradePending",
+    "UpgradeSkipped",
     "Upgrading",
     "Valid",
     "WaitingForNode",

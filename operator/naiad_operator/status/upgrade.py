@@ -4,7 +4,8 @@ import dataclasses
 import enum
 import typing
 
-from naiad_operator.status.conditions import UPGRADED, Condition
+from naiad_operator.status.conditions import UPGRADED, Condition, State
+from naiad_operator.status.reasons import Reason
 
 
 class UpgradeState(enum.Enum):
@@ -13,6 +14,8 @@ class UpgradeState(enum.Enum):
     CURRENT = enum.auto()
     WAITING = enum.auto()
     PAUSED = enum.auto()
+    HELD = enum.auto()
+    SKIPPED = enum.auto()
     UPGRADING = enum.auto()
     NEWER = enum.auto()
 
@@ -25,7 +28,10 @@ class Upgrade:
         template: the version of the operator that rendered the present pod template.
         operator: the version of this operator.
         limit: how many services replace their pods at a time.
-        paused_by: the service because of which no other is upgraded, as namespace/name.
+        paused_by: the service because of which no other is upgraded: as namespace/name in the same namespace, otherwise without its name.
+        held_by: the option or annotation that holds the service, in words.
+        time_limit_s: how long others wait for a service that does not become ready.
+        is_overdue: whether the pods have not become ready in that time.
         since: when the pods began to be replaced.
         is_canary: whether it is about the canary's pods alone.
         is_awaited: whether services are still to be reconciled after the operator's start, so that a pause is not known yet.
@@ -36,9 +42,17 @@ class Upgrade:
     operator: str
     limit: int = 1
     paused_by: str = ""
+    held_by: str = ""
+    time_limit_s: float = 1800.0
+    is_overdue: bool = False
     since: str = ""
     is_canary: bool = False
     is_awaited: bool = False
+
+    @property
+    def is_awaited_by_others(self) -> bool:
+        """Whether others wait until its pods are ready, or its time is over."""
+        return self.state is UpgradeState.UPGRADING and not self.is_overdue
 
 
 FAILED: typing.Final = "UpgradeFailed"
@@ -68,23 +82,43 @@ def _condition(upgrade: Upgrade, blocked: str) -> Condition:
         new = (
             "with the present profile and defaults of the operator the pod template is another one"
         )
+    keeps = f"{new}; the pods keep theirs"
+    since = f"since {upgrade.since} the pods get the template of operator {upgrade.operator}"
+    status: State = "False"
+    reason: Reason
     match upgrade.state:
         case UpgradeState.CURRENT:
-            return Condition(UPGRADED, "True", "Current", "")
+            status, reason, message = "True", "Current", ""
         case UpgradeState.NEWER:
+            status, reason = "True", "NewerOperator"
             message = f"the pods have the template of operator {upgrade.template}, and this is {upgrade.operator}: they keep it until spec.predictor changes"
-            return Condition(UPGRADED, "True", "NewerOperator", message)
-        case UpgradeState.UPGRADING if blocked:
-            message = f"since {upgrade.since} the pods get the template of operator {upgrade.operator}, and they do not become ready, so no other service is upgraded: {blocked}"
-            return Condition(UPGRADED, "False", FAILED, message)
+        case UpgradeState.SKIPPED:
+            status, reason = "True", "UpgradeSkipped"
+            message = f"{keeps} until spec.predictor changes, because {upgrade.held_by}"
+        case UpgradeState.HELD:
+            reason, message = "UpgradePaused", f"{keeps}, because {upgrade.held_by}"
         case UpgradeState.UPGRADING:
-            message = (
-                f"since {upgrade.since} the pods get the template of operator {upgrade.operator}"
+            reason, message = (
+                ("UpgradeFailed", f"{since}, {_failed(upgrade)}: {blocked}")
+                if blocked
+                else ("Upgrading", since)
             )
-            return Condition(UPGRADED, "False", "Upgrading", message)
         case UpgradeState.PAUSED:
-            message = f"{new}; the pods keep theirs, because {upgrade.paused_by} has got its new one and does not become ready"
-            return Condition(UPGRADED, "False", "UpgradePaused", message)
+            reason = "UpgradePaused"
+            message = f"{keeps}, because {upgrade.paused_by} has got its new one and does not become ready; {_minutes(upgrade)} after that began, the next service is upgraded"
         case UpgradeState.WAITING:
+            reason = "UpgradePending"
             message = f"{new}; the pods are replaced later, those of {upgrade.limit} services at a time (--max-concurrent-restarts)"
-            return Condition(UPGRADED, "False", "UpgradePending", message)
+    return Condition(UPGRADED, status, reason, message)
+
+
+def _failed(upgrade: Upgrade) -> str:
+    others = f"no other service is upgraded for up to {_minutes(upgrade)}"
+    if upgrade.is_overdue:
+        others = f"others no longer wait for it, after {_minutes(upgrade)}"
+    return f"and they do not become ready ({others})"
+
+
+def _minutes(upgrade: Upgrade) -> str:
+    minutes = upgrade.time_limit_s / 60
+    return f"{minutes:g} minute{'s' * (minutes != 1)}"

@@ -1,4 +1,4 @@
-"""Admits services that replace their pods because of a new operator: a few at a time, and none while one does not become ready.
+"""Admits services that replace their pods because of a new operator: a few at a time, and for a limited time none while one does not become ready.
 
 `decide` is pure. `UpgradeScheduler` keeps what the reconciles observed of the Deployments, which is rebuilt after a restart of the operator: none
 is admitted until every service has been reconciled once.
@@ -9,6 +9,7 @@ import collections.abc
 import dataclasses
 
 from naiad_operator.queue import Key
+from naiad_operator.upgrade.turn import ORDINARY, Hold, Turn
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,17 +20,25 @@ class Waiting:
         serves: whether a pod is available. Such a service takes one of the places until its pods are ready again.
         stuck: whether its pods did not become ready in their time, or none serves and none may become ready. Such a service is admitted, and
             is not waited for.
+        turn: whether it is held, and its place among the others.
     """
 
     serves: bool
     stuck: bool
+    turn: Turn = ORDINARY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Upgrading:
-    """A service whose pods are being replaced; `is_blocked` when they do not become ready."""
+    """A service whose pods are being replaced.
+
+    Attributes:
+        is_blocked: whether they do not become ready.
+        is_overdue: whether that takes longer than others wait for it.
+    """
 
     is_blocked: bool = False
+    is_overdue: bool = False
 
 
 State = Waiting | Upgrading
@@ -41,7 +50,7 @@ class Decision:
 
     Attributes:
         starts: the services that are admitted.
-        paused_by: the first service that does not become ready; None when there is none.
+        paused_by: the first service that does not become ready, and for which the others wait; None when there is none.
     """
 
     starts: frozenset[Key] = frozenset()
@@ -49,25 +58,37 @@ class Decision:
 
 
 def decide(states: collections.abc.Mapping[Key, State], limit: int) -> Decision:
-    """The services that may start now, in the order of their names.
+    """The services that may start now: by the place of their namespace, then within it by their own place and name.
 
-    A service without an available pod that may still become ready is passed over: its pods are starting.
+    A service without an available pod that may still become ready is passed over: its pods are starting. One that is overdue is
+    not waited for, and takes no place.
     """
-    upgrading = {key: state for key, state in states.items() if isinstance(state, Upgrading)}
-    blocked = sorted(key for key, state in upgrading.items() if state.is_blocked)
+    awaited = {
+        key: state
+        for key, state in states.items()
+        if isinstance(state, Upgrading) and not state.is_overdue
+    }
+    blocked = sorted(key for key, state in awaited.items() if state.is_blocked)
     if blocked:
         return Decision(paused_by=blocked[0])
-    free = limit - len(upgrading)
+    free = limit - len(awaited)
+    waiting = {key: state for key, state in states.items() if isinstance(state, Waiting)}
     starts = set[Key]()
-    for key in sorted(states.keys() - upgrading.keys()):
-        state = states[key]
-        assert isinstance(state, Waiting)
+    for key in sorted(waiting, key=lambda one: _place(one, waiting[one])):
+        state = waiting[key]
         if free <= 0:
             break
+        if state.turn.hold is not Hold.NONE:
+            continue
         if state.serves or state.stuck:
             starts.add(key)
             free -= state.serves
     return Decision(frozenset(starts))
+
+
+def _place(key: Key, state: Waiting) -> tuple[int, str, int, str]:
+    """By namespaces first, so that the place that a service has itself moves none of another namespace."""
+    return state.turn.rank, key.namespace, state.turn.order, key.name
 
 
 class UpgradeScheduler:
@@ -75,15 +96,24 @@ class UpgradeScheduler:
 
     Args:
         limit: how many services replace their pods at a time.
+        time_limit_s: how long others wait for a service that does not become ready. The reconciles say when that is over.
         wake: called with a service that is admitted, or whose condition changes.
 
     Attributes:
         limit: as in the arguments.
+        time_limit_s: as in the arguments.
         is_open: whether every service has been reconciled since the start. Before, none is admitted, and nothing is known of a pause.
     """
 
-    def __init__(self, *, limit: int, wake: collections.abc.Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int,
+        wake: collections.abc.Callable[[Key], None],
+        time_limit_s: float = 1800.0,
+    ) -> None:
         self.limit = limit
+        self.time_limit_s = time_limit_s
         self._wake = wake
         self._states: dict[Key, State] = {}
         self.is_open = False
@@ -126,17 +156,17 @@ class UpgradeScheduler:
 
     def counts(self) -> dict[str, int]:
         """The number of services by state, for the metrics."""
-        counts = collections.Counter(
-            "waiting"
-            if isinstance(state, Waiting)
-            else "failed"
-            if state.is_blocked
-            else "upgrading"
-            for state in self._states.values()
-        )
-        if self.paused_by is not None:
-            counts["paused"] = counts.pop("waiting", 0)
+        is_paused = self.paused_by is not None
+        counts = collections.Counter(_name_of(state, is_paused) for state in self._states.values())
         return {name: counts[name] for name in ("waiting", "paused", "upgrading", "failed")}
+
+    def blocked(self) -> list[Key]:
+        """The services whose new pods do not become ready, or take longer than others wait for them."""
+        return sorted(
+            key
+            for key, state in self._states.items()
+            if isinstance(state, Upgrading) and (state.is_blocked or state.is_overdue)
+        )
 
     def _decide(self) -> None:
         if not self.is_open:
@@ -147,3 +177,10 @@ class UpgradeScheduler:
             wake |= {key for key, state in self._states.items() if isinstance(state, Waiting)}
         for key in sorted(wake):
             self._wake(key)
+
+
+def _name_of(state: State, is_paused: bool) -> str:  # noqa: FBT001 - of the whole upgrade
+    """The name of a state in the metrics."""
+    if isinstance(state, Waiting):
+        return "paused" if is_paused or state.turn.hold is not Hold.NONE else "waiting"
+    return "failed" if state.is_blocked else "upgrading"

@@ -369,3 +369,16 @@ def test_of_very_many_findings_the_problems_come_first_and_the_rest_is_counted(c
     assert lines[-2].endswith("and 40 more")
     assert len(lines) == 102
     assert sum(line.startswith("warning") for line in lines) == 19
+
+
+def test_an_annotation_of_upgrades_that_the_operator_does_not_know_is_an_error(check: RUN) -> None:
+    service = manifests.resource()
+    names = {"serving.naiad.dev/upgrades": "skip", "serving.naiad.dev/upgrade-order": "first"}
+    service["metadata"]["annotations"] = names
+    status, lines = check(service)
+    assert status == 1
+    text = "\n".join(lines)
+    assert (
+        "metadata.annotations[serving.naiad.dev/upgrades]: is 'skip': write Pause or Skip" in text
+    )
+    assert "upgrade-order]: is 'first': write an integer" in text

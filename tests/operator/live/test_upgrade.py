@@ -208,6 +208,46 @@ def test_services_are_upgraded_one_after_the_other_until_one_does_not_become_rea
     assert [one["result"] for one in whole["services"]] == ["unchanged"] * 3
 
 
+def test_after_the_time_limit_the_next_service_goes_on_and_one_that_is_skipped_does_not(
+    plane: ControlPlane, kubectl: Kubectl, kubelet: Kubelet, release: Release
+) -> None:
+    namespace = make_namespace(kubectl, "limited")
+    old = release(namespace, THIS)
+    services(kubectl, kubelet, namespace, "abc")
+    assert old.stop() == 0
+    skip = {"metadata": {"annotations": {f"{PREFIX}upgrades": "Skip"}}}
+    first = {"metadata": {"annotations": {f"{PREFIX}upgrade-order": "-1"}}}
+    kubectl.patch("InferenceService", "a", namespace, body=skip)
+    kubectl.patch("InferenceService", "c", namespace, body=first)
+    new = release(namespace, THIS, "--upgrade-time-limit-seconds=5", template="x")
+
+    def went_on() -> bool:
+        kubelet.step(namespace, become=failing("c"))
+        found = reasons(kubectl, namespace, "abc")
+        return found == ["UpgradeSkipped", "Current", "UpgradeFailed"]
+
+    until("b", went_on)
+    assert of_release(kubectl, namespace, "abc") == {"a": "", "b": "x", "c": "x"}
+    named = f'naiad_operator_upgrade_blocked{{service="c",service_namespace="{namespace}"}}'
+    assert new.metric(named) == 1
+    blocked = condition(kubectl.get("InferenceService", "c", namespace), "Upgraded")
+    assert "others no longer wait for it" in blocked["message"]
+    kubectl.patch(
+        "InferenceService",
+        "a",
+        namespace,
+        body={"metadata": {"annotations": {f"{PREFIX}upgrades": None}}},
+    )
+
+    def unskipped() -> bool:
+        kubelet.step(namespace, become=failing("c"))
+        return reasons(kubectl, namespace, "a") == ["Current"]
+
+    until("a", unskipped)
+    assert of_release(kubectl, namespace, "a") == {"a": "x"}
+    at_rest(plane, new)
+
+
 def test_an_edit_is_not_delayed_and_an_older_operator_does_not_roll_back(
     plane: ControlPlane, kubectl: Kubectl, kubelet: Kubelet, release: Release
 ) -> None:

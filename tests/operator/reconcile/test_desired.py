@@ -1,6 +1,7 @@
 """What is rendered for a service whose Deployments exist: templates that wait, those of a canary, and what a newer operator has written."""
 
 import dataclasses
+import datetime as dt
 import typing
 
 import pytest
@@ -9,16 +10,19 @@ from naiad_operator import versions
 from naiad_operator.api.parsing import service
 from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import Child
+from naiad_operator.queue import Key
 from naiad_operator.reconcile import desired, plan
-from naiad_operator.status.upgrade import UpgradeState
+from naiad_operator.status.upgrade import Upgrade, UpgradeState, upgraded
 from naiad_operator.upgrade import record as records
 from naiad_operator.upgrade.record import Record
-from naiad_operator.upgrade.scheduler import UpgradeScheduler, Waiting
+from naiad_operator.upgrade.scheduler import UpgradeScheduler, Upgrading, Waiting
+from naiad_operator.upgrade.turn import Hold, Turn
 from naiad_operator.versions import Version
 from tests.support import manifests
 
 Object = dict[str, typing.Any]
 GATEWAY: Object = {"parentRefs": [{"name": "public"}], "hostnames": ["demo.example.com"]}
+AT = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
 NOW = "2026-01-31T12:00:00Z"
 
 
@@ -106,7 +110,9 @@ def test_pods_and_those_of_the_canary_wait_together_and_are_replaced_together(
         assert len(found) == 1 + canary
         assert [is_earlier(manifest) for manifest in found] == [not admitted] * len(found)
         assert [r.mark is not None for r in chosen.values()] == [admitted] * len(found)
-        state = made.upgrade(chosen, UpgradeScheduler(limit=1, wake=lambda _: None)).state
+        state = made.upgrade(
+            chosen, UpgradeScheduler(limit=1, wake=lambda _: None), "models", AT
+        ).state
         assert state is (UpgradeState.UPGRADING if admitted else UpgradeState.WAITING)
 
 
@@ -204,7 +210,7 @@ def test_what_a_newer_operator_has_written_stays_and_what_is_missing_is_created(
         step.manifest["kind"] for step in steps if isinstance(step, plan.Create)
     }
     assert (
-        made.upgrade(chosen, UpgradeScheduler(limit=1, wake=lambda _: None)).state
+        made.upgrade(chosen, UpgradeScheduler(limit=1, wake=lambda _: None), "models", AT).state
         is UpgradeState.NEWER
     )
 
@@ -213,3 +219,56 @@ def test_the_version_of_this_release_renders_for_a_new_service() -> None:
     made = render(resource())
     assert made.pods[0].record is None
     assert made.choose(admitted=False, now=NOW)["demo"].operator == versions.OWN
+
+
+def upgrade_of(
+    made: desired.Desired, *, admitted: bool, blocked: Key | None, at: dt.datetime
+) -> Upgrade:
+    scheduler = UpgradeScheduler(limit=1, wake=lambda _: None, time_limit_s=1800)
+    scheduler.open()
+    if blocked is not None:
+        scheduler.observe(blocked, Upgrading(is_blocked=True))
+    return made.upgrade(made.choose(admitted=admitted, now=NOW), scheduler, "models", at)
+
+
+def test_a_condition_names_no_service_of_another_namespace() -> None:
+    given = resource()
+    made = render(given, *deployments(given))
+    near = upgrade_of(made, admitted=False, blocked=Key("models", "other"), at=AT)
+    far = upgrade_of(made, admitted=False, blocked=Key("payments", "ledger"), at=AT)
+    assert near.paused_by == "models/other"
+    assert far.paused_by == "a service of another namespace"
+    for word in ("payments", "ledger"):
+        assert word not in upgraded(far, "").message
+
+
+@pytest.mark.parametrize(("seconds", "overdue"), [(0, False), (1799, False), (1800, True)])
+def test_a_service_that_gets_new_pods_is_overdue_after_the_time_limit(
+    seconds: int,
+    overdue: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    given = resource()
+    made = render(given, *deployments(given))
+    at = AT + dt.timedelta(seconds=seconds)
+    found = upgrade_of(made, admitted=True, blocked=None, at=at)
+    state = made.scheduler_state(found, is_blocked=True, is_starting=False)
+    assert state == Upgrading(is_blocked=True, is_overdue=overdue)
+
+
+@pytest.mark.parametrize(
+    ("hold", "reason", "state"),
+    [
+        (Hold.PAUSED, ("False", "UpgradePaused"), Waiting),
+        (Hold.SKIPPED, ("True", "UpgradeSkipped"), type(None)),
+    ],
+)
+def test_a_held_service_says_what_holds_it(
+    hold: Hold, reason: tuple[str, str], state: type
+) -> None:
+    given = resource()
+    made = dataclasses.replace(render(given, *deployments(given)), turn=Turn(hold=hold, why="so"))
+    found = upgrade_of(made, admitted=False, blocked=None, at=AT)
+    condition = upgraded(found, "")
+    assert (condition.status, condition.reason) == reason
+    assert condition.message.endswith("because so")
+    assert isinstance(made.scheduler_state(found, is_blocked=False, is_starting=False), state)

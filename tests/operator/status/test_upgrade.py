@@ -27,6 +27,11 @@ def upgrade(state: UpgradeState, **fields: typing.Any) -> Upgrade:
         (upgrade(UpgradeState.PAUSED, paused_by="models/a"), "", "False", "UpgradePaused", "because models/a "),
         (upgrade(UpgradeState.UPGRADING), "", "False", "Upgrading", f"since {NOW}"),
         (upgrade(UpgradeState.UPGRADING), "ImagePullBackOff: no", "False", "UpgradeFailed", "ImagePullBackOff: no"),
+        (upgrade(UpgradeState.PAUSED, paused_by="x"), "", "False", "UpgradePaused", "30 minutes after that began, the next service"),
+        (upgrade(UpgradeState.HELD, held_by="so"), "", "False", "UpgradePaused", "keep theirs, because so"),
+        (upgrade(UpgradeState.SKIPPED, held_by="so"), "", "True", "UpgradeSkipped", "until spec.predictor changes, because so"),
+        (upgrade(UpgradeState.UPGRADING, time_limit_s=60), "X: no", "False", "UpgradeFailed", "for up to 1 minute.: X: no"),
+        (upgrade(UpgradeState.UPGRADING, is_overdue=True), "X: no", "False", "UpgradeFailed", "no longer wait for it, after 30 minutes"),
         (upgrade(UpgradeState.NEWER, template="0.3.0"), "", "True", "NewerOperator", "0.3.0, and this is 0.2.0"),
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ from naiad_operator.upgrade.scheduler import (
     Waiting,
     decide,
 )
+from naiad_operator.upgrade.turn import Hold, Turn
 
 SERVES = Waiting(serves=True, stuck=False)
 STARTING = Waiting(serves=False, stuck=False)
@@ -120,3 +121,71 @@ def test_what_is_observed_again_wakes_no_service() -> None:
         upgrades.observe(key("b"), SERVES)
         upgrades.observe(key("a"), BEGUN)
     assert woken == []
+
+
+def test_the_time_limit_of_one_that_does_not_become_ready_lets_the_next_one_start() -> None:
+    """Its place is free then: with a limit of 1 the next one starts, and it waits for that one again."""
+    late = Upgrading(is_blocked=True, is_overdue=True)
+    states: dict[Key, State] = {key("a"): late, key("b"): SERVES, key("c"): SERVES}
+    assert decide(states, 1) == Decision(frozenset({key("b")}))
+    assert decide({**states, key("b"): BEGUN}, 1) == Decision()
+    assert decide({**states, key("b"): FAILED}, 1) == Decision(paused_by=key("b"))
+    slow = Upgrading(is_overdue=True)
+    assert decide({**states, key("a"): slow}, 1) == Decision(frozenset({key("b")}))
+
+
+def test_the_next_one_wakes_when_the_time_is_over_and_the_blocked_one_stays_named() -> None:
+    woken = Woken()
+    upgrades = UpgradeScheduler(limit=1, wake=woken)
+    upgrades.open()
+    assert upgrades.admit(key("a"), SERVES)
+    assert not upgrades.admit(key("b"), SERVES)
+    upgrades.observe(key("a"), FAILED)
+    woken.clear()
+    upgrades.observe(key("a"), Upgrading(is_blocked=True, is_overdue=True))
+    assert (woken, upgrades.paused_by) == (["b"], None)
+    assert upgrades.blocked() == [key("a")]
+    assert upgrades.counts() == {"waiting": 1, "paused": 0, "upgrading": 0, "failed": 1}
+    assert upgrades.admit(key("b"), SERVES)
+
+
+def waits(rank: int, order: int = 0, hold: Hold = Hold.NONE) -> Waiting:
+    return Waiting(serves=True, stuck=False, turn=Turn(rank=rank, order=order, hold=hold))
+
+
+def admitted(states: dict[Key, State]) -> list[str]:
+    """Who gets new pods, one after the other."""
+    found, left = [], dict(states)
+    while starts := decide(left, 1).starts:
+        [first] = starts
+        found.append(str(first))
+        del left[first]
+    return found
+
+
+def test_namespaces_have_an_order_and_services_one_within_their_namespace() -> None:
+    """The place that team "a" gives its service, -999999, is ahead of its own services alone."""
+    states: dict[Key, State] = {
+        Key("a", "x"): waits(1),
+        Key("a", "z"): waits(1, -999_999),
+        Key("b", "x"): waits(1, 5),
+        Key("b", "y"): waits(1),
+        Key("staging", "s"): waits(0, 9),
+        Key("payments", "p"): waits(2, -5),
+    }
+    assert admitted(states) == ["staging/s", "a/z", "a/x", "b/y", "b/x", "payments/p"]
+
+
+def test_one_that_is_held_is_passed_over_also_when_it_is_stuck() -> None:
+    stuck = Waiting(serves=False, stuck=True, turn=Turn(hold=Hold.PAUSED))
+    states: dict[Key, State] = {
+        key("a"): waits(0, hold=Hold.PAUSED),
+        key("b"): stuck,
+        key("c"): SERVES,
+    }
+    assert admitted(states) == ["models/c"]
+    upgrades = UpgradeScheduler(limit=1, wake=Woken())
+    upgrades.open()
+    for service, state in states.items():
+        upgrades.observe(service, state)
+    assert upgrades.counts() == {"waiting": 1, "paused": 2, "upgrading": 0, "failed": 0}
