@@ -5,6 +5,8 @@ import pytest
 from naiad.options import parsing
 from naiad.options.options import FLAGS
 from naiad.options.usage import UsageError
+from naiad_operator.api.rules import spec
+from naiad_operator.api.rules.cel import matches
 from naiad_operator.builders import server_args, server_flags
 
 VALUES = (
@@ -78,3 +80,11 @@ def test_what_has_no_effect_is_known() -> None:
     for name, flag in FLAGS.items():
         assert server_flags.FLAGS[name].idle == flag.idle
         assert server_flags.FLAGS[name].missing == flag.missing
+
+
+def test_the_rule_about_the_operators_options_knows_every_beginning_that_the_server_takes() -> None:
+    beginnings = {name[:end] for name in server_flags.FLAGS for end in range(1, len(name) + 1)}
+    owned = {one for one in beginnings if server_args.find(one)[0] in server_args.OWNED}
+    assert {"http-po", "http-port", "exit-t"} <= owned
+    ruled = {one for one in beginnings if matches(f"--{one}=1", spec.OWN_OPTIONS_PATTERN)}
+    assert ruled == owned

@@ -39,10 +39,6 @@ def findings(arguments: typing.Any, path: str, version: Version | None) -> Findi
             yield _of_version(here, message, version)
         elif argument.unknown:
             yield _of_version(here, argument.unknown, version)
-        elif argument.name in server_args.OWNED:
-            instead = server_args.OWNED[argument.name]
-            message = f"{argument.words[0]} is --{argument.name}, which the operator writes: write {instead} instead"
-            yield error(here, message)
         else:
             yield from _of_known(argument, here, version)
 

@@ -49,7 +49,6 @@ def test_what_several_builders_refuse_is_said_at_once(check: RUN) -> None:
         (["--http-prot=9000"], "the server has no option --http-prot: for --http-port, write predictor.ports.http instead"),
         (["--log-verbosity=1"], "the server has no option --log-verbosity: did you mean --log-verbose?"),
         (["--grpc-max=1"], "--grpc-max is ambiguous: it could be --grpc-max-response-pool-size, "),
-        (["--metrics-po=1"], "--metrics-po=1 is --metrics-port, which the operator writes: write predictor.ports.metrics instead"),
         (["--log-verbose 1"], "'--log-verbose 1' is one word: write --log-verbose=1"),
         (["log-verbose=1"], "'log-verbose=1': options begin with two dashes: write --log-verbose=1"),
         (["tritonserver"], "'tritonserver' is the command, which the operator writes"),

@@ -2,7 +2,12 @@
 
 from naiad_operator.api.rules.rule import Rule
 
+_DOTS_PATTERN = "(/[.][.]|^(s3|gs|as)://.*/[.])(/|$)"
+"""An address that names another folder than it seems to: kubelets refuse ".." in a claim's path, and the server both in a store's."""
+
 URI_PATTERN = r"^((s3|gs|as)://[^/ ].*|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?)$"
+
+_NO_DOTS = "has '.' or '..' in its path: write the path without"
 
 _ACCOUNT = (
     ("secretName", ""),
@@ -59,6 +64,11 @@ MODEL = (
         field="storageUri",
     ),
     Rule(
+        cel=f"!has(self.storageUri) || !self.storageUri.matches('{_DOTS_PATTERN}')",
+        message=_NO_DOTS,
+        field="storageUri",
+    ),
+    Rule(
         cel="!has(self.repositories) || ['s3://', 'gs://', 'as://'].all(scheme, self.repositories.all(a, "
         "!(a.storageUri.startsWith(scheme) && has(a.storage)) || self.repositories.all(b, !b.storageUri.startsWith(scheme) || "
         f"(has(b.storage) && {_SAME_ACCOUNT}))))",
@@ -100,6 +110,11 @@ MODEL = (
 )
 
 REPOSITORY = (
+    Rule(
+        cel=f"!self.storageUri.matches('{_DOTS_PATTERN}')",
+        message=_NO_DOTS,
+        field="storageUri",
+    ),
     Rule(
         cel=f"self.storageUri.matches('{URI_PATTERN}')",
         message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",

@@ -9,7 +9,27 @@ OWN_LABELS = [
     f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by")
 ]
 
-OWN_OPTIONS_PATTERN = "^--(http-port|grpc-port|metrics-port|shutdown-delay-secs|exit-timeout-secs|auth-token-file|http-base-path)(=|$)"
+_OWN_OPTIONS = {
+    "http-port": "http-p",
+    "grpc-port": "grpc-p",
+    "metrics-port": "metrics-p",
+    "shutdown-delay-secs": "sh",
+    "exit-timeout-secs": "exit-t",
+    "auth-token-file": "au",
+    "http-base-path": "http-ba",
+}
+"""Options that the operator writes, and the shortest beginning by which the server knows each. tests/seams compares them with the server's."""
+
+
+def _beginnings(name: str, shortest: str) -> str:
+    """A pattern for an option and its beginnings, e.g. http-p(o(r(t)?)?)?."""
+    rest = name[len(shortest) :]
+    return shortest + "".join(f"({letter}" for letter in rest) + ")?" * len(rest)
+
+
+OWN_OPTIONS_PATTERN = (
+    f"^--({'|'.join(_beginnings(name, short) for name, short in _OWN_OPTIONS.items())})(=|$)"
+)
 
 ROOT = (
     Rule(

@@ -24,6 +24,22 @@ BAD: dict[str, tuple[Manifest, str]] = {
         model(storageUri="hf://org/model"),
         "spec.predictor.model.storageUri",
     ),
+    "a path out of a claim": (
+        model(storageUri="pvc://claim/../../etc"),
+        "spec.predictor.model.storageUri",
+    ),
+    "a path that ends above a claim's folder": (
+        model(storageUri="pvc://claim/a/.."),
+        "spec.predictor.model.storageUri",
+    ),
+    "a bucket's path with dots": (
+        model(storageUri="s3://bucket/./models"),
+        "spec.predictor.model.storageUri",
+    ),
+    "one of the repositories with a path out of its claim": (
+        repositories(MODEL, {"storageUri": "pvc://claim/../x"}),
+        "spec.predictor.model.repositories[1].storageUri",
+    ),
     "two accounts of one kind of store": (
         repositories(
             {"storageUri": "s3://a/p", "storage": {"secretName": "a"}},
@@ -153,6 +169,9 @@ BAD: dict[str, tuple[Manifest, str]] = {
 }  # fmt: skip
 
 GOOD: dict[str, Manifest] = {
+    "dots in names": repositories(
+        {"storageUri": "pvc://a/..b/c../v1..2/.d"}, {"storageUri": "s3://b/.../x."}
+    ),
     "one path in two stores": repositories(
         {"storageUri": "s3://a/p", "storage": {"endpoint": "https://one.example"}},
         {"storageUri": "s3://a/p", "storage": {"endpoint": "https://two.example"}},

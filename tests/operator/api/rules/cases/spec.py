@@ -40,6 +40,14 @@ BAD: dict[str, tuple[Manifest, str]] = {
         manifests.resource(args=["--exit-timeout-secs", "9"]),
         "spec.predictor.args",
     ),
+    "the beginning of an option that a field decides": (
+        manifests.resource(args=["--http-po=9000"]),
+        "spec.predictor.args",
+    ),
+    "the beginning of an option that a field decides, in two words": (
+        manifests.resource(args=["--exit-t", "9"]),
+        "spec.predictor.args",
+    ),
     "a label that selects the pods": (
         spec(labels={"a": "b", "app.kubernetes.io/instance": "b"}),
         "spec.labels",
