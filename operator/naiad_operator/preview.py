@@ -13,7 +13,7 @@ import typing
 
 from naiad_operator import versions
 from naiad_operator.api import names
-from naiad_operator.api.parsing import profiles, service as services
+from naiad_operator.api.parsing import binding, profiles, service as services
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.builders import bundle, kinds, names as labels
 from naiad_operator.builders.facts import STRICT, ClusterFacts
@@ -134,8 +134,28 @@ async def _profiles(api: client.Client, served: frozenset[str], options: Options
                 found += items
         except errors.Forbidden as error:
             unreadable = str(error)
+    labels: dict[str, binding.Labels] = {}
+    unknown = ""
+    if any(binding.selects(profile) for profile in found):
+        try:
+            async for items, _ in api.pages(ResourceRef("v1", "namespaces")):
+                labels |= {
+                    one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in items
+                }
+        except errors.Forbidden as error:
+            unknown = str(error)
+
+    def labels_of(namespace: str) -> binding.Labels:
+        if unknown:
+            raise binding.LabelsUnknown(unknown)
+        return labels.get(namespace, {})
+
     return functools.partial(
-        profiles.choose, profiles=found, fallback=options.default_profile, unreadable=unreadable
+        profiles.choose,
+        profiles=found,
+        fallback=options.default_profile,
+        unreadable=unreadable,
+        labels_of=labels_of,
     )
 
 

@@ -38,7 +38,7 @@ def _allowed(service: InferenceService, facts: ClusterFacts) -> tuple[()]:
     Raises:
         InvalidSpec: it does not.
     """
-    refusals.of_spec(service, facts.defaults.policy)
+    refusals.of_spec(service, refusals.policy_of(service, facts.defaults.policy))
     return ()
 
 

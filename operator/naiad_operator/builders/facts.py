@@ -3,12 +3,11 @@
 import collections.abc
 import dataclasses
 import datetime as dt
-import typing
 
 from naiad_operator import versions
+from naiad_operator.api.types.policy import PodTemplate, Triggers
 
-PodTemplate = typing.Literal["Allow", "Restricted", "Refuse"]
-Triggers = typing.Literal["Allow", "Refuse"]
+_OPTIONS = "the operator's options --pod-template and --triggers"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,18 +17,21 @@ class Policy:
     Attributes:
         pod_template: whether services may patch their pods; Restricted only as far as Kubernetes' Pod Security Standards go (`policy.restricted`).
         triggers: whether services may have triggers of their own, and the cluster's credentials for a Prometheus of their own.
-        origin: who says so, for messages.
+        pod_template_origin: who says so, for messages.
+        triggers_origin: likewise.
     """
 
     pod_template: PodTemplate = "Allow"
     triggers: Triggers = "Allow"
-    origin: str = "the operator's options --pod-template and --triggers"
+    pod_template_origin: str = _OPTIONS
+    triggers_origin: str = _OPTIONS
 
 
 STRICT = Policy(
     pod_template="Restricted",
     triggers="Refuse",
-    origin="the operator's options --pod-template and --triggers as new installations have them",
+    pod_template_origin=f"{_OPTIONS} as new installations have them",
+    triggers_origin=f"{_OPTIONS} as new installations have them",
 )
 
 

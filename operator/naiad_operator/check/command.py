@@ -14,10 +14,10 @@ import typing
 
 from naiad_operator.api import names
 from naiad_operator.api.manifests import document, yaml_text
-from naiad_operator.api.parsing import profiles, service, validation
+from naiad_operator.api.parsing import binding, profiles, service, validation
 from naiad_operator.api.schema import resources
+from naiad_operator.api.types.policy import PodTemplate, Triggers
 from naiad_operator.builders import KINDS
-from naiad_operator.builders.facts import PodTemplate, Triggers
 from naiad_operator.builders.workload import requests
 from naiad_operator.check import files
 from naiad_operator.check.finding import Finding
@@ -58,6 +58,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_default_profile,
         metavar="FILE",
         help="the spec of a NaiadProfile for services that get no other, as the operator's option of this name",
+    )
+    parser.add_argument(
+        "--profile-dir",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="the NaiadProfiles of the cluster, and the Namespaces whose labels they select: a folder or a file, which is not checked itself; may be given several times",
     )
     parser.add_argument(
         "--pod-template",
@@ -102,20 +109,26 @@ def run(options: argparse.Namespace) -> int:
     made: list[dict[str, typing.Any]] = []
     counts: collections.Counter[str] = collections.Counter()
     read = {name: list(files.documents(name)) for name in document.files(options.file)}
-    known = list(_valid_profiles(one for documents in read.values() for one in documents))
+    beside = [list(files.documents(name)) for name in document.files(options.profile_dir)]
+    every = [one for documents in (*read.values(), *beside) for one in documents]
+    known = list(_valid_profiles(every))
+    labels = {one.name: one.labels for one in every if isinstance(one, files.Namespace)}
     for name, candidates in read.items():
         for candidate in candidates:
+            if isinstance(candidate, files.Namespace):
+                continue
             if isinstance(candidate, files.Remark):
                 counts["warning" if candidate.is_warning else "problem"] += 1
                 _say(str(candidate))
                 continue
             if files.is_profile(candidate):
                 counts["profile"] += 1
-                findings = examine_profile(candidate.value, options)
+                findings = examine_profile(candidate.value, options, known, labels)
             else:
                 counts["service"] += 1
-                children, findings = examine(candidate.value, options, known)
+                children, findings = examine(candidate.value, options, known, labels)
                 made += children
+                _say_binding(candidate, known, labels, document.shown(name))
                 _say_unknown_profile(candidate, known, document.shown(name))
             counts.update("warning" if one.is_warning else "problem" for one in findings)
             _say_findings(candidate, findings, document.shown(name))
@@ -158,13 +171,32 @@ def _conclude(
 
 
 def _valid_profiles(
-    candidates: collections.abc.Iterable[document.Document | files.Remark],
+    candidates: collections.abc.Iterable[document.Document | files.Remark | files.Namespace],
 ) -> collections.abc.Iterator[service.Manifest]:
     for candidate in candidates:
-        if isinstance(candidate, files.Remark) or not files.is_profile(candidate):
+        if not isinstance(candidate, document.Document) or not files.is_profile(candidate):
             continue
         if not validation.check(candidate.value, resources.PROFILE):
             yield candidate.value
+
+
+def _say_binding(
+    candidate: document.Document,
+    known: collections.abc.Iterable[service.Manifest],
+    labels: collections.abc.Mapping[str, binding.Labels],
+    shown: str,
+) -> None:
+    """Says which profile binds the namespace of a service, or that its labels are not in the files."""
+    namespace = profiles.namespace_of(candidate.value)
+    line = candidate.line("metadata.namespace")
+    for profile in known:
+        title = f"{names.PROFILE_KIND} {profile['metadata']['name']}"
+        if binding.is_bound(profile, namespace, lambda one: labels.get(one, {})):
+            _say(f"{shown}:{line}: the {title} binds the namespace {namespace}")
+        elif binding.selects(profile) and namespace not in labels:
+            _say(
+                f"{shown}:{line}: the {title} binds namespaces by their labels, and the Namespace {namespace} is not in these files: checked as if it had none"
+            )
 
 
 def _say_unknown_profile(

@@ -9,6 +9,7 @@ from typing_extensions import override
 from naiad_operator import convert
 from naiad_operator.api import names
 from naiad_operator.api.manifests import document
+from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.api.parsing import service
 from naiad_operator.api.parsing.validation import brief
 
@@ -31,7 +32,19 @@ class Remark(typing.NamedTuple):
         return f"{self.place}: {'warning: ' if self.is_warning else ''}{self.message}"
 
 
-Read = collections.abc.Iterator[document.Document | Remark]
+class Namespace(typing.NamedTuple):
+    """A Namespace of a file: its labels decide which profile binds it.
+
+    Attributes:
+        name: its name.
+        labels: its labels.
+    """
+
+    name: str
+    labels: dict[str, str]
+
+
+Read = collections.abc.Iterator[document.Document | Remark | Namespace]
 
 
 _LISTS = ("List", f"{names.KIND}List", f"{names.PROFILE_KIND}List")
@@ -76,6 +89,9 @@ def _meant(candidate: document.Document, title: str) -> Read:
     elif str(candidate.value.get("apiVersion")).partition("/")[0] in _OTHERS:
         message = f"is a {candidate.value.get('kind')} of another system ({candidate.value['apiVersion']}), which convert has no rules for: write an InferenceService (docs/operator.md)"
         yield Remark(f"{title}:{candidate.line('apiVersion')}", message, is_warning=True)
+    elif (candidate.value.get("apiVersion"), candidate.value.get("kind")) == ("v1", "Namespace"):
+        metadata = part(candidate.value, "metadata")
+        yield Namespace(str(metadata.get("name")), part(metadata, "labels"))
     elif service.is_meant(candidate.value) or is_profile(candidate):
         yield candidate
 

@@ -3,15 +3,17 @@
 import argparse
 import collections.abc
 import copy
+import dataclasses
+import types
 import typing
 
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import part
-from naiad_operator.api.parsing import merging, profiles, service, validation
+from naiad_operator.api.parsing import binding, merging, profiles, service, validation
 from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS, build, canary
 from naiad_operator.builders.bundle import refused
-from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults, Policy
+from naiad_operator.builders.facts import STRICT, CanaryFacts, ClusterFacts, Defaults, Policy
 from naiad_operator.builders.workload import image
 from naiad_operator.check import (
     amounts,
@@ -23,7 +25,7 @@ from naiad_operator.check import (
     stores,
     traffic,
 )
-from naiad_operator.check.finding import Finding, Findings, warning
+from naiad_operator.check.finding import Finding, Findings, error, warning
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
 from naiad_operator.versions import OWN, Version
 
@@ -43,7 +45,10 @@ class Checked(typing.NamedTuple):
 
 
 def examine(
-    manifest: Manifest, options: argparse.Namespace, known: collections.abc.Sequence[Manifest] = ()
+    manifest: Manifest,
+    options: argparse.Namespace,
+    known: collections.abc.Sequence[Manifest] = (),
+    labels: collections.abc.Mapping[str, binding.Labels] = types.MappingProxyType({}),
 ) -> Checked:
     """Checks an InferenceService.
 
@@ -51,6 +56,7 @@ def examine(
         manifest: the resource.
         options: the options of the command.
         known: the NaiadProfiles of the files; one that is not among them is in the cluster, so the service is checked without it.
+        labels: those of the namespaces that the files have.
     """
     filled, own = validation.examine(manifest)
     problems = list(own)
@@ -59,11 +65,18 @@ def examine(
     effective: typing.Any = filled
     profile = None
     try:
-        profile = profiles.choose(manifest, known, fallback=options.default_profile)
-    except ProfileNotFound:
-        pass
-    except InvalidSpec as error:
-        problems += error.problems
+        profile = profiles.choose(
+            manifest,
+            known,
+            fallback=options.default_profile,
+            labels_of=lambda namespace: labels.get(namespace, {}),
+        )
+    except ProfileNotFound as invalid:
+        named = part(manifest, "spec").get("profile")
+        if named in {one["metadata"]["name"] for one in known}:
+            problems += invalid.problems  # it is for other namespaces
+    except InvalidSpec as invalid:
+        problems += invalid.problems
     try:
         # An invalid service is built without its wrong fields, so that what only the builders find is reported as well.
         usable = _without(manifest, own) if own else manifest
@@ -72,11 +85,12 @@ def examine(
         elsewhere = list(_refused_elsewhere(parsed, options))
         if not own and profile is not None:
             effective = merging.merged(profile.values, filled)
-    except InvalidSpec as error:
+    except InvalidSpec as invalid:
         is_consequence = own and validation.check(usable)
-        problems += [] if is_consequence else error.problems
+        problems += [] if is_consequence else invalid.problems
     found = [
         *metadata.of_service(manifest),
+        *_bound(manifest, profile),
         *_of_spec(effective, filled, options),
         *pods.without_containers(children, "spec.predictor.podTemplate"),
         *elsewhere,
@@ -88,12 +102,47 @@ def examine(
     return Checked([] if problems else children, [*findings, *found])
 
 
+def _bound(manifest: Manifest, profile: service.Profile | None) -> Findings:
+    """That a service names another profile than the one that binds its namespace."""
+    named = part(manifest, "spec").get("profile")
+    if (
+        profile is not None
+        and profile.spec.policy is not None
+        and named not in (None, profile.name)
+    ):
+        message = f"has no effect: the {profile.title} binds the namespace {profiles.namespace_of(manifest)}"
+        yield warning("spec.profile", message)
+
+
+def _bound_twice(
+    manifest: Manifest,
+    known: collections.abc.Sequence[Manifest],
+    labels: collections.abc.Mapping[str, binding.Labels],
+) -> Findings:
+    """That another profile of the files binds one of the same namespaces."""
+    own = manifest["metadata"]["name"]
+    for other in known:
+        if other["metadata"]["name"] == own:
+            continue
+        both = [
+            namespace
+            for namespace in sorted({*binding.named(manifest), *binding.named(other), *labels})
+            if all(
+                binding.is_bound(one, namespace, lambda name: labels.get(name, {}))
+                for one in (manifest, other)
+            )
+        ]
+        if both:
+            message = f"the {names.PROFILE_KIND} {other['metadata']['name']} binds {', '.join(both)} as well, whose services are refused then: take it out of one of them"
+            yield error("spec.policy.namespaces", message)
+
+
 def _refused_elsewhere(parsed: service.InferenceService, options: argparse.Namespace) -> Findings:
     """What operators refuse as they are installed newly, as warnings where the command line does not say what the operator refuses."""
-    strict = Policy(
-        pod_template=options.pod_template or "Restricted",
-        triggers=options.triggers or "Refuse",
-        origin="the operator's options --pod-template and --triggers as new installations have them",
+    strict = dataclasses.replace(
+        STRICT,
+        pod_template=options.pod_template or STRICT.pod_template,
+        triggers=options.triggers or STRICT.triggers,
     )
     if options.pod_template and options.triggers:
         return
@@ -101,8 +150,13 @@ def _refused_elsewhere(parsed: service.InferenceService, options: argparse.Names
         yield warning(problem.path, problem.message)
 
 
-def examine_profile(manifest: Manifest, options: argparse.Namespace) -> list[Finding]:
-    """Checks a NaiadProfile."""
+def examine_profile(
+    manifest: Manifest,
+    options: argparse.Namespace,
+    known: collections.abc.Sequence[Manifest] = (),
+    labels: collections.abc.Mapping[str, binding.Labels] = types.MappingProxyType({}),
+) -> list[Finding]:
+    """Checks a NaiadProfile. The arguments are those of `examine`."""
     filled, problems = validation.examine(manifest, resources.PROFILE)
     found = [Finding(one) for one in problems]
     version = _version(part(filled), options)
@@ -110,6 +164,8 @@ def examine_profile(manifest: Manifest, options: argparse.Namespace) -> list[Fin
     found += arguments.findings(part(filled).get("args"), "spec.args", version)
     found += amounts.findings(filled, "spec")
     found += pods.findings(part(filled), "spec")
+    if not problems:
+        found += _bound_twice(manifest, known, labels)
     return found if problems else [*found, *_of_any_service(manifest, options)]
 
 
@@ -119,8 +175,8 @@ def _of_any_service(manifest: Manifest, options: argparse.Namespace) -> Findings
     try:
         parsed = service.parse(_ANY_SERVICE, profile)
         children = build(parsed, _facts(parsed, options))
-    except InvalidSpec as error:
-        for problem in error.problems:
+    except InvalidSpec as invalid:
+        for problem in invalid.problems:
             path = problem.path.removeprefix(f"{profile.title}: ")
             yield Finding(Problem(path.replace("spec.predictor.", "spec."), problem.message))
     else:

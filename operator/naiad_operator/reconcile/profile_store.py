@@ -9,11 +9,12 @@ import collections.abc
 import typing
 
 from naiad_operator.api import names
-from naiad_operator.api.parsing import profiles
+from naiad_operator.api.parsing import binding, profiles
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.cluster import client, errors
 from naiad_operator.cluster.reflector import GRACE_S, Reflector, WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef
+from naiad_operator.reconcile.namespace_store import NamespaceStore
 
 REF = ResourceRef(names.API_VERSION, names.PROFILE_PLURAL)
 _KIND = f"{names.API_VERSION}/{names.PROFILE_KIND}"
@@ -50,6 +51,7 @@ class ProfileStore:
         self.unreadable = ""
         self._started = asyncio.Event()
         self._reviewed = asyncio.Event()
+        self._namespaces = NamespaceStore(api, timeouts=timeouts, on_change=self._on_namespaces)
         self._reflector = Reflector(
             api, REF, labels="", handler=self, timeouts=timeouts, on_state=self._review
         )
@@ -59,10 +61,15 @@ class ProfileStore:
 
         Raises:
             ProfileNotFound: the profile does not exist, or cannot be read.
-            InvalidSpec: the profile is not valid.
+            InvalidSpec: the profile is not valid, or several bind its namespace.
+            ApiError: namespaces are not listed yet.
         """
         return profiles.choose(
-            manifest, self._by_uid.values(), fallback=self._fallback, unreadable=self.unreadable
+            manifest,
+            self._by_uid.values(),
+            fallback=self._fallback,
+            unreadable=self.unreadable,
+            labels_of=self._namespaces.labels,
         )
 
     def follow(self, served: collections.abc.Set[str]) -> None:
@@ -73,9 +80,11 @@ class ProfileStore:
         self._review()
 
     async def run(self) -> typing.NoReturn:
-        """Lists and watches the profiles, from the time when the API server serves them, until it is cancelled."""
+        """Lists and watches the profiles, from the time when the API server serves them, until it is cancelled; and namespaces, once one selects them."""
         await self._started.wait()
-        await self._reflector.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._namespaces.run())
+            await self._reflector.run()
 
     async def wait(self) -> None:
         """Waits until the profiles are listed, or cannot be."""
@@ -85,10 +94,16 @@ class ProfileStore:
 
     def blocking(self) -> str:
         """Why nothing can be reconciled yet, as a message; "" when the profiles are listed or cannot be read."""
-        if self.unreadable or self._reflector.listed.is_set():
+        if self.unreadable:
             return ""
+        if self._reflector.listed.is_set():
+            return self._namespaces.blocking()
         error = self._reflector.last_error
         return f"{REF} are not listed yet" + (f": {error}" if error is not None else "")
+
+    def _on_namespaces(self) -> None:
+        self._reviewed.set()
+        self._on_change()
 
     def _review(self) -> None:
         """Decides again whether the profiles can be read."""
@@ -117,6 +132,8 @@ class ProfileStore:
         metadata = item["metadata"]
         before = self._by_uid.get(metadata["uid"])
         self._by_uid[metadata["uid"]] = item
+        if binding.selects(item):
+            self._namespaces.want()
         if before is None or before["spec"] != item["spec"]:
             self._on_change()
 

@@ -94,6 +94,16 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
     }
 
 
+def _bound(service: InferenceService) -> str:
+    """Which profile binds the namespace of a service; "" when none does."""
+    profile = service.profile
+    if profile is None or profile.spec.policy is None:
+        return ""
+    other = service.own_spec.profile
+    instead = f", so that spec.profile {other} has no effect" if other not in {None, profile.name} else ""  # fmt: skip
+    return f"the {profile.title} binds this namespace{instead}"
+
+
 def _numbers(pods: workload.Workload) -> Status:
     return {
         "replicas": pods.total,
@@ -148,7 +158,7 @@ def _conditions(
     if observed.models.is_awaited:
         loaded = _loaded_before(service) or loaded
     parts = [
-        Condition(SPEC_VALID, "True", "Valid", ""),
+        Condition(SPEC_VALID, "True", "Valid", _bound(service)),
         available,
         progressing,
         loaded,

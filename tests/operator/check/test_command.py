@@ -246,7 +246,8 @@ def test_profiles_of_the_files_are_checked_and_merged(
     assert cli.main(["check", "-q", "-f", path]) == 1
     _, err = capsys.readouterr()
     assert (
-        "service.yaml:18: spec.replicas: there is no such field; there are default, image," in err
+        "service.yaml:18: spec.replicas: there is no such field; there are default, policy, image,"
+        in err
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from naiad_operator import cli
 from naiad_operator.api.manifests import yaml_text
+from tests.support import manifests
 
 Lines = list[str]
 RUN = typing.Callable[..., tuple[int, Lines]]
@@ -90,3 +91,45 @@ def test_the_items_of_a_list_of_profiles_are_checked(
     path.write_text(yaml_text.write([{**head, "kind": "NaiadProfileList", "items": [item]}]))
     assert cli.main(["check", "-f", str(path)]) == 1
     assert "spec.imag: there is no such field: did you mean image?" in capsys.readouterr().err
+
+
+def bound(name: str, *namespaces: str, **policy: typing.Any) -> dict[str, typing.Any]:
+    spec = {"policy": {"namespaces": {"names": list(namespaces)}, **policy}}
+    return {"apiVersion": "serving.naiad.dev/v1alpha1", "kind": "NaiadProfile", "metadata": {"name": name}, "spec": spec}  # fmt: skip
+
+
+def test_two_profiles_that_bind_one_namespace_are_an_error_of_both(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "profiles.yaml"
+    path.write_text(yaml_text.write([bound("a", "team-a", "team-b"), bound("b", "team-b")]))
+    assert cli.main(["check", "-f", str(path)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    for line, other in zip(lines, ("b", "a"), strict=False):
+        assert f"spec.policy.namespaces: the NaiadProfile {other} binds team-b as well" in line
+    assert lines[-1] == "2 problems"
+
+
+@pytest.mark.parametrize(("namespace", "status"), [("team-a", 1), ("team-b", 1), ("team-c", 0)])
+def test_the_profiles_of_a_folder_bind_the_services_of_a_file(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], namespace: str, status: int
+) -> None:
+    platform, path = tmp_path / "platform", tmp_path / "service.yaml"
+    platform.mkdir()
+    by_label = bound("gold", podTemplate="Refuse")
+    by_label["spec"]["policy"]["namespaces"] = {"selector": {"matchLabels": {"tier": "gold"}}}
+    team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b", "labels": {"tier": "gold"}}}  # fmt: skip
+    made = [bound("a", "team-a", podTemplate="Restricted"), by_label, team]
+    (platform / "profiles.yaml").write_text(yaml_text.write(made))
+    given = manifests.resource(podTemplate={"spec": {"hostPID": True}})
+    given["metadata"]["namespace"] = namespace
+    path.write_text(yaml_text.write([given]))
+    options = ["--profile-dir", str(platform), "--pod-template=Allow"]
+    assert cli.main(["check", "-q", "-f", str(path), *options]) == status
+    said = capsys.readouterr().err
+    binding = {"team-a": "a", "team-b": "gold"}.get(namespace)
+    if binding is None:
+        assert "the Namespace team-c is not in these files: checked as if it had none" in said
+    else:
+        assert f"the NaiadProfile {binding} binds the namespace {namespace}" in said
+        assert f"(the NaiadProfile {binding})" in said

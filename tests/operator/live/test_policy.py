@@ -1,11 +1,16 @@
 """What a platform refuses to services: nothing is created for a service that has it, and its condition says the field and what to write."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
-from tests.apiserver.objects import condition, inference_service
+from tests.apiserver.objects import condition, inference_service, make_namespace
 from tests.apiserver.operator import OperatorProcess
 from tests.operator.live.conftest import Start
+from tests.operator.live.test_profiles import profiles
+
+__all__ = ["profiles"]
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +59,37 @@ def test_a_service_that_is_refused_gets_nothing_until_it_is_edited(
     without = {"spec": {"predictor": dict.fromkeys(fields)}}
     kubectl.patch("InferenceService", case, namespace, body=without)
     until(f"{case} to get its pods", lambda: kubectl.find("Deployment", case, namespace))
+
+
+def test_a_profile_holds_the_namespaces_that_it_binds_whatever_a_service_names(
+    kubectl: Kubectl, start: Start, profiles: Callable[..., None]
+) -> None:
+    team, other = make_namespace(kubectl, "team"), make_namespace(kubectl, "other")
+    wanted: Object = {"podTemplate": {"spec": {"hostPID": True}}}
+    namespaces = {"selector": {"matchLabels": {"tier": "gold"}}}
+    profiles("free", labels={"a": "b"})
+    profiles("held", policy={"namespaces": namespaces, "podTemplate": "Refuse"})
+    with start(f"--watch-namespaces={team},{other}").wait_ready() as operator:
+        for namespace in (team, other):
+            kubectl.create(
+                inference_service("demo", namespace, spec_={"profile": "free"}, **wanted)
+            )
+            kubectl.wait_for("Deployment", "demo", namespace)
+        body: Object = {"metadata": {"labels": {"tier": "gold"}}}
+        kubectl.patch("Namespace", team, body=body)
+        assert "refused here (the NaiadProfile held)" in refusal(kubectl, "demo", team)
+        assert kubectl.find("Deployment", "demo", team) is not None, "pods serve on"
+        patch: Object = {"spec": {"predictor": {"podTemplate": None}}}
+        kubectl.patch("InferenceService", "demo", team, body=patch)
+
+        def is_bound() -> bool:
+            shown = kubectl.get("InferenceService", "demo", team)
+            words: str = condition(shown, "SpecValid").get("message", "")
+            return words == (
+                "the NaiadProfile held binds this namespace, so that spec.profile free has no effect"
+            )
+
+        until("the service to say which profile binds it", is_bound)
+        profiles("second", policy={"namespaces": {"names": [team]}})
+        assert "NaiadProfile held and NaiadProfile second bind" in refusal(kubectl, "demo", team)
+        assert operator.stop() == 0, operator.tail()

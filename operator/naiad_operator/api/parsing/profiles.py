@@ -7,7 +7,7 @@ import yaml
 
 from naiad_operator.api import names
 from naiad_operator.api.manifests import yaml_text
-from naiad_operator.api.parsing import service
+from naiad_operator.api.parsing import binding, service
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
 
@@ -18,18 +18,20 @@ def choose(
     *,
     fallback: Profile | None = None,
     unreadable: str = "",
+    labels_of: binding.LabelsOf = lambda _: {},
 ) -> Profile | None:
-    """The profile of a service: the one that it names, else the oldest default profile, else the operator's own.
+    """The profile of a service: the one that binds its namespace, else the one that it names, else the oldest default profile, else the operator's own.
 
     Args:
         manifest: the service.
         profiles: every NaiadProfile.
         fallback: the operator's default profile; None when it has none.
         unreadable: why the profiles cannot be read; "" when they can.
+        labels_of: the labels of a namespace.
 
     Raises:
-        ProfileNotFound: the profile does not exist, or cannot be read.
-        InvalidSpec: the profile is not valid.
+        ProfileNotFound: the profile does not exist, or cannot be read, or is for other namespaces.
+        InvalidSpec: the profile is not valid, or several bind the namespace.
     """
     spec = manifest.get("spec")
     named = spec.get("profile") if isinstance(spec, dict) else None
@@ -42,7 +44,11 @@ def choose(
             raise ProfileNotFound([Problem("spec.profile", message)])
         return fallback
     by_name = {profile["metadata"]["name"]: profile for profile in profiles}
-    if not named:
+    namespace = namespace_of(manifest)
+    chosen = binding.of_namespace(namespace, by_name.values(), labels_of)
+    if chosen is not None:
+        pass  # whatever the service names
+    elif not named:
         defaults = [profile for profile in by_name.values() if _is_default(profile)]
         chosen = min(defaults, key=_age, default=None)
     else:
@@ -50,6 +56,9 @@ def choose(
         if chosen is None:
             known = f"there are {', '.join(sorted(by_name))}" if by_name else "there is none"
             message = f"there is no {names.PROFILE_KIND} {named}, so everything stays as it is: create it, or name another one ({known})"
+            raise ProfileNotFound([Problem("spec.profile", message)])
+        if binding.binds(chosen):
+            message = f"the {names.PROFILE_KIND} {named} is for other namespaces than {namespace} (its spec.policy.namespaces): name another one, or none"
             raise ProfileNotFound([Problem("spec.profile", message)])
     if chosen is None:
         return fallback
@@ -64,7 +73,14 @@ def choose(
 
 def _is_default(profile: Manifest) -> bool:
     spec = profile.get("spec")
-    return isinstance(spec, dict) and spec.get("default") is True
+    return isinstance(spec, dict) and spec.get("default") is True and not binding.binds(profile)
+
+
+def namespace_of(manifest: Manifest) -> str:
+    """The namespace of a service."""
+    metadata = manifest.get("metadata")
+    given = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return given if isinstance(given, str) and given else "default"
 
 
 def _age(profile: Manifest) -> tuple[str, str]:

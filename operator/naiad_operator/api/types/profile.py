@@ -17,6 +17,7 @@ from naiad_operator.api.types.pod import (
     Tolerations,
     Variables,
 )
+from naiad_operator.api.types.policy import Policy
 from naiad_operator.api.types.scaling import PrometheusAuth
 from naiad_operator.api.types.structs import Part
 
@@ -52,6 +53,7 @@ class ProfileSpec(Part, frozen=True):
 
     Attributes:
         default: whether services that name no profile use this one; of several, the oldest is used.
+        policy: what the services of some namespaces may have, whatever they say; the profile binds these namespaces.
         image: the server's image.
         server_version: the version of the server in that image, for an image whose tag does not say it.
         image_pull_secrets: Secrets for pulling the image; those of the service are added, by name.
@@ -77,6 +79,7 @@ class ProfileSpec(Part, frozen=True):
     """
 
     default: bool = False
+    policy: Policy | None = None
     image: Image = ""
     server_version: ServerVersion | None = None
     image_pull_secrets: PullSecrets | None = None

@@ -1,6 +1,7 @@
 """What a platform refuses to a service, as problems with their fields: pods that podTemplate makes, and scalers that act with KEDA's rights."""
 
 import collections.abc
+import dataclasses
 import typing
 
 from naiad_operator.api.parsing.service import InferenceService
@@ -15,6 +16,20 @@ _WITHOUT_A_CONNECTION = ("cpu", "memory", "cron")
 
 _SYSTEM = "system-"
 """The beginning of the names of Kubernetes' own priority classes: pods that have one evict every other pod."""
+
+
+def policy_of(service: InferenceService, defaults: Policy) -> Policy:
+    """What a service may have: what its profile says, which binds its namespace then, else what the operator was installed with."""
+    profile = service.profile
+    held = profile.spec.policy if profile is not None else None
+    if profile is None or held is None:
+        return defaults
+    made, origin = defaults, f"the {profile.title}"
+    if held.pod_template is not None:
+        made = dataclasses.replace(made, pod_template=held.pod_template, pod_template_origin=origin)
+    if held.triggers is not None:
+        made = dataclasses.replace(made, triggers=held.triggers, triggers_origin=origin)
+    return made
 
 
 def of_spec(service: InferenceService, policy: Policy) -> None:
@@ -43,7 +58,7 @@ def of_pod(policy: Policy, patch: Object, before: Object, after: Object) -> None
     if policy.pod_template != "Restricted":
         return
     problems = [
-        Problem(_field(patch, one.path), f"{_words(one)}, which is refused, because podTemplate is Restricted here ({policy.origin}): {advice}")
+        Problem(_field(patch, one.path), f"{_words(one)}, which is refused, because podTemplate is Restricted here ({policy.pod_template_origin}): {advice}")
         for one, advice in restricted.added(before, after).items()
     ]  # fmt: skip
     if problems:
@@ -61,13 +76,13 @@ def _of_pods(service: InferenceService, policy: Policy) -> collections.abc.Itera
         return
     own = service.own_spec.predictor
     if own.pod_template is not None and policy.pod_template == "Refuse":
-        message = f"is refused here ({policy.origin}): leave it out, or ask who runs the platform for a profile that has what it does"
+        message = f"is refused here ({policy.pod_template_origin}): leave it out, or ask who runs the platform for a profile that has what it does"
         yield Problem("spec.predictor.podTemplate", message)
     if (own.priority_class_name or "").startswith(_SYSTEM):
-        message = f"{own.priority_class_name} is refused, because podTemplate is {policy.pod_template} here ({policy.origin}): it is for Kubernetes' own pods"
+        message = f"{own.priority_class_name} is refused, because podTemplate is {policy.pod_template} here ({policy.pod_template_origin}): it is for Kubernetes' own pods"
         yield Problem("spec.predictor.priorityClassName", message)
     for one, advice in restricted.annotations(dict(service.own_spec.annotations or {})).items():
-        message = f"{one.value} is refused, because podTemplate is {policy.pod_template} here ({policy.origin}): {advice}"
+        message = f"{one.value} is refused, because podTemplate is {policy.pod_template} here ({policy.pod_template_origin}): {advice}"
         yield Problem(f"spec.annotations{one.path[-1]}", message)
 
 
@@ -79,7 +94,7 @@ def _of_scaling(service: InferenceService, policy: Policy) -> collections.abc.It
     for index, trigger in enumerate(own.triggers or ()):
         if trigger.get("type") not in _WITHOUT_A_CONNECTION or "authenticationRef" in trigger:
             message = (
-                f"is refused here ({policy.origin}), because KEDA opens it with its own rights: write queueTimeMs or pendingRequests, or a trigger of "
+                f"is refused here ({policy.triggers_origin}), because KEDA opens it with its own rights: write queueTimeMs or pendingRequests, or a trigger of "
                 f"type {', '.join(_WITHOUT_A_CONNECTION)} without authenticationRef"
             )
             yield Problem(f"{where}.triggers[{index}]", message)
@@ -90,7 +105,7 @@ def _of_scaling(service: InferenceService, policy: Policy) -> collections.abc.It
         and own.prometheus_address is not None
     ):
         message = (
-            f"ClusterTriggerAuthentication is refused beside a prometheusAddress of the service's own ({policy.origin}): it would send the cluster's "
+            f"ClusterTriggerAuthentication is refused beside a prometheusAddress of the service's own ({policy.triggers_origin}): it would send the cluster's "
             "credentials there. Leave prometheusAddress out, or write a TriggerAuthentication of this namespace"
         )
         yield Problem(f"{where}.prometheusAuth.kind", message)

@@ -7,8 +7,9 @@ import pytest
 
 from naiad_operator.api import names
 from naiad_operator.api.parsing import service
+from naiad_operator.api.types.policy import PodTemplate, Triggers
 from naiad_operator.builders import build
-from naiad_operator.builders.facts import ClusterFacts, PodTemplate, Policy, Triggers
+from naiad_operator.builders.facts import ClusterFacts, Policy
 from naiad_operator.errors import InvalidSpec
 from tests.support import manifests
 
@@ -192,6 +193,24 @@ def test_fields_beside_the_patch_give_no_rights_of_the_kind_either() -> None:
     assert refused(given, pod_template="Allow") == {}
     own = profile(priorityClassName="system-node-critical")
     assert refused(manifests.resource(), own) == {}, "the platform may"
+
+
+def test_the_policy_of_the_profile_counts_before_the_options_of_the_operator() -> None:
+    namespaces = {"names": ["models"]}
+    given = manifests.resource(podTemplate={"spec": {"hostPID": True}})
+    strict = profile(policy={"namespaces": namespaces, "podTemplate": "Restricted"})
+    found = refused(given, strict, pod_template="Allow")
+    assert (
+        "podTemplate is Restricted here (the NaiadProfile platform)"
+        in found["podTemplate.spec.hostPID"]
+    )
+    free = profile(policy={"namespaces": namespaces, "podTemplate": "Allow"})
+    assert refused(given, free, pod_template="Refuse") == {}
+    silent = profile(policy={"namespaces": namespaces, "triggers": "Refuse"})
+    assert refused(given, silent, pod_template="Refuse").keys() == {"podTemplate"}
+    triggered = manifests.resource(autoscaling={"class": "keda", "triggers": [TRIGGER]})
+    [message] = refused(triggered, silent).values()
+    assert message.startswith("is refused here (the NaiadProfile platform)")
 
 
 TRIGGER: Object = {"type": "metrics-api", "metadata": {"url": "http://10.0.0.1"}}

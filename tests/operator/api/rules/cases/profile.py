@@ -31,12 +31,28 @@ BAD: dict[str, tuple[Manifest, str]] = {
         profile(storage={"azure": {"secretName": "a", "serviceAccountKeyField": "k"}}),
         "spec.storage.azure",
     ),
+    "a policy for no namespace": (profile(policy={"namespaces": {}}), "spec.policy.namespaces"),
+    "a label that is compared with nothing": (
+        profile(policy={"namespaces": {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}),
+        "spec.policy.namespaces.selector.matchExpressions[0].values",
+    ),
 }  # fmt: skip
 
 GOOD: dict[str, Manifest] = {
     "an empty profile": profile(),
     "a profile with everything": profile(
         default=True,
+        policy={
+            "namespaces": {
+                "names": ["team-a"],
+                "selector": {
+                    "matchLabels": {"a": "b"},
+                    "matchExpressions": [{"key": "c", "operator": "Exists"}],
+                },
+            },
+            "podTemplate": "Refuse",
+            "triggers": "Refuse",
+        },
         image="registry.example.com/naiad-server:1",
         imagePullSecrets=[{"name": "registry"}],
         args=["--log-verbose=1"],

@@ -1,0 +1,66 @@
+"""What a NaiadProfile holds for the namespaces that it binds."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.types.bounds import Key, Labels, LabelValue, ObjectName
+from naiad_operator.api.types.structs import Part
+
+PodTemplate = typing.Literal["Allow", "Restricted", "Refuse"]
+Triggers = typing.Literal["Allow", "Refuse"]
+
+
+class Requirement(Part, frozen=True):
+    """A condition on a label of a namespace, as in a label selector of Kubernetes.
+
+    Attributes:
+        key: the label.
+        operator: In and NotIn compare its value with values; NotIn and DoesNotExist hold for namespaces without the label.
+        values: the values (In and NotIn only).
+    """
+
+    key: Key
+    operator: typing.Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: typing.Annotated[tuple[LabelValue, ...], msgspec.Meta(min_length=1, max_length=64)] | None = None  # fmt: skip
+
+
+class NamespaceSelector(Part, frozen=True):
+    """Namespaces by their labels: those that have all of them and meet all expressions; every namespace when both are empty.
+
+    Attributes:
+        match_labels: labels with their values.
+        match_expressions: further conditions.
+    """
+
+    match_labels: Labels | None = None
+    match_expressions: typing.Annotated[tuple[Requirement, ...], msgspec.Meta(max_length=16)] | None = None  # fmt: skip
+
+
+class BoundNamespaces(Part, frozen=True):
+    """The namespaces that a profile binds: by names, by labels, or both.
+
+    Attributes:
+        names: their names.
+        selector: their labels; the operator needs to read namespaces for it.
+    """
+
+    names: typing.Annotated[tuple[ObjectName, ...], msgspec.Meta(min_length=1, max_length=256)] | None = None  # fmt: skip
+    selector: NamespaceSelector | None = None
+
+
+class Policy(Part, frozen=True):
+    """What the services of some namespaces may have, whatever they say.
+
+    Attributes:
+        namespaces: the namespaces that the profile binds. Their services get this profile, also those that name another one, and no service of
+            another namespace gets it.
+        pod_template: whether services may patch their pods: Restricted as far as Kubernetes' Pod Security Standards go; by default what the operator was
+            installed with.
+        triggers: whether services may have KEDA triggers of their own, and the cluster's credentials for a Prometheus of their own; by default what the
+            operator was installed with.
+    """
+
+    namespaces: BoundNamespaces
+    pod_template: PodTemplate | None = None
+    triggers: Triggers | None = None

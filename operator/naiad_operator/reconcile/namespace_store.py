@@ -1,0 +1,108 @@
+"""The watched labels of namespaces, for NaiadProfiles that bind namespaces by their labels. Nothing is read before such a profile exists."""
+
+import asyncio
+import collections.abc
+import typing
+
+from naiad_operator.api.parsing.binding import Labels, LabelsUnknown
+from naiad_operator.cluster import client, errors
+from naiad_operator.cluster.reflector import GRACE_S, Reflector, WatchTimeouts
+from naiad_operator.cluster.resource_ref import ResourceRef
+
+REF = ResourceRef("v1", "namespaces")
+
+
+class NamespaceStore:
+    """The labels of the cluster's namespaces.
+
+    Args:
+        api: the client of the API server.
+        timeouts: the timeouts of the watch.
+        on_change: called when the labels of a namespace have changed, or when namespaces have become readable or unreadable.
+    """
+
+    def __init__(
+        self,
+        api: client.Client,
+        *,
+        timeouts: WatchTimeouts,
+        on_change: collections.abc.Callable[[], None],
+    ) -> None:
+        self._on_change = on_change
+        self._by_uid: dict[str, tuple[str, Labels]] = {}
+        self._by_name: dict[str, Labels] = {}
+        self._wanted = asyncio.Event()
+        self._problem_before = ""
+        self._reflector = Reflector(
+            api, REF, labels="", handler=self, timeouts=timeouts, on_state=self._review
+        )
+
+    def want(self) -> None:
+        """Requests that namespaces are watched from now on."""
+        if not self._wanted.is_set():
+            self._wanted.set()
+            self._problem_before = self.blocking()
+
+    async def run(self) -> typing.NoReturn:
+        """Lists and watches namespaces, from the time when they are wanted, until it is cancelled."""
+        await self._wanted.wait()
+        await self._reflector.run()
+
+    def labels(self, namespace: str) -> Labels:
+        """The labels of a namespace; an unknown one has its name alone.
+
+        Raises:
+            LabelsUnknown: namespaces cannot be read.
+            Unreachable: they are not listed yet; the reconcile is repeated.
+        """
+        problem = self._problem()
+        if problem:
+            raise LabelsUnknown(problem)
+        if not self._reflector.listed.is_set():
+            raise errors.Unreachable(f"list {REF}", message="they are not listed yet")
+        return self._by_name.get(namespace, {"kubernetes.io/metadata.name": namespace})
+
+    def blocking(self) -> str:
+        """Why namespaces that are wanted are not known yet; "" when they are, or cannot be."""
+        if not self._wanted.is_set() or self._reflector.listed.is_set() or self._problem():
+            return ""
+        error = self._reflector.last_error
+        return f"{REF} are not listed yet" + (f": {error}" if error is not None else "")
+
+    def _problem(self) -> str:
+        error = self._reflector.last_error
+        if isinstance(error, errors.Forbidden):
+            return f'the operator {error}; allow it with a ClusterRole: apiGroups: [""], resources: [namespaces], verbs: [get, list, watch]'
+        if not self._reflector.listed.is_set() and self._reflector.failing_for() >= GRACE_S:
+            return f"the operator {error}"
+        return ""
+
+    def _review(self) -> None:
+        problem = "" if not self._wanted.is_set() else self.blocking() or self._problem()
+        if problem != self._problem_before:
+            self._problem_before = problem
+            self._on_change()
+
+    def on_update(self, ref: ResourceRef, item: client.Object) -> None:
+        """Stores the labels of a namespace that is new or has changed."""
+        metadata = item["metadata"]
+        name, labels = metadata["name"], metadata.get("labels") or {}
+        before = self._by_uid.get(metadata["uid"])
+        self._by_uid[metadata["uid"]] = (name, labels)
+        self._by_name[name] = labels
+        if before != (name, labels) and self._reflector.listed.is_set():
+            self._on_change()
+
+    def on_delete(self, ref: ResourceRef, item: client.Object) -> None:
+        """Forgets a namespace that was deleted."""
+        self._forget(item["metadata"]["uid"])
+
+    def on_replace(self, ref: ResourceRef, present: collections.abc.Set[str], version: str) -> None:
+        """Forgets the namespaces that are not in a complete list."""
+        for uid in self._by_uid.keys() - present:
+            self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        known = self._by_uid.pop(uid, None)
+        if known is not None and self._by_name.get(known[0]) is known[1]:
+            del self._by_name[known[0]]

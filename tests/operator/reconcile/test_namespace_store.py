@@ -1,0 +1,133 @@
+"""The labels of namespaces for profiles that select them: read once such a profile exists, and what is said while they cannot be."""
+
+import asyncio
+import typing
+
+import pytest
+from typing_extensions import override
+
+from naiad_operator.cluster import errors
+from naiad_operator.cluster.client import Client
+from naiad_operator.cluster.reflector import WatchTimeouts
+from naiad_operator.errors import ProfileNotFound
+from naiad_operator.reconcile import namespace_store, profile_store
+from naiad_operator.reconcile.profile_store import ProfileStore
+from tests.operator.api import specs
+from tests.operator.reconcile.test_profile_store import SERVED, Api, profile
+
+pytestmark = pytest.mark.looptime
+
+GOLD = {"namespaces": {"selector": {"matchLabels": {"tier": "gold"}}}}
+
+
+def namespace(name: str, **labels: str) -> dict[str, typing.Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": labels}}
+
+
+def of(namespace: str) -> dict[str, typing.Any]:
+    made = specs.spec()
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+
+
+class Both(Api):
+    """Lists profiles and namespaces."""
+
+    def __init__(self, profiles: list[dict[str, typing.Any]], *namespaces: typing.Any) -> None:
+        super().__init__(*namespaces)
+        self.profiles = profiles
+        self.asked = 0
+
+    @override
+    async def pages(self, ref: typing.Any, *, labels: str) -> typing.Any:
+        if ref == profile_store.REF:
+            yield self.profiles, "1"
+            return
+        assert ref == namespace_store.REF
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, errors.ApiError):
+            raise answer
+        yield answer, "1"
+
+
+class Watched:
+    """A store of profiles that runs, and how often it called for new reconciles."""
+
+    def __init__(self, api: Both) -> None:
+        self.changes = 0
+        self.store = ProfileStore(
+            typing.cast(Client, api),
+            enabled=True,
+            fallback=None,
+            timeouts=WatchTimeouts(),
+            on_change=self._count,
+        )
+        self.store.follow(SERVED)
+        self.task = asyncio.create_task(self.store.run())
+
+    def _count(self) -> None:
+        self.changes += 1
+
+    def chosen(self, namespace: str) -> str | None:
+        found = self.store.of(of(namespace))
+        return found.name if found is not None else None
+
+
+async def test_no_namespace_is_read_before_a_profile_selects_some() -> None:
+    names = {"namespaces": {"names": ["team-a"]}}
+    api = Both([profile("a", policy=names)], [namespace("team-b", tier="gold")])
+    watched = Watched(api)
+    await watched.store.wait()
+    await asyncio.sleep(60)
+    assert api.asked == 0
+    assert (watched.chosen("team-a"), watched.chosen("team-b")) == ("a", None)
+    watched.store.on_update(profile_store.REF, profile("b", policy=GOLD))
+    with pytest.raises(errors.Unreachable, match="not listed yet"):
+        watched.chosen("team-b")
+    before = watched.changes
+    await asyncio.sleep(1)
+    assert watched.changes > before, "every service is looked at again"
+    assert (watched.chosen("team-a"), watched.chosen("team-b")) == ("a", "b")
+    watched.task.cancel()
+
+
+async def test_nothing_is_reconciled_before_namespaces_are_listed() -> None:
+    trouble = errors.ServerTrouble("list", code=503, message="starting")
+    watched = Watched(Both([profile("a", policy=GOLD)], trouble, [namespace("team", tier="gold")]))
+    waiting = asyncio.create_task(watched.store.wait())
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    assert watched.store.blocking() == "namespaces are not listed yet: cannot list: starting"
+    await waiting
+    assert watched.chosen("team") == "a"
+    watched.task.cancel()
+
+
+async def test_a_label_that_changes_binds_a_namespace_or_releases_it() -> None:
+    watched = Watched(Both([profile("a", policy=GOLD)], [namespace("team", tier="gold")]))
+    await watched.store.wait()
+    namespaces = watched.store._namespaces
+    before = watched.changes
+    namespaces.on_update(namespace_store.REF, namespace("team", tier="silver"))
+    assert (watched.chosen("team"), watched.changes) == (None, before + 1)
+    namespaces.on_update(namespace_store.REF, namespace("team", tier="silver"))
+    assert watched.changes == before + 1, "managed fields"
+    namespaces.on_update(namespace_store.REF, namespace("new", tier="gold"))
+    assert watched.chosen("new") == "a"
+    namespaces.on_delete(namespace_store.REF, namespace("new"))
+    assert watched.chosen("new") is None
+    namespaces.on_replace(namespace_store.REF, set(), "9")
+    assert watched.chosen("team") is None
+    watched.task.cancel()
+
+
+async def test_without_permission_every_service_stays_as_it_is_until_there_is_one() -> None:
+    forbidden = errors.Forbidden("list namespaces", code=403, message="no")
+    api = Both([profile("a", policy=GOLD)], forbidden, forbidden, [namespace("team", tier="gold")])
+    watched = Watched(api)
+    await watched.store.wait()
+    with pytest.raises(ProfileNotFound, match=r"which cannot be read, .*resources: \[namespaces\]"):
+        watched.chosen("team")
+    await asyncio.sleep(60)
+    assert watched.chosen("team") == "a"
+    watched.task.cancel()
