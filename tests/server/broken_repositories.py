@@ -162,6 +162,17 @@ def _agent(name: str, *parameters: tuple[str, str]) -> str:
 _ORDERED = "preserve_ordering: true "
 _DELAY = "default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 5 }"
 
+
+def ensemble(model: str, *, reads: str = "IN", more: str = "") -> Broken:
+    """An ensemble of one step."""
+    step = (
+        f'step {{ model_name: "{model}" model_version: -1 input_map {{ key: "IN" value: "{reads}" }}'
+        ' output_map { key: "OUT" value: "OUT" } }'
+    )
+    config = f'platform: "ensemble"\n{IN}{OUT}ensemble_scheduling {{ {step} }}\n{more}'
+    return Broken(config=config, files={"1": None})
+
+
 BROKEN: dict[str, Broken] = {
     # what is not a config
     "unknown_field": python("max_batchsize: 4\n"),
@@ -458,7 +469,13 @@ BROKEN: dict[str, Broken] = {
     ),
     # what is not supported
     "sequence_batching": python("sequence_batching { }\n"),
-    "ensemble": Broken(config='platform: "ensemble"\n' + IN + OUT, files={"1": None}),
+    # ensembles
+    "ensemble_without_steps": Broken(config='platform: "ensemble"\n' + IN + OUT, files={"1": None}),
+    "ensemble_with_instances": ensemble("sequence_batching", more="instance_group { }\n"),
+    "ensemble_of_a_model_that_is_not_there": ensemble("nowhere"),
+    "ensemble_of_a_broken_model": ensemble("sequence_batching"),
+    "ensemble_of_itself": ensemble("ensemble_of_itself"),
+    "ensemble_whose_tensor_nothing_writes": ensemble("sequence_batching", reads="t"),
     "ragged_batches": tensor(
         'name: "IN" data_type: TYPE_FP32 dims: [ 2 ] allow_ragged_batch: true'
     ),

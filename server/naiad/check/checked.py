@@ -5,12 +5,13 @@ The rules are those of the server: `config.resolve` reads a config, `engine.pref
 
 import collections
 import collections.abc
-import dataclasses
 import pathlib
 import typing
 
 from naiad.backends.catalog import Catalog
 from naiad.backends.plugin import BackendPlugin
+from naiad.check.checked_model import Checked
+from naiad.check.ensembles import check_ensembles
 from naiad.config import versions
 from naiad.config.findings import in_order
 from naiad.config.problem import Problem, Scope
@@ -27,23 +28,6 @@ if typing.TYPE_CHECKING:
     from naiad.check.loading import TrialLoader
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A model that was checked, with its folder and what that says.
-
-    Attributes:
-        problems: everything wrong, its place among the repositories included.
-        notes: what does not stop the model, and what may be right on the machine that serves it.
-        agents: repository agents that may change its files, which are not checked therefore.
-    """
-
-    path: pathlib.Path
-    resolution: Resolution
-    problems: tuple[Problem, ...]
-    notes: tuple[str, ...]
-    agents: tuple[str, ...] = ()
 
 
 class Checker:
@@ -88,15 +72,18 @@ class Checker:
             UsageError: a location has no models.
             InferenceError: it cannot be read, or is not a local folder.
         """
+        given = list(dict.fromkeys(locations))
         folders = [
             model
-            for location in dict.fromkeys(locations)
+            for location in given
             for model in _models(location, config_name=self._config_name)
         ]
+        alone = any(folder == pathlib.Path(location) for folder in folders for location in given)
         by_name: dict[str, list[pathlib.Path]] = collections.defaultdict(list)
         for folder in folders:
             by_name[folder.name].append(folder)
-        return [self._model(folder, by_name[folder.name]) for folder in folders]
+        models = [self._model(folder, by_name[folder.name]) for folder in folders]
+        return check_ensembles(models, is_repository=not alone)
 
     def _model(
         self, folder: pathlib.Path, same_name: collections.abc.Sequence[pathlib.Path]
@@ -123,7 +110,9 @@ class Checker:
             found += (*resolution.problems, *resolution.faults)
             found += self._preflight(folder, resolution)
         problems, notes = self._weighed(_ordered(found, resolution.document.path))
-        if self._trial is not None and not problems and not changing:
+        config = resolution.config
+        is_ensemble = config is not None and config.ensemble is not None  # which has no instances
+        if self._trial is not None and not (problems or changing or is_ensemble):
             more = self._trial.load(folder, resolution)
             problems += more.problems
             notes += more.notes

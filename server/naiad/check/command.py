@@ -12,7 +12,8 @@ import pathlib
 import sys
 
 from naiad.backends.catalog import Catalog
-from naiad.check.checked import Checked, Checker
+from naiad.check.checked import Checker
+from naiad.check.checked_model import Checked
 from naiad.check.show import in_colour, json_of, text_of
 from naiad.errors import InferenceError
 from naiad.metrics.devices import GpuMonitor

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import Any
 
-from naiad.check.checked import Checked
+from naiad.check.checked_model import Checked
 from naiad.check.completed import completed_lines
 from naiad.config.report import as_json, render
 

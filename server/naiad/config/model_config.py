@@ -157,13 +157,64 @@ class Optimization(msgspec.Struct, frozen=True, kw_only=True):
     cpu_accelerators: tuple[Accelerator, ...] = ()
 
 
+class ComposingModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ensemble needs to know of the model of a step.
+
+    Attributes:
+        dims: those of each input, by name, without the batch dimension.
+        optional: the names of the inputs that may be left out.
+    """
+
+    max_batch_size: int
+    decoupled: bool
+    dims: collections.abc.Mapping[str, tuple[int, ...]]
+    optional: frozenset[str] = frozenset()
+
+
+class EnsembleStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of an ensemble (row 11.29).
+
+    Attributes:
+        model: its name.
+        version: -1 means the latest one that is ready (row 14.4).
+        namespace: "" means that of the ensemble, or the only one that has the model.
+        inputs: the ensemble's tensor of each input of the model.
+        outputs: the ensemble's tensor of each output of the model that the ensemble uses.
+        composing: the model's own config, as far as it matters here; None before that model is loaded.
+    """
+
+    model: str
+    version: int
+    namespace: str
+    inputs: collections.abc.Mapping[str, str]
+    outputs: collections.abc.Mapping[str, str]
+    composing: ComposingModel | None = None
+
+
+class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of an ensemble.
+
+    Attributes:
+        max_inflight_requests: how many requests of each step run at the same time, over all requests of the ensemble; 0 means no limit (row 14.12).
+    """
+
+    steps: tuple[EnsembleStep, ...]
+    max_inflight_requests: int = 0
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models of the steps, each once."""
+        return tuple(dict.fromkeys(step.model for step in self.steps))
+
+
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a model.
 
     Attributes:
         platform: as in the config; "" when `backend` alone says it.
         max_batch_size: 0 means no batch dimension.
-        instance_groups: at least one.
+        instance_groups: at least one; none of an ensemble.
+        ensemble: None for a model that is none.
         dynamic_batching: None means the default scheduler.
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).
@@ -185,6 +236,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     metric_tags: collections.abc.Mapping[str, str]
     op_library_filenames: tuple[str, ...]
     message: Any
+    ensemble: Ensemble | None = None
 
     def needs_reload_for(self, other: "ModelConfig") -> bool:
         """Whether a model has to be loaded again for another config: the two differ in more than `instance_group` and `version_policy` (row 7.24)."""

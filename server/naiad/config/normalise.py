@@ -78,6 +78,8 @@ def normalise(message: Any) -> None:
         batching = message.dynamic_batching
         if not batching.preferred_batch_size and message.max_batch_size > 0:
             batching.preferred_batch_size.append(message.max_batch_size)
+    if message.HasField("ensemble_scheduling"):  # which may have no optimization (row 11.30)
+        return
     optimization = message.optimization
     for buffer in ("input_pinned_memory", "output_pinned_memory"):
         if not optimization.HasField(buffer):
@@ -88,6 +90,8 @@ def normalise_instance_groups(
     message: Any, gpus: collections.abc.Sequence[int], backend: BackendType | None
 ) -> None:
     """Give every instance group its name, kind, count and GPUs; make one where there is none. `backend` is None for an unknown one."""
+    if message.HasField("ensemble_scheduling"):  # which has no instances
+        return
     takes_gpus = backend is None or "KIND_GPU" in backend.instance_kinds
     if not message.instance_group:
         message.instance_group.add(name=message.name)

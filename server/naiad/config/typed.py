@@ -6,6 +6,8 @@ from typing import Any
 from naiad.config.model_config import (
     Accelerator,
     DynamicBatching,
+    Ensemble,
+    EnsembleStep,
     InstanceGroup,
     InstanceKind,
     ModelConfig,
@@ -68,6 +70,11 @@ def typed(message: Any) -> ModelConfig:
         metric_tags=types.MappingProxyType(dict(message.metric_tags)),
         op_library_filenames=tuple(message.model_operations.op_library_filename),
         message=message,
+        ensemble=(
+            _ensemble(message.ensemble_scheduling)
+            if message.HasField("ensemble_scheduling")
+            else None
+        ),
     )
 
 
@@ -133,6 +140,22 @@ def _dynamic_batching(batching: Any) -> DynamicBatching:
                 for level, policy in sorted(batching.priority_queue_policy.items())
             }
         ),
+    )
+
+
+def _ensemble(scheduling: Any) -> Ensemble:
+    return Ensemble(
+        steps=tuple(
+            EnsembleStep(
+                model=step.model_name,
+                version=step.model_version,
+                namespace=step.model_namespace,
+                inputs=types.MappingProxyType(dict(sorted(step.input_map.items()))),
+                outputs=types.MappingProxyType(dict(sorted(step.output_map.items()))),
+            )
+            for step in scheduling.step
+        ),
+        max_inflight_requests=getattr(scheduling, "max_inflight_requests", 0),
     )
 
 

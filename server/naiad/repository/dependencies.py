@@ -53,6 +53,14 @@ class DependencyGraph:
         if not counts:
             del self._needs[model]
 
+    def discard(self, model: str, needed: str) -> None:
+        """Remove a dependency however often it was added; no effect if there is none."""
+        counts = self._needs.get(model)
+        if counts is not None:
+            counts.pop(needed, None)
+            if not counts:
+                del self._needs[model]
+
     def drop(self, model: str) -> None:
         """Remove everything that a model depends on. Models that depend on it still do."""
         self._needs.pop(model, None)

@@ -15,10 +15,12 @@ import logging
 import typing
 
 from naiad.core.clock import Clock
-from naiad.errors import InferenceError
+from naiad.errors import InferenceError, invalid
 from naiad.repository.dependencies import DependencyCycleError
+from naiad.repository.ensembles import Ensembles
 from naiad.repository.errors import not_polled
 from naiad.repository.evictions import Evictions
+from naiad.repository.loading.ensembles import EnsembleLoads
 from naiad.repository.loading.model_loader import ModelLoader, Resolve
 from naiad.repository.loading.progress import LoadTable
 from naiad.repository.loading.retrier import LoadRetrier
@@ -104,6 +106,16 @@ class Repository(typing.Generic[S]):
             unloads=self._unloads,
             evictions=self.evictions,
             progress=progress,
+            ensembles=EnsembleLoads(
+                table=self._table, dependencies=self._dependencies, load=self._load_needed
+            ),
+        )
+        self._ensembles = Ensembles(
+            table=self._table,
+            unloads=self._unloads,
+            locks=self._locks,
+            dependencies=self._dependencies,
+            load=self._loader.load,
         )
         self.unloading = self._unloads.unloading
         self.latest = self._table.latest
@@ -166,7 +178,11 @@ class Repository(typing.Generic[S]):
         """
         check_name(name)
         load = functools.partial(
-            self._load_model, name, parse(name, parameters), is_explicit=not requested_by
+            self._load_model,
+            name,
+            parse(name, parameters),
+            is_explicit=not requested_by,
+            with_steps=True,
         )
         async with self._slot_released(requested_by):
             await self._locks.run(name, load, requested_by=requested_by)
@@ -174,6 +190,8 @@ class Repository(typing.Generic[S]):
             # A model that was loaded again may load one that needs the old version of it.
             with contextlib.suppress(DependencyCycleError):
                 self._dependencies.add(requested_by, name)
+        if not requested_by:
+            await self._ensembles.load_outdated()
 
     async def load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
         """Load a model again that was evicted, from the files that its store has now, if it is still evicted then.
@@ -318,14 +336,39 @@ class Repository(typing.Generic[S]):
         return self._slots.released() if requested_by else contextlib.nullcontext()
 
     async def _load_at_start(self, model: StoredModel) -> None:
-        # Each model by itself: no other one waits for the listing of its files.
-        fingerprint = await self._reader.fingerprint(model, at_start=True)
-        source = self.sources[model.name] = LoadedFrom(model, fingerprint)
+        unreadable: list[BaseException] = []
+
+        async def load() -> None:
+            # Each model by itself: no other one waits for the listing of its files. An ensemble that needs it waits for all of this.
+            try:
+                fingerprint = await self._reader.fingerprint(model, at_start=True)
+            except Exception as error:
+                unreadable.append(error)
+                raise
+            source = self.sources[model.name] = LoadedFrom(model, fingerprint)
+            await self._loader.load(source)
+
         # A failure of the load is shown as a state.
         with contextlib.suppress(InferenceError):
-            await self._locks.run(model.name, functools.partial(self._loader.load, source))
+            await self._locks.run(model.name, load)
+        for error in unreadable:
+            raise error
 
-    async def _load_model(self, name: str, overrides: Overrides, *, is_explicit: bool) -> None:
+    async def _load_needed(self, ensemble: str, name: str, *, again: bool) -> None:
+        """Load a model that an ensemble needs, whose lock is held. What failed at the start, or in a poll, is not tried again, unless by request."""
+
+        async def load() -> None:
+            tried = self.sources.get(name) is not None and not self.evicted(name)
+            if again or not (tried or self._table.ready(name)):
+                await self._load_model(name, Overrides(), is_explicit=False, with_steps=again)
+            elif not self._table.ready(name):
+                raise invalid(self._table.failures(name))
+
+        await self._locks.run(name, load, requested_by=ensemble)
+
+    async def _load_model(
+        self, name: str, overrides: Overrides, *, is_explicit: bool, with_steps: bool = False
+    ) -> None:
         self._loader.check_open(name)
         if is_explicit:
             self._coordination.dependents.explicit.add(name)
@@ -334,7 +377,9 @@ class Repository(typing.Generic[S]):
         else:
             model = await self._find(name)
             source = LoadedFrom(model, await self._reader.fingerprint(model))
-        await self._loader.load(source, config=overrides.config)
+        before = self._table.latest.get(name)
+        await self._loader.load(source, config=overrides.config, with_steps=with_steps)
+        self._ensembles.is_loaded(name, before)
 
     async def _load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
         if self.evicted(name):
@@ -373,6 +418,7 @@ class Repository(typing.Generic[S]):
         self._dependencies.drop(name)
         self._table.clear_failures(name)
         self.evictions.unloaded(name)
+        await self._ensembles.unload_with(name)
         unloads = self._unloads.start(self._table.ready(name).values())
         if unloads:
             self._table.choose_latest(name)

@@ -86,6 +86,16 @@ class ModelTable(typing.Generic[S]):
         """Why a model's config cannot be used; None if it can, or if there is no such model."""
         return self._failed_plans.get(name)
 
+    def failures(self, name: str) -> str:
+        """Why a model does not serve, as far as it is known."""
+        plan = self.failed_plan(name)
+        reasons = [] if plan is None else [plan.reason]
+        reasons += [
+            f"version {number} is at {version.state.value} state: {version.reason}"
+            for number, version in sorted(self.versions(name).items())
+        ]
+        return "; ".join(reasons) or "it is unloaded"
+
     def ready(self, name: str) -> dict[int, Version[S]]:
         """The READY versions of a model by number, ascending; empty for an unknown model."""
         return {

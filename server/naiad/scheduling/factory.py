@@ -10,6 +10,7 @@ from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.batching import plan_batching
 from naiad.scheduling.dynamic import DynamicScheduler
+from naiad.scheduling.ensemble import EnsembleScheduler
 from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.resources import Resources
@@ -44,6 +45,10 @@ class SchedulerFactory:
         statistics: ModelStatistics,
     ) -> Scheduler:
         """See `MakeScheduler`. A queue in front of instances calls no other models and never uses `submit`."""
+        if config.ensemble is not None:
+            return EnsembleScheduler(
+                config, version=version, submit=submit, statistics=statistics, clock=self._clock
+            )
         loop = asyncio.get_running_loop()
         if self._timers is None:
             self._timers = Timers(loop=loop, clock=self._clock)

@@ -104,6 +104,55 @@ class ResponseDispatcher:
         inference.execution = ExecutionTimes(self._version, begun_ns, begun_ns, now, now)
         self._send(inference, response)
 
+    def respond_composed(
+        self,
+        inference: Inference,
+        response: InferResponse,
+        *,
+        queue_ns: int,
+        timing: BatchTiming,
+        streams: bool,
+    ) -> None:
+        """Send a response that other models have made; the final one counts and completes the inference (row 14.13).
+
+        Args:
+            inference: not failed.
+            response: without an error.
+            queue_ns: that its parts waited, in all.
+            timing: that they were executed, in all.
+            streams: whether each response is counted (row 8.6).
+        """
+        if inference.completed:
+            return
+        now = self._now()
+        if streams:
+            progress = self._progress.pop(inference, None) or _Progress(inference.queued_ns)
+            self._count_response(progress, inference, response, now)
+            if not response.final:
+                self._progress[inference] = progress
+        if response.final:
+            rows = inference.batch_size
+            self._statistics.record_execution(
+                batch_size=rows, timing=timing, wall_ms=self._wall() // _MILLISECOND_NS
+            )
+            self._statistics.record_successes(
+                rows=rows,
+                request_ns=[now - inference.received_ns],
+                queue_ns=[queue_ns],
+                timing=timing,
+            )
+            start = inference.queued_ns + queue_ns
+            input_end = start + timing.compute_input_ns
+            output_start = input_end + timing.compute_infer_ns
+            inference.execution = ExecutionTimes(
+                self._version,
+                start,
+                input_end,
+                output_start,
+                output_start + timing.compute_output_ns,
+            )
+        self._send(inference, response)
+
     def _count_response(
         self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
     ) -> None:

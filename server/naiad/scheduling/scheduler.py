@@ -91,6 +91,15 @@ class Scheduler(typing.Protocol):
         ...
 
 
+class MadeCall(Cancellable, typing.Protocol):
+    """A request that another model runs."""
+
+    @property
+    def inference(self) -> Inference | None:
+        """The other model's inference; None if it has refused the request, or has not begun yet."""
+        ...
+
+
 class Submit(typing.Protocol):
     """Runs a request of a scheduler by another model. It is a call between models: one that would wait for ever is aborted."""
 
@@ -102,7 +111,7 @@ class Submit(typing.Protocol):
         model: str,
         batch: list[Inference],
         flow: Flow | None = None,
-    ) -> Cancellable:
+    ) -> MadeCall:
         """Run a request; errors are responses, whose last one is final.
 
         Args:

@@ -61,6 +61,8 @@ class Recorder:
 class Config:
     """As much of a ModelConfig as the repository reads."""
 
+    ensemble = None
+
     def __init__(self, name: str) -> None:
         self.name = name
 

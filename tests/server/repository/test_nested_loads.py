@@ -28,6 +28,7 @@ class Config:
     """As much of a ModelConfig as the repository reads."""
 
     name: str
+    ensemble: None = None
 
 
 class World:

@@ -25,6 +25,7 @@ class Config:
 
     name: str
     text: str
+    ensemble: None = None
 
     def needs_reload_for(self, other: "Config") -> bool:
         """What follows a comma is for the instances only."""

@@ -19,7 +19,6 @@ README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
     "sequence batching": "sequence_batching { }",
-    "ensembles": "ensemble_scheduling { }",
     "ragged batches": 'input { name: "R" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: true }',
     "warmup": 'model_warmup { name: "w" batch_size: 1 }',
     "`pytorch` (TorchScript)": 'backend: "pytorch"',
@@ -106,7 +105,7 @@ def test_a_config_that_asks_for_what_is_not_supported_yet_is_refused(
         folder = tmp_path / f"model{number}"
         (folder / "1").mkdir(parents=True)
         (folder / "1" / "model.py").touch()
-        backend = "" if "backend:" in text or "ensemble" in text else 'backend: "python"\n'
+        backend = "" if "backend:" in text else 'backend: "python"\n'
         (folder / "config.pbtxt").write_text(f"{backend}{text}\n")
     checked = subprocess.run(
         [*naiad_program().command[:-1], "check", tmp_path],

@@ -33,7 +33,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 
 FEATURES = (
     Feature(path=("sequence_batching",), what="the sequence batcher"),  # rows 11.26-11.28
-    Feature(path=("ensemble_scheduling",), what="ensembles"),  # rows 11.29, 11.30
     Feature(path=("batch_input",), what="batch inputs"),  # row 11.18
     Feature(path=("batch_output",), what="batch outputs"),  # row 11.20
     Feature(
@@ -82,7 +81,8 @@ def find_unsupported(
             instead or f"take {field} out, or serve this model with Triton for now",
         )
 
-    for index, sample in enumerate(message.model_warmup):  # row 11.41
+    is_ensemble = message.HasField("ensemble_scheduling")  # which may have none (row 11.30)
+    for index, sample in enumerate(() if is_ensemble else message.model_warmup):  # row 11.41
         if sample.batch_size:
             instead = "take it out and send the first requests yourself"
             refuse(("model_warmup", index), "warmup at load", instead)
@@ -100,10 +100,6 @@ def find_unsupported(
     for feature in FEATURES:
         for path in present(message, feature.path):
             refuse(path, feature.what, feature.instead)
-    if message.platform == "ensemble" and not (
-        message.HasField("ensemble_scheduling") or message.backend  # refused as a pair
-    ):
-        refuse(("platform",), "ensembles")
     runtimes = {"", f"libtriton_{message.backend}.so", backend.runtime if backend else ""}
     if message.runtime not in runtimes:
         instead = "take it out to run the model with the backend as it is"

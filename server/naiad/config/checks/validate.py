@@ -8,6 +8,7 @@ import collections.abc
 from typing import Any
 
 from naiad.config.backend_type import BackendType, BackendTypes, supported_names
+from naiad.config.checks.ensemble import check_ensemble
 from naiad.config.checks.tensors import check_tensors
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
@@ -45,6 +46,7 @@ def validate(
             "write 0 for a model without a batch dimension",
         )
     check_tensors(message, findings)
+    check_ensemble(message, findings)
     if message.HasField("dynamic_batching"):
         _check_preferred_sizes(message, findings)
         _check_priorities(message, findings)
@@ -109,8 +111,8 @@ def _check_backend(
             f"Ensemble model '{message.name}' must have platform type 'ensemble' and empty backend type",
             "take backend out, or take platform out if it is not an ensemble",
         )
-    if "ensemble" in {message.platform, message.WhichOneof("scheduling_choice")}:
-        return  # refused as a whole, by its own problem
+    if message.platform == "ensemble" or message.HasField("ensemble_scheduling"):
+        return  # checked with its steps
     if not message.backend and not message.platform:
         if no_backend and all(map(findings.trusted, _NAME_BACKEND)):
             findings.add(

@@ -49,6 +49,10 @@ class Caller(Record, frozen=True, gc=True):
     blocks: bool
 
 
+Worded = collections.abc.Callable[[InferRequest, InferenceError], InferenceError]
+"""Makes the error of a call that failed before it was in progress."""
+
+
 class _Called(typing.Hashable, typing.Protocol):
     """A model version that runs calls."""
 
@@ -69,12 +73,21 @@ class _CallContext(RequestContext):
 class ModelCall:
     """A call in progress. Made by `ModelCalls.begin`."""
 
-    __slots__ = ("_outer", "caller", "context", "number", "relay", "request", "since_ns")
+    __slots__ = (
+        "_outer", "caller", "context", "number", "relay", "request", "since_ns", "worded",
+    )  # fmt: skip
 
     def __init__(
-        self, calls: "ModelCalls", outer: Inference, *, number: int, caller: Caller
+        self,
+        calls: "ModelCalls",
+        outer: Inference,
+        *,
+        number: int,
+        caller: Caller,
+        worded: "Worded",
     ) -> None:
         self._outer = outer
+        self.worded = worded
         self.number = number
         self.caller = caller
         self.request = outer.request
@@ -86,6 +99,11 @@ class ModelCall:
     def is_over(self) -> bool:
         """Whether it has its last response."""
         return self.relay.is_over
+
+    @property
+    def inference(self) -> Inference | None:
+        """See `scheduling.scheduler.MadeCall`."""
+        return self.context.inference
 
     def cancel(self) -> None:
         """The caller no longer needs the response. The last response still comes. Safe at any time."""
@@ -115,7 +133,7 @@ class ModelCalls:
             self._timer.cancel()
             self._timer = None
         for call in tuple(self._calls.values()):
-            call.relay.fail(_error(call.request, internal("the server is stopping")))
+            call.relay.fail(call.worded(call.request, internal("the server is stopping")))
 
     def begin(
         self,
@@ -125,21 +143,24 @@ class ModelCalls:
         decoupled: bool,
         on_response: OnResponse,
         flow: Flow | None = None,
+        worded: "Worded | None" = None,
     ) -> ModelCall:
         """Make a call; `decoupled`: the caller takes any number of responses, as fast as `flow` allows.
 
         `on_response` is called on the loop with each response, perhaps before this returns; the last one is final.
+        `worded` makes the error of a call that fails before it is in progress; by default that of row 15.21.
         """
         self._made += 1
+        worded = worded or _error
         outer = Inference(request, on_response, batch_size=1, received_ns=self._now(), flow=flow)
-        call = ModelCall(self, outer, number=self._made, caller=caller)
+        call = ModelCall(self, outer, number=self._made, caller=caller, worded=worded)
         try:
-            model = self._find(request, decoupled=decoupled)
+            model = self._find(request, decoupled=decoupled, worded=worded)
         except InferenceError as error:
-            call.relay.fail(_error(request, error))
+            call.relay.fail(worded(request, error))
             return call
         self._calls[call.number] = call
-        call.relay.begin(functools.partial(_infer, model, request, flow, call.context))
+        call.relay.begin(functools.partial(_infer, model, request, flow, call))
         if self._timer is None and call.number in self._calls:
             self._set_timer()
         return call
@@ -160,19 +181,22 @@ class ModelCalls:
             decoupled=True,
             on_response=on_response,
             flow=flow,
+            worded=_as_it_is,
         )
 
     def over(self, number: int, _error: InferenceError | None) -> None:
         """A call gets its last response next."""
         self._calls.pop(number, None)
 
-    def _find(self, request: InferRequest, *, decoupled: bool) -> ServedModel:
+    def _find(self, request: InferRequest, *, decoupled: bool, worded: Worded) -> ServedModel:
         if self._find_model is None:
             raise internal("the server is stopping")
         name = request.model_name
         try:
             model = self._find_model(name, request.model_version)
         except InferenceError as error:
+            if worded is not _error:
+                raise
             # New releases say the first, 2.51 the second.
             raise internal(
                 f"{error.message} (Failed for execute the inference request. Model '{name}' is not ready.)"
@@ -244,7 +268,7 @@ class ModelCalls:
             "(instance_group count) than there are requests that may wait inside it, or do not call back."
         )
         _log.error("%s", message)
-        youngest.relay.fail(_error(youngest.request, internal(message)))
+        youngest.relay.fail(youngest.worded(youngest.request, internal(message)))
 
 
 def _what_for(call: ModelCall) -> str:
@@ -258,7 +282,7 @@ def _infer(
     model: ServedModel,
     request: InferRequest,
     flow: Flow | None,
-    context: RequestContext,
+    call: ModelCall,
     on_response: OnResponse,
 ) -> Inference | None:
     """Begin a call. One that is refused before it is in progress gets the message of the reference."""
@@ -271,13 +295,18 @@ def _infer(
         else:
             refused.append(response)
 
-    inference = model.infer(request, respond, flow, context)
+    inference = model.infer(request, respond, flow, call.context)
     begun = True
     for refusal in refused:
         if inference is None and refusal.error is not None:
-            raise _error(request, refusal.error)
+            raise call.worded(request, refusal.error)
         on_response(refusal)
     return inference
+
+
+def _as_it_is(_request: InferRequest, error: InferenceError) -> InferenceError:
+    """The error of a scheduler's call: the scheduler says which model it is from."""
+    return error
 
 
 def _error(request: InferRequest, error: InferenceError) -> InferenceError:

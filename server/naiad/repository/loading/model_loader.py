@@ -19,6 +19,7 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.errors import FilesChangedError, failed_load, failed_plan
 from naiad.repository.evictions import Evictions
 from naiad.repository.lifecycle import Event, State
+from naiad.repository.loading.ensembles import EnsembleLoads
 from naiad.repository.loading.progress import LoadTable, Phase, enter
 from naiad.repository.loading.retrier import LoadRetrier
 from naiad.repository.loading.slots import LoadSlots
@@ -54,6 +55,7 @@ class ModelLoader(typing.Generic[S]):
         unloads: unloads the versions that are replaced.
         evictions: gets the models that are loaded.
         progress: gets every change of state.
+        ensembles: loads what ensembles need.
     """
 
     def __init__(
@@ -67,7 +69,9 @@ class ModelLoader(typing.Generic[S]):
         unloads: Unloads[S],
         evictions: Evictions[S],
         progress: LoadTable,
+        ensembles: EnsembleLoads[S],
     ) -> None:
+        self._ensembles = ensembles
         self._reader = reader
         self._resolve = resolve
         self._slots = slots
@@ -84,6 +88,7 @@ class ModelLoader(typing.Generic[S]):
         *,
         config: Value | None = None,
         written: frozenset[str] | None = None,
+        with_steps: bool = False,
     ) -> None:
         """Load a model from files that were found before, unless it is loaded from just these. The caller holds the model's lock.
 
@@ -91,6 +96,7 @@ class ModelLoader(typing.Generic[S]):
             source: where they are.
             config: of a load request, in place of theirs.
             written: files that may change during the load, because the model writes them; None: do not look whether any changed.
+            with_steps: whether the models of an ensemble's steps are loaded again if their files have changed.
 
         Raises:
             InferenceError: its config cannot be used, a version fails to load or to change, or its files changed meanwhile: what served before
@@ -102,8 +108,12 @@ class ModelLoader(typing.Generic[S]):
             # So the config of an earlier load request stays until the folder changes, as in the reference.
             self._table.clear_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
+            if with_steps:
+                await self._ensembles.load_steps_again(name)
             return
         plan, copy = await self._plan(source.model, config)
+        if copy is not None:
+            plan, copy = await self._bind(plan, copy, with_steps=with_steps)
         self._progress.planned(plan)
         if copy is None:
             # The folder is not at fault if the request brought the config.
@@ -177,6 +187,20 @@ class ModelLoader(typing.Generic[S]):
             copy = None
         return plan, copy
 
+    async def _bind(
+        self, plan: ModelPlan, copy: LocalCopy, *, with_steps: bool
+    ) -> tuple[ModelPlan, LocalCopy | None]:
+        """The plan with what follows from the models that it needs; without the copy if it has a reason now."""
+        try:
+            plan = await self._ensembles.bind(plan, again=with_steps)
+        except BaseException:  # also if it is cancelled
+            copy.release()
+            raise
+        if not plan.reason:
+            return plan, copy
+        copy.release()
+        return plan, None
+
     async def _replace(
         self, plan: ModelPlan, copy: LocalCopy, source: LoadedFrom, written: frozenset[str] | None
     ) -> LoadedFrom:
@@ -211,6 +235,7 @@ class ModelLoader(typing.Generic[S]):
                 updates.append(await self._prepare(version, config))
             if written is not None:
                 source = await self._unchanged(source, written)
+            self._ensembles.check(plan.versions)
         except BaseException:  # also if it is cancelled
             await asyncio.gather(*(update.discard() for _, _, update in updates))
             for version, served in loaded:

@@ -5,13 +5,12 @@ import pathlib
 import pytest
 
 from naiad.config.checks.features import FEATURES, NO_EFFECT
-from tests.server.config.model_folders import make_model, only, resolve, shown
+from tests.server.config.model_folders import make_model, only, resolve
 
 SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: true }'
 
 ASKED = {
     ("sequence_batching",): ("\nsequence_batching { direct {} }", (2, 1), "the sequence batcher"),
-    ("ensemble_scheduling",): ("\nensemble_scheduling { step {} }", (2, 1), "ensembles"),
     ("batch_input",): ('\nbatch_input [ { source_input: "x" } ]', (2, 1), "batch inputs"),
     ("batch_output",): ('\nbatch_output [ { source_input: "x" } ]', (2, 1), "batch outputs"),
     ("input", "*", "allow_ragged_batch"): (SPECS, (2, 21), "ragged batches"),
@@ -63,21 +62,6 @@ def test_a_decoupled_model_loads_as_one(tmp_path: pathlib.Path) -> None:
     config = resolve(make_model(tmp_path, text)).config
     assert config is not None
     assert config.decoupled
-
-
-def test_an_ensemble_is_refused_as_one_and_not_for_its_missing_backend(
-    tmp_path: pathlib.Path,
-) -> None:
-    folder = make_model(tmp_path, 'platform: "ensemble"', files={"1/.keep": b""})
-    assert shown(resolve(folder).problems) == [
-        (1, 11, "platform 'ensemble' is not supported yet: ensembles")
-    ]
-    folder = make_model(
-        tmp_path, 'platform: "ensemble" ensemble_scheduling {}', files={"1/.keep": b""}
-    )
-    assert shown(resolve(folder).problems) == [
-        (1, 22, "ensemble_scheduling is not supported yet: ensembles")
-    ]
 
 
 def test_another_runtime_is_refused(tmp_path: pathlib.Path) -> None:

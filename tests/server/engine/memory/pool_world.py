@@ -40,6 +40,7 @@ class Config(typing.NamedTuple):
     decoupled: bool = False
     instance_groups: tuple[()] = ()
     dynamic_batching: DynamicBatching | None = None
+    ensemble: None = None
 
 
 class FakeModel:

@@ -1,0 +1,145 @@
+"""Loads the models of an ensemble's steps with it, and gives the ensemble what follows from them (rows 7.27, 7.28, 14.2 to 14.5).
+
+For every load of an ensemble, whoever asks for it. The ensemble depends on these models from then on, whether its load succeeds or not: it is loaded
+again when one of them changes, unloaded before one of them, and none of them makes room for other models.
+"""
+
+import collections.abc
+import typing
+
+import msgspec
+
+from naiad.config import composing
+from naiad.config.model_config import ModelConfig
+from naiad.errors import InferenceError, invalid
+from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
+from naiad.repository.model_table import ModelTable
+from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
+from naiad.repository.version import S
+
+LoadNeeded = collections.abc.Callable[..., collections.abc.Awaitable[None]]
+"""Loads a model that an ensemble needs: `(ensemble, needed, again=…)`; `again`: also if it is loaded, but its files have changed."""
+
+
+class EnsembleLoads(typing.Generic[S]):
+    """The loads of ensembles.
+
+    Args:
+        table: of all models.
+        dependencies: which models need which others.
+        load: loads a model that an ensemble needs.
+    """
+
+    def __init__(
+        self, *, table: ModelTable[S], dependencies: DependencyGraph, load: LoadNeeded
+    ) -> None:
+        self._table = table
+        self._dependencies = dependencies
+        self._load = load
+
+    async def bind(self, plan: ModelPlan, *, again: bool) -> ModelPlan:
+        """The plan of a model; that of an ensemble with what follows from the models of its steps, which are loaded then, or with the reason why not.
+
+        Args:
+            plan: with versions.
+            again: whether models of steps are loaded again whose files have changed.
+        """
+        config = plan.versions[0].config
+        if config.ensemble is None:
+            return plan
+        try:
+            await self._load_steps(config, again=again)
+            config = self._bound(config)
+        except InferenceError as error:
+            return ModelPlan(name=plan.name, reason=error.message, agents=plan.agents)
+        versions = tuple(msgspec.structs.replace(each, config=config) for each in plan.versions)
+        return msgspec.structs.replace(plan, versions=versions)
+
+    async def load_steps_again(self, name: str) -> None:
+        """Load models of an ensemble's steps again whose files have changed; no effect on other models.
+
+        Raises:
+            InferenceError: one cannot be loaded.
+        """
+        for version in self._table.ready(name).values():
+            if version.plan.config.ensemble is not None:
+                await self._load_steps(version.plan.config, again=True)
+            return
+
+    def check(self, plans: collections.abc.Iterable[VersionPlan]) -> None:
+        """See that no model of a step was unloaded while the ensemble was loaded.
+
+        Raises:
+            InferenceError: one was.
+        """
+        for plan in plans:
+            config = plan.config
+            if config.ensemble is None:
+                continue
+            loaded = self._loaded(config)
+            for name in config.ensemble.models:
+                if not loaded[name]:
+                    raise _unloaded(config.name, name)
+
+    async def _load_steps(self, config: ModelConfig, *, again: bool) -> None:
+        assert config.ensemble is not None, "it is an ensemble"
+        name, models = config.name, config.ensemble.models
+        self._depend(name, models)
+        missing: list[str] = []
+        failures: dict[str, str] = {}
+        for needed in models:
+            try:
+                await self._load(name, needed, again=again)
+            except InferenceError as error:
+                if self._is_missing(needed):
+                    missing.append(needed)
+                elif not self._table.ready(needed):  # else what it had before serves on
+                    failures[needed] = error.message
+        if missing:
+            raise invalid(composing.not_available(name, missing))
+        for needed, reason in failures.items():
+            raise invalid(composing.not_loaded(name, needed, reason))
+
+    def _depend(self, name: str, models: collections.abc.Sequence[str]) -> None:
+        """An ensemble depends on just these models from now on."""
+        for needed in set(self._dependencies.needs(name)) - set(models):
+            self._dependencies.discard(name, needed)
+        for needed in models:
+            if needed in self._dependencies.needs(name):
+                continue
+            try:
+                self._dependencies.add(name, needed)
+            except DependencyCycleError as error:
+                raise invalid(composing.circular(error.cycle, name, needed)) from None
+
+    def _is_missing(self, name: str) -> bool:
+        """Whether a model that could not be loaded is in no repository, or in several."""
+        plan = self._table.failed_plan(name)
+        if plan is not None:
+            return plan.reason == DUPLICATE
+        return not self._table.versions(name)
+
+    def _bound(self, config: ModelConfig) -> ModelConfig:
+        loaded = self._loaded(config)
+        for name, versions in loaded.items():
+            if not versions:  # it was unloaded while the others were loaded
+                raise _unloaded(config.name, name)
+        bound, wrong = composing.bound(config, loaded)
+        if wrong:
+            raise invalid("; ".join(each.text for each in wrong))
+        return bound
+
+    def _loaded(self, config: ModelConfig) -> composing.Loaded:
+        assert config.ensemble is not None, "it is an ensemble"
+        return {
+            name: {
+                number: version.plan.config for number, version in self._table.ready(name).items()
+            }
+            for name in config.ensemble.models
+        }
+
+
+def _unloaded(ensemble: str, model: str) -> InferenceError:
+    return invalid(
+        f"ensemble '{ensemble}' depends on '{model}' which has no loaded version. It was unloaded meanwhile: load '{ensemble}' again"
+    )

@@ -1,0 +1,234 @@
+"""The graph of an ensemble: what a request for some outputs needs, and which steps can run when a tensor arrives (rows 14.1, 14.5, 14.7, 14.9). Pure.
+
+A decoupled step gives each of its tensors many values. A value is known by its key: () for what the request brought and all that was made of it,
+(i,) for what was made of the i-th response of a decoupled step, (i, j) behind a second one. A step runs once for each key that all its inputs have,
+so that the values of parallel branches are joined as they belong together, in whatever order they arrive.
+"""
+
+import collections.abc
+
+from naiad.config.model_config import ComposingModel, Ensemble, ModelConfig
+from naiad.core.record import Record
+from naiad.core.request import RequestedOutput
+from naiad.core.tensor import PackedStrings, Tensor, packed_strings
+
+_CACHED_SELECTIONS = 256
+"""Sets of requested outputs for which the graph is kept; others are computed again for each request."""
+
+Key = tuple[int, ...]
+
+
+class PlannedStep(Record, frozen=True):
+    """A step.
+
+    Attributes:
+        inputs: of the model, each with the ensemble's tensor and the model's dims.
+        tensors: that it needs, each once.
+        outputs: the ensemble's tensor of each output of the model.
+        batched: whether the model has a batch dimension.
+    """
+
+    index: int
+    model: str
+    version: int
+    namespace: str
+    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    tensors: tuple[str, ...]
+    outputs: collections.abc.Mapping[str, str]
+    batched: bool
+    decoupled: bool
+
+
+class Value(Record, frozen=True):
+    """A value of a tensor.
+
+    Attributes:
+        tensor: None if the request left out an optional input, or a model did not send the output.
+        batch_size: of the request that it belongs to; 0 if its maker has no batch dimension.
+        sequence: id and flags that its model has answered with; None of an input of the ensemble.
+    """
+
+    tensor: Tensor | None
+    batch_size: int
+    sequence: tuple[int | str, int] | None = None
+
+
+class Selection(Record, frozen=True):
+    """What a set of requested outputs needs.
+
+    Attributes:
+        steps: their indexes.
+        readers: the steps that need each tensor.
+        uses: how often each tensor is taken, by a step or for the response; a tensor that is not here is not needed.
+        requested: the outputs that each step is asked for.
+        outputs: the tensors of the response, in the order of the config.
+    """
+
+    steps: frozenset[int]
+    readers: collections.abc.Mapping[str, tuple[int, ...]]
+    uses: collections.abc.Mapping[str, int]
+    requested: collections.abc.Mapping[int, list[RequestedOutput]]
+    outputs: tuple[str, ...]
+
+
+class EnsemblePlan:
+    """The graph of one ensemble, whose steps have the configs of their models."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        assert isinstance(config.ensemble, Ensemble), "it is an ensemble"
+        self.steps = tuple(
+            PlannedStep(
+                index=index,
+                model=step.model,
+                version=step.version,
+                namespace=step.namespace,
+                inputs=tuple(
+                    (name, tensor, _known(step.composing).dims.get(name, ()))
+                    for name, tensor in step.inputs.items()
+                ),
+                tensors=tuple(dict.fromkeys(step.inputs.values())),
+                outputs=dict(step.outputs),
+                batched=_known(step.composing).max_batch_size > 0,
+                decoupled=_known(step.composing).decoupled,
+            )
+            for index, step in enumerate(config.ensemble.steps)
+        )
+        self.optional = tuple(spec.name for spec in config.inputs if spec.optional)
+        self.output_names = tuple(spec.name for spec in config.outputs)
+        self._writers = {
+            tensor: step.index for step in self.steps for tensor in step.outputs.values()
+        }
+        self._selections: dict[tuple[str, ...], Selection] = {}
+
+    def select(self, requested: collections.abc.Iterable[str]) -> Selection:
+        """What a request for these outputs needs; none requested means all."""
+        names = tuple(requested)
+        selection = self._selections.get(names)
+        if selection is None:
+            selection = self._selected(frozenset(names or self.output_names))
+            if len(self._selections) < _CACHED_SELECTIONS:
+                self._selections[names] = selection
+        return selection
+
+    def _selected(self, outputs: frozenset[str]) -> Selection:
+        steps = set[int]()
+        needed, pending = set(outputs), list(outputs)
+        while pending:
+            writer = self._writers.get(pending.pop())
+            if writer is None or writer in steps:
+                continue
+            steps.add(writer)
+            more = set(self.steps[writer].tensors) - needed
+            needed |= more
+            pending += more
+        readers = {
+            tensor: tuple(index for index in sorted(steps) if tensor in self.steps[index].tensors)
+            for tensor in needed
+        }
+        return Selection(
+            steps=frozenset(steps),
+            readers=readers,
+            uses={tensor: len(readers[tensor]) + (tensor in outputs) for tensor in needed},
+            requested={
+                index: [
+                    RequestedOutput(name)
+                    for name, tensor in self.steps[index].outputs.items()
+                    if tensor in needed
+                ]
+                for index in steps
+            },
+            outputs=tuple(name for name in self.output_names if name in outputs),
+        )
+
+
+class TensorTable:
+    """The values of one request that are still needed. A value is dropped with its last use."""
+
+    __slots__ = ("_left", "_plan", "_selection", "_values")
+
+    def __init__(self, plan: EnsemblePlan, selection: Selection) -> None:
+        self._plan = plan
+        self._selection = selection
+        self._values: dict[tuple[str, Key], Value] = {}
+        self._left: dict[tuple[str, Key], int] = {}
+
+    def add(self, tensor: str, key: Key, value: Value) -> list[PlannedStep]:
+        """Add a value; returns the steps that can run for this key now, which they could not before."""
+        uses = self._selection.uses.get(tensor, 0)
+        if not uses:
+            return []
+        values, steps = self._values, self._plan.steps
+        values[tensor, key] = value
+        self._left[tensor, key] = uses
+        return [
+            steps[index]
+            for index in self._selection.readers[tensor]
+            if all((each, key) in values for each in steps[index].tensors)
+        ]
+
+    def take(self, tensors: collections.abc.Iterable[str], key: Key) -> dict[str, Value]:
+        """Take the values of a key for one of their uses."""
+        return {tensor: self._take(tensor, key) for tensor in tensors}
+
+    def take_outputs(self, key: Key) -> dict[str, Value] | None:
+        """Take the values for a response, if all are there."""
+        outputs = self._selection.outputs
+        if not all((tensor, key) in self._values for tensor in outputs):
+            return None
+        return self.take(outputs, key)
+
+    def clear(self) -> None:
+        """Drop all values: the request has failed."""
+        self._values.clear()
+        self._left.clear()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _take(self, tensor: str, key: Key) -> Value:
+        at = tensor, key
+        left = self._left[at] - 1
+        if left:
+            self._left[at] = left
+            return self._values[at]
+        del self._left[at]
+        return self._values.pop(at)
+
+
+def batch_shape(
+    shape: tuple[int, ...], dims: tuple[int, ...], *, batched: bool, batch_size: int
+) -> tuple[int, ...]:
+    """The shape that a tensor has for its reader (row 14.5): with or without a batch dimension where reader and maker differ in that.
+
+    Args:
+        shape: that it has.
+        dims: that the reader expects, without the batch dimension.
+        batched: whether the reader has one.
+        batch_size: of the value; 0 if its maker has no batch dimension.
+    """
+    if batched == (batch_size > 0):
+        return shape
+    fits = len(shape) == len(dims) and all(
+        wanted in (-1, size) for wanted, size in zip(dims, shape, strict=True)
+    )
+    if batched:
+        return (1, *shape) if fits else shape
+    return shape[1:] if not fits and batch_size == 1 else shape
+
+
+def as_named(tensor: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
+    """The same values under another name, perhaps with another shape; nothing is copied, and no reader can change them."""
+    if type(tensor) is PackedStrings:
+        return packed_strings(name, shape, tensor.packed)
+    array = tensor.array
+    if array.shape != shape:
+        array = array.reshape(shape)
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return Tensor(name, tensor.datatype, shape, array)
+
+
+def _known(composing: ComposingModel | None) -> ComposingModel:
+    assert composing is not None, "an ensemble is loaded with the configs of its steps"
+    return composing

@@ -1,0 +1,168 @@
+"""The steps of an ensemble in execution, over all of its requests: calls of other models, as many at the same time as the config allows (row 14.12).
+
+Every call ends with its model's final response, and every wait for a free place with that place, or because its request has ended.
+"""
+
+import typing
+
+import msgspec
+
+from naiad.core.clock import Clock
+from naiad.core.flow import Flow
+from naiad.core.inference import Inference
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.scheduling.ensemble_plan import Key, PlannedStep
+from naiad.scheduling.scheduler import MadeCall, Submit
+
+
+class StepOwner(typing.Protocol):
+    """The request of the ensemble that a call belongs to.
+
+    Attributes:
+        batch: it, as in `Occupancy.executions`.
+    """
+
+    batch: list[Inference]
+
+    def begins(self, call: "StepCall") -> None:
+        """A call is made that has waited for a place."""
+        ...
+
+    def made(self, call: "StepCall", made: MadeCall) -> None:
+        """A call was made, which perhaps has its final response already."""
+        ...
+
+    def responded(self, call: "StepCall", response: InferResponse) -> None:
+        """A response of a step came."""
+        ...
+
+
+class StepTimes(msgspec.Struct, eq=False, gc=False):
+    """What the calls of a step took, in nanoseconds; read by the graph of the ensemble.
+
+    Attributes:
+        count: calls that ended.
+        failures: those of them that failed.
+        total_ns: from the call to its final response.
+        queue_ns, compute_ns: as the model counts them, of those that it executed.
+    """
+
+    count: int = 0
+    failures: int = 0
+    total_ns: int = 0
+    queue_ns: int = 0
+    compute_ns: int = 0
+
+
+class StepCall:
+    """One call of a step's model, or the wait for a place to make it.
+
+    Attributes:
+        key: of the values that it works on.
+        batch_size: of its request; 0 without a batch dimension.
+        sequence: id and flags of its request.
+        flow: of a decoupled step.
+        count: responses with tensors so far.
+    """
+
+    __slots__ = (
+        "batch_size", "begun_ns", "count", "flow", "key", "owner", "request", "sequence", "step",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        owner: StepOwner,
+        step: PlannedStep,
+        key: Key,
+        request: InferRequest,
+        *,
+        batch_size: int,
+        sequence: tuple[int | str, int],
+    ) -> None:
+        self.owner = owner
+        self.step = step
+        self.key = key
+        self.request: InferRequest | None = request
+        self.batch_size = batch_size
+        self.sequence = sequence
+        self.flow = Flow() if step.decoupled else None
+        self.count = 0
+        self.begun_ns = 0
+
+    def respond(self, response: InferResponse) -> None:
+        """A response came."""
+        self.owner.responded(self, response)
+
+
+class StepCalls:
+    """The calls in progress of all steps of an ensemble.
+
+    Args:
+        model: the ensemble.
+        steps: how many it has.
+        limit: calls of each step at the same time; 0 for no limit.
+        submit: makes the calls.
+        clock: gives the time.
+
+    Attributes:
+        times: of each step.
+    """
+
+    def __init__(self, model: str, *, steps: int, limit: int, submit: Submit, clock: Clock) -> None:
+        self._model = model
+        self._limit = limit
+        self._submit = submit
+        self._now = clock.monotonic_ns
+        self._running = [0] * steps
+        self._waiting: list[dict[StepCall, None]] = [{} for _ in range(steps)]
+        self._filling = set[int]()
+        self.times = [StepTimes() for _ in range(steps)]
+
+    def is_full(self, step: PlannedStep) -> bool:
+        """Whether a call has to wait."""
+        return 0 < self._limit <= self._running[step.index]
+
+    def wait(self, call: StepCall) -> None:
+        """Make a call once another one of its step has ended."""
+        self._waiting[call.step.index][call] = None
+
+    def withdraw(self, call: StepCall) -> None:
+        """A call that waits is not needed any more."""
+        self._waiting[call.step.index].pop(call, None)
+
+    def ended(self, call: StepCall, *, failed: bool, queue_ns: int, compute_ns: int) -> None:
+        """A call that was made has its final response: another one may be made."""
+        index = call.step.index
+        self._running[index] -= 1
+        times = self.times[index]
+        times.count += 1
+        times.failures += failed
+        times.total_ns += self._now() - call.begun_ns
+        times.queue_ns += queue_ns
+        times.compute_ns += compute_ns
+        waiting = self._waiting[index]
+        if not waiting or index in self._filling:
+            return
+        self._filling.add(index)  # a call may end before `make` returns
+        while waiting and not self.is_full(call.step):
+            following = next(iter(waiting))
+            del waiting[following]
+            following.owner.begins(following)
+            self.make(following)
+        self._filling.discard(index)
+
+    def make(self, call: StepCall) -> None:
+        """Make a call now."""
+        self._running[call.step.index] += 1
+        call.begun_ns = self._now()
+        request, call.request = call.request, None
+        assert request is not None, "a call is made once"
+        made = self._submit(
+            request,
+            call.respond,
+            model=self._model,
+            batch=call.owner.batch,
+            flow=call.flow,
+        )
+        call.owner.made(call, made)

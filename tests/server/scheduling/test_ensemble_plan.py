@@ -1,0 +1,109 @@
+"""The graph of an ensemble: selections, values and shapes, with numbers."""
+
+import numpy as np
+import pytest
+
+from naiad.core.datatypes import FP32
+from naiad.core.tensor import Tensor, pack, packed_strings
+from naiad.scheduling.ensemble_plan import (
+    EnsemblePlan,
+    TensorTable,
+    Value,
+    as_named,
+    batch_shape,
+)
+from tests.support.ensembles import bound, ensemble, model, number, step
+
+GRAPH = bound(
+    ensemble(
+        "x",
+        "p q r",
+        step("a", "i=x", "o=s u=p"),
+        step("b", "i=s", "o=t"),
+        step("b", "i=s", "o=q"),
+        step("c", "i=t j=s", "o=r"),
+    ),
+    model("a", "i", "o u"),
+    model("b", "i", "o"),
+    model("c", "i j", "o"),
+)
+
+
+@pytest.mark.parametrize(
+    ("requested", "steps", "asked"),
+    [
+        ("", {0, 1, 2, 3}, {0: ["o", "u"], 1: ["o"], 2: ["o"], 3: ["o"]}),
+        ("p", {0}, {0: ["u"]}),
+        ("q", {0, 2}, {0: ["o"], 2: ["o"]}),
+        ("r", {0, 1, 3}, {0: ["o"], 1: ["o"], 3: ["o"]}),
+        ("q p", {0, 2}, {0: ["o", "u"], 2: ["o"]}),
+    ],
+)
+def test_a_request_needs_the_steps_that_lead_to_its_outputs(
+    requested: str, steps: set[int], asked: dict[int, list[str]]
+) -> None:
+    selection = EnsemblePlan(GRAPH).select(requested.split())
+    assert selection.steps == steps
+    assert {
+        index: [output.name for output in outputs] for index, outputs in selection.requested.items()
+    } == asked
+
+
+def test_a_value_is_kept_for_each_of_its_uses_and_no_longer() -> None:
+    plan = EnsemblePlan(GRAPH)
+    table = TensorTable(plan, plan.select(["r"]))
+    value = Value(number("s", 1), 1)
+    assert [each.index for each in table.add("s", (), value)] == [1]
+    assert table.take(["s"], ()) == {"s": value}
+    assert [each.index for each in table.add("t", (), value)] == [3]
+    table.take(["t", "s"], ())
+    assert len(table) == 0
+    assert table.add("p", (), value) == []
+    assert len(table) == 0, "nothing needs it"
+
+
+def test_a_step_runs_for_a_key_that_all_its_inputs_have() -> None:
+    plan = EnsemblePlan(GRAPH)
+    table = TensorTable(plan, plan.select(["r"]))
+    value = Value(number("s", 1), 1)
+    table.add("s", (0,), value)
+    assert table.add("t", (1,), value) == []
+    assert [each.index for each in table.add("t", (0,), value)] == [3]
+    assert [each.index for each in table.add("s", (1,), value)] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "batched", "batch_size", "expected"),
+    [
+        ((2, 3), (3,), True, 2, (2, 3)),
+        ((3,), (3,), False, 0, (3,)),
+        ((3,), (3,), True, 0, (1, 3)),
+        ((2, 3), (3,), True, 0, (2, 3)),
+        ((1, 3), (3,), False, 1, (3,)),
+        ((2, 3), (-1, 3), False, 2, (2, 3)),
+        ((1, 3), (-1, 3), False, 1, (1, 3)),
+    ],
+)
+def test_a_batch_dimension_is_added_or_taken_away_where_reader_and_maker_differ(
+    *,
+    shape: tuple[int, ...],
+    dims: tuple[int, ...],
+    batched: bool,
+    batch_size: int,
+    expected: tuple[int, ...],
+) -> None:
+    """Row 14.5."""
+    assert batch_shape(shape, dims, batched=batched, batch_size=batch_size) == expected
+
+
+def test_a_renamed_tensor_shares_its_values() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    tensor = as_named(Tensor("a", FP32, (2, 3), array), "b", (1, 2, 3))
+    assert (tensor.name, tensor.shape) == ("b", (1, 2, 3))
+    assert np.shares_memory(tensor.array, array)
+    assert array.flags.writeable
+    assert not tensor.array.flags.writeable
+    packed = pack(np.array([b"x", b"yz"], dtype=object))
+    strings = as_named(packed_strings("a", (2,), packed), "b", (2, 1))
+    assert strings.packed is packed  # type: ignore[attr-defined]
+    assert strings.array.tolist() == [[b"x"], [b"yz"]]
