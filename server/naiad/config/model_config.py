@@ -214,7 +214,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         platform: as in the config; "" when `backend` alone says it.
         max_batch_size: 0 means no batch dimension.
         instance_groups: at least one; none of an ensemble.
-        ensemble: None for a model that is none.
+        ensemble: None for a model that is not one.
         dynamic_batching: None means the default scheduler.
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).

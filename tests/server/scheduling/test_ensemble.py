@@ -129,7 +129,7 @@ async def test_steps_that_do_not_need_each_other_run_at_the_same_time() -> None:
 
 
 async def test_only_steps_that_the_requested_outputs_need_run() -> None:
-    """Row 14.9."""
+    """As the reference documents it (row 14)."""
     served = Served(DIAMOND)
     served.send(number("x", 1), outputs="z")
     served.models.calls[0].respond(number("o", 2))
@@ -139,7 +139,7 @@ async def test_only_steps_that_the_requested_outputs_need_run() -> None:
 
 
 async def test_a_request_goes_to_its_steps_with_all_that_it_says() -> None:
-    """Row 14.11."""
+    """As the reference documents it (row 14)."""
     served = Served(CHAIN)
     served.send(number("x", 1))
     asked = served.models.calls[0].request
@@ -207,7 +207,7 @@ async def test_nothing_is_left_in_reference_cycles() -> None:
 
 
 async def test_the_error_of_a_step_is_that_of_the_request_with_the_step() -> None:
-    """Row 14.6."""
+    """As the reference documents it (row 14)."""
     served = Served(CHAIN)
     served.send(number("x", 1))
     served.models.calls[0].fail("out of luck", ErrorCode.UNAVAILABLE)
@@ -244,7 +244,7 @@ async def test_a_model_that_refuses_at_once_ends_the_request() -> None:
 
 
 async def test_cancelling_cancels_the_steps_in_progress() -> None:
-    """Row 14.15."""
+    """As the reference documents it (row 14)."""
     served = Served(DIAMOND)
     inference = served.send(number("x", 1))
     served.models.calls[0].respond(number("o", 2))
@@ -259,7 +259,7 @@ async def test_cancelling_cancels_the_steps_in_progress() -> None:
 
 
 async def test_an_optional_input_that_is_absent_is_absent_for_the_step() -> None:
-    """Row 14.7."""
+    """As the reference documents it (row 14)."""
     config = bound(ensemble("x u?", "y", step("a", "i=x j=u", "o=y")), model("a", "i j?", "o"))
     served = Served(config)
     served.send(number("x", 1))
@@ -285,7 +285,7 @@ async def test_an_output_that_a_model_leaves_out_is_an_absent_input() -> None:
 
 
 async def test_steps_with_and_without_a_batch_dimension_mix() -> None:
-    """Row 14.5."""
+    """As the reference documents it (row 14)."""
     config = bound(
         ensemble("x", "y", step("a", "i=x", "o=t"), step("b", "i=t", "o=y")),
         model("a", "i", "o", max_batch_size=0),
@@ -303,7 +303,7 @@ async def test_steps_with_and_without_a_batch_dimension_mix() -> None:
 
 
 async def test_a_decoupled_step_makes_a_response_of_each_of_its_responses() -> None:
-    """Row 14.10."""
+    """As the reference documents it (row 14)."""
     served = Served(STREAM)
     served.send(number("x", 1), flow=Flow())
     a = served.models.calls[0]
@@ -419,7 +419,7 @@ async def test_a_decoupled_step_pauses_while_the_steps_behind_it_are_far_behind(
 
 
 async def test_as_many_requests_of_a_step_run_as_the_config_allows() -> None:
-    """Row 14.12: over all requests of the ensemble."""
+    """As the reference documents it (row 14)."""
     assert CHAIN.ensemble is not None
     limited = msgspec.structs.replace(CHAIN.ensemble, max_inflight_requests=1)
     served = Served(msgspec.structs.replace(CHAIN, ensemble=limited))
@@ -467,7 +467,7 @@ async def test_a_step_that_has_to_wait_pauses_the_decoupled_step_before_it() -> 
 
 
 async def test_the_times_are_the_sums_of_the_steps() -> None:
-    """Row 14.13."""
+    """As the reference documents it (row 14)."""
     served = Served(CHAIN)
     served.send(number("x", 1))
     for index, parts in enumerate(((1, 20, 3), (10, 200, 30))):

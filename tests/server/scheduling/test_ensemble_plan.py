@@ -92,7 +92,7 @@ def test_a_batch_dimension_is_added_or_taken_away_where_reader_and_maker_differ(
     batch_size: int,
     expected: tuple[int, ...],
 ) -> None:
-    """Row 14.5."""
+    """As the reference documents it (row 14)."""
     assert batch_shape(shape, dims, batched=batched, batch_size=batch_size) == expected
 
 

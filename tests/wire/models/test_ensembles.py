@@ -125,7 +125,7 @@ def test_the_steps_run_one_after_the_other(ensembles: ServerProcess, wire: str) 
 
 
 def test_a_step_that_is_not_needed_does_not_run(ensembles: ServerProcess) -> None:
-    """Row 14.9, where 2.51 often answers with a deadlock."""
+    """As the reference documents it (row 14)."""
     with httpclient.InferenceServerClient(ensembles.http) as client:
 
         def count(name: str) -> int:
@@ -138,7 +138,7 @@ def test_a_step_that_is_not_needed_does_not_run(ensembles: ServerProcess) -> Non
 
 
 def test_an_error_says_which_step_it_is_from(ensembles: ServerProcess) -> None:
-    """Row 14.6: the step's own status."""
+    """As the reference documents it (row 14)."""
     with httpclient.InferenceServerClient(ensembles.http) as client:
         with pytest.raises(InferenceServerException) as raised:
             client.infer("both", inputs(httpclient, -1))
@@ -151,7 +151,7 @@ def test_an_error_says_which_step_it_is_from(ensembles: ServerProcess) -> None:
 
 
 def test_an_ensemble_of_a_decoupled_model_streams(ensembles: ServerProcess) -> None:
-    """Row 14.10."""
+    """As the reference documents it (row 14)."""
     results: queue.Queue[Any] = queue.Queue()
     with grpcclient.InferenceServerClient(ensembles.grpc) as client:
         assert client.get_model_config("stream").config.model_transaction_policy.decoupled
@@ -193,7 +193,7 @@ def states(client: Any) -> dict[str, str]:
 
 
 def test_models_of_steps_are_loaded_unloaded_and_changed(tmp_path: pathlib.Path) -> None:
-    """Rows 7.27, 7.28."""
+    """As the reference documents it (rows 7)."""
     root = tmp_path / "models"
     put_all(root)
     options = ["--model-control-mode=explicit", "--load-model=outer"]

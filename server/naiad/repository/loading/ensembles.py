@@ -1,6 +1,6 @@
 """Loads the models of an ensemble's steps with it, and gives the ensemble what follows from them (rows 7.27, 7.28, 14.2 to 14.5).
 
-For every load of an ensemble, whoever asks for it. The ensemble depends on these models from then on, whether its load succeeds or not: it is loaded
+For every load of an ensemble, also by a poll or for an evicted one. The ensemble depends on these models from then on, whether its load succeeds or not: it is loaded
 again when one of them changes, unloaded before one of them, and none of them makes room for other models.
 """
 
