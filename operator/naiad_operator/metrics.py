@@ -58,6 +58,7 @@ class Gauges:
         blocked_upgrades: namespace and name of those whose new pods do not become ready in time.
         watch_restarts: failed watches by resource.
         unwatched: kinds that cannot be listed or watched, by resource: in how many namespaces.
+        unreadable: objects that could not be read, by resource.
         leader: whether this process is the leader.
         model_polls: requests to pods for the states of their models, by result: "ok", "unreachable", "invalid".
         conditions: the number of services by type, status and reason of each of their conditions.
@@ -72,6 +73,7 @@ class Gauges:
     unwatched: collections.abc.Mapping[str, int]
     leader: bool
     conditions: collections.abc.Mapping[tuple[str, str, str], int]
+    unreadable: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     model_polls: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     blocked_upgrades: collections.abc.Collection[tuple[str, str]] = ()
 
@@ -141,6 +143,12 @@ class _Families(Collector):
         yield blocked
         yield _counter(
             "watch_restarts", "Watches that broke, by resource.", "resource", gauges.watch_restarts
+        )
+        yield _counter(
+            "unreadable_objects",
+            "Objects that could not be read and were left as they are, by resource.",
+            "resource",
+            gauges.unreadable,
         )
         yield _counter(
             "model_polls",

@@ -14,6 +14,7 @@ import dataclasses
 import sys
 import typing
 
+from naiad_operator.api.manifests.unreadable import problem_of
 from naiad_operator.cluster import packed
 
 APPLIED_ANNOTATION = "serving.naiad.dev/applied"
@@ -35,6 +36,7 @@ class Child:
         controller_name: the controlling owner as `qualified_name` writes it.
         deleting: whether the object is being deleted.
         applied: the digest of the manifest that was last applied.
+        problem: why the object cannot be read; "" when it was.
         fields: the set of fields that the operator's applies own (`fieldsV1`), packed; empty when the operator owns none.
         body: the object, packed.
     """
@@ -51,6 +53,7 @@ class Child:
     applied: str
     fields: bytes
     body: bytes
+    problem: str = ""
 
     def manifest(self) -> Object:
         """The object as parsed JSON."""
@@ -190,6 +193,7 @@ class ChildStore:
             applied=(metadata.get("annotations") or {}).get(APPLIED_ANNOTATION) or "",
             fields=packed.pack(fields) if fields else b"",
             body=packed.pack({**kept, "kind": kind}),
+            problem=problem_of(item),
         )
 
     def _index_add(self, child: Child) -> None:

@@ -17,14 +17,14 @@ import typing
 import aiohttp
 import msgspec
 
-from naiad_operator.cluster import credentials, errors
+from naiad_operator.cluster import credentials, errors, reading
 from naiad_operator.cluster.resource_ref import ResourceRef
 
 Object = dict[str, typing.Any]
 Manifest = collections.abc.Mapping[str, typing.Any]
 
-PAGE = 100
-"""Objects per list request: a page of Deployments is about a megabyte, ten as Python objects, which is the peak memory of a list."""
+PAGE = 50
+"""Objects per list request. A page of ordinary services is half a megabyte, one of the largest that an API server stores 75, which is the peak memory of a list."""
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML, and parses faster
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -64,6 +64,9 @@ class Client:
         server: the base URL of the API server.
         manager: the default field manager of writes.
         timeouts: the timeouts of requests.
+
+    Attributes:
+        unreadable: the objects that could not be read. In their places, every method returns their marked heads (`reading`).
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Client:
         manager: str,
         timeouts: Timeouts,
     ) -> None:
+        self.unreadable = reading.Unreadable()
         self._session = session
         self._server = server
         self.manager = manager
@@ -85,7 +89,9 @@ class Client:
 
     async def get(self, ref: ResourceRef) -> Object:
         """Reads one object."""
-        return await self._json("GET", ref.url(), action=f"read {ref}")
+        item = await self._json("GET", ref.url(), action=f"read {ref}")
+        self.unreadable.note(ref.plural, item)
+        return item
 
     async def get_text(self, path: str, *, accept: str = "") -> bytes:
         """Reads any path of the API server as bytes."""
@@ -196,26 +202,50 @@ class Client:
 
     async def pages(
         self, ref: ResourceRef, *, labels: str = "", fields: str = ""
-    ) -> collections.abc.AsyncIterator[tuple[list[Object], str]]:
-        """Lists a collection: yields the objects of each page, and the resourceVersion from which to watch."""
+    ) -> collections.abc.AsyncIterator[tuple[collections.abc.Iterable[Object], str]]:
+        """Lists a collection: yields the objects of each page, and the resourceVersion from which to watch.
+
+        An object is read when it is taken. The objects of a page that the decoder refuses are requested one by one.
+        """
         continue_token = ""
+        singles = 0
         while True:
-            query = {"limit": str(PAGE)}
+            query = {"limit": "1" if singles else str(PAGE)}
             query |= {"labelSelector": labels} if labels else {}
             query |= {"fieldSelector": fields} if fields else {}
             query |= {"continue": continue_token} if continue_token else {}
-            page = await self._json("GET", ref.url(), action=f"list {ref}", query=query)
-            metadata = page.get("metadata") or {}
-            yield page.get("items") or [], metadata.get("resourceVersion") or ""
-            continue_token = metadata.get("continue") or ""
+            action = f"list {ref}"
+            text = await self._request("GET", ref.url(), action=action, query=query)
+            try:
+                page = reading.read_single(text) if singles else reading.read_list(text)
+            except RecursionError:
+                singles = PAGE
+                continue
+            except ValueError:
+                raise _not_json(action, text) from None
+            del text
+            singles = max(0, singles - 1)
+            yield self._noted(ref, page.items), page.version
+            continue_token = page.continue_token
             if not continue_token:
                 return
+
+    def _noted(
+        self, ref: ResourceRef, items: collections.abc.Iterable[Object]
+    ) -> collections.abc.Iterator[Object]:
+        for item in items:
+            self.unreadable.note(ref.plural, item)
+            yield item
 
     async def kinds(self) -> frozenset[str]:
         """Every kind outside the core group that the API server serves now, as "group/version/Kind". Those of the core group are always served."""
         served: set[str] = set()
         text = await self.get_text("/apis", accept=_DISCOVERY)
-        for group in msgspec.json.decode(text).get("items") or []:
+        try:
+            groups = msgspec.json.decode(text).get("items") or []
+        except (ValueError, RecursionError, AttributeError):
+            raise _not_json("read /apis", text) from None
+        for group in groups:
             name = group["metadata"]["name"]
             for version in group.get("versions") or []:
                 kinds = [r.get("responseKind") or {} for r in version.get("resources") or []]
@@ -258,7 +288,7 @@ class Client:
                 allow_redirects=False,
             ) as response:
                 await _raise_for(response, action)
-                yield _lines(response.content)
+                yield lines(response.content)
 
     async def _json(
         self,
@@ -274,12 +304,9 @@ class Client:
             method, path, action=action, query=query, body=body, headers=headers
         )
         try:
-            response: Object = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            raise errors.ServerTrouble(
-                action, message=f"the response is not JSON: {text[:200]!r}"
-            ) from None
-        return response
+            return reading.read_object(text)
+        except ValueError:
+            raise _not_json(action, text) from None
 
     async def _request(
         self,
@@ -338,11 +365,15 @@ async def _raise_for(response: aiohttp.ClientResponse, action: str) -> None:
     )
 
 
+def _not_json(action: str, text: bytes) -> errors.ServerTrouble:
+    return errors.ServerTrouble(action, message=f"the response is not JSON: {text[:200]!r}")
+
+
 def _status(text: bytes) -> Object:
     """The Status object in a response; empty if it has none."""
     try:
         status = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return {}
     return status if isinstance(status, dict) else {"message": str(status)}
 
@@ -366,7 +397,7 @@ _FIRST_REFUSAL = 400
 _LONGEST_ERROR = 1 << 16
 
 
-async def _lines(content: aiohttp.StreamReader) -> collections.abc.AsyncIterator[bytes]:
+async def lines(content: aiohttp.StreamReader) -> collections.abc.AsyncIterator[bytes]:
     """Complete lines of any length; the stream's own `readline` rejects lines over 64 KB, and a Deployment can be longer."""
     rest = b""
     async for chunk in content.iter_any():

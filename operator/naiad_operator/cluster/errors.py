@@ -114,7 +114,10 @@ def from_response(
         status: the Status object in the response; empty when it had none.
         retry_after: the Retry-After header.
     """
-    reason, message = status.get("reason") or "", _in_one_line(status.get("message") or "")
+    reason, message = (
+        status.get("reason") or "",
+        _in_one_line(str(status.get("message") or "")[:_LONGEST_MESSAGE]),
+    )
     if code == _SERVER and (patch_error := _PATCH_ERROR.match(message)):
         # A field that the server does not know, or knows with another type, is an error in the manifest, despite the code 500.
         code, reason, message = 422, "Invalid", _GO_VALUE.sub(r"\1", patch_error[1])
@@ -137,6 +140,8 @@ def _in_one_line(message: str) -> str:
     return "; ".join(lines)
 
 
+_LONGEST_MESSAGE = 4_000
+"""The API server repeats the value that it refuses, which may be of any length."""
 _TOO_MANY_REQUESTS = 429
 _SERVER = 500
 _PATCH_ERROR = re.compile(r"failed to create typed patch object \([^)]*\): (.*)", re.DOTALL)

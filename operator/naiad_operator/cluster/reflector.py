@@ -19,9 +19,8 @@ import logging
 import random
 import typing
 
-import msgspec
-
-from naiad_operator.cluster import client, errors
+from naiad_operator.api.manifests.unreadable import problem_of
+from naiad_operator.cluster import client, errors, reading
 from naiad_operator.cluster.resource_ref import ResourceRef
 
 _log = logging.getLogger(__name__)
@@ -61,16 +60,6 @@ class WatchTimeouts:
     idle: float = 90.0
     backoff: float = 0.2
     max_backoff: float = 10.0
-
-
-class _Event(msgspec.Struct):
-    """One line of a watch stream."""
-
-    type: str
-    object: client.Object
-
-
-_decode = msgspec.json.Decoder(_Event).decode
 
 
 class Reflector:
@@ -144,7 +133,8 @@ class Reflector:
             version = version or at
             for item in items:
                 present.add(item["metadata"]["uid"])
-                self._handler.on_update(self.ref, item)
+                self._update(item)
+                await asyncio.sleep(0)  # to decode and pack a large object takes a while
         self._handler.on_replace(self.ref, present, version)
         # The failure count and the error stay: a successful list before a failing watch is not a recovery.
         self.listed.set()
@@ -184,14 +174,16 @@ class Reflector:
 
     def _handle_line(self, line: bytes) -> str:
         try:
-            event = _decode(line)
-        except msgspec.DecodeError:
+            event = reading.read_event(line)
+        except ValueError:
             raise errors.ServerTrouble(
                 f"watch {self.ref}", message=f"a line that is not an event: {line[:200]!r}"
             ) from None
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._handler.on_update(self.ref, event.object)
+                if problem_of(event.object):
+                    self._api.unreadable.note(self.ref.plural, event.object)
+                self._update(event.object)
             case "DELETED":
                 self._handler.on_delete(self.ref, event.object)
             case "BOOKMARK":
@@ -201,6 +193,13 @@ class Reflector:
                 raise errors.from_response(f"watch {self.ref}", code=code, status=event.object)
         version: str = (event.object.get("metadata") or {}).get("resourceVersion") or ""
         return version
+
+    def _update(self, item: client.Object) -> None:
+        """Reports an object that is new or has changed; one that the handler fails on keeps no other from being reported."""
+        try:
+            self._handler.on_update(self.ref, item)
+        except Exception:  # noqa: BLE001 - one object must not end the watch of the others
+            _log.exception("a bug in the operator: it cannot take in one of %s", self.ref)
 
     def _recovered(self) -> None:
         if self.last_error is not None:

@@ -1,5 +1,6 @@
 """Opens sessions that send requests to the API server with the operator's credentials: those of `client`, and kopf's own."""
 
+import collections.abc
 from asyncio import sslproto
 
 import aiohttp
@@ -11,8 +12,21 @@ _TLS_BUFFER = 1 << 16
 """In bytes; a record of TLS has at most 16 KiB."""
 
 
-def open_session(access: Credentials, *, agent: str) -> aiohttp.ClientSession:
-    """Opens a session that adds the credentials to each request, and has them loaded again after a 401."""
+def open_session(
+    access: Credentials,
+    *,
+    agent: str,
+    middlewares: collections.abc.Sequence[aiohttp.ClientMiddlewareType] = (),
+    response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
+) -> aiohttp.ClientSession:
+    """Opens a session that adds the credentials to each request, and has them loaded again after a 401.
+
+    Args:
+        access: the credentials.
+        agent: what the session calls itself.
+        middlewares: more of them, around the one with the credentials.
+        response_class: the class of its responses.
+    """
 
     async def authorize(
         request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -37,6 +51,7 @@ def open_session(access: Credentials, *, agent: str) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector,
         headers={"User-Agent": agent},
-        middlewares=(authorize,),
+        middlewares=(*middlewares, authorize),
+        response_class=response_class,
         proxy=access.endpoint.proxy or None,
     )

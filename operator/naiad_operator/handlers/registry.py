@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from naiad_operator.api import names
 from naiad_operator.cluster import client, session
+from naiad_operator.handlers import metadata
 from naiad_operator.runtime import Runtime
 
 _IDLE_S = 0.5
@@ -84,13 +85,19 @@ def registry(runtime: Runtime) -> kopf.OperatorRegistry:
         endpoint = runtime.access.endpoint
         return kopf.AiohttpSession(
             server=endpoint.server,
-            aiohttp_session=session.open_session(runtime.access, agent="naiad-operator/kopf"),
+            aiohttp_session=session.open_session(
+                runtime.access,
+                agent="naiad-operator/kopf",
+                middlewares=(metadata.accept_metadata,),
+                response_class=metadata.MetadataResponse,
+            ),
             default_namespace=endpoint.namespace,
         )
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=handlers)
     async def on_service_event(event: kopf.RawEvent, **_: typing.Any) -> None:
         kind = event["type"]
-        runtime.on_service_event(event["object"], listed=kind is None, gone=kind == "DELETED")
+        item = event["object"]["metadata"]
+        runtime.on_service_event(item, listed=kind is None, gone=kind == "DELETED")
 
     return handlers

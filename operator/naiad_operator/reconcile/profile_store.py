@@ -9,6 +9,7 @@ import collections.abc
 import typing
 
 from naiad_operator.api import names
+from naiad_operator.api.manifests.unreadable import problem_of
 from naiad_operator.api.parsing import binding, profiles
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.cluster import client, errors
@@ -134,7 +135,7 @@ class ProfileStore:
         self._by_uid[metadata["uid"]] = item
         if binding.selects(item):
             self._namespaces.want()
-        if before is None or before["spec"] != item["spec"]:
+        if before is None or _content(before) != _content(item):
             self._on_change()
 
     def on_delete(self, ref: ResourceRef, item: client.Object) -> None:
@@ -147,3 +148,8 @@ class ProfileStore:
         for uid in self._by_uid.keys() - present:
             del self._by_uid[uid]
             self._on_change()
+
+
+def _content(profile: Manifest) -> tuple[typing.Any, str]:
+    """What a service gets from a profile: its spec, or why it cannot be read."""
+    return profile.get("spec"), problem_of(profile)

@@ -12,6 +12,7 @@ import datetime as dt
 import logging
 import typing
 
+from naiad_operator.api.manifests.unreadable import problem_of
 from naiad_operator.api.parsing import service as services
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.builders import canary, kinds
@@ -19,7 +20,7 @@ from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
-from naiad_operator.errors import InvalidSpec
+from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.options import Upgrades
 from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import (
@@ -162,7 +163,15 @@ class Reconciler:
             return await self._reconcile_service(key, service, is_fresh=is_fresh)
         except InvalidSpec as invalid:
             status = compute_invalid(manifest, invalid.problems, self._now(), reason=invalid.reason)
-            await self._status.write(key, manifest, status)
+            try:
+                await self._status.write(key, manifest, status)
+            except errors.ApiError as error:
+                is_refused = not error.transient and not isinstance(error, errors.NotFound)
+                if not (problem_of(manifest) and is_refused):
+                    raise
+                # What makes the object unreadable may also keep it from being written.
+                self._dependencies.services.mark_seen(key, manifest["metadata"]["resourceVersion"])
+                _log.warning("%s; the log alone says that it cannot be read", error)
             return Result()
         except errors.ApiError:
             raise
@@ -178,6 +187,8 @@ class Reconciler:
     ) -> Outcome | None:
         dependencies = self._dependencies
         children, pods = self._children_and_pods(key)
+        if unreadable := [child for child in children if child.problem]:
+            raise InvalidSpec([Problem(f"{child.kind} {child.name}", _unreadable(child)) for child in unreadable])  # fmt: skip
         upgrades = dependencies.upgrades
         turn = turns.of(service, dependencies.upgrade_options)
         desired = render(
@@ -395,6 +406,10 @@ def _are_starting(
     """Whether pods may become ready: a container runs for the first time, and its models have not failed."""
     transition = (status.get("modelStatus") or {}).get("transitionStatus")
     return transition != "BlockedByFailedLoad" and service_pods.are_starting(pods)
+
+
+def _unreadable(child: Child) -> str:
+    return f"the operator cannot read this object, so everything stays as it is: {child.problem}; delete it, and it is created again"
 
 
 def _was_complete(service: services.InferenceService) -> bool:

@@ -1,8 +1,8 @@
-"""The service store: the newest known version of each service, from the watch and from the operator's own writes.
+"""The service store: the newest known version of each service, from reads and from the operator's own writes.
 
-A reconcile uses this version and need not read the service again, neither after an event nor at a resync. It is as good as a read: a
-later write arrives as an event of its own, and a status update that is based on an older version is refused with a Conflict, after
-which the service is read. A version that no event, read or write has confirmed for an hour is read again, in case the watch has missed
+A reconcile uses this version and need not read the service again at a resync. It is as good as a read: a later write arrives as an
+event, which has only the new version and removes the one that is kept, and a status update that is based on an older version is refused
+with a Conflict, after which the service is read. A version that no event, read or write has confirmed for an hour is read again, in case the watch has missed
 something: that is the only request that a service at rest costs.
 
 A version that was already reconciled, or that the operator itself wrote, needs no reconcile.
@@ -46,29 +46,31 @@ class ServiceStore:
         self._entries: dict[Key, _Entry] = {}
         self._seen_versions: dict[Key, str] = {}
 
-    def update(self, key: Key, manifest: Manifest, *, listed: bool = False) -> bool:
-        """Stores a version from the watch, unless a newer one is known.
+    def notice(self, key: Key, metadata: Manifest, *, listed: bool = False) -> bool:
+        """Takes in which version of a service the API server has: the one that is kept is confirmed, or an older one removed.
 
         Args:
             key: the service.
-            manifest: the service as the API server has it.
+            metadata: its metadata; a watch of services has no more.
             listed: whether it comes from a list and not from a watch. After a restore from a backup, versions in a list may be lower
                 than before; in a watch they never are.
 
         Returns:
-            Whether the service needs a reconcile.
+            Whether the service needs a reconcile, which reads it unless it is kept.
         """
-        version = _version(manifest)
+        version = str(metadata.get("resourceVersion") or "")
         entry = self._entries.get(key)
-        if entry is None or listed or not is_newer(entry.version, version):
-            self.put(key, manifest)
+        if entry is not None and entry.version == version:
+            self._entries[key] = dataclasses.replace(entry, confirmed_at=self._clock())
+        elif entry is not None and (listed or is_newer(version, entry.version)):
+            del self._entries[key]
         seen = self._seen_versions.get(key)
         if seen is None:
             return True
         return version != seen if listed else is_newer(version, seen)
 
     def put(self, key: Key, manifest: Manifest) -> None:
-        """Stores the response to a read, or to the operator's own write."""
+        """Stores the response to a read or a list, or to the operator's own write."""
         metadata = manifest["metadata"]
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
         body = packed.pack({**manifest, "metadata": kept})

@@ -165,8 +165,11 @@ class Runtime:
             ref = ResourceRef(names.API_VERSION, names.PLURAL, namespace)
             async for services, _ in self.api.pages(ref):
                 for manifest in services:
-                    self.on_service_event(manifest, listed=True)
-                    self.health.initial_keys.add(_key(manifest))
+                    key = _key(manifest["metadata"])
+                    self._services.put(key, manifest)
+                    self._queue.add(key)
+                    self.health.initial_keys.add(key)
+                    await asyncio.sleep(0)  # to decode and pack a large one takes a while
         self._watches.follow(self._cluster_info.kinds)
         self._profiles.follow(self._cluster_info.kinds)
         self._tasks.start("watch profiles", self._profiles.run())
@@ -188,20 +191,20 @@ class Runtime:
         await self.api.close()
 
     def on_service_event(
-        self, manifest: service_store.Manifest, *, listed: bool, gone: bool = False
+        self, metadata: service_store.Manifest, *, listed: bool, gone: bool = False
     ) -> None:
         """Takes in an event of a service and adds the service to the queue.
 
         Args:
-            manifest: the service as the API server has it, or its last state.
+            metadata: the metadata of the service as the API server has it, or its last state.
             listed: whether the event comes from a list and not from a watch.
             gone: whether the service was deleted.
         """
-        key = _key(manifest)
+        key = _key(metadata)
         if gone:
             self._services.discard(key)
             self._queue.add(key)
-        elif self._services.update(key, manifest, listed=listed):
+        elif self._services.notice(key, metadata, listed=listed):
             self._queue.add(key)
 
     def fail(self, reason: str) -> None:
@@ -230,6 +233,7 @@ class Runtime:
             unwatched=collections.Counter(
                 problem.kind.plural for problem in self._watches.all_problems()
             ),
+            unreadable=self.api.unreadable.counts,
             leader=leads,
             model_polls=self._models.results,
         )
@@ -325,8 +329,7 @@ async def running(runtime: Runtime) -> collections.abc.AsyncIterator[Runtime]:
         await runtime.stop()
 
 
-def _key(manifest: service_store.Manifest) -> Key:
-    metadata = manifest["metadata"]
+def _key(metadata: service_store.Manifest) -> Key:
     return Key(metadata.get("namespace") or "", metadata["name"])
 
 

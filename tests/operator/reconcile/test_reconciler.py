@@ -5,11 +5,12 @@ import typing
 
 import pytest
 
+from naiad_operator.api.manifests import unreadable
 from naiad_operator.builders import names
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import ChildStore, Labels
 from naiad_operator.cluster.client import Client
-from naiad_operator.queue import Deleted, Key
+from naiad_operator.queue import Deleted, Key, Result
 from naiad_operator.reconcile import (
     applier,
     desired,
@@ -241,3 +242,58 @@ async def test_objects_of_a_kind_that_cannot_be_watched_are_left_as_they_are(
     (status,) = api.statuses
     reasons = {c["type"]: c["reason"] for c in status["conditions"]}
     assert (reasons["AutoscalingReady"] == "WatchFailed") is wanted
+
+
+UNREADABLE = unreadable.marked(
+    {"apiVersion": "serving.naiad.dev/v1alpha1", "kind": "InferenceService"}, "it is too deep"
+)
+
+
+def unreadable_service() -> Object:
+    """A service of which only the head was read."""
+    metadata = manifests.resource()["metadata"]
+    return {**UNREADABLE, "metadata": metadata}
+
+
+async def test_a_service_that_cannot_be_read_says_so_once() -> None:
+    api = Api(service=unreadable_service())
+    tested = reconciler_of(api)
+    await tested.reconcile(KEY)
+    (status,) = api.statuses
+    ready = next(each for each in status["conditions"] if each["type"] == "Ready")
+    assert ready["reason"] == "InvalidSpec"
+    assert ready["message"] == "the operator cannot read this object: it is too deep"
+    assert api.reasons == ["InvalidSpec"]
+    await tested.reconcile(KEY)
+    assert len(api.statuses) == 1
+
+
+async def test_a_service_that_cannot_be_read_nor_written_is_left_alone() -> None:
+    api = Api(service=unreadable_service())
+    api.refuses = errors.Invalid("patch status", code=422, message="too deep")
+    assert await reconciler_of(api).reconcile(KEY) == Result()
+    api.refuses = errors.ServerTrouble("patch status", code=500)
+    with pytest.raises(errors.ServerTrouble):
+        await reconciler_of(api).reconcile(KEY)
+
+
+async def test_a_child_that_cannot_be_read_is_named_and_nothing_is_written() -> None:
+    api = Api()
+    children = store()
+    labels = {names.INSTANCE_LABEL: KEY.name}
+    metadata = {
+        "name": KEY.name,
+        "namespace": KEY.namespace,
+        "uid": "c",
+        "resourceVersion": "1",
+        "labels": labels,
+    }
+    children.put("ScaledObject", unreadable.marked({"metadata": metadata}, "it is too deep"))
+    await reconciler_of(api, children=children).reconcile(KEY)
+    (status,) = api.statuses
+    (message,) = {
+        each["message"] for each in status["conditions"] if each["type"] in {"Ready", "SpecValid"}
+    }
+    assert message.startswith(
+        f"ScaledObject {KEY.name}: the operator cannot read this object, so everything stays as it is: it is too deep"
+    )

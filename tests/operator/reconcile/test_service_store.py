@@ -24,13 +24,19 @@ def service(version: str) -> dict[str, typing.Any]:
     return resource
 
 
+def metadata(version: str) -> dict[str, typing.Any]:
+    """What a watch says of a service."""
+    return dict(service(version)["metadata"])
+
+
 def version_of(manifest: dict[str, typing.Any] | None) -> str:
     return "" if manifest is None else manifest["metadata"]["resourceVersion"]
 
 
 def test_a_version_is_used_again_and_without_its_managed_fields() -> None:
     store = ServiceStore(Clock())
-    assert store.update(KEY, service("5"))
+    store.put(KEY, service("5"))
+    assert store.notice(KEY, metadata("5"))
     for _ in range(2):
         manifest = store.get(KEY)
         assert manifest is not None
@@ -38,10 +44,13 @@ def test_a_version_is_used_again_and_without_its_managed_fields() -> None:
         assert manifest["spec"] == service("5")["spec"]
 
 
-def test_only_the_newest_version_is_kept() -> None:
+def test_a_version_that_is_no_longer_the_newest_is_read_again() -> None:
     store = ServiceStore(Clock())
-    for version in ("5", "9", "7"):
-        store.update(KEY, service(version))
+    store.put(KEY, service("5"))
+    assert store.notice(KEY, metadata("9"))
+    assert store.get(KEY) is None
+    store.put(KEY, service("9"))
+    store.notice(KEY, metadata("7"))
     assert version_of(store.get(KEY)) == "9"
 
 
@@ -49,18 +58,18 @@ def test_the_echo_of_an_own_status_and_older_versions_need_no_reconcile() -> Non
     store = ServiceStore(Clock())
     store.put(KEY, service("10"))
     store.mark_seen(KEY, "10")
-    assert not store.update(KEY, service("10"))
-    assert not store.update(KEY, service("9"))
+    assert not store.notice(KEY, metadata("10"))
+    assert not store.notice(KEY, metadata("9"))
     assert version_of(store.get(KEY)) == "10"
-    assert store.update(KEY, service("11"))
-    assert version_of(store.get(KEY)) == "11"
+    assert store.notice(KEY, metadata("11"))
+    assert store.get(KEY) is None
 
 
 def test_an_event_that_is_older_than_a_read_does_not_replace_it() -> None:
     store = ServiceStore(Clock())
     store.mark_seen(KEY, "10")
     store.put(KEY, service("20"))
-    assert store.update(KEY, service("15"))
+    assert store.notice(KEY, metadata("15"))
     assert version_of(store.get(KEY)) == "20"
 
 
@@ -68,18 +77,18 @@ def test_versions_in_a_list_may_decrease_as_after_a_restored_backup() -> None:
     store = ServiceStore(Clock())
     store.put(KEY, service("10"))
     store.mark_seen(KEY, "10")
-    assert not store.update(KEY, service("10"), listed=True)
-    assert store.update(KEY, service("7"), listed=True)
-    assert version_of(store.get(KEY)) == "7"
+    assert not store.notice(KEY, metadata("10"), listed=True)
+    assert store.notice(KEY, metadata("7"), listed=True)
+    assert store.get(KEY) is None
 
 
 def test_a_version_that_nothing_has_confirmed_for_an_hour_is_read_again() -> None:
     clock = Clock()
     store = ServiceStore(clock)
-    store.update(KEY, service("5"))
+    store.put(KEY, service("5"))
     store.mark_seen(KEY, "5")
     clock.now += MAX_AGE_S - 1
-    store.update(KEY, service("5"), listed=True)
+    store.notice(KEY, metadata("5"), listed=True)
     clock.now += MAX_AGE_S - 1
     assert version_of(store.get(KEY)) == "5"
     clock.now += 2
@@ -88,9 +97,9 @@ def test_a_version_that_nothing_has_confirmed_for_an_hour_is_read_again() -> Non
 
 def test_a_deleted_service_leaves_nothing() -> None:
     store = ServiceStore(Clock())
-    store.update(KEY, service("5"))
+    store.put(KEY, service("5"))
     store.discard(KEY)
     assert store.get(KEY) is None
     store.mark_seen(KEY, "10")
     store.forget(KEY)
-    assert store.update(KEY, service("3"))
+    assert store.notice(KEY, metadata("3"))

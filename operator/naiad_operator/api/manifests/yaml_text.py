@@ -8,6 +8,8 @@ import typing
 import yaml
 from typing_extensions import override
 
+from naiad_operator.api.manifests.unreadable import MAX_LEVELS
+
 
 class _Dumper(yaml.SafeDumper):
     """Writes shared values twice instead of with an anchor, which is hard to read."""
@@ -100,12 +102,10 @@ class Loader(yaml.SafeLoader):
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_VALUES = 1_000_000
 """The maximum number of values in a document with its aliases expanded. A few lines of nested aliases can exceed any memory."""
-_MOST_LEVELS = 100
-"""The maximum nesting of a document with its aliases expanded. Objects of Kubernetes have twenty levels, and what compares and writes values is recursive."""
 
 
 class _Extent(typing.NamedTuple):
-    """How many values a node holds, itself included, and in how many levels, with its aliases expanded."""
+    """How many values a node holds, itself included, and how many levels of mappings and sequences, with its aliases expanded."""
 
     values: int
     levels: int
@@ -150,10 +150,10 @@ def _measure(
     for one in below:
         inner = _measure(one, extents, errors)
         values, levels = values + inner.values, max(levels, inner.levels)
-    if levels == _MOST_LEVELS:
-        message = f"this is nested too deeply to be meant: it has more than {_MOST_LEVELS} levels"
+    if levels == MAX_LEVELS:
+        message = f"this is nested too deeply to be meant: it has more than {MAX_LEVELS} levels"
         errors.append((node, message))
-    extents[id(node)] = _Extent(values, levels + 1)
+    extents[id(node)] = _Extent(values, levels + isinstance(node, yaml.CollectionNode))
     return extents[id(node)]
 
 

@@ -7,6 +7,7 @@ import yaml
 
 from naiad_operator.api import names
 from naiad_operator.api.manifests import yaml_text
+from naiad_operator.api.manifests.unreadable import problem_of
 from naiad_operator.api.parsing import binding, service
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.errors import InvalidSpec, Problem, ProfileNotFound
@@ -38,14 +39,15 @@ def choose(
     if not isinstance(named, str):
         named = ""  # none, or an error that the validation of the service reports
     if unreadable:
-        recorded = (manifest.get("status") or {}).get("profile")
-        if named or recorded:
-            message = f"the {names.PROFILE_KIND} {named or recorded} cannot be read, so everything stays as it is: {unreadable}"
+        if used := named or _recorded(manifest):
+            message = f"the {names.PROFILE_KIND} {used} cannot be read, so everything stays as it is: {unreadable}"
             raise ProfileNotFound([Problem("spec.profile", message)])
         return fallback
     by_name = {profile["metadata"]["name"]: profile for profile in profiles}
     namespace = namespace_of(manifest)
-    chosen = binding.of_namespace(namespace, by_name.values(), labels_of)
+    chosen = _unreadable_of(manifest, by_name.values())
+    if chosen is None:
+        chosen = binding.of_namespace(namespace, by_name.values(), labels_of)
     if chosen is not None:
         pass  # whatever the service names
     elif not named:
@@ -69,6 +71,24 @@ def choose(
         raise InvalidSpec(
             [Problem(f"{origin}: {problem.path}", problem.message) for problem in error.problems]
         ) from None
+
+
+def _recorded(manifest: Manifest) -> str:
+    """The profile that the service had last, by its status; "" when it had none."""
+    status = manifest.get("status")
+    name = status.get("profile") if isinstance(status, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _unreadable_of(
+    manifest: Manifest, profiles: collections.abc.Iterable[Manifest]
+) -> Manifest | None:
+    """A profile that cannot be read and that the service had last; of a new service any, since nobody knows whom it binds."""
+    recorded, is_new = _recorded(manifest), not manifest.get("status")
+    for profile in profiles:
+        if problem_of(profile) and (is_new or profile["metadata"]["name"] == recorded):
+            return profile
+    return None
 
 
 def _is_default(profile: Manifest) -> bool:

@@ -9,6 +9,7 @@ import typing
 import msgspec
 
 from naiad_operator.api import names
+from naiad_operator.api.manifests.unreadable import problem_of
 from naiad_operator.api.parsing import forms
 from naiad_operator.api.rules import table
 from naiad_operator.api.rules.cel import matches
@@ -42,6 +43,8 @@ def examine(
 
     A rule over a field that is itself wrong, or that may be meant by a misspelled one, is left out: its error would be a consequence.
     """
+    if unreadable := problem_of(manifest):
+        return None, [Problem("", f"the operator cannot read this object: {unreadable}")]
     problems = list(_envelope(manifest, resource))
     doubtful = {problem.path for problem in problems}
     if "spec" not in manifest or not _is_ours(manifest):
