@@ -5,11 +5,12 @@ import typing
 
 import pytest
 
+from naiad_operator.api.manifests.unreadable import marked
 from naiad_operator.api.parsing import service
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.reflector import WatchTimeouts
-from naiad_operator.errors import ProfileNotFound
+from naiad_operator.errors import InvalidSpec, ProfileNotFound
 from naiad_operator.reconcile.profile_store import REF, ProfileStore
 from tests.operator.api import specs
 
@@ -159,4 +160,23 @@ async def test_a_list_that_fails_for_ever_delays_the_start_and_does_not_stop_it(
     assert watched.store.of(specs.spec()) == watched.fallback
     with pytest.raises(ProfileNotFound):
         watched.store.of(NAMED)
+    watched.task.cancel()
+
+
+async def test_a_profile_that_cannot_be_read_keeps_its_services_as_they_are() -> None:
+    """Also those that have it because it was the default: without it their pods would be replaced."""
+    unreadable = marked({"metadata": profile("a")["metadata"]}, "it is too deep")
+    watched = Watched(Api([unreadable, profile("b", image="b:1")]))
+    watched.store.follow(SERVED)
+    await watched.store.wait()
+    by_default = specs.spec() | {"status": {"profile": "a"}}
+    for manifest in (NAMED, by_default):
+        with pytest.raises(
+            InvalidSpec, match="NaiadProfile a: the operator cannot read this object: it is"
+        ):
+            watched.store.of(manifest)
+    assert watched.store.of(specs.spec()) == watched.fallback
+    found = watched.store.of(specs.spec(profile="b"))
+    assert found is not None
+    assert found.name == "b"
     watched.task.cancel()

@@ -69,7 +69,10 @@ def choose(
     except InvalidSpec as error:
         origin = f"{names.PROFILE_KIND} {chosen['metadata']['name']}"
         raise InvalidSpec(
-            [Problem(f"{origin}: {problem.path}", problem.message) for problem in error.problems]
+            [
+                Problem(": ".join(filter(None, (origin, problem.path))), problem.message)
+                for problem in error.problems
+            ]
         ) from None
 
 
