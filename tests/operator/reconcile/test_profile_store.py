@@ -169,14 +169,16 @@ async def test_a_profile_that_cannot_be_read_keeps_its_services_as_they_are() ->
     watched = Watched(Api([unreadable, profile("b", image="b:1")]))
     watched.store.follow(SERVED)
     await watched.store.wait()
+    known = {"status": {"observedGeneration": 1}}
     by_default = specs.spec() | {"status": {"profile": "a"}}
-    for manifest in (NAMED, by_default):
+    # A new service, too: nobody knows whom the profile binds.
+    for manifest in (NAMED | known, by_default, specs.spec(), specs.spec(profile="b")):
         with pytest.raises(
             InvalidSpec, match="NaiadProfile a: the operator cannot read this object: it is"
         ):
             watched.store.of(manifest)
-    assert watched.store.of(specs.spec()) == watched.fallback
-    found = watched.store.of(specs.spec(profile="b"))
+    assert watched.store.of(specs.spec() | known) == watched.fallback
+    found = watched.store.of(specs.spec(profile="b") | known)
     assert found is not None
     assert found.name == "b"
     watched.task.cancel()

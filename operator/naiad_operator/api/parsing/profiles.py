@@ -54,14 +54,7 @@ def choose(
         defaults = [profile for profile in by_name.values() if _is_default(profile)]
         chosen = min(defaults, key=_age, default=None)
     else:
-        chosen = by_name.get(named)
-        if chosen is None:
-            known = f"there are {', '.join(sorted(by_name))}" if by_name else "there is none"
-            message = f"there is no {names.PROFILE_KIND} {named}, so everything stays as it is: create it, or name another one ({known})"
-            raise ProfileNotFound([Problem("spec.profile", message)])
-        if binding.binds(chosen):
-            message = f"the {names.PROFILE_KIND} {named} is for other namespaces than {namespace} (its spec.policy.namespaces): name another one, or none"
-            raise ProfileNotFound([Problem("spec.profile", message)])
+        chosen = _of_name(named, by_name, namespace)
     if chosen is None:
         return fallback
     try:
@@ -74,6 +67,25 @@ def choose(
                 for problem in error.problems
             ]
         ) from None
+
+
+def _of_name(
+    name: str, by_name: collections.abc.Mapping[str, Manifest], namespace: str
+) -> Manifest:
+    """The profile that a service names.
+
+    Raises:
+        ProfileNotFound: there is none of this name, or it is for other namespaces.
+    """
+    chosen = by_name.get(name)
+    if chosen is None:
+        known = f"there are {', '.join(sorted(by_name))}" if by_name else "there is none"
+        message = f"there is no {names.PROFILE_KIND} {name}, so everything stays as it is: create it, or name another one ({known})"
+        raise ProfileNotFound([Problem("spec.profile", message)])
+    if binding.binds(chosen):
+        message = f"the {names.PROFILE_KIND} {name} is for other namespaces than {namespace} (its spec.policy.namespaces): name another one, or none"
+        raise ProfileNotFound([Problem("spec.profile", message)])
+    return chosen
 
 
 def _recorded(manifest: Manifest) -> str:
