@@ -90,7 +90,7 @@ def test_the_bound_is_exact_and_does_not_depend_on_the_stack() -> None:
     assert at(300) == json.loads(most)
 
 
-def test_brackets_in_strings_are_no_levels() -> None:
+def test_brackets_in_strings_do_not_count() -> None:
     string = json.dumps("{[" * 200 + '\\"}]')
     assert problem_of(reading.read_object(text("a", string))) == ""
     hidden = '{"}}}}":' * 150 + "1" + "}" * 150
@@ -121,7 +121,7 @@ def test_bytes_that_are_not_utf_8_are_a_flaw_of_their_object_alone() -> None:
     assert [bool(problem_of(item)) for item in items] == [False, True, False]
 
 
-def test_a_status_that_someone_nested_deeply_is_left_out() -> None:
+def test_a_status_that_is_too_deep_is_left_out() -> None:
     item = reading.read_object(text("deep", "1", status=nested(3_000)))
     assert head(item) == expected("deep")
     assert "status" not in item

@@ -97,7 +97,7 @@ async def test_other_responses_are_as_they_came() -> None:
             await response.json()
 
 
-async def test_a_list_that_is_no_list_is_an_error_after_which_kopf_tries_again() -> None:
+async def test_a_list_without_items_is_an_error_after_which_kopf_tries_again() -> None:
     async with asking("[" * 9) as (get, _), get(PATH) as response:
         with pytest.raises(aiohttp.ClientPayloadError, match="not a list of services"):
             await response.json()

@@ -171,7 +171,7 @@ async def test_a_profile_that_cannot_be_read_keeps_its_services_as_they_are() ->
     await watched.store.wait()
     known = {"status": {"observedGeneration": 1}}
     by_default = specs.spec() | {"status": {"profile": "a"}}
-    # A new service, too: nobody knows whom the profile binds.
+    # A new service, too: the profile may bind its namespace.
     for manifest in (NAMED | known, by_default, specs.spec(), specs.spec(profile="b")):
         with pytest.raises(
             InvalidSpec, match="NaiadProfile a: the operator cannot read this object: it is"

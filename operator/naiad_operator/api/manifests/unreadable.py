@@ -1,6 +1,6 @@
 """What of an object cannot be read: the bounds on one object, and the mark of an object that exceeds them.
 
-Anyone who may write an object may write one that nests a thousand levels or holds a hundred thousand values. Only the head of such an
+A user who may write an object may write one that nests a thousand levels or holds a hundred thousand values. Only the head of such an
 object is read (`cluster.reading`), and everything that parses manifests refuses it in words. The mark cannot be forged: an API server
 drops unknown fields beside `spec`.
 """

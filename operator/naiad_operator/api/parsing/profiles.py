@@ -98,7 +98,7 @@ def _recorded(manifest: Manifest) -> str:
 def _unreadable_of(
     manifest: Manifest, profiles: collections.abc.Iterable[Manifest]
 ) -> Manifest | None:
-    """A profile that cannot be read and that the service had last; of a new service any, since nobody knows whom it binds."""
+    """A profile that cannot be read and that the service had last; of a new service any, since it may bind the namespace."""
     recorded, is_new = _recorded(manifest), not manifest.get("status")
     for profile in profiles:
         if problem_of(profile) and (is_new or profile["metadata"]["name"] == recorded):
