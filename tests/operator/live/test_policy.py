@@ -90,6 +90,21 @@ def test_a_profile_holds_the_namespaces_that_it_binds_whatever_a_service_names(
             )
 
         until("the service to say which profile binds it", is_bound)
+        policy = {"namespaces": namespaces, "enforced": ["priorityClassName", "nodeSelector"]}
+        profiles("held", policy=policy, nodeSelector={"pool": "tenants"})
+        patch = {"spec": {"predictor": {"nodeSelector": {"pool": "others"}}}}
+        kubectl.patch("InferenceService", "demo", team, body=patch)
+        words = "spec.predictor.nodeSelector[pool]: the NaiadProfile held enforces nodeSelector"
+        assert words in refusal(kubectl, "demo", team)
+        patch = {"spec": {"predictor": {"nodeSelector": None, "priorityClassName": "high"}}}
+        kubectl.patch("InferenceService", "demo", team, body=patch)
+        until(
+            "the other field to be named",
+            lambda: "held enforces priorityClassName" in refusal(kubectl, "demo", team),
+        )
+        patch = {"spec": {"predictor": {"priorityClassName": None}}}
+        kubectl.patch("InferenceService", "demo", team, body=patch)
+        until("the service to be valid", lambda: is_bound() or None)
         profiles("second", policy={"namespaces": {"names": [team]}})
         assert "NaiadProfile held and NaiadProfile second bind" in refusal(kubectl, "demo", team)
         assert operator.stop() == 0, operator.tail()

@@ -49,6 +49,14 @@ class BoundNamespaces(Part, frozen=True):
     selector: NamespaceSelector | None = None
 
 
+Enforceable = typing.Literal[
+    "image", "serverVersion", "imagePullSecrets", "args", "env", "envFrom", "resources", "storage", "cache", "prometheus", "serviceAccountName",
+    "automountServiceAccountToken", "nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName", "podSecurityContext", "labels",
+    "annotations",
+]  # fmt: skip
+"""Fields of a profile that it can enforce; instead of podTemplate, write podTemplate: Refuse."""
+
+
 class Policy(Part, frozen=True):
     """What the services of some namespaces may have, whatever they say.
 
@@ -59,8 +67,11 @@ class Policy(Part, frozen=True):
             installed with.
         triggers: whether services may have KEDA triggers of their own, and the cluster's credentials for a Prometheus of their own; by default what the
             operator was installed with.
+        enforced: fields of the profile that a service cannot change, also not by its podTemplate: by key or name those of labels, annotations, nodeSelector,
+            env, resources and args that the profile has; the other fields, and those that the profile does not have, as a whole.
     """
 
     namespaces: BoundNamespaces
     pod_template: PodTemplate | None = None
     triggers: Triggers | None = None
+    enforced: typing.Annotated[tuple[Enforceable, ...], msgspec.Meta(min_length=1, max_length=20)] | None = None  # fmt: skip

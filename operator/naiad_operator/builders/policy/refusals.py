@@ -6,7 +6,7 @@ import typing
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders.facts import Policy
-from naiad_operator.builders.policy import restricted
+from naiad_operator.builders.policy import enforced, restricted
 from naiad_operator.errors import InvalidSpec, Problem
 
 Object = dict[str, typing.Any]
@@ -38,15 +38,22 @@ def of_spec(service: InferenceService, policy: Policy) -> None:
     Raises:
         InvalidSpec: with every such field.
     """
-    problems = [*_of_scaling(service, policy), *_of_pods(service, policy)]
+    problems = [
+        *_of_scaling(service, policy),
+        *_of_pods(service, policy),
+        *enforced.of_spec(service),
+    ]
     if problems:
         raise InvalidSpec(problems)
 
 
-def of_pod(policy: Policy, patch: Object, before: Object, after: Object) -> None:
+def of_pod(
+    service: InferenceService, policy: Policy, patch: Object, before: Object, after: Object
+) -> None:
     """Refuses what the podTemplate of a service adds to its pods.
 
     Args:
+        service: the service.
         policy: what the platform allows.
         patch: the podTemplate.
         before: the pod template without it.
@@ -55,14 +62,18 @@ def of_pod(policy: Policy, patch: Object, before: Object, after: Object) -> None
     Raises:
         InvalidSpec: with everything that it may not add.
     """
-    if policy.pod_template != "Restricted":
-        return
-    problems = [
+    problems = list(enforced.of_pod(service, before, after))
+    if policy.pod_template == "Restricted":
+        problems += _of_patch(policy, patch, before, after)
+    if problems:
+        raise InvalidSpec(problems)
+
+
+def _of_patch(policy: Policy, patch: Object, before: Object, after: Object) -> list[Problem]:
+    return [
         Problem(_field(patch, one.path), f"{_words(one)}, which is refused, because podTemplate is Restricted here ({policy.pod_template_origin}): {advice}")
         for one, advice in restricted.added(before, after).items()
     ]  # fmt: skip
-    if problems:
-        raise InvalidSpec(problems)
 
 
 def _words(found: restricted.Found) -> str:

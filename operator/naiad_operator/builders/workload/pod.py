@@ -43,7 +43,7 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
     if predictor.pod_template is not None:
         before, made = made, _patched(made, predictor.pod_template, "spec.predictor")
         policy = refusals.policy_of(service, facts.defaults.policy)
-        refusals.of_pod(policy, predictor.pod_template, before, made)
+        refusals.of_pod(service, policy, predictor.pod_template, before, made)
     # The Deployment and the Services must find their pods, whatever the patches contain.
     metadata = made.setdefault("metadata", {})
     metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}
