@@ -22,6 +22,7 @@ from naiad_operator.builders.workload import requests
 from naiad_operator.check import files
 from naiad_operator.check.finding import Finding
 from naiad_operator.check.service import examine, examine_profile
+from naiad_operator.check.together import Together
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.options import DEFAULT_REQUESTS
 
@@ -113,11 +114,16 @@ def run(options: argparse.Namespace) -> int:
     every = [one for documents in (*read.values(), *beside) for one in documents]
     known = list(_valid_profiles(every))
     labels = {one.name: one.labels for one in every if isinstance(one, files.Namespace)}
+    together = Together()
     for name, candidates in read.items():
         for candidate in candidates:
             if isinstance(candidate, files.Namespace):
                 continue
             if isinstance(candidate, files.Remark):
+                if candidate.is_note:
+                    if not options.quiet:
+                        _say(str(candidate))
+                    continue
                 counts["warning" if candidate.is_warning else "problem"] += 1
                 _say(str(candidate))
                 continue
@@ -129,12 +135,19 @@ def run(options: argparse.Namespace) -> int:
                 children, findings = examine(candidate.value, options, known, labels)
                 made += children
                 _say_binding(candidate, known, labels, document.shown(name))
+                findings += together.add(_name_of(candidate), children)
                 _say_unknown_profile(candidate, known, document.shown(name))
             counts.update("warning" if one.is_warning else "problem" for one in findings)
             _say_findings(candidate, findings, document.shown(name))
     if not options.quiet and made:
         _print(yaml_text.write(made))
     return _conclude(counts, len(made), options.file)
+
+
+def _name_of(candidate: document.Document) -> str:
+    """The name of a service; "" without one."""
+    metadata = candidate.value.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 def _say_findings(candidate: document.Document, findings: list[Finding], shown: str) -> None:

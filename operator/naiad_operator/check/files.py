@@ -21,11 +21,13 @@ class Remark(typing.NamedTuple):
         place: the file, with a line where there is one.
         message: what is wrong and what to write instead.
         is_warning: whether the file is valid all the same.
+        is_note: whether it says only what is not looked at.
     """
 
     place: str
     message: str
     is_warning: bool = False
+    is_note: bool = False
 
     @override
     def __str__(self) -> str:
@@ -47,6 +49,13 @@ class Namespace(typing.NamedTuple):
 Read = collections.abc.Iterator[document.Document | Remark | Namespace]
 
 
+class _Other(typing.NamedTuple):
+    """An object of another kind, as it is named."""
+
+    name: str
+
+
+_MOST_NAMED = 10
 _LISTS = ("List", f"{names.KIND}List", f"{names.PROFILE_KIND}List")
 _OTHERS = frozenset(
     ("serving.kserve.io", "serving.kubeflow.org", "machinelearning.seldon.io", "mlops.seldon.io", "apps.nvidia.com", "ray.io")
@@ -55,20 +64,30 @@ _OTHERS = frozenset(
 
 
 def documents(name: str) -> Read:
-    """The InferenceServices and NaiadProfiles of a file, and its errors with their lines; documents of other kinds are ignored."""
+    """The InferenceServices and NaiadProfiles of a file, and its errors with their lines; documents of other kinds are named, and not checked."""
     title = document.shown(name)
     lines: dict[tuple[str, ...], int] = {}
+    others: list[str] = []
     for entry in document.read_file(name):
         if isinstance(entry, document.Unreadable):
             yield Remark(entry.place(title), entry.message)
             continue
         for candidate in _meant(entry, title):
+            if isinstance(candidate, _Other):
+                others.append(candidate.name)
+                continue
             yield candidate
             if isinstance(candidate, document.Document):
                 yield from _again(candidate, title, lines)
+    if others:
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        message = f"not checked, being neither {names.KIND} nor {names.PROFILE_KIND}: {', '.join(others[:_MOST_NAMED])}{more}"
+        yield Remark(title, message, is_note=True)
 
 
-def _meant(candidate: document.Document, title: str) -> Read:
+def _meant(
+    candidate: document.Document, title: str
+) -> collections.abc.Iterator[document.Document | Remark | Namespace | _Other]:
     """A document that is one of the two, or the items of a List, as kubectl accepts it."""
     if not isinstance(candidate.value, dict):
         message = (
@@ -94,6 +113,9 @@ def _meant(candidate: document.Document, title: str) -> Read:
         yield Namespace(str(metadata.get("name")), part(metadata, "labels"))
     elif service.is_meant(candidate.value) or is_profile(candidate):
         yield candidate
+    else:
+        name = part(candidate.value, "metadata").get("name")
+        yield _Other(convert.title(candidate.value.get("kind"), name))
 
 
 def _again(

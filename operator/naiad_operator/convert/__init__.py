@@ -5,6 +5,7 @@ A field is moved or it is listed: what no rule takes out of a manifest is report
 
 from naiad_operator.convert.command import add_options, run
 from naiad_operator.convert.kserve.service import is_kserve
+from naiad_operator.convert.not_converted import title
 from naiad_operator.convert.workload import server_container
 
-__all__ = ["add_options", "is_kserve", "run", "server_container"]
+__all__ = ["add_options", "is_kserve", "run", "server_container", "title"]

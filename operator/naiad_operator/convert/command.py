@@ -191,7 +191,8 @@ def _pass_over(item: _Item) -> None:
         return
     kind, name = value.get("kind"), part(value, "metadata").get("name")
     reason = not_converted.reason(value)
-    _say(f"{item.title}:{item.document.line('kind')}: {kind} {name}: not converted: {reason}")
+    shown = not_converted.title(kind, name)
+    _say(f"{item.title}:{item.document.line('kind')}: {shown}: not converted: {reason}")
 
 
 def _say(line: str) -> None:

@@ -43,6 +43,12 @@ _STAYS = {
 }
 
 
+def title(kind: object, name: object) -> str:
+    """An object as messages name it, also one without a kind or a name."""
+    shown = str(kind) if kind else "an object without a kind"
+    return f"{shown} {name}" if name else shown if not kind else f"{shown} without a name"
+
+
 def reason(value: Fields) -> str:
     """Why there is no service for an object, and what to do."""
     kind = str(value.get("kind"))
@@ -60,6 +66,8 @@ def reason(value: Fields) -> str:
 
 
 def _of_kind(kind: str, value: Fields) -> str:
+    if not value.get("kind"):
+        return "Kubernetes takes no such object: write its apiVersion and kind"
     if kind in workload.KINDS:
         return "none of its containers runs tritonserver"
     if kind in companions.KINDS:

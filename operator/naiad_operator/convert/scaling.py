@@ -9,7 +9,8 @@ from naiad_operator.convert.draft import Draft
 from naiad_operator.convert.references import Notes, Workload
 from naiad_operator.errors import Problem
 
-_MICROSECONDS = 1000
+_UNITS = {"_us": 1000, "_ms": 1}
+"""Of a metric of queue times, by the end of its name: how many make a millisecond."""
 _SECOND = "left out: another autoscaler of this workload became predictor.autoscaling: write the metrics of both there"
 
 
@@ -40,7 +41,7 @@ def autoscaler(rest: Fields, _of: Workload, draft: Draft) -> Notes:
             field, value = next(iter(ours.items()))
             yield Problem(
                 path,
-                f"became autoscaling.{field}: {value}{_rounded(metric, ours)}; Prometheus' adapter needs Naiad's rules (manifests/monitoring/prometheus-adapter-values.yaml)",
+                f"became autoscaling.{field}: {value}{_rounded(metric, ours)}; Prometheus' adapter needs Naiad's rules (manifests/monitoring/prometheus-adapter-values.yaml), and Prometheus the pods' metrics (spec.monitoring.podMonitor: true)",
             )
             continue
         scaling.setdefault("metrics", []).append(_renamed(metric))
@@ -64,8 +65,8 @@ def _own_metric(metric: Fields) -> Fields:
         return {}
     if name == server.PENDING_METRIC:
         return {"pendingRequests": max(1, int(value))}
-    if "queue" in name and name.endswith("_us"):
-        return {"queueTimeMs": max(1, round(value / _MICROSECONDS))}
+    if "queue" in name and name[-3:] in _UNITS:
+        return {"queueTimeMs": max(1, round(value / _UNITS[name[-3:]]))}
     return {}
 
 
@@ -73,7 +74,8 @@ def _rounded(metric: Fields, ours: Fields) -> str:
     """What rounding has changed; "" for nothing."""
     pods = part(metric, "pods")
     target = part(pods, "target").get("averageValue", pods.get("targetAverageValue"))
-    factor = _MICROSECONDS if "queueTimeMs" in ours else 1
+    name = str(part(pods, "metric").get("name") or pods.get("metricName") or "")
+    factor = _UNITS[name[-3:]] if "queueTimeMs" in ours else 1
     if quantity.amount(str(target)) == next(iter(ours.values())) * factor:
         return ""
     return f" (rounded from {target}{' µs' if factor > 1 else ''}: the field is an integer, at least 1)"

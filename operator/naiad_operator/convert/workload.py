@@ -276,7 +276,6 @@ def _of_workload(rest: Fields, draft: Draft) -> None:
     message = f"the operator's Deployment and Service will be called {name} as well: delete {both} first, or write another name to run both"
     draft.notes.append(Problem("metadata.name", message))
     if kind == "Pod":  # its annotations are those of the pods
-        draft.predictor["replicas"] = 1
         return
     others = [key for key in part(rest, "metadata", "annotations") if not key.startswith(_TOOLS)]
     if others:
@@ -291,8 +290,8 @@ def _of_workload(rest: Fields, draft: Draft) -> None:
                 "a service has a number of pods, not one per node: write the number of nodes in predictor.replicas; placement: onePerNode spreads them",
             )
         )
-    replicas = spec.pop("replicas", 1)
-    draft.predictor.setdefault("replicas", replicas)
+    if "replicas" in spec:
+        draft.predictor.setdefault("replicas", spec.pop("replicas"))
     if kind == "Deployment":
         draft.predictor |= strategy(part(spec, "strategy"))
     if kind == "StatefulSet":

@@ -256,3 +256,24 @@ def test_a_queue_time_that_is_rounded_is_said(convert: RUN) -> None:
     assert listed(converted, "became autoscaling.queueTimeMs: 1 (rounded from 50 µs:")
     converted = convert(deployment(), autoscaler(metrics=[pods_metric("avg_time_queue_us", "5k")]))
     assert not listed(converted, "rounded")
+
+
+def test_a_queue_time_in_milliseconds_is_the_field(convert: RUN) -> None:
+    converted = convert(deployment(), autoscaler(metrics=[pods_metric("avg_time_queue_ms", "50")]))
+    assert converted.predictor["autoscaling"]["queueTimeMs"] == 50
+    assert "metrics" not in converted.predictor["autoscaling"]
+    assert listed(converted, "became autoscaling.queueTimeMs: 50; ")
+    assert listed(converted, "spec.monitoring.podMonitor: true")
+
+
+def test_a_number_of_pods_is_written_only_where_one_was(convert: RUN) -> None:
+    given = deployment()
+    given["spec"].pop("replicas", None)
+    assert "replicas" not in convert(given).predictor
+    given["spec"]["replicas"] = 1
+    assert convert(given).predictor["replicas"] == 1
+
+
+def test_an_object_without_a_kind_is_named_as_such(convert: RUN) -> None:
+    converted = convert(deployment(), {"apiVersion": "v1"})
+    assert listed(converted, "an object without a kind: not converted: Kubernetes takes no such")

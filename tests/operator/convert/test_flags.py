@@ -29,7 +29,7 @@ from tests.operator.convert.triton import RUN, Object, deployment, listed
 def test_arguments_become_fields(convert: RUN, args: list[str], fields: Object) -> None:
     converted = convert(deployment({"args": ["tritonserver", *args]}))
     assert converted.status == 0
-    assert converted.predictor == {**fields, "accelerator": {"type": "none"}, "replicas": 1}
+    assert converted.predictor == {**fields, "accelerator": {"type": "none"}}
     assert not listed(converted, "args")
 
 

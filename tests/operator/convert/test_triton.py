@@ -109,7 +109,9 @@ def test_other_kinds_with_the_same_pods(convert: RUN, kind: str) -> None:
         del source["spec"]["replicas"]
     converted = convert(source)
     assert converted.status == 0
-    assert converted.predictor["replicas"] == (3 if kind in ("StatefulSet", "ReplicaSet") else 1)
+    assert converted.predictor.get("replicas", 1) == (
+        3 if kind in ("StatefulSet", "ReplicaSet") else 1
+    )
     assert ("placement" in converted.predictor) == (kind == "DaemonSet")
 
 
