@@ -105,6 +105,12 @@ def test_a_profile_holds_the_namespaces_that_it_binds_whatever_a_service_names(
         patch = {"spec": {"predictor": {"priorityClassName": None}}}
         kubectl.patch("InferenceService", "demo", team, body=patch)
         until("the service to be valid", lambda: is_bound() or None)
+        profiles("held", policy={"namespaces": namespaces, "hosts": ["*.{namespace}.example.com"]})
+        patch = {"spec": {"ingress": {"enabled": True, "host": "payments.example.com"}}}
+        kubectl.patch("InferenceService", "demo", team, body=patch)
+        words = f"payments.example.com is refused, because the NaiadProfile held allows *.{team}.example.com"
+        assert words in refusal(kubectl, "demo", team)
+        assert kubectl.find("Ingress", "demo", team) is None
         profiles("second", policy={"namespaces": {"names": [team]}})
         assert "NaiadProfile held and NaiadProfile second bind" in refusal(kubectl, "demo", team)
         assert operator.stop() == 0, operator.tail()

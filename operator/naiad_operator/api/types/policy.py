@@ -49,6 +49,13 @@ class BoundNamespaces(Part, frozen=True):
     selector: NamespaceSelector | None = None
 
 
+HostPattern = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^(\*|(\*\.)?[a-z0-9{]([-a-z0-9.{}]*[a-z0-9}])?)$")
+]  # fmt: skip
+GatewayName = typing.Annotated[
+    str, msgspec.Meta(min_length=3, max_length=317, pattern=r"^[a-z0-9{][-a-z0-9{}]*/(\*|[a-z0-9{][-a-z0-9.{}]*)$")
+]  # fmt: skip
+
 Enforceable = typing.Literal[
     "image", "serverVersion", "imagePullSecrets", "args", "env", "envFrom", "resources", "storage", "cache", "prometheus", "serviceAccountName",
     "automountServiceAccountToken", "nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName", "podSecurityContext", "labels",
@@ -69,9 +76,14 @@ class Policy(Part, frozen=True):
             operator was installed with.
         enforced: fields of the profile that a service cannot change, also not by its podTemplate: by key or name those of labels, annotations, nodeSelector,
             env, resources and args that the profile has; the other fields, and those that the profile does not have, as a whole.
+        hosts: hosts that services may use in ingress and gateway: names, *.domain for all names below it, * for all, with {namespace} for the service's
+            namespace, e.g. *.{namespace}.example.com; none when the list is empty, all when it is not set.
+        gateways: Gateways of other namespaces that services may use, as namespace/name or namespace/*; none when the list is empty, all when it is not set.
     """
 
     namespaces: BoundNamespaces
     pod_template: PodTemplate | None = None
     triggers: Triggers | None = None
     enforced: typing.Annotated[tuple[Enforceable, ...], msgspec.Meta(min_length=1, max_length=20)] | None = None  # fmt: skip
+    hosts: typing.Annotated[tuple[HostPattern, ...], msgspec.Meta(max_length=64)] | None = None
+    gateways: typing.Annotated[tuple[GatewayName, ...], msgspec.Meta(max_length=64)] | None = None

@@ -57,9 +57,14 @@ def of_pod(service: InferenceService, before: Object, after: Object) -> Problems
     policy = profile.spec.policy if profile is not None else None
     if profile is None or policy is None:
         return
+    changed: dict[str, bool] = {}
+    servers = _server(before), _server(after)
     for field in policy.enforced or ():
         for path in _POD_FIELDS[field]:
-            if not _PATHS[path](_at(before, path), _at(after, path)):
+            if path not in changed:
+                given = (_at(template, container, path) for template, container in zip((before, after), servers, strict=True))  # fmt: skip
+                changed[path] = not _PATHS[path](*given)
+            if changed[path]:
                 message = f"changes {path} of the pods: {_ENFORCED.format(profile.title, field)}"
                 yield Problem("spec.predictor.podTemplate", message)
 
@@ -251,9 +256,12 @@ _POD_FIELDS: dict[str, tuple[str, ...]] = {
 """Where a pod has the fields of a profile."""
 
 
-def _at(template: Object, path: str) -> typing.Any:
+def _server(template: Object) -> Object:
+    """The server's container; an empty one when it was taken away."""
+    containers = entries(part(template, "spec"), "containers")
+    return next((one for one in containers if one.get("name") == server.CONTAINER), {})
+
+
+def _at(template: Object, container: Object, path: str) -> typing.Any:
     parent, _, field = path.rpartition(".")
-    if parent:
-        return part(template, parent).get(field)
-    servers = [one for one in entries(part(template, "spec"), "containers") if one.get("name") == server.CONTAINER]  # fmt: skip
-    return servers[0].get(field) if servers else None
+    return part(template, parent).get(field) if parent else container.get(field)

@@ -6,7 +6,7 @@ import typing
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders.facts import Policy
-from naiad_operator.builders.policy import enforced, restricted
+from naiad_operator.builders.policy import enforced, hosts, restricted
 from naiad_operator.errors import InvalidSpec, Problem
 
 Object = dict[str, typing.Any]
@@ -42,6 +42,7 @@ def of_spec(service: InferenceService, policy: Policy) -> None:
         *_of_scaling(service, policy),
         *_of_pods(service, policy),
         *enforced.of_spec(service),
+        *hosts.of_spec(service),
     ]
     if problems:
         raise InvalidSpec(problems)
