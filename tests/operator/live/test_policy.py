@@ -112,5 +112,6 @@ def test_a_profile_holds_the_namespaces_that_it_binds_whatever_a_service_names(
         assert words in refusal(kubectl, "demo", team)
         assert kubectl.find("Ingress", "demo", team) is None
         profiles("second", policy={"namespaces": {"names": [team]}})
-        assert "NaiadProfile held and NaiadProfile second bind" in refusal(kubectl, "demo", team)
+        words = "NaiadProfile held and NaiadProfile second bind"
+        until("both to be named", lambda: words in refusal(kubectl, "demo", team) or None)
         assert operator.stop() == 0, operator.tail()

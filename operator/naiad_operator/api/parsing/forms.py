@@ -5,7 +5,7 @@ import typing
 
 import msgspec
 
-from naiad_operator.api.types import accelerator, bounds, model, pod, traffic
+from naiad_operator.api.types import accelerator, bounds, model, pod, policy, traffic
 
 _NAME = "the name of an object: lower-case letters, digits, '-' and '.'"
 _FORMS: tuple[tuple[typing.Any, str], ...] = (
@@ -23,6 +23,8 @@ _FORMS: tuple[tuple[typing.Any, str], ...] = (
     (pod.ServerVersion, "a version, e.g. 0.2.0"),
     (pod.EnvName, "the name of a variable: letters, digits, '-', '_' and '.', no digit first"),
     (pod.ReadyModelName, "the name of a model, without blanks, '=' and ','"),
+    (policy.HostPattern, "a host, *.domain or *, where {namespace} stands for the service's namespace"),
+    (policy.GatewayName, "namespace/name or namespace/*"),
     (traffic.PathPrefix, "a path that begins with '/' and does not end with it, e.g. /api/predict/demo"),
     (traffic.UrlPath, "a path that begins with '/', without blanks"),
     (traffic.AddressRange, "a range of addresses, e.g. 10.0.0.0/8 or 203.0.113.7/32"),

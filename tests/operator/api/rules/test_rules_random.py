@@ -30,6 +30,8 @@ _TEXTS: dict[str, list[str]] = {
     ],
     "profile": ["1g.10gb", "1g.10gb+me", "3g.40gb", "10gb", "1g.10gb+x"],
     "endpoint": ["https://a:9000"],
+    "hosts": ["a.example.com", "*.{namespace}.example.com"],
+    "gateways": ["a/b", "a/*"],
     "path": ["/", "/a"],
     "pathPrefix": ["/a/b", "/v2/a", "/v2a", "/a/.."],
     "maxBodySize": ["64Mi", "64m"],
