@@ -152,6 +152,7 @@ def status(
     unwatched: typing.Mapping[tuple[str, str], str] | None = None,
     facts: ClusterFacts | None = None,
     upgrade: Upgrade | None = None,
+    shared_hosts: tuple[str, ...] | None = (),
     profile: service.Profile | None = None,
     now: str = NOW,
 ) -> Manifest:
@@ -171,6 +172,7 @@ def status(
         errors=errors,
         terminating=terminating,
         upgrade=upgrade,
+        shared_hosts=shared_hosts,
         unwatched=unwatched or {},
     )
     parsed = service.parse(resource or manifests.resource(replicas=2), profile)

@@ -26,6 +26,7 @@ from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import (
     applier,
     event_recorder,
+    hosts as host_claims,
     lookups,
     model_poller,
     plan,
@@ -86,6 +87,7 @@ class Dependencies:
         watch_problems: for a namespace, the kinds that cannot be watched there, each with the reason and what to do.
         profile_of: the NaiadProfile of a service; it raises InvalidSpec.
         upgrades: admits services that replace their pods because of a new operator.
+        hosts: what services claim.
         upgrade_options: which services are held, and in which order they are admitted.
         clock: the time of day, for the timestamps in a status.
         allow_downgrade: whether to replace the pod templates of newer operators.
@@ -104,6 +106,9 @@ class Dependencies:
     profile_of: collections.abc.Callable[[Manifest], Profile | None]
     upgrades: UpgradeScheduler
     clock: Clock
+    hosts: host_claims.Hosts = dataclasses.field(
+        default_factory=lambda: host_claims.Hosts(lambda _: None)
+    )
     upgrade_options: Upgrades = dataclasses.field(default_factory=Upgrades)
     allow_downgrade: bool = False
 
@@ -231,6 +236,8 @@ class Reconciler:
             return Result(requeue_after=_CREATED_REQUEUE_S)
         if steps:
             children, pods = self._children_and_pods(key)
+        dependencies.hosts.claim(key, host_claims.claims(wanted))
+        shared = dependencies.hosts.shared(key)
         observed = Observed(
             children={
                 (child.kind, child.name): child.manifest()
@@ -242,6 +249,7 @@ class Reconciler:
             conflicts=result.conflicts,
             errors=result.refused,
             terminating=result.terminating,
+            shared_hosts=shared if shared or upgrades.is_open else None,
             upgrade=(
                 upgrade := desired.upgrade(records, upgrades, key.namespace, dependencies.clock())
             ),
@@ -384,6 +392,7 @@ class Reconciler:
 
     def _remove(self, key: Key) -> Outcome:
         self._newer.forget(key)
+        self._dependencies.hosts.claim(key, frozenset())
         self._dependencies.upgrades.observe(key, None)
         self._dependencies.models.poll(key, ())
         self._dependencies.models.poll(key, (), model_poller.CANARY)

@@ -25,6 +25,7 @@ from naiad_operator.metrics import Gauges, Metrics, page
 from naiad_operator.options import Options
 from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig, Retry
 from naiad_operator.reconcile import (
+    hosts,
     lookups,
     model_poller,
     reconciler,
@@ -134,6 +135,7 @@ class Runtime:
                 models=self._models,
                 profile_of=self._profiles.of,
                 upgrades=self._upgrades,
+                hosts=hosts.Hosts(functools.partial(self._queue.add, low_priority=True)),
                 upgrade_options=options.upgrades,
                 clock=_utc,
                 allow_downgrade=options.allow_downgrade,

@@ -88,6 +88,7 @@ class Observed:
         facts: the facts from which the manifests were built.
         terminating: wanted children, by kind and name, that are being deleted: a finalizer holds them, or they belong to an earlier
             service of the same name.
+        shared_hosts: sentences about hosts that another service claims as well; None while other services are not known yet.
         upgrade: the upgrade to this operator; None when there is no Deployment to upgrade.
         unwatched: wanted children, by kind and name, that the operator cannot watch, each with the reason and what to do.
     """
@@ -100,6 +101,7 @@ class Observed:
     conflicts: collections.abc.Sequence[Conflict] = ()
     errors: collections.abc.Sequence[ApiError] = ()
     terminating: collections.abc.Sequence[tuple[str, str]] = ()
+    shared_hosts: tuple[str, ...] | None = ()
     upgrade: Upgrade | None = None
     unwatched: collections.abc.Mapping[tuple[str, str], str] = dataclasses.field(
         default_factory=dict

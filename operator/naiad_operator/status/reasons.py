@@ -23,6 +23,7 @@ Reason = typing.Literal[
     "ExternalClientsBlocked",
     "GatewayApiMissing",
     "ImagePullBackOff",
+    "HostShared",
     "IngressNamespaceUnset",
     "InvalidImageName",
     "InvalidSpec",

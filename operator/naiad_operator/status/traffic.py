@@ -8,7 +8,13 @@ from naiad_operator.api.types.traffic import Gateway
 from naiad_operator.builders import kinds
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.builders.traffic import ingress, ingress_limits
-from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition, State
+from naiad_operator.status.conditions import (
+    MONITORING_READY,
+    NETWORK_READY,
+    Condition,
+    State,
+    condition_of,
+)
 from naiad_operator.status.observed import Observed
 from naiad_operator.status.reasons import Reason
 
@@ -81,15 +87,26 @@ def network(service: InferenceService, observed: Observed) -> Condition:
         routes = _routes(service, observed, service.spec.gateway)
         if routes.fails:
             return routes
-    hints = [
-        hint for hint in (*_policy_hints(service, observed), *_limit_hints(service)) if hint[1]
-    ]
-    reason = hints[0][0] if hints else "Applied"
-    return Condition(NETWORK_READY, "True", reason, "; ".join(text for _, text in hints))
+    return _applied(service, observed)
 
 
 Hint = tuple[Reason, str]
 """The reason and the message of something that the operator cannot see to the end: everything is applied, and clients may yet fail."""
+
+
+def _applied(service: InferenceService, observed: Observed) -> Condition:
+    """The condition of a service whose objects are all there, with what clients may yet meet."""
+    before = condition_of(service.status, NETWORK_READY)
+    if observed.shared_hosts is None and before is not None and before.reason == "HostShared":
+        return before
+    shared: list[Hint] = [("HostShared", text) for text in observed.shared_hosts or ()]
+    hints = [
+        hint
+        for hint in (*shared, *_policy_hints(service, observed), *_limit_hints(service))
+        if hint[1]
+    ]
+    reason = hints[0][0] if hints else "Applied"
+    return Condition(NETWORK_READY, "True", reason, "; ".join(text for _, text in hints))
 
 
 def _policy_hints(service: InferenceService, observed: Observed) -> collections.abc.Iterator[Hint]:

@@ -1,11 +1,11 @@
-"""Services under GitOps: two tools apply them, something scales them, and the operator writes the status alone."""
+"""Services as GitOps and neighbours see them: two tools apply them, something scales them, two claim one host; the operator writes the status alone."""
 
 import pytest
 
-from tests.apiserver.client import Kubectl, Object, RefusedError
+from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import inference_service, ready
+from tests.apiserver.objects import condition, inference_service, ready
 from tests.apiserver.operator import OperatorProcess, at_rest
 from tests.support import kstatus
 
@@ -89,3 +89,20 @@ def test_a_number_that_was_scaled_survives_an_apply_without_one(
         kubectl.apply(file, manager="kustomize-controller")
     assert refused.value.code == 409
     assert ".spec.predictor.replicas" in str(refused.value)
+
+
+def test_two_services_of_one_host_both_say_so_until_one_is_gone(
+    plane: ControlPlane, operator: OperatorProcess, kubectl: Kubectl, namespace: str
+) -> None:
+    entry = {"ingress": {"enabled": True, "className": "nginx", "host": "a.example.com"}}
+
+    def seen(name: str) -> str:
+        return str(condition(kubectl.get("InferenceService", name, namespace), "NetworkReady"))
+
+    for name in ("first", "second"):
+        kubectl.create(inference_service(name, namespace, spec_=entry))
+    until("first", lambda: "InferenceService second as well" in seen("first"))
+    until("second", lambda: "InferenceService first as well" in seen("second"))
+    at_rest(plane, operator)
+    kubectl.delete("InferenceService", "first", namespace)
+    until("the end", lambda: "'reason': 'Applied'" in seen("second"))
