@@ -201,7 +201,7 @@ class Client:
             await self._request("DELETE", ref.url(), action=f"delete {ref}", body=body)
 
     async def pages(
-        self, ref: ResourceRef, *, labels: str = "", fields: str = ""
+        self, ref: ResourceRef, *, labels: str = "", fields: str = "", limit: int = PAGE
     ) -> collections.abc.AsyncIterator[tuple[collections.abc.Iterable[Object], str]]:
         """Lists a collection: yields the objects of each page, and the resourceVersion from which to watch.
 
@@ -210,7 +210,7 @@ class Client:
         continue_token = ""
         singles = 0
         while True:
-            query = {"limit": "1" if singles else str(PAGE)}
+            query = {"limit": "1" if singles else str(limit)}
             query |= {"labelSelector": labels} if labels else {}
             query |= {"fieldSelector": fields} if fields else {}
             query |= {"continue": continue_token} if continue_token else {}
@@ -219,7 +219,7 @@ class Client:
             try:
                 page = reading.read_single(text) if singles else reading.read_list(text)
             except RecursionError:
-                singles = PAGE
+                singles = limit
                 continue
             except ValueError:
                 raise _not_json(action, text) from None

@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 _CHILD_EVENT_DELAY_S = 0.2
 """How long a child's event waits for further events of the same service: a rollout causes several at once, and each reconcile may cost a request."""
+_SERVICES_AT_ONCE = 20
+"""Services per list request: one may have 1.5 MB, and at the start the pages are the peak of the operator's memory."""
 _USER_AGENT = "naiad-operator"
 
 
@@ -165,7 +167,7 @@ class Runtime:
         await self._cluster_info.refresh()
         for namespace in self.options.namespaces or ("",):
             ref = ResourceRef(names.API_VERSION, names.PLURAL, namespace)
-            async for services, _ in self.api.pages(ref):
+            async for services, _ in self.api.pages(ref, limit=_SERVICES_AT_ONCE):
                 for manifest in services:
                     key = _key(manifest["metadata"])
                     self._services.put(key, manifest)
