@@ -55,7 +55,7 @@ class EnsembleRun:
     """
 
     __slots__ = (
-        "_busy", "_calls", "_client_waits", "_compute_ns", "_config", "_dispatcher", "_error", "_inference", "_made", "_on_end", "_order",
+        "_busy", "_calls", "_client_waits", "_compute_ns", "_config", "_dispatcher", "_error", "_inference", "_is_of_step", "_made", "_on_end", "_order",
         "_over", "_plan", "_queue_ns", "_ready", "_responses", "_selection", "_streams", "_table", "_version", "_waiting", "batch",
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ class EnsembleRun:
         self._ready: list[InferResponse] = []
         self._responses = 0
         self._error: InferenceError | None = None
-        self._busy = self._over = self._client_waits = False
+        self._busy = self._over = self._client_waits = self._is_of_step = False
         self._queue_ns = 0
         self._compute_ns = (0, 0, 0)
 
@@ -156,6 +156,8 @@ class EnsembleRun:
         """See `StepOwner`."""
         busy, self._busy = self._busy, True
         if response.error is not None:
+            if self._error is None:
+                self._is_of_step = response.error.code is not ErrorCode.CANCELLED
             self._fail(self._of_step(call, response.error))
         elif self._error is None and not response.empty:
             self._take(call, response)
@@ -353,7 +355,7 @@ class EnsembleRun:
             return
         self._over = True
         self._on_end(self._inference)
-        self._dispatcher.fail(self._inference, error)
+        self._dispatcher.fail(self._inference, error, counted=2 if self._is_of_step else 1)
 
     def _client_paused(self, paused: bool) -> None:  # noqa: FBT001 - as `Flow.watch` calls it
         self._client_waits = paused

@@ -58,14 +58,18 @@ class ResponseDispatcher:
         self._wall = clock.wall_ns
         self._progress: dict[Inference, _Progress] = {}
 
-    def fail(self, inference: Inference, error: InferenceError) -> None:
-        """Respond with an error, counted under its reason; does nothing for an inference that is completed."""
+    def fail(self, inference: Inference, error: InferenceError, *, counted: int = 1) -> None:
+        """Respond with an error, counted under its reason; does nothing for an inference that is completed.
+
+        `counted`: how often it counts; twice for an ensemble whose step failed, as in the reference (row 8.16).
+        """
         if inference.completed:
             return
         request_ns = self._now() - inference.received_ns
         if self._progress:
             self._progress.pop(inference, None)
-        self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
+        for _ in range(counted):
+            self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
         self._send(
             inference,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conformance.scenarios.wire import Target
-from tests.conformance.servers import callees, catalogue, environments, polling
+from tests.conformance.servers import callees, catalogue, ensembles, environments, polling
 from tests.conformance.servers.broken import BROKEN, COMPLETING
 from tests.reference.install import install
 from tests.reference.process import (
@@ -135,6 +135,14 @@ SETUPS: dict[str, Setup] = {
     ),
     "environments": Setup(
         environments.write, ("--exit-on-error=false", "--disable-auto-complete-config")
+    ),
+    "ensembles": Setup(
+        ensembles.put,
+        (
+            "--exit-on-error=false",
+            "--strict-readiness=false",
+            "--disable-auto-complete-config",
+        ),
     ),
     "explicit": Setup(
         _explicit,

@@ -1,6 +1,6 @@
 """The rules for the steps of an ensemble that its own config shows (rows 11.29, 11.30, 14.2). Pure.
 
-What depends on the models of its steps is in `config/composing.py`. Messages begin with the reference's words; what follows names the step and the
+What depends on the models of its steps is in `config/composing.py`. Messages begin with the reference's words, a stray quotation mark of two of them included; what follows names the step and the
 tensor, and draws the cycle if there is one.
 """
 
@@ -96,7 +96,7 @@ class _Graph:
             if name not in self._readers and name not in self._writers:
                 self._findings.add(
                     ("input", index),
-                    f"ensemble input '{name}' for ensemble {self._name} is not used",
+                    f"ensemble input '{name}' for ensemble {self._name}' is not used",
                     f'map it to an input of a step (input_map {{ key: "input of the model" value: "{name}" }}), or take it out',
                 )
         ready = self._ready()
@@ -104,7 +104,7 @@ class _Graph:
             if name not in self._readers and name not in self._writers:
                 self._findings.add(
                     ("output", index),
-                    f"ensemble output '{name}' for ensemble {self._name} is not used",
+                    f"ensemble output '{name}' for ensemble {self._name}' is not used",
                     f'no step writes it: add output_map {{ key: "output of the model" value: "{name}" }} to a step, or take it out',
                 )
             elif name not in ready:

@@ -107,12 +107,12 @@ GOOD = scheduling(step("a", "X", "Y"))
         (
             HEAD + 'input { name: "Z" data_type: TYPE_FP32 dims: 4 }\n' + GOOD,
             4,
-            "ensemble input 'Z' for ensemble m is not used",
+            "ensemble input 'Z' for ensemble m' is not used",
         ),
         (
             HEAD + 'output { name: "Z" data_type: TYPE_FP32 dims: 4 }\n' + GOOD,
             4,
-            "ensemble output 'Z' for ensemble m is not used",
+            "ensemble output 'Z' for ensemble m' is not used",
         ),
         (
             HEAD + scheduling(step("a", "X u", "Y")),
