@@ -112,14 +112,6 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
-_OLDER += (
-    (
-        "ensemble/config: *",
-        "json.ensemble_scheduling.max_inflight_requests",
-        "2.51 predates the field; row 11.29",
-    ),
-)
-
 _CODE_LOST = "2.51 forgets the code of an error that a sender sends, and of what a model raises after it asked for one; row "
 _NO_VERSION = "2.51 names no version; row "
 _OLDER += (
