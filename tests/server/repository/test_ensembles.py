@@ -174,14 +174,11 @@ async def test_an_ensemble_finishes_its_requests_before_a_model_of_its_steps_is_
     served, step_of_it = world.repository.get("E"), world.repository.get("b")
     served.may_stop.clear()
     unload = asyncio.create_task(world.repository.unload("b"))
-    while "E" in world.ready():
-        await asyncio.sleep(0.01)
-    assert not step_of_it.stopped
-    assert world.ready() == "a b"
+    await asyncio.sleep(1)
+    assert (served.stopped, step_of_it.stopped, world.ready()) == (False, False, "a b")
     served.may_stop.set()
     await unload
-    assert step_of_it.stopped
-    assert world.ready() == "a"
+    assert (served.stopped, step_of_it.stopped, world.ready()) == (True, True, "a")
 
 
 async def test_it_is_loaded_again_with_that_model(world: World) -> None:
