@@ -165,8 +165,8 @@ def _found(template: Object) -> dict[Found, str]:
     spec = part(template, "spec")
     found = annotations(part(template, "metadata", "annotations"), ("metadata", "annotations"))
     for field, advice in _NAMED_BY_THE_SERVICE.items():
-        if field in spec:
-            found[Found(("spec", field), repr(spec[field]))] = advice
+        # Also one that was taken away: without automountServiceAccountToken the pods get a token.
+        found[Found(("spec", field), repr(spec.get(field)))] = advice
     found |= _broken(_POD, spec, ("spec",), {})
     for entry in entries(part(spec, "securityContext"), "sysctls"):
         if str(entry.get("name")) not in _SYSCTLS:

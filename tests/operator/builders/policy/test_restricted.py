@@ -77,6 +77,7 @@ SERVER = "podTemplate.spec.containers[0]"
         ({"serviceAccountName": "admin"}, "podTemplate.spec.serviceAccountName"),
         ({"serviceAccount": "admin"}, "podTemplate.spec.serviceAccount"),
         ({"automountServiceAccountToken": True}, "podTemplate.spec.automountServiceAccountToken"),
+        ({"automountServiceAccountToken": None}, "podTemplate.spec.automountServiceAccountToken"),
         ({"priorityClassName": "system-node-critical"}, "podTemplate.spec.priorityClassName"),
         ({"runtimeClassName": "host"}, "podTemplate.spec.runtimeClassName"),
         ({"schedulerName": "mine"}, "podTemplate.spec.schedulerName"),
@@ -143,6 +144,11 @@ def test_a_secret_and_an_account_that_the_service_names_may_be_named_again() -> 
     model = {"storageUri": "s3://models", "storage": {"secretName": "keys"}}
     spec = {"serviceAccountName": "mine", **volume(secret={"secretName": "keys"})}
     assert patched(spec, model=model, serviceAccountName="mine") == {}
+
+
+def test_a_patch_does_not_take_away_the_runtime_of_the_profile() -> None:
+    of = profile(runtimeClassName="gvisor")
+    assert list(patched({"runtimeClassName": None}, of)) == ["podTemplate.spec.runtimeClassName"]
 
 
 AGENT: Object = {"name": "agent", "image": "a", "securityContext": {"privileged": True}}
