@@ -18,9 +18,11 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found, un
 from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
+from naiad.scheduling.ensemble import EnsembleScheduler
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, Scheduler, Submit, drain
 from tests.support.clock import LoopClock
+from tests.support.ensembles import bound, ensemble, model, step
 from tests.support.inferences import make_config, make_request, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, ScheduledModel, turn
 
@@ -241,3 +243,29 @@ async def test_calls_of_an_ensemble_that_only_take_long_go_on() -> None:
     models.scheduled.host.finish()
     models.scheduled.host.finish()
     assert [response.error for response in models.responses] == [None, None]
+
+
+async def test_requests_of_an_ensemble_that_wait_for_one_instance_are_no_cycle() -> None:
+    """Two steps have the same model, whose only instance is busy with another request of the ensemble."""
+    models = Models()
+    steps = step(STEP, "x=x", "y=t"), step(STEP, "x=t", "y=y")
+    config = bound(ensemble("x", "y", *steps, name=FRONT), model(STEP, "x", "y"))
+    front = EnsembleScheduler(
+        config,
+        version=1,
+        submit=models.calls.submit,
+        statistics=ModelStatistics(),
+        clock=LoopClock(asyncio.get_running_loop()),
+    )
+    responses: list[InferResponse] = []
+    for _ in range(3):
+        front.submit(Inference(request(), responses.append, batch_size=1, received_ns=0))
+    await asyncio.sleep(10)
+    assert responses == []
+    assert front.inflight() == 3
+    for _ in range(6):
+        models.scheduled.host.fail(BACKEND_FAILED)
+        if not front.inflight():
+            break
+    assert [response.error is not None for response in responses] == [True] * 3
+    models.scheduled.nothing_left()

@@ -12,6 +12,7 @@ import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 
 ADD = """\
 import numpy as np
@@ -224,3 +225,25 @@ def test_models_of_steps_are_loaded_unloaded_and_changed(tmp_path: pathlib.Path)
             InferenceServerException, match="circular dependency between ensembles: cycle -> cycle"
         ):
             client.load_model("cycle")
+
+
+def test_a_model_of_a_step_changes_under_load_and_no_request_fails(tmp_path: pathlib.Path) -> None:
+    """The ensemble goes on with the version before until the new one is ready (row 7.30)."""
+    root = tmp_path / "models"
+    put_all(root)
+    options = [
+        "--model-control-mode=poll", "--repository-poll-secs=1", "--repository-quiet-secs=0",
+    ]  # fmt: skip
+    with (
+        ServerProcess(naiad_program(), [root], log=tmp_path / "log", options=options) as server,
+        httpclient.InferenceServerClient(server.http, network_timeout=120) as client,
+    ):
+        (root / "plus10" / "1" / "model.py").write_text(ADD.format(amount=20))
+        seen: set[float] = set()
+
+        def has_changed() -> bool:
+            seen.add(client.infer("outer", inputs(httpclient, 0)).as_numpy("Y").item())
+            return 22 in seen
+
+        wait_until(has_changed, seconds=60, what="the new version does not serve")
+        assert seen <= {12, 22}
