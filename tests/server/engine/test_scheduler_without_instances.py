@@ -245,7 +245,7 @@ async def test_calls_of_an_ensemble_that_only_take_long_go_on() -> None:
     assert [response.error for response in models.responses] == [None, None]
 
 
-async def test_requests_of_an_ensemble_that_wait_for_one_instance_are_no_cycle() -> None:
+async def test_requests_of_an_ensemble_that_wait_for_one_instance_are_not_aborted() -> None:
     """Two steps have the same model, whose only instance is busy with another request of the ensemble."""
     models = Models()
     steps = step(STEP, "x=x", "y=t"), step(STEP, "x=t", "y=y")
