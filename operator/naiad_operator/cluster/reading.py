@@ -66,7 +66,7 @@ class _ListMetadata(msgspec.Struct):
 
 
 class _List(msgspec.Struct):
-    metadata: _ListMetadata
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
     items: list[msgspec.Raw] | None = None
 
 

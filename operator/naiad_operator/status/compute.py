@@ -86,7 +86,11 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         "selector": ",".join(f"{k}={v}" for k, v in sorted(names.selector(service).items())),
         "accelerator": _accelerator(service),
         **({"profile": service.profile.name} if service.profile and service.profile.name else {}),
-        "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
+        "image": {
+            "name": observed.facts.image,
+            "forPods": image.pods_hash(service),
+            "serverVersion": str(observed.facts.server_version),
+        },
         "modelStatus": model_status,
         **_kept(service, observed),
         **models.listed(observed, service.status),

@@ -126,10 +126,12 @@ class ImageStatus(Part, frozen=True):
     Attributes:
         name: the image.
         for_pods: a hash of the predictor for which it was chosen; when the predictor changes, an empty image is chosen again.
+        server_version: the version of the server in it, which decides the options of the pods.
     """
 
     name: _Sentence
     for_pods: _Word
+    server_version: _Word | None = None
 
 
 class CanaryStatus(Part, frozen=True):

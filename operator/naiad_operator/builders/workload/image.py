@@ -98,7 +98,7 @@ def recorded_in_status(service: InferenceService) -> Recorded | None:
     pods = str(image.get("forPods") or "")
     if pods == _hash(_predictor(service)):  # operator 0.1.0 hashed nothing else
         pods = pods_hash(service)
-    return Recorded(str(image["name"]), pods)
+    return Recorded(str(image["name"]), pods, versions.parse(str(image.get("serverVersion") or "")))
 
 
 def _of_tag(image: str, defaults: Defaults) -> versions.Version | None:

@@ -184,3 +184,21 @@ def test_a_field_that_changes_the_pods_changes_their_hash(path: pathlib.Path) ->
             continue
         hashes = {image.pods_hash(service.parse(one)) for one in (manifest, edited)}
         assert same or len(hashes) == 2
+
+
+def test_pods_of_a_deployment_that_was_deleted_are_made_again_as_they_were() -> None:
+    """Its record is gone with it; the status says which server the default image holds, though the image's tag does not."""
+    manifest = manifests.resource()
+    recorded = {
+        "name": "server:1",
+        "forPods": image.pods_hash(service.parse(manifest)),
+        "serverVersion": "0.2.0",
+    }
+    parsed = service.parse({**manifest, "status": {"image": recorded}})
+    found = image.recorded_in_status(parsed)
+    assert found is not None
+    assert found.version == versions.Version(0, 2, 0)
+    assert image.resolve(parsed, Defaults(image="server:1"), found) == (
+        "server:1",
+        versions.Version(0, 2, 0),
+    )
