@@ -8,8 +8,8 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
-from naiad.engine.api import ModelTraits
-from naiad.errors import InferenceError, not_found
+from naiad.engine.api import EnsembleGraph, ModelTraits
+from naiad.errors import InferenceError, invalid, not_found
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
@@ -92,6 +92,9 @@ class EngineOfOneModel:
     def model_config(self, name: str, version: int = LATEST) -> typing.Any:
         self.find(name, version)
         return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
+
+    def model_graph(self, name: str, version: int = LATEST) -> EnsembleGraph:
+        raise invalid(f"model '{name}' is not an ensemble")
 
     def load_progress(self) -> list[LoadProgress]:
         return []

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
+from naiad.config.model_config import EnsembleStep
 from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.memory import MemoryUsage
-from naiad.metrics.statistics import ModelStatistics
+from naiad.metrics.statistics import ModelStatistics, StepTimes
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
@@ -60,6 +61,17 @@ class ModelVersionStatistics(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: int
     statistics: ModelStatistics
+
+
+class EnsembleGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of an ensemble and what they took; `times` are live: read them at once, on the loop."""
+
+    name: str
+    version: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    steps: tuple[EnsembleStep, ...]
+    times: list[StepTimes]
 
 
 class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +145,9 @@ class Engine(Infers, typing.Protocol):
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
         """Counters of one model version, of a model's READY versions, or of all READY ones (name ""). Row 8.8 for errors."""
+
+    def model_graph(self, name: str, version: int = LATEST) -> EnsembleGraph:
+        """The graph of an ensemble. Raises InferenceError as `look_up` does, and INVALID_ARG for another model."""
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """The repository index (rows 7.1-7.6)."""

@@ -14,6 +14,7 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import (
+    EnsembleGraph,
     IndexEntry,
     ModelMetadata,
     ModelVersionStatistics,
@@ -166,6 +167,23 @@ class ServingEngine:
     def model_config(self, name: str, version: int = LATEST) -> Any:
         """The normalised config message."""
         return self._repository.get(name, version).config.message
+
+    def model_graph(self, name: str, version: int = LATEST) -> EnsembleGraph:
+        """See `Engine`."""
+        model = self._repository.get(name, version)
+        config = model.config
+        if config.ensemble is None:
+            raise invalid(
+                f"model '{name}' is not an ensemble: only ensembles have a graph of steps"
+            )
+        return EnsembleGraph(
+            name=name,
+            version=model.version,
+            inputs=tuple(spec.name for spec in config.inputs),
+            outputs=tuple(spec.name for spec in config.outputs),
+            steps=config.ensemble.steps,
+            times=model.statistics.steps,
+        )
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
         """Counters, sorted by name and version (rows 8.1, 8.8)."""

@@ -89,6 +89,23 @@ class ResponseStatistics(msgspec.Struct, eq=False, gc=False):
             self.success_ns += took_ns
 
 
+class StepTimes(msgspec.Struct, eq=False, gc=False):
+    """What the calls of a step took, in nanoseconds; read by the graph of the ensemble.
+
+    Attributes:
+        count: calls that ended.
+        failures: those of them that failed.
+        total_ns: from the call to its final response.
+        queue_ns, compute_ns: as the model counts them, of those that it executed.
+    """
+
+    count: int = 0
+    failures: int = 0
+    total_ns: int = 0
+    queue_ns: int = 0
+    compute_ns: int = 0
+
+
 class Histogram:
     """Counts of observations by ascending upper bounds, in the unit that is observed; the last bound is +Inf."""
 
@@ -133,6 +150,7 @@ class ModelStatistics:
         responses: by the index of a response among those to its request (row 8.6); for decoupled models and deferred responses.
         load_ns: how long loading took (row 8.20).
         memory: what loading took, by memory (row 8.7); empty before it is measured.
+        steps: the times of the steps of an ensemble; empty for any other model.
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
     """
 
@@ -160,6 +178,7 @@ class ModelStatistics:
         self.batch_size = Histogram(BATCH_SIZE_BOUNDS)
         self.closes = dict.fromkeys(CloseReason, 0)
         self.worker_restarts: dict[RestartReason, int] = {}
+        self.steps: list[StepTimes] = []
 
     @property
     def fail_count(self) -> int:

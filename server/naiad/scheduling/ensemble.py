@@ -55,6 +55,7 @@ class EnsembleScheduler:
             submit=submit,
             clock=clock,
         )
+        statistics.steps = self.calls.times
         self._runs: dict[Inference, EnsembleRun] = {}
         self._stopping = False
         self._drained = asyncio.Event()

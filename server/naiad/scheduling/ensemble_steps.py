@@ -5,13 +5,12 @@ Every call ends with its model's final response, and every wait for a free place
 
 import typing
 
-import msgspec
-
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
+from naiad.metrics.statistics import StepTimes
 from naiad.scheduling.ensemble_plan import Key, PlannedStep
 from naiad.scheduling.scheduler import MadeCall, Submit
 
@@ -36,23 +35,6 @@ class StepOwner(typing.Protocol):
     def responded(self, call: "StepCall", response: InferResponse) -> None:
         """A response of a step came."""
         ...
-
-
-class StepTimes(msgspec.Struct, eq=False, gc=False):
-    """What the calls of a step took, in nanoseconds; read by the graph of the ensemble.
-
-    Attributes:
-        count: calls that ended.
-        failures: those of them that failed.
-        total_ns: from the call to its final response.
-        queue_ns, compute_ns: as the model counts them, of those that it executed.
-    """
-
-    count: int = 0
-    failures: int = 0
-    total_ns: int = 0
-    queue_ns: int = 0
-    compute_ns: int = 0
 
 
 class StepCall:

@@ -1,8 +1,11 @@
 """Ensembles on a real server, driven by tritonclient: inference, streams, errors, and what becomes of them when the models of their steps change."""
 
 import collections.abc
+import json
 import pathlib
 import queue
+import urllib.error
+import urllib.request
 from typing import Any
 
 import numpy as np
@@ -186,6 +189,24 @@ def test_metadata_statistics_and_readiness_are_those_of_a_model(ensembles: Serve
         stats = client.get_inference_statistics("both")["model_stats"][0]["inference_stats"]
         assert stats["success"]["count"] == stats["compute_infer"]["count"] > 0
         assert stats["compute_infer"]["ns"] > 0
+
+
+def test_the_graph_shows_the_steps_and_what_they_take(ensembles: ServerProcess) -> None:
+    with httpclient.InferenceServerClient(ensembles.http) as client:
+        client.infer("both", inputs(httpclient, 0))
+    with urllib.request.urlopen(f"http://{ensembles.http}/v2/models/both/graph") as reply:
+        graph = json.load(reply)
+    assert [each["model"] for each in graph["steps"]] == ["plus1", "plus10"]
+    assert graph["steps"][0]["output_map"] == {"OUT": "T"}
+    assert graph["steps"][1]["mean_ms"]["total"] > graph["steps"][1]["mean_ms"]["compute"] > 0
+    lines = graph["mermaid"].splitlines()
+    assert lines[0] == "flowchart LR"
+    assert '  request -- "X" --> s0' in lines
+    assert '  s0 -- "T" --> s1' in lines
+    assert '  s1 -- "Y" --> response' in lines
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(f"http://{ensembles.http}/v2/models/plus1/graph")
+    assert "is not an ensemble" in raised.value.read().decode()
 
 
 def states(client: Any) -> dict[str, str]:

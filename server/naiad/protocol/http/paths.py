@@ -99,6 +99,7 @@ API: tuple[ApiPath, ...] = (
     *_model_paths("model_metadata", Category.METADATA, ""),
     *_model_paths("model_config", Category.MODEL_CONFIG, "/config"),
     *_model_paths("model_statistics", Category.STATISTICS, "/stats"),
+    *_model_paths("model_graph", Category.STATISTICS, "/graph"),
     *_paths(
         "index",
         Category.MODEL_REPOSITORY,

@@ -241,6 +241,7 @@ OPERATIONS: dict[str, Operation] = {
     "all_statistics": Operation("statistics", "Counters of all models", answers(ok=OBJECT)),
     "model_metadata": Operation("metadata", "The model's inputs and outputs", _OF_MODEL),
     "model_config": Operation("metadata", "The model's whole config", _OF_MODEL),
+    "model_graph": Operation("statistics", "The steps of an ensemble and their times", _OF_MODEL),
     "model_statistics": Operation("statistics", "The model's counters", _OF_MODEL),
     "index": Operation(
         "repository",
