@@ -69,7 +69,7 @@ def _good(model: Checked) -> str:
     assert config is not None, "a model without problems has a config"
     numbers = model.resolution.versions
     label = "version" if len(numbers) == 1 else "versions"
-    line = f"ok  {model.path.name}: {config.backend}, {label} {', '.join(map(str, numbers))}"
+    line = f"ok  {model.path.name}: {config.backend or config.platform}, {label} {', '.join(map(str, numbers))}"
     line += f", max_batch_size {config.max_batch_size}"
     completed = completed_lines(model.resolution)
     return "\n".join(
