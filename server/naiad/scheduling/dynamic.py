@@ -239,6 +239,7 @@ class DynamicScheduler:
                 return
             if (
                 self._follow_ups is not None
+                and self._follow_ups.is_active
                 and pool.usable == 1
                 and isinstance(decision, Dispatch)
                 and decision.reason is _IDLE
@@ -282,8 +283,9 @@ class DynamicScheduler:
 
     def _take(self, count: int) -> list[Inference]:
         """Take a batch that is sent now out of the queue."""
-        if self._follow_ups is not None and self._pool.usable == 1:
-            self._follow_ups.taken(count)
+        follow_ups = self._follow_ups
+        if follow_ups is not None and follow_ups.is_active and self._pool.usable == 1:
+            follow_ups.taken(count)
         return self._queue.take(count)
 
     def _on_free(self, outcome: BatchOutcome | None) -> None:

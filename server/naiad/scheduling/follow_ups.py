@@ -38,6 +38,12 @@ _MOST = 7 / 8
 _WORTH_IT = 2
 """A wait must save this many times what it costs."""
 
+_SHORT_NS = 200_000
+"""Batches that take less than this, on average, are never waited for: the next requests take as long to come."""
+
+_SAMPLE_EVERY = 16
+"""Of batches that short, only so many are looked at: measuring each would cost a small request a twentieth of its time."""
+
 _TRY_EVERY = 32
 """Batches from one attempt to the next where batches of one size tell nothing of larger ones; an attempt costs at most a quarter of a batch."""
 
@@ -98,21 +104,24 @@ class FollowUps:
         policy: the model's.
 
     Attributes:
+        is_active: whether batches are long enough for a wait; while they are not, only `came_back` is to be called.
         durations: of its batches.
         within_ns: how long after a batch most of the follow-ups have arrived; 0 if that is not known.
     """
 
     __slots__ = (
-        "_answered_ns", "_answered_rows", "_at_the_end", "_expected", "_left", "_max_rows", "_measured", "_queue", "_turn", "durations",
-        "within_ns",
+        "_answered_ns", "_answered_rows", "_at_the_end", "_expected", "_left", "_max_rows", "_measured", "_queue", "_skipped", "_turn",
+        "durations", "is_active", "within_ns",
     )  # fmt: skip
 
     def __init__(self, queue: InferenceQueue, policy: BatchingPolicy) -> None:
         self._queue = queue
         self._max_rows = policy.max_rows
         self._at_the_end = policy.append_only and not policy.times_out
+        self.is_active = True
         self.durations = Durations()
         self.within_ns = 0
+        self._skipped = 0
         self._answered_ns = self._answered_rows = self._expected = 0
         self._left = 0
         self._measured = True
@@ -126,6 +135,8 @@ class FollowUps:
 
     def came_back(self, outcome: BatchOutcome, now: int) -> None:
         """A batch came back; its responses are sent now."""
+        if not self.is_active and not self._is_long_again(outcome):
+            return
         if len(outcome.batch) == 1 and not self._queue.size and self._measured:
             # A client alone, for whom nothing waits: measuring would cost it more than all the rest of this.
             self._expected = self._left = 0
@@ -135,6 +146,11 @@ class FollowUps:
         rows, execution = sum([each.batch_size for each in outcome.batch]), outcome.execution
         if execution is not None:
             self.durations.add(rows, execution.output_start_ns - execution.input_end_ns)
+            if 0 < self.durations.mean_ns < _SHORT_NS:
+                self.is_active = False
+                self._expected = self._left = 0
+                self._measured = True
+                return
         self._answered_ns, self._answered_rows = now, rows
         self._expected, self._left = len(outcome.batch), self._queue.size
         self._measured = False
@@ -162,6 +178,18 @@ class FollowUps:
         if 0 < deadline <= until:
             return None
         return WaitUntil(until, rows + missing_rows if self._at_the_end else 0)
+
+    def _is_long_again(self, outcome: BatchOutcome) -> bool:
+        """Whether a batch is looked at and is not short, so that all are measured again."""
+        self._skipped += 1
+        if self._skipped % _SAMPLE_EVERY:
+            return False
+        execution = outcome.execution
+        if execution is None or execution.output_start_ns - execution.input_end_ns < _SHORT_NS:
+            return False
+        self.durations = Durations()
+        self.is_active = True
+        return True
 
     def _measure(self) -> bool:
         """Note when most of the follow-ups arrived; False if they have not."""

@@ -314,3 +314,20 @@ def test_the_first_batches_and_batches_without_rows_do_not_count() -> None:
         durations.add(0, 0)
     durations.add(8, 4 * MS)
     assert durations.mean_ns == 4 * MS
+
+
+@pytest.mark.looptime
+async def test_batches_that_are_too_short_for_a_wait_are_not_measured_until_they_are_long_again() -> (
+    None
+):
+    cost = {"seconds": 0.000_05}
+    model = model_of()
+    clients = Clients(model, 32, cost=lambda _rows: cost["seconds"])
+    await clients.rate()
+    follow_ups = vars(model.scheduler)["_follow_ups"]
+    assert not follow_ups.is_active
+    assert 0 < follow_ups.durations.mean_ns < 200_000
+    cost["seconds"] = FIXED_S
+    await clients.rate()
+    assert follow_ups.is_active
+    assert clients.rows() > 24
