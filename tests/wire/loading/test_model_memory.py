@@ -116,7 +116,8 @@ def test_requests_load_evicted_models_again_within_the_limit(tmp_path: pathlib.P
                     np.testing.assert_array_equal(result.as_numpy("Y"), x + 1)
                     assert asked.is_server_ready()
                 assert states(server)[name] == "READY"
-        assert sorted(states(server).values()) == ["READY", "READY", "evicted"]
+        # What a load took is known when it has ended: then another model may have to go.
+        wait_until(lambda: sorted(states(server).values()) == ["READY", "READY", "evicted"])
         _, page = call(server.metrics, "GET", "/metrics")
         counted = re.search(rb"^naiad_model_evictions_total (\d+)$", page, re.MULTILINE)
         assert counted is not None
