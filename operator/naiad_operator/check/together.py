@@ -3,18 +3,18 @@
 import collections.abc
 import typing
 
-from naiad_operator.api.manifests.unvalidated import entries, part, texts
+from naiad_operator.api.manifests.unvalidated import part
+from naiad_operator.builders.traffic.claims import INGRESS, Claim, claims
 from naiad_operator.check.finding import Finding, Findings, warning
 
 Object = dict[str, typing.Any]
-_Claim = tuple[str, ...]
 
 
 class Together:
     """What the services of the files claim, in the order in which they come."""
 
     def __init__(self) -> None:
-        self._claims: dict[_Claim, tuple[str, str]] = {}
+        self._claims: dict[Claim, tuple[str, str]] = {}
 
     def add(self, name: str, children: collections.abc.Iterable[Object]) -> list[Finding]:
         """Takes in the children of a service, and returns warnings about those that an earlier one has as well."""
@@ -32,31 +32,17 @@ class Together:
 _Said = collections.abc.Callable[[str], Findings]
 
 
-def _claims(child: Object) -> collections.abc.Iterator[tuple[_Claim, _Said]]:
+def _claims(child: Object) -> collections.abc.Iterator[tuple[Claim, _Said]]:
     """What no other service can have, and what to say when one has."""
-    kind, metadata, spec = str(child.get("kind")), part(child, "metadata"), part(child, "spec")
+    kind, metadata = str(child.get("kind")), part(child, "metadata")
     name = str(metadata.get("name"))
-    yield (kind, str(metadata.get("namespace")), name), lambda owner: _same_name(kind, name, owner)
-    if kind == "Ingress":
-        for rule in entries(spec, "rules"):
-            host = str(rule.get("host"))
-            for path in entries(part(rule, "http"), "paths"):
-                where = str(path.get("path"))
-                claim = ("host", str(spec.get("ingressClassName")), host, where)
-                yield claim, _of_host("spec.ingress", f"{host}{where}")
-    elif kind in {"HTTPRoute", "GRPCRoute"}:
-        paths = {
-            str(part(match, "path").get("value", ""))
-            for rule in entries(spec, "rules")
-            for match in entries(rule, "matches")
-        }
-        for parent in entries(spec, "parentRefs"):
-            space = parent.get("namespace") or metadata.get("namespace")
-            gateway = (kind, str(space), str(parent.get("name")), str(parent.get("sectionName")))
-            for host in texts(spec, "hostnames") or [""]:
-                for prefix in sorted(paths) or [""]:
-                    shown = f"{host or 'every host'}{prefix}"
-                    yield (*gateway, host, prefix), _of_host("spec.gateway", shown)
+    yield (
+        ("name", kind, str(metadata.get("namespace")), name),
+        lambda owner: _same_name(kind, name, owner),
+    )
+    for claim in claims(child):
+        field = "spec.ingress" if kind == INGRESS else "spec.gateway"
+        yield claim, _of_host(field, claim[-1])
 
 
 def _same_name(kind: str, name: str, owner: str) -> Findings:

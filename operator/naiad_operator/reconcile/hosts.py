@@ -4,42 +4,16 @@ Which of them gets a request is up to the Ingress controller or the Gateway. A s
 """
 
 import collections.abc
+import itertools
 import typing
 
-from naiad_operator.api.manifests.unvalidated import entries, part
+from naiad_operator.builders.traffic.claims import Claim, claims
 from naiad_operator.queue import Key
 
-Claim = tuple[str, ...]
-"""The entry (an Ingress class, or a Gateway), and last the host with its path."""
 
-
-def claims(manifests: collections.abc.Collection[dict[str, typing.Any]]) -> frozenset[Claim]:
-    """What the Ingresses of a service claim: class, host and path."""
-    return frozenset(
-        ("Ingress", str(spec.get("ingressClassName")), f"{rule.get('host')}{path.get('path')}")
-        for manifest in manifests
-        if manifest["kind"] == "Ingress"
-        for spec in (part(manifest, "spec"),)
-        for rule in entries(spec, "rules")
-        for path in entries(part(rule, "http"), "paths")
-    ) | frozenset(
-        (
-            str(manifest["kind"]),
-            f"{parent.get('namespace') or manifest['metadata']['namespace']}/{parent.get('name')}/{parent.get('sectionName')}",
-            f"{host}{_path(part(manifest, 'spec'))}",
-        )
-        for manifest in manifests
-        if manifest["kind"] in {"HTTPRoute", "GRPCRoute"}
-        for parent in entries(part(manifest, "spec"), "parentRefs")
-        for host in part(manifest, "spec").get("hostnames") or ("every host",)
-    )
-
-
-def _path(spec: dict[str, typing.Any]) -> str:
-    for rule in entries(spec, "rules"):
-        for match in entries(rule, "matches"):
-            return str(part(match, "path").get("value", ""))
-    return ""
+def claimed(manifests: collections.abc.Iterable[dict[str, typing.Any]]) -> frozenset[Claim]:
+    """What the Ingresses and routes of a service claim."""
+    return frozenset(itertools.chain.from_iterable(map(claims, manifests)))
 
 
 class Hosts:

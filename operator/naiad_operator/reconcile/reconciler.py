@@ -236,7 +236,7 @@ class Reconciler:
             return Result(requeue_after=_CREATED_REQUEUE_S)
         if steps:
             children, pods = self._children_and_pods(key)
-        dependencies.hosts.claim(key, host_claims.claims(wanted))
+        dependencies.hosts.claim(key, host_claims.claimed(wanted))
         shared = dependencies.hosts.shared(key)
         observed = Observed(
             children={

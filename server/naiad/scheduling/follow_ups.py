@@ -3,7 +3,7 @@
 Clients that each send a request, wait for its response and send the next one split into two halves at an instance that begins with what waits: while
 it runs the requests of one half, those of the other half wait. Where a batch of all of them takes hardly longer than one of half of them, that
 is half of the throughput. To wait for the follow-ups of a batch that came back saves a batch, and with it the part of its duration that does not grow
-with its rows; it costs the time until they are there. Both are measured here all the time: the durations of batches by their rows, and when the
+with its rows; it costs the time until they are there. Both are measured here all the time, unless batches are too short for a wait: the durations of batches by their rows, and when the
 follow-ups of each batch arrived, whether they were waited for or not.
 
 Pure: it reads the queue, and knows neither a clock nor an instance. It decides for batches that nothing else holds or closes: models whose config

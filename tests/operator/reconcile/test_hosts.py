@@ -4,8 +4,9 @@ import typing
 
 from naiad_operator.api.parsing import service
 from naiad_operator.builders import build
+from naiad_operator.builders.traffic.claims import Claim
 from naiad_operator.queue import Key
-from naiad_operator.reconcile.hosts import Claim, Hosts, claims
+from naiad_operator.reconcile.hosts import Hosts, claimed
 from tests.support import manifests, observations
 
 A, B, FAR = Key("models", "a"), Key("models", "b"), Key("payments", "ledger")
@@ -14,7 +15,7 @@ A, B, FAR = Key("models", "a"), Key("models", "b"), Key("payments", "ledger")
 def of(**spec: typing.Any) -> frozenset[Claim]:
     resource = manifests.resource()
     resource["spec"] |= spec
-    return claims(build(service.parse(resource), manifests.facts()))
+    return claimed(build(service.parse(resource), manifests.facts()))
 
 
 def ingress(**fields: typing.Any) -> frozenset[Claim]:
