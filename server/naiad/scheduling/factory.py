@@ -10,7 +10,7 @@ from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.batching import plan_batching
 from naiad.scheduling.dynamic import DynamicScheduler
-from naiad.scheduling.ensemble import EnsembleScheduler
+from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
 from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.resources import Resources

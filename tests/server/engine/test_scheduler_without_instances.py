@@ -18,7 +18,7 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found, un
 from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
-from naiad.scheduling.ensemble import EnsembleScheduler
+from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, Scheduler, Submit, drain
 from tests.support.clock import LoopClock

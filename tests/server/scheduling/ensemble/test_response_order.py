@@ -1,6 +1,6 @@
 """The order of the responses of a decoupled ensemble."""
 
-from naiad.scheduling.response_order import ResponseOrder
+from naiad.scheduling.ensemble.response_order import ResponseOrder
 
 
 def test_what_was_made_of_a_later_response_waits_for_all_of_those_before() -> None:

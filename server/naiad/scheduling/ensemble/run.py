@@ -17,7 +17,7 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import PackedStrings, Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import BatchTiming
-from naiad.scheduling.ensemble_plan import (
+from naiad.scheduling.ensemble.plan import (
     EnsemblePlan,
     Key,
     PlannedStep,
@@ -26,9 +26,9 @@ from naiad.scheduling.ensemble_plan import (
     as_named,
     batch_shape,
 )
-from naiad.scheduling.ensemble_steps import StepCall, StepCalls
+from naiad.scheduling.ensemble.response_order import ResponseOrder
+from naiad.scheduling.ensemble.steps import StepCall, StepCalls
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.response_order import ResponseOrder
 from naiad.scheduling.scheduler import MadeCall
 
 AHEAD = 64

@@ -11,7 +11,7 @@ from naiad.core.inference import Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.metrics.statistics import StepTimes
-from naiad.scheduling.ensemble_plan import Key, PlannedStep
+from naiad.scheduling.ensemble.plan import Key, PlannedStep
 from naiad.scheduling.scheduler import MadeCall, Submit
 
 

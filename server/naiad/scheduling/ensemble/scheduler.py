@@ -1,6 +1,6 @@
 """The scheduler of an ensemble: it has no instances; each inference is an `EnsembleRun`, whose steps other models run.
 
-It implements `Scheduler`. What is executed when is in `ensemble_run.py`, the graph in `ensemble_plan.py`. All of it belongs to the event loop.
+It implements `Scheduler`. What is executed when is in `run.py`, the graph in `plan.py`. All of it belongs to the event loop.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.ensemble_plan import EnsemblePlan
-from naiad.scheduling.ensemble_run import EnsembleRun
-from naiad.scheduling.ensemble_steps import StepCalls
+from naiad.scheduling.ensemble.plan import EnsemblePlan
+from naiad.scheduling.ensemble.run import EnsembleRun
+from naiad.scheduling.ensemble.steps import StepCalls
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, Submit, drain
 

@@ -5,7 +5,7 @@ import pytest
 
 from naiad.core.datatypes import FP32
 from naiad.core.tensor import Tensor, pack, packed_strings
-from naiad.scheduling.ensemble_plan import (
+from naiad.scheduling.ensemble.plan import (
     EnsemblePlan,
     TensorTable,
     Value,
