@@ -16,6 +16,7 @@ from naiad.backends.batch import Array
 from naiad.backends.instance import Execution, Instance, Response, host_array
 from naiad.backends.python.api.datatypes import elements_of
 from naiad.config.model_config import ModelConfig
+from naiad.config.sequence_tensors import model_outputs
 from naiad.core import datatypes
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
@@ -52,7 +53,7 @@ class LocalInstance:
         self._batched = config.max_batch_size > 0
         self._reshaped = {spec.name: spec for spec in config.outputs if spec.reshape is not None}
         self._converts = bool(self._reshaped) or any(
-            spec.datatype is _BF16 for spec in config.outputs
+            spec.datatype is _BF16 for spec in model_outputs(config)
         )
         self._post: Post | None = None
         self.on_error: collections.abc.Callable[[InferenceError], None] = _ignore

@@ -15,6 +15,7 @@ import orjson
 from naiad.backends import batch as batches
 from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
+from naiad.config.sequence_tensors import model_outputs
 from naiad.core import datatypes
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
@@ -129,7 +130,7 @@ class ResponseReader:
     def __init__(self, config: ModelConfig, version: int) -> None:
         self._version = version
         self._batched = config.max_batch_size > 0
-        self._outputs = {spec.name: spec for spec in config.outputs}
+        self._outputs = {spec.name: spec for spec in model_outputs(config)}
         self._reader = Reader(self._resolve)
 
     def outcome(

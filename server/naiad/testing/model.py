@@ -20,6 +20,7 @@ from naiad.config.normalise import autofill
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.report import render
 from naiad.config.resolve import CONFIG_FILE, resolve
+from naiad.config.sequence_tensors import model_inputs
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
@@ -73,7 +74,11 @@ class ModelUnderTest:
         self._server = server
         self._timeout_s = timeout_s
         self._close = close
-        self._validator = RequestValidator(source.config)
+        # A test gives what a sequence batcher would add, controls and states.
+        self._inputs = model_inputs(source.config)
+        self._validator = RequestValidator(
+            msgspec.structs.replace(source.config, inputs=self._inputs)
+        )
         self._answers: queue.SimpleQueue[DeferredResponse] = queue.SimpleQueue()
         self.python_model: Any = instance.model
         self.config: dict[str, Any] = json_format.MessageToDict(
@@ -197,7 +202,7 @@ class ModelUnderTest:
 
     def _inference(self, request: Request) -> Inference:
         config = self._source.config
-        given = to_request(request, model=config.name, specs=config.inputs)
+        given = to_request(request, model=config.name, specs=self._inputs)
         rows = self._validator.validate(given)
         if self._validator.has_reshape:
             given = self._validator.reshaped(given)

@@ -85,3 +85,34 @@ def instance_of(folder: pathlib.Path, config: ModelConfig, **more: Any) -> Insta
 def add(a: Any, b: Any, **more: Any) -> Inference:
     """A request for the model of `write_add`."""
     return inference(tensor("A", a, datatypes.FP32), tensor("B", b, datatypes.FP32), **more)
+
+
+def write_accumulate(
+    folder: pathlib.Path, *, batched: bool = True, element: int = TensorProto.FLOAT
+) -> pathlib.Path:
+    """OUTPUT = INPUT + STATE_IN where START is 0, and INPUT where it is 1; STATE_OUT the same. Both of one value, START int32."""
+    batch: list[int | str | None] = ["n", 1] if batched else [1]
+    return write_graph(
+        folder,
+        [
+            helper.make_node("Cast", ["START"], ["starts"], to=TensorProto.BOOL),
+            helper.make_node("Add", ["INPUT", "STATE_IN"], ["sum"]),
+            helper.make_node("Where", ["starts", "INPUT", "sum"], ["OUTPUT"]),
+            helper.make_node("Identity", ["OUTPUT"], ["STATE_OUT"]),
+        ],
+        [
+            value("INPUT", batch, element),
+            value("START", batch, TensorProto.INT32),
+            value("STATE_IN", batch, element),
+        ],
+        [value("OUTPUT", batch, element), value("STATE_OUT", batch, element)],
+    )
+
+
+ACCUMULATE = """
+sequence_batching {
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] } }
+  state { input_name: "STATE_IN" output_name: "STATE_OUT" data_type: TYPE_FP32 dims: 1 }
+}
+"""
+"""The sequence batching of `write_accumulate`."""

@@ -53,6 +53,15 @@ def journey(
     return execution.responses
 
 
+def test_a_state_that_is_no_output_of_the_config_comes_back() -> None:
+    config = python_config(outputs=[spec("OUT", datatypes.FP32, (-1,))])
+    config.message.sequence_batching.state.add(
+        input_name="S_IN", output_name="WORDS", data_type="TYPE_STRING", dims=[-1]
+    )
+    arrived = journey(ResponseReader(config, 1), ok(numbers(1), words(b"state")))
+    assert shown(arrived) == [[("OUT", [[1]]), ("WORDS", [[b"state"]])]]
+
+
 def test_rows_that_were_added_to_a_batch_are_reported() -> None:
     header, payload = codec.write_outcome(Execution([ok(numbers(1, 2))], 11, 22, 5))
     execution = ResponseReader(CONFIG, 1).outcome(bytearray(payload.joined()), header, asked(1))

@@ -15,6 +15,7 @@ from naiad.backends.onnxruntime.onnx_graph import (
 )
 from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.config.backend_type import CompletionError
+from naiad.config.sequence_tensors import added_inputs, added_outputs
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode
 
@@ -47,16 +48,18 @@ def complete(
 def complete_from(
     message: Any, graph: Signature, options: collections.abc.Mapping[str, str]
 ) -> None:
-    """Complete a config by what is known of its model.
+    """Complete a config by what is known of its model. What the sequence batcher adds is neither an input nor an output of clients.
 
     Raises:
         CompletionError: it contradicts max_batch_size.
     """
+    added = {tensor.spec.name for tensor in (*added_inputs(message), *added_outputs(message))}
     missing = [
         (side, tensor)
         for side, tensors in (("input", graph.inputs), ("output", graph.outputs))
         if not getattr(message, side)
         for tensor in tensors
+        if tensor.name not in added
     ]
     for side, tensor in missing:
         _require_servable(message, side, tensor)

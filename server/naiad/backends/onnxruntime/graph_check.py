@@ -5,6 +5,7 @@ Compared are names, datatypes and dims, with the words of the reference where it
 reference: a dimension that the file leaves free may be known only to onnxruntime, which works out shapes. Pure.
 """
 
+import collections.abc
 import pathlib
 from typing import Any
 
@@ -16,6 +17,7 @@ from naiad.config.document import Document, FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
+from naiad.config.sequence_tensors import CONTROL, AddedTensor, added_inputs, added_outputs
 from naiad.core.messages import model_config_pb2
 from naiad.errors import invalid
 
@@ -64,14 +66,14 @@ def _dimensions(count: int) -> str:
     return "1 dimension" if count == 1 else f"{count} dimensions"
 
 
-def _added_by_schedulers(message: Any) -> set[str]:
-    """The inputs that a batcher gives to the model beside those of the request: controls and states of a sequence, batch inputs."""
-    batcher = message.sequence_batching
-    return {
-        *(control.name for control in batcher.control_input),
-        *(state.input_name for state in batcher.state),
-        *(name for added in message.batch_input for name in added.target_name),
-    }
+def _how_to_have(type_name: str) -> str:
+    """How to write a control of a datatype."""
+    values = {"TYPE_INT32": "int32", "TYPE_FP32": "fp32", "TYPE_BOOL": "bool"}
+    if type_name in values:
+        kind = values[type_name]
+        pair = "[ false, true ]" if kind == "bool" else "[ 0, 1 ]"
+        return f"write {kind}_false_true: {pair}, or, for a correlation ID, data_type: {type_name}"
+    return f"write data_type: {type_name} for a correlation ID; START, END and READY are TYPE_INT32, TYPE_FP32 or TYPE_BOOL"
 
 
 class _Check:
@@ -85,7 +87,9 @@ class _Check:
         self._findings = findings
         self._load = f"unable to load model '{message.name}', "
         self._batching = message.max_batch_size > 0
-        listed = {spec.name for spec in (*message.input, *message.output)}
+        self._added = {"input": added_inputs(message), "output": added_outputs(message)}
+        added = [tensor.spec for side in self._added.values() for tensor in side]
+        listed = {spec.name for spec in (*message.input, *message.output, *added)}
         fixed = fixed_first(graph) if self._batching else []
         self._fixed = [tensor for tensor in fixed if tensor.name in listed]
         self._of_session = of_session
@@ -104,16 +108,83 @@ class _Check:
                     self._tensor(path, spec, tensor)
                 elif spec.name:
                     self._unknown(path, spec.name, known)
+            for added in self._added[side]:
+                self._added_tensor(side, added, known)
+
+    def _added_tensor(
+        self, side: str, added: AddedTensor, known: collections.abc.Mapping[str, GraphTensor]
+    ) -> None:
+        """A control input or a state that the sequence batcher adds."""
+        spec, block = added.spec, added.path[:-1]
+        if not spec.name or spec.data_type == _TYPE_INVALID:
+            return  # a problem already
+        what = added.what if added.what == CONTROL else f"{side} {added.what}"
+        tensor = known.get(spec.name)
+        if tensor is None:
+            self._findings.add(
+                added.path,
+                f"configuration specified {what} '{spec.name}', but model does not provide that {side}",
+                did_you_mean(spec.name, list(known)) or f"the model has {', '.join(sorted(known))}",
+            )
+            return
+        if tensor.kind != "tensor":
+            self._findings.add(
+                added.path,
+                f"{self._load}{unsupported_kind(tensor)}",
+                f"export it as a tensor{export_help(tensor)}",
+            )
+            return
+        name = model_config_pb2.DataType.Name(spec.data_type)
+        if tensor.type_name != name:
+            self._findings.add(
+                block,
+                f"{self._load}{what} '{spec.name}', the model expects data-type {tensor.type_name} but the model configuration "
+                f"specifies data-type {name}",
+                _how_to_have(tensor.type_name)
+                if added.what == CONTROL
+                else f"write data_type: {tensor.type_name}",
+            )
+        if tensor.shape is None or tensor in self._fixed:
+            return
+        dims = list(tensor.shape[1:] if self._batching else tensor.shape)
+        if added.what == CONTROL and dims != [1]:
+            self._findings.add(
+                added.path,
+                f"{self._load}{what} '{spec.name}' in model has dims {shown(dims)} but dims [1] is expected",
+                "export the model with one value per row"
+                if self._batching
+                else "export the model with one value of one dimension",
+            )
+        elif added.what != CONTROL and not self._fits(spec.dims, dims):
+            self._findings.add(
+                (*block, "dims"),
+                f"model '{self._message.name}', {what} '{spec.name}': config says dims {shown(spec.dims)}, the graph says {tensor.shape_text}",
+                f"write dims: {shown(dims)}"
+                + (": dims leave the batch dimension out" if self._batching else ""),
+            )
+
+    def _fits(self, dims: collections.abc.Sequence[int], sizes: list[int]) -> bool:
+        """Whether the dims of a state are possible in the graph; a free dimension of either fits all."""
+        if not sizes and not self._batching:
+            return all(size == 1 for size in dims)  # as of other scalars
+        return len(dims) == len(sizes) and all(
+            -1 in (ours, theirs) or ours == theirs for ours, theirs in zip(dims, sizes, strict=True)
+        )
 
     def _count(self) -> None:
         """As many inputs as the graph has, apart from those that may be left out."""
         specs, graph = self._message.input, self._graph
         expected = sum(not spec.optional for spec in specs)
         given = {spec.name for spec in specs}
-        added = _added_by_schedulers(self._message)
+        sequence = {tensor.spec.name for tensor in self._added["input"]}
+        added = sequence.union(
+            name for batch in self._message.batch_input for name in batch.target_name
+        )
         required = [tensor for tensor in graph.inputs if tensor.name not in added - given]
         missing = [tensor for tensor in required if tensor.name not in given]
-        unknown = given - {tensor.name for tensor in (*graph.inputs, *graph.overridable)}
+        unknown = (given | sequence) - {
+            tensor.name for tensor in (*graph.inputs, *graph.overridable)
+        }
         if expected == len(required) or not self._all_inputs_are_clear():
             return
         if unknown and len(missing) <= len(unknown):

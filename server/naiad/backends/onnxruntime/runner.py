@@ -20,6 +20,7 @@ from naiad.backends.batch import Array, OutputRule
 from naiad.backends.instance import InputTensor
 from naiad.backends.onnxruntime.onnx_graph import Signature
 from naiad.config.model_config import ModelConfig
+from naiad.config.sequence_tensors import model_inputs, model_outputs
 from naiad.core import datatypes
 from naiad.core.tensor import Tensor, object_array
 from naiad.errors import FailureReason, InferenceError, invalid
@@ -36,7 +37,7 @@ class SessionRunner:
 
     Attributes:
         model: the model's name, for messages.
-        output_names: the config's outputs, in its order.
+        output_names: the config's outputs, in its order, and those of states.
         has_text: some input is BYTES, so that requests are decoded one by one before they are merged.
 
     Raises:
@@ -47,21 +48,22 @@ class SessionRunner:
         self, session: Any, options: Any, *, config: ModelConfig, signature: Signature
     ) -> None:
         self.model = config.name
-        self.output_names = [spec.name for spec in config.outputs]
-        self._inputs = config.inputs
+        outputs = model_outputs(config)
+        self.output_names = [spec.name for spec in outputs]
+        self._inputs = model_inputs(config)
         self.has_text = any(spec.datatype is datatypes.BYTES for spec in self._inputs)
         self._run = session.run
         self._session = session
         self._options = options
         self._batched = config.max_batch_size > 0
-        self._rules = {spec.name: OutputRule(spec, self._batched) for spec in config.outputs}
+        self._rules = {spec.name: OutputRule(spec, self._batched) for spec in outputs}
         listed = {spec.name for spec in self._inputs}
         self._scalars = [
             tensor.name
             for tensor in (*signature.inputs, *signature.overridable)
             if tensor.shape == () and tensor.name in listed
         ]
-        used = [spec.datatype for spec in (*self._inputs, *config.outputs)]
+        used = [spec.datatype for spec in (*self._inputs, *outputs)]
         self._has_bf16 = datatypes.BF16 in used
         if self._has_bf16 and datatypes.BYTES in used:
             raise invalid(

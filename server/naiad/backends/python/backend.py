@@ -26,6 +26,7 @@ from naiad.backends.python.plugin import PLUGIN
 from naiad.backends.python.worker_model import initialized
 from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
+from naiad.config.sequence_tensors import model_outputs
 from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
 from naiad.environments.environments import Environments
@@ -227,7 +228,7 @@ def _settings(source: ModelSource, files: CodeFiles, spec: InstanceSpec) -> dict
             "model_version": str(source.version),
             "model_name": config.name,
         },
-        "outputs": [output.name for output in config.outputs],
+        "outputs": [output.name for output in model_outputs(config)],
         "max_batch_size": config.max_batch_size,
         "decoupled": config.decoupled,
     }

@@ -7,6 +7,7 @@ from typing import Any
 import magika_features
 import numpy as np
 import pytest
+from google.protobuf import text_format
 from onnx import TensorProto, helper, numpy_helper
 
 from naiad.core import datatypes
@@ -24,7 +25,16 @@ from tests.server.backends.configs import (
     tensor,
     values,
 )
-from tests.server.backends.graphs import ADD_CONFIG, add, instance_of, value, write_add, write_graph
+from tests.server.backends.graphs import (
+    ACCUMULATE,
+    ADD_CONFIG,
+    add,
+    instance_of,
+    value,
+    write_accumulate,
+    write_add,
+    write_graph,
+)
 
 ELEMENTS = {
     "BOOL": TensorProto.BOOL,
@@ -42,6 +52,50 @@ ELEMENTS = {
     "BF16": TensorProto.BFLOAT16,
     "BYTES": TensorProto.STRING,
 }
+
+
+def accumulate(folder: pathlib.Path, **more: Any) -> Instance:
+    config = model_config(
+        inputs=[spec("INPUT", datatypes.FP32, (1,))],
+        outputs=[spec("OUTPUT", datatypes.FP32, (1,))],
+        **more,
+    )
+    text_format.Merge(ACCUMULATE, config.message)
+    return instance_of(write_accumulate(folder, batched=config.max_batch_size > 0), config)
+
+
+def step(value: float, *, start: bool = False, state: float = 0, **more: Any) -> Inference:
+    return inference(
+        tensor("INPUT", [[value]], datatypes.FP32),
+        tensor("START", [[int(start)]], datatypes.INT32),
+        tensor("STATE_IN", [[state]], datatypes.FP32),
+        **more,
+    )
+
+
+def test_what_a_sequence_batcher_adds_goes_in_and_its_states_come_back(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance = accumulate(tmp_path)
+    assert list(map(values, run(instance, step(1, start=True, state=7), step(2, state=5)))) == [
+        {"OUTPUT": [[1.0]], "STATE_OUT": [[1.0]]},
+        {"OUTPUT": [[7.0]], "STATE_OUT": [[7.0]]},
+    ]
+    only = run(instance, step(2, state=3, outputs=["STATE_OUT"]))
+    assert [values(response) for response in only] == [{"STATE_OUT": [[5.0]]}]
+
+
+def test_a_model_without_batches_has_controls_and_states_of_one_dimension(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance = accumulate(tmp_path, max_batch_size=0)
+    request = inference(
+        tensor("INPUT", [2], datatypes.FP32),
+        tensor("START", [0], datatypes.INT32),
+        tensor("STATE_IN", [3], datatypes.FP32),
+        rows=1,
+    )
+    assert values(run(instance, request)[0]) == {"OUTPUT": [5.0], "STATE_OUT": [5.0]}
 
 
 def identity(

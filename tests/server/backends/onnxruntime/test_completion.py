@@ -99,6 +99,20 @@ def test_the_batch_size_is_the_configs_or_the_options(
     assert shown["input"][0]["dims"] == ([3] if size else [-1, 3])
 
 
+def test_controls_and_states_are_no_inputs_and_outputs_of_clients(tmp_path: pathlib.Path) -> None:
+    graph = model(
+        [value("x", ["N", 3]), value("START", ["N", 1]), value("S_IN", ["N", 2])],
+        [value("y", ["N", 3]), value("S_OUT", ["N", 2])],
+    )
+    given = (
+        'sequence_batching { control_input { name: "START" } '
+        'state { input_name: "S_IN" output_name: "S_OUT" } }'
+    )
+    shown = completed(tmp_path, graph, given)
+    assert tensors(shown["input"]) == [("x", "TYPE_FP32", [3], None)]
+    assert tensors(shown["output"]) == [("y", "TYPE_FP32", [3], None)]
+
+
 def test_an_option_that_is_not_a_number_is_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CompletionError, match="default-max-batch-size=many is not a number"):
         completed(tmp_path, BATCHING, options={"default-max-batch-size": "many"})

@@ -345,3 +345,78 @@ def test_inputs_that_a_batcher_adds_are_not_asked_for(tmp_path: pathlib.Path) ->
     messages = [problem.message for problem in problems_of(tmp_path, config, graph)]
     assert any("sequence_batching is not supported yet" in message for message in messages)
     assert not any("configuration expects" in message for message in messages)
+
+
+SEQUENCE = model(
+    [
+        value("INPUT", ["N", 3]),
+        value("START", ["N", 1], TensorProto.INT32),
+        value("S_IN", ["N", 2]),
+    ],
+    [value("OUTPUT", ["N", 3]), value("S_OUT", ["N", 2])],
+)
+START = 'control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] } }'
+STATE = 'state { input_name: "S_IN" output_name: "S_OUT" data_type: TYPE_FP32 dims: 2 }'
+
+
+@pytest.mark.parametrize(
+    ("graph", "added", "message"),
+    [
+        (SEQUENCE, f"{START} {STATE}", ""),
+        (
+            SEQUENCE,
+            f"{START.replace('START', 'BEGIN', 1)} {STATE}",
+            "configuration specified sequence control 'BEGIN', but model does not provide that input",
+        ),
+        (
+            SEQUENCE,
+            f"{START.replace('int32', 'fp32')} {STATE}",
+            f"{LOAD}sequence control 'START', the model expects data-type TYPE_INT32 but the model configuration specifies data-type TYPE_FP32",
+        ),
+        (
+            SEQUENCE,
+            f"{START} {STATE.replace('S_IN', 'S')}",
+            "configuration specified input state 'S', but model does not provide that input",
+        ),
+        (
+            SEQUENCE,
+            f"{START} {STATE.replace('S_OUT', 'T_OUT')}",
+            "configuration specified output state 'T_OUT', but model does not provide that output",
+        ),
+        (
+            SEQUENCE,
+            f"{START} {STATE.replace('FP32', 'INT64')}",
+            f"{LOAD}input state 'S_IN', the model expects data-type TYPE_FP32 but the model configuration specifies data-type TYPE_INT64",
+        ),
+        (
+            SEQUENCE,
+            f"{START} {STATE.replace('dims: 2', 'dims: 4')}",
+            "model 'm', input state 'S_IN': config says dims [4], the graph says [N, 2]",
+        ),
+        (SEQUENCE, STATE, f"{LOAD}configuration expects 1 inputs, model provides 2"),
+        (
+            model(
+                [
+                    value("INPUT", ["N", 3]),
+                    value("START", ["N", 2], TensorProto.INT32),
+                    value("S_IN", ["N", 2]),
+                ],
+                [value("OUTPUT", ["N", 3]), value("S_OUT", ["N", 2])],
+            ),
+            f"{START} {STATE}",
+            f"{LOAD}sequence control 'START' in model has dims [2] but dims [1] is expected",
+        ),
+    ],
+)
+def test_controls_and_states_are_held_against_the_graph(
+    tmp_path: pathlib.Path, graph: onnx.ModelProto, added: str, message: str
+) -> None:
+    config = (
+        'max_batch_size: 8 input { name: "INPUT" data_type: TYPE_FP32 dims: 3 } '
+        'output { name: "OUTPUT" data_type: TYPE_FP32 dims: 3 } '
+        f"sequence_batching {{ {added} }}"
+    )
+    problems = problems_of(tmp_path, config, graph)
+    said = [problem.message for problem in problems if "not supported yet" not in problem.message]
+    assert said[:1] == ([message] if message else [])
+    assert all(problem.position is not None and problem.suggestion for problem in problems)

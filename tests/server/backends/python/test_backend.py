@@ -4,6 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
@@ -11,6 +12,7 @@ from naiad.core.datatypes import DataType
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from tests.server.backends.configs import inference, run, spec, tensor, values
+from tests.server.backends.graphs import ACCUMULATE
 from tests.server.backends.python.models import (
     IDENTITY,
     ask,
@@ -35,6 +37,36 @@ def returning(expression: str) -> str:
 
 
 RESPONSE = 'pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros((1, 2), np.float32))])'
+
+
+def test_a_model_gets_controls_and_states_and_gives_its_states(tmp_path: pathlib.Path) -> None:
+    """A state is an output of the model, though not one of the config."""
+    config = python_config(inputs=[spec("INPUT", datatypes.FP32, (1,))])
+    text_format.Merge(ACCUMULATE, config.message)
+    model = """
+        import triton_python_backend_utils as pb_utils
+
+        def value(request, name):
+            return pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                return [
+                    pb_utils.InferenceResponse([
+                        pb_utils.Tensor("OUT", value(request, "START")),
+                        pb_utils.Tensor("STATE_OUT", value(request, "INPUT") + value(request, "STATE_IN")),
+                        pb_utils.Tensor("NEITHER", value(request, "INPUT")),
+                    ])
+                    for request in requests
+                ]
+    """
+    instance = instance_of(tmp_path, model, config)
+    request = inference(
+        tensor("INPUT", [[2]], datatypes.FP32),
+        tensor("START", [[1]], datatypes.INT32),
+        tensor("STATE_IN", [[3]], datatypes.FP32),
+    )
+    assert values(run(instance, request)[0]) == {"OUT": [[1]], "STATE_OUT": [[5.0]]}
 
 
 def test_each_request_gets_its_own_answer_in_order(tmp_path: pathlib.Path) -> None:
