@@ -53,7 +53,7 @@ def journey(
     return execution.responses
 
 
-def test_a_state_that_is_no_output_of_the_config_comes_back() -> None:
+def test_a_state_that_is_not_an_output_of_the_config_comes_back() -> None:
     config = python_config(outputs=[spec("OUT", datatypes.FP32, (-1,))])
     config.message.sequence_batching.state.add(
         input_name="S_IN", output_name="WORDS", data_type="TYPE_STRING", dims=[-1]

@@ -99,7 +99,7 @@ def test_the_batch_size_is_the_configs_or_the_options(
     assert shown["input"][0]["dims"] == ([3] if size else [-1, 3])
 
 
-def test_controls_and_states_are_no_inputs_and_outputs_of_clients(tmp_path: pathlib.Path) -> None:
+def test_controls_and_states_are_not_inputs_or_outputs_of_clients(tmp_path: pathlib.Path) -> None:
     graph = model(
         [value("x", ["N", 3]), value("START", ["N", 1]), value("S_IN", ["N", 2])],
         [value("y", ["N", 3]), value("S_OUT", ["N", 2])],
