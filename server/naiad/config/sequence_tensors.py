@@ -69,15 +69,16 @@ def added_outputs(message: Any) -> list[AddedTensor]:
 
 def control_datatype(control: Any) -> int:
     """The datatype of a control: that of its values for true and false, or, for a correlation ID, as written."""
+    datatype = _INVALID
     if control.kind == _Control.CONTROL_SEQUENCE_CORRID:
-        return int(control.data_type)
-    if control.int32_false_true:
-        return model_config_pb2.TYPE_INT32
-    if control.fp32_false_true:
-        return model_config_pb2.TYPE_FP32
-    if control.bool_false_true:
-        return model_config_pb2.TYPE_BOOL
-    return _INVALID
+        datatype = control.data_type
+    elif control.int32_false_true:
+        datatype = model_config_pb2.TYPE_INT32
+    elif control.fp32_false_true:
+        datatype = model_config_pb2.TYPE_FP32
+    elif control.bool_false_true:
+        datatype = model_config_pb2.TYPE_BOOL
+    return int(datatype)
 
 
 def model_inputs(config: ModelConfig) -> tuple[TensorSpec, ...]:
