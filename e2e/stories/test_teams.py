@@ -104,14 +104,34 @@ def test_rights_and_secrets_end_at_the_namespace(
     kubernetes.wait_ready("demo")
 
 
+def test_a_team_without_the_right_to_a_pod_template(kubernetes: Kubernetes) -> None:
+    """As the tutorial does it, with the rights of the chart that this cluster has."""
+    for name, role in (("bob", "naiad-user"), ("carol", "naiad-editor")):
+        kubernetes.run("create", "rolebinding", name, f"--clusterrole={role}", f"--user={name}")
+    right = ("update", "inferenceservices.serving.naiad.dev", "--subresource=podtemplate")
+    assert not _may(kubernetes, "bob", *right)
+    assert _may(kubernetes, "carol", *right)
+    assert not _may(kubernetes, "bob", "get", "secrets")
+    kubernetes.apply(services.secret())
+    made = services.service("demo")
+    _as(kubernetes, "bob", made)
+    kubernetes.wait_ready("demo")
+    made["spec"]["predictor"]["podTemplate"] = {"metadata": {"annotations": {"a": "b"}}}
+    with pytest.raises(KubectlError, match="podTemplate: bob may not set"):
+        _as(kubernetes, "bob", made)
+    _as(kubernetes, "carol", made)
+    kubernetes.patch("infsvc", "demo", {"spec": {"predictor": {"replicas": 2}}})
+    kubernetes.wait_ready("demo")
+
+
 def _as(kubernetes: Kubernetes, user: str, manifest: Object) -> None:
     """`kubectl apply` by a user."""
     Kubernetes(kubernetes.namespace, user=user).apply(manifest)
 
 
-def _may(kubernetes: Kubernetes, user: str, verb: str, resource: str) -> bool:
+def _may(kubernetes: Kubernetes, user: str, *right: str) -> bool:
     with contextlib.suppress(KubectlError):  # "no" is an exit status of 1
-        return kubernetes.run("auth", "can-i", verb, resource, f"--as={user}").strip() == "yes"
+        return kubernetes.run("auth", "can-i", *right, f"--as={user}").strip() == "yes"
     return False
 
 

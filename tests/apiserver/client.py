@@ -40,6 +40,14 @@ _KINDS = {
     "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1", "clusterrolebindings"),
     "Role": ("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    "ValidatingAdmissionPolicy": (
+        "admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicies",
+    ),
+    "ValidatingAdmissionPolicyBinding": (
+        "admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicybindings",
+    ),
     "InferenceService": ("serving.naiad.dev/v1alpha1", "inferenceservices"),
     "NaiadProfile": ("serving.naiad.dev/v1alpha1", "naiadprofiles"),
     "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
@@ -59,6 +67,8 @@ _CLUSTER_SCOPED = frozenset(
         "ClusterRole",
         "ClusterRoleBinding",
         "NaiadProfile",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
     }
 )
 NAIAD = "serving.naiad.dev/v1alpha1"

@@ -15,6 +15,7 @@ _CONTROLLERS = (
     "disruption-controller",
     "resourcequota-controller",
     "resourceclaim-controller",
+    "validatingadmissionpolicy-status-controller",
 )
 
 

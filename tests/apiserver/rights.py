@@ -7,6 +7,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import served, token_of
 from tests.apiserver.operator import OperatorProcess
 
+_BINDINGS = ("ClusterRoleBinding", "RoleBinding")
 _FIRST = ("Namespace", "CustomResourceDefinition")
 
 
@@ -18,6 +19,7 @@ def given(plane: ControlPlane, admin: Kubectl, objects: list[Object]) -> str:
     """
     account: Object = {}
     rules: list[tuple[str, Object]] = []
+    bound = {one["roleRef"]["name"] for one in objects if one["kind"] in _BINDINGS}
     for manifest in sorted(objects, key=lambda manifest: manifest["kind"] not in _FIRST):
         admin.apply(manifest, manager="helm", force=True)
         metadata = manifest["metadata"]
@@ -25,7 +27,7 @@ def given(plane: ControlPlane, admin: Kubectl, objects: list[Object]) -> str:
             served(admin, manifest)
         elif manifest["kind"] == "ServiceAccount":
             account = metadata
-        elif manifest["kind"] in ("ClusterRole", "Role"):
+        elif manifest["kind"] in ("ClusterRole", "Role") and metadata["name"] in bound:
             rules += [(metadata.get("namespace", ""), rule) for rule in manifest["rules"]]
     token = token_of(admin, account["name"], account["namespace"])
     user = plane.user(token)

@@ -179,14 +179,32 @@ def test_the_operator_may_do_its_work_with_every_kind_of_child() -> None:
 def test_in_chosen_namespaces_there_are_roles_only() -> None:
     objects = helm.manifests(NAMESPACED)
     assert of_kind(objects, "ClusterRole") == of_kind(objects, "ClusterRoleBinding") == []
-    assert [role["metadata"]["namespace"] for role in of_kind(objects, "Role")] == [
-        "team-a",
-        "team-b",
+    assert of_kind(objects, "ValidatingAdmissionPolicy") == []
+    wide = {one["metadata"]["name"]: one["rules"] for one in of_kind(helm.manifests(), "ClusterRole")}  # fmt: skip
+    roles = of_kind(objects, "Role")
+    assert sorted((one["metadata"]["namespace"], one["metadata"]["name"]) for one in roles) == [
+        (namespace, name)
+        for namespace in ("team-a", "team-b")
+        for name in ("naiad", "naiad-editor", "naiad-user")
     ]
-    wide = of_kind(helm.manifests(), "ClusterRole")
-    assert all(role["rules"] == wide[0]["rules"] for role in of_kind(objects, "Role"))
+    assert all(role["rules"] == wide[role["metadata"]["name"]] for role in roles)
     assert "--watch-namespaces=team-a,team-b" in arguments(objects)
     assert "--inspect-nodes=false" in arguments(objects)
+
+
+def test_the_right_to_a_pod_template_can_be_turned_off_and_holds_in_chosen_namespaces() -> None:
+    def actions(values: Manifest) -> list[str]:
+        bindings = of_kind(helm.manifests(values), "ValidatingAdmissionPolicyBinding")
+        return [action for one in bindings for action in one["spec"]["validationActions"]]
+
+    assert actions({}) == ["Deny"]
+    assert actions({"rbac": {"podTemplateRight": "Warn"}}) == ["Warn"]
+    for rbac in ({"podTemplateRight": "Off"}, {"userRoles": False}, {"create": False}):
+        assert actions({"rbac": rbac}) == []
+    chosen = {**NAMESPACED, "rbac": {"podTemplateRight": "Deny"}}
+    (binding,) = of_kind(helm.manifests(chosen), "ValidatingAdmissionPolicyBinding")
+    [label] = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert label["values"] == ["team-a", "team-b"]
 
 
 def test_every_binding_binds_the_operators_account() -> None:

@@ -26,6 +26,8 @@ _ORDER = (
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "Deployment",
 )
 """What the chart makes by default, in the order in which a file can be applied."""

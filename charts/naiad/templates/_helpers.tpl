@@ -50,6 +50,39 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $chosen }}
 {{- end }}
 
+{{/* What happens to a change of podTemplate without the right to it: the value, else what this release has; Deny in a new one that makes roles for the cluster. */}}
+{{- define "naiad.podTemplateRight" -}}
+{{- $chosen := .Values.rbac.podTemplateRight }}
+{{- if not $chosen }}
+{{- $chosen = "Off" }}
+{{- if and .Values.rbac.create .Values.rbac.userRoles (not .Values.watchNamespaces) }}
+{{- $binding := lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicyBinding" "" (printf "%s-podtemplate" (include "naiad.name" .)) }}
+{{- if $binding }}
+{{- $chosen = first $binding.spec.validationActions }}
+{{- else if empty (lookup "apps/v1" "Deployment" .Release.Namespace (include "naiad.name" .)) }}
+{{- $chosen = "Deny" }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $chosen }}
+{{- end }}
+
+{{/* What every user of services may do; podTemplate is a right of its own. */}}
+{{- define "naiad.userRules" -}}
+- apiGroups: [serving.naiad.dev]
+  resources: [inferenceservices, inferenceservices/scale]
+  verbs: [get, list, watch, create, update, patch, delete]
+- apiGroups: [serving.naiad.dev]
+  resources: [inferenceservices/status]
+  verbs: [get]
+{{- end }}
+
+{{- define "naiad.podTemplateRule" -}}
+- apiGroups: [serving.naiad.dev]
+  resources: [inferenceservices/podtemplate]
+  verbs: [update]
+{{- end }}
+
 {{/* The services that podTemplate and triggers may concern, as "namespace/name", at most 20; in a rendering without a cluster none. */}}
 {{- define "naiad.concerned" -}}
 {{- $found := list }}

@@ -166,6 +166,51 @@ def test_a_new_release_refuses_what_gives_rights_and_an_upgrade_keeps_what_there
     admin.delete("InferenceService", "demo", "trusted")
 
 
+def of_a_time_without_the_right(folder: pathlib.Path) -> pathlib.Path:
+    """The chart as it was before podTemplate was a right of its own."""
+    chart = folder / "without-the-right"
+    shutil.copytree(helm.CHART, chart)
+    (chart / "templates" / "podtemplate-right.yaml").unlink()
+    return chart
+
+
+def right_of(admin: Kubectl) -> str:
+    """What happens to a change of podTemplate without the right to it."""
+    binding = admin.find("ValidatingAdmissionPolicyBinding", "naiad-podtemplate")
+    [action] = binding["spec"]["validationActions"] if binding else ["Off"]
+    return str(action)
+
+
+def test_a_new_release_asks_for_the_right_to_a_pod_template_and_an_upgrade_keeps_what_there_was(
+    own_plane: ControlPlane, admin: Kubectl, tmp_path: pathlib.Path
+) -> None:
+    def upgraded(**rbac: typing.Any) -> str:
+        config.upgrade(str(helm.CHART), "naiad", {"rbac": rbac})
+        return right_of(admin)
+
+    with releases(own_plane) as config:
+        config.install(str(helm.CHART), "naiad", create_namespace=True)
+        assert right_of(admin) == "Deny"
+        notes = config.get_all("naiad")["info"]["notes"]
+        assert "create rolebinding NAME --clusterrole=naiad-user --group=GROUP" in notes
+        assert "needs the right to update inferenceservices/podtemplate; without it: Deny." in notes
+        assert upgraded() == "Deny"
+        assert upgraded(podTemplateRight="Warn") == "Warn"
+        assert upgraded() == "Warn"
+        assert upgraded(podTemplateRight="Off") == "Off"
+        assert upgraded() == "Off"
+        assert upgraded(podTemplateRight="Deny") == "Deny"
+        assert upgraded(userRoles=False) == "Off"
+        config.uninstall("naiad")
+        assert admin.list("ValidatingAdmissionPolicy") == []
+        config.install(str(of_a_time_without_the_right(tmp_path)), "naiad")
+        assert upgraded() == "Off"
+        notes = config.get_all("naiad")["info"]["notes"]
+        assert "rbac.podTemplateRight=Deny asks for a right of its own" in notes
+        assert admin.find("ClusterRole", "naiad-user")
+        config.uninstall("naiad")
+
+
 def test_another_release_takes_over_the_crd_only_with_take_ownership(
     own_plane: ControlPlane, admin: Kubectl
 ) -> None:
