@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from naiad.config.document import FieldPath
+from naiad.config.labels import Labels, inherited
 from naiad.config.model_config import ComposingModel, EnsembleStep, ModelConfig, TensorSpec
 
 LATEST = -1
@@ -113,6 +114,7 @@ class _Binding:
     def run(self) -> tuple[ModelConfig, list[Disagreement]]:
         self._wrong += missing_versions(self._config, self._loaded)
         steps: list[EnsembleStep] = []
+        labels: list[Labels] = []
         for index, step in enumerate(self._ensemble.steps):
             versions = self._loaded[step.model]
             model = versions.get(step.version) or versions[max(versions)]
@@ -120,17 +122,24 @@ class _Binding:
             self._check_inputs(index, step, model)
             self._check_outputs(index, step, model)
             steps.append(msgspec.structs.replace(step, composing=_composing(model)))
+            labels.append(model.labels)
         decoupled = self._check_streams(steps)
         ensemble = msgspec.structs.replace(self._ensemble, steps=tuple(steps))
         message: Any = type(self._config.message)()
         message.CopyFrom(self._config.message)
         message.model_transaction_policy.decoupled = decoupled
-        return (
-            msgspec.structs.replace(
-                self._config, ensemble=ensemble, decoupled=decoupled, message=message
+        config = msgspec.structs.replace(
+            self._config,
+            ensemble=ensemble,
+            decoupled=decoupled,
+            message=message,
+            labels=inherited(
+                (spec.name for spec in self._config.outputs),
+                self._config.labels,
+                zip((step.outputs for step in steps), labels, strict=True),
             ),
-            self._wrong,
         )
+        return config, self._wrong
 
     def _add(self, path: FieldPath, message: str, suggestion: str) -> None:
         self._wrong.append(

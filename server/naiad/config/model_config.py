@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from naiad.config.labels import NO_LABELS, Labels
 from naiad.core.datatypes import DataType
 
 
@@ -219,6 +220,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).
         message: the normalised model_config_pb2.ModelConfig; never changed.
+        labels: the names of the classes of outputs (row 5.4); of an ensemble also those of the models of its steps.
     """
 
     name: str
@@ -237,6 +239,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     op_library_filenames: tuple[str, ...]
     message: Any
     ensemble: Ensemble | None = None
+    labels: Labels = NO_LABELS
 
     def needs_reload_for(self, other: "ModelConfig") -> bool:
         """Whether a model has to be loaded again for another config: the two differ in more than `instance_group` and `version_policy` (row 7.24)."""

@@ -19,11 +19,12 @@ from naiad.config.checks.features import (
     find_unsupported,
     note_what_has_no_effect,
 )
-from naiad.config.checks.model_files import check_labels, missing_file, special_file
+from naiad.config.checks.model_files import missing_file, special_file
 from naiad.config.checks.paths import clear_unusable_paths
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
+from naiad.config.labels import read_labels
 from naiad.config.model_config import ModelConfig
 from naiad.config.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.pbtxt import parser as pbtxt
@@ -180,10 +181,10 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             if self.message.backend or self.message.platform
             else self._how_to_name_a_backend(),
         )
-        check_labels(self.message, self.findings, self.model_dir)
+        labels = read_labels(self.message, self.findings, self.model_dir)
         self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
-        draft = typed(self.message) if not problems or is_typed(self.message) else None
+        draft = typed(self.message, labels) if not problems or is_typed(self.message) else None
         return Resolution(
             config=None if problems else draft,
             draft=draft,

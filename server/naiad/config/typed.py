@@ -3,6 +3,7 @@
 import types
 from typing import Any
 
+from naiad.config.labels import NO_LABELS, Labels
 from naiad.config.model_config import (
     Accelerator,
     DynamicBatching,
@@ -46,7 +47,7 @@ def is_typed(message: Any) -> bool:
     )
 
 
-def typed(message: Any) -> ModelConfig:
+def typed(message: Any, labels: Labels = NO_LABELS) -> ModelConfig:
     """The typed config of a message that is normalised and without problems."""
     return ModelConfig(
         name=message.name,
@@ -75,6 +76,7 @@ def typed(message: Any) -> ModelConfig:
             if message.HasField("ensemble_scheduling")
             else None
         ),
+        labels=labels,
     )
 
 

@@ -33,6 +33,7 @@ from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
 EXTENSIONS = (
+    "classification",
     "model_repository",
     "model_repository(unload_dependents)",
     "schedule_policy",

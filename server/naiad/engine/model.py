@@ -13,6 +13,8 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
+from naiad.engine.classification import requested
+from naiad.engine.classified import ClassifiedResponses
 from naiad.engine.instance_update import Change, InstanceUpdate, change
 from naiad.engine.instances import ModelInstances, nothing
 from naiad.engine.validation import RequestValidator
@@ -76,6 +78,13 @@ class Model:
             # Not counted as a failed inference: the reference validates before its statistics begin (Run comes after Prepare).
             on_response(failure(request, error, version=self.version))
             return None
+        if request.requested_outputs and (classes := requested(request)):
+            on_response = ClassifiedResponses(
+                on_response,
+                classes,
+                self.config.labels,
+                batched=self.config.max_batch_size > 0,
+            )
         if validator.has_reshape:
             request = validator.reshaped(request)
         inference = Inference(request, on_response, batch_size, received_ns, flow=flow)

@@ -32,12 +32,7 @@ def check_output(output: RequestedOutput) -> None:
     """Refuse an output in a form that is not supported yet.
 
     Raises:
-        InferenceError: NOT_FOUND for an output in shared memory (row 5.18), UNSUPPORTED for classes (row 5.1).
+        InferenceError: NOT_FOUND for an output in shared memory (row 5.18).
     """
     if output.region is not None:
         raise shared_memory_tensor(output.region, output.name)
-    if output.classes:
-        raise unsupported(
-            f"output '{output.name}' asks for classification, which this version of the server does not support yet: leave out the "
-            "parameter 'classification', and take the highest values of the output in the client"
-        )

@@ -17,6 +17,7 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
         "says",
         "2.51 reads it as 0, which is raw mode; row 3.3: 'Unable to parse'",
     ),
+    ("label file: outside", "*", "2.51 reads any file; 2.73 refuses it (model.cc)"),
     ("nesting of 150", "*", "2.51 has no limit; row 1.12: 100"),
     ("more than 65536 chunks", "status", "2.51 has no limit; row 1.13: 400"),
     (

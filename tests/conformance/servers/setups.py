@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conformance.scenarios.wire import Target
-from tests.conformance.servers import callees, catalogue, ensembles, environments, polling
+from tests.conformance.servers import callees, catalogue, classes, ensembles, environments, polling
 from tests.conformance.servers.broken import BROKEN, COMPLETING
 from tests.reference.install import install
 from tests.reference.process import (
@@ -143,6 +143,10 @@ SETUPS: dict[str, Setup] = {
             "--strict-readiness=false",
             "--disable-auto-complete-config",
         ),
+    ),
+    "classes": Setup(
+        classes.put,
+        ("--exit-on-error=false", "--strict-readiness=false", "--disable-auto-complete-config"),
     ),
     "explicit": Setup(
         _explicit,

@@ -1,9 +1,12 @@
 """A classifier as scikit-learn exports it: an ONNX graph of `ai.onnx.ml` with one label per row, and a config for it."""
 
 import pathlib
+import typing
 
 import numpy as np
 import onnx
+import pytest
+import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton
 from onnx import TensorProto, helper
 
@@ -56,3 +59,30 @@ def test_labels_of_a_batch_come_back_one_per_row(tmp_path: pathlib.Path) -> None
         result = client.infer("classifier", [rows])
     assert result.as_numpy("label").tolist() == [[1], [0], [1]]
     assert result.as_numpy("probabilities").shape == (3, 2)
+
+
+@pytest.mark.parametrize("module", [triton, triton_grpc], ids=["http", "grpc"])
+def test_a_client_gets_the_classes_with_their_labels(
+    tmp_path: pathlib.Path, module: typing.Any
+) -> None:
+    folder = tmp_path / "models" / "classifier" / "1"
+    folder.mkdir(parents=True)
+    onnx.save(classifier(), str(folder / "model.onnx"))
+    labelled = CONFIG.replace("dims: [ 2 ]", 'dims: [ 2 ] label_filename: "labels.txt"')
+    (folder.parent / "config.pbtxt").write_text(labelled)
+    (folder.parent / "labels.txt").write_text("low\nhigh\n")
+    with ServerProcess(naiad_program(), [tmp_path / "models"], log=tmp_path / "log") as server:
+        url = server.http if module is triton else server.grpc
+        with module.InferenceServerClient(url) as client:
+            rows = module.InferInput("X", [2, 3], "FP32")
+            rows.set_data_from_numpy(np.array([[1, 2, 3], [-1, -2, -3]], np.float32))
+            wanted = [
+                module.InferRequestedOutput("probabilities", class_count=1),
+                module.InferRequestedOutput("label"),
+            ]
+            result = client.infer("classifier", [rows], outputs=wanted)
+            integers = [module.InferRequestedOutput("label", class_count=2)]
+            whole = client.infer("classifier", [rows], outputs=integers)
+    assert result.as_numpy("probabilities").tolist() == [[b"0.997527:1:high"], [b"0.997527:0:low"]]
+    assert result.as_numpy("label").tolist() == [[1], [0]]
+    assert whole.as_numpy("label").tolist() == [[b"1:0"], [b"0:0"]]

@@ -6,9 +6,8 @@ from typing import Any
 
 from naiad.config.backend_type import BackendType
 from naiad.config.document import Document
-from naiad.config.findings import Findings
 from naiad.config.problem import Problem
-from naiad.core.file_kind import exists, is_file, special_kind
+from naiad.core.file_kind import exists, special_kind
 
 _NAMING_THE_FILE = ("default_model_filename", "backend", "platform")
 """Fields from which a model file's name follows."""
@@ -43,36 +42,6 @@ def missing_file(
         if alike
         else f"put it there: {path.parent} has {_names(path.parent)}",
     )
-
-
-def check_labels(message: Any, findings: Findings, model_dir: pathlib.Path) -> None:
-    """Label files are inside the model's folder and can be read (row 11.17)."""
-    folder = model_dir.resolve()
-    for index, output in enumerate(message.output):
-        if not output.label_filename:
-            continue
-        path = model_dir / output.label_filename
-        field = ("output", index, "label_filename")
-        if not _is_inside(path, folder):
-            findings.add(
-                field,
-                f"label file path '{path}' for output '{output.name}' in model "
-                f"'{message.name}' is outside model directory",
-                "copy the file into the model's folder and write its name",
-            )
-        elif not is_file(path):
-            findings.add(
-                field,
-                f"failed to open text file for read {path}: No such file or directory",
-                "put the file there, or take label_filename out",
-            )
-
-
-def _is_inside(path: pathlib.Path, folder: pathlib.Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(folder)
-    except (OSError, RuntimeError):  # a link to itself
-        return True
 
 
 def _names(folder: pathlib.Path) -> str:

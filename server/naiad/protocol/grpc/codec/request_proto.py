@@ -83,8 +83,7 @@ class Incoming(Record, frozen=True):
             Inputs are views of the message in wire shape; one whose bytes do not fill its shape carries a `fault`.
 
         Raises:
-            InferenceError: INVALID_ARG (rows 10.10 to 10.20), NOT_FOUND for a shared memory region, UNSUPPORTED for
-                classification.
+            InferenceError: INVALID_ARG (rows 10.10 to 10.22), NOT_FOUND for a shared memory region.
         """
         head = self.head
         plan = head.plan
@@ -306,7 +305,7 @@ def _requested_output(io: typing.Any) -> RequestedOutput:
     classes, region = 0, None
     if "shared_memory_region" in parameters:
         region = parameters["shared_memory_region"].string_param
-    elif "classification" in parameters:
+    if "classification" in parameters:
         value = parameters["classification"]
         if value.WhichOneof("parameter_choice") != "int64_param":
             raise invalid(
@@ -317,6 +316,10 @@ def _requested_output(io: typing.Any) -> RequestedOutput:
                 f"invalid value for 'classification' parameter, expected > 0, got {value.int64_param} (output '{io.name}')"
             )
         classes = value.int64_param
+    if region is not None and classes:
+        raise invalid(
+            f"output can't set both 'shared_memory_region' and 'classification' (output '{io.name}'): the classes are in the response"
+        )
     output = RequestedOutput(io.name, classes, region)
     not_supported.check_output(output)
     return output

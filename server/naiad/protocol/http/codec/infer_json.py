@@ -283,6 +283,10 @@ def _read_outputs(root: Members, request: InferRequest, form: ReplyForm) -> Repl
 
 def _requested_output(name: str, parameters: Members) -> RequestedOutput:
     if "shared_memory_region" in parameters:
+        if "classification" in parameters:
+            raise invalid(
+                f"Output can't set both 'shared_memory_region' and 'classification' (output '{name}'): the classes are in the response"
+            )
         return RequestedOutput(name, region=_region(parameters))
     classes = parameters.get("classification", 0)
     if type(classes) is not int or classes < 0:

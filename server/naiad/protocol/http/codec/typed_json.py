@@ -51,7 +51,8 @@ class _Input(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Form(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    binary_data: bool
+    binary_data: bool = False
+    classification: int = 0
 
 
 class _Output(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -165,10 +166,16 @@ def _listed(text: bytes) -> tuple[list[RequestedOutput], ReplyForm] | None:
     except _INVALID:
         return None
     form = ReplyForm(False, {})
+    requested: list[RequestedOutput] = []
     for output in outputs:
-        chosen = output.parameters
-        form.listed[output.name] = chosen is not _UNSET and chosen.binary_data
-    return [RequestedOutput(output.name) for output in outputs], form
+        chosen, classes = output.parameters, 0
+        form.listed[output.name] = False
+        if chosen is not _UNSET:
+            form.listed[output.name], classes = chosen.binary_data, chosen.classification
+        if not 0 <= classes <= MAX_INT64:
+            return None
+        requested.append(RequestedOutput(output.name, classes))
+    return requested, form
 
 
 class _Layout(Record, frozen=True):

@@ -283,21 +283,26 @@ def test_a_shared_memory_output_has_no_region_to_go_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "code"),
-    [
-        ({"int64_param": 3}, ErrorCode.UNSUPPORTED),
-        ({"int64_param": 0}, ErrorCode.INVALID_ARG),
-        ({"string_param": "3"}, ErrorCode.INVALID_ARG),
-    ],
+    "value", [{"int64_param": 0}, {"int64_param": -1}, {"string_param": "3"}, {"bool_param": True}]
 )
-def test_classification_is_refused_by_name(value: dict[str, typing.Any], code: ErrorCode) -> None:
+def test_a_number_of_classes_is_positive(value: dict[str, typing.Any]) -> None:
     request = message()
     parameters = request.outputs.add(name="Y").parameters
     parameters["classification"].CopyFrom(service_pb2.InferParameter(**value))
     error = refused(request)
-    assert error.code is code
+    assert error.code is ErrorCode.INVALID_ARG
     assert "'classification'" in error.message
     assert "'Y'" in error.message
+
+
+def test_classes_do_not_go_to_a_region() -> None:
+    request = message()
+    parameters = request.outputs.add(name="Y").parameters
+    parameters["classification"].int64_param = 1
+    parameters["shared_memory_region"].string_param = "r"
+    error = refused(request)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "output can't set both 'shared_memory_region' and 'classification'" in error.message
 
 
 def test_a_message_with_fields_of_a_newer_client_is_read_by_protobuf() -> None:

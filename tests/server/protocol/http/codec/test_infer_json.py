@@ -250,15 +250,18 @@ def test_a_requested_output_has_its_classes_or_its_region(monkeypatch: pytest.Mo
     assert decoded.form.listed == {"A": True, "B": False, "C": False}
 
 
-def test_classification_is_refused_and_zero_classes_are_an_ordinary_output() -> None:
-    def outputs(classes: int) -> Members:
-        entry = {"name": "A", "parameters": {"classification": classes}}
-        return {"inputs": [ONE], "outputs": [entry]}
+def test_zero_classes_are_an_ordinary_output() -> None:
+    entry = {"name": "A", "parameters": {"classification": 0}}
+    decoded = decode({"inputs": [ONE], "outputs": [entry]})
+    assert decoded.request.requested_outputs == [RequestedOutput("A")]
+    assert decoded.form.listed == {"A": False}
 
-    error = refused(outputs(3))
-    assert error.code is ErrorCode.UNSUPPORTED
-    assert "classification" in error.message
-    assert decode(outputs(0)).form.listed == {"A": False}
+
+def test_classes_do_not_go_to_a_region() -> None:
+    parameters = {"classification": 1, "shared_memory_region": "r"}
+    error = refused({"inputs": [ONE], "outputs": [{"name": "A", "parameters": parameters}]})
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "Output can't set both 'shared_memory_region' and 'classification'" in error.message
 
 
 def test_a_response_has_tritons_members_in_tritons_order() -> None:

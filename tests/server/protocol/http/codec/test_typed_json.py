@@ -117,6 +117,9 @@ def test_usual_binary_requests_are_taken(taken: bytes, raw: bytes) -> None:
         [{"name": "y", "parameters": {"binary_data": True}}],
         [{"name": "y", "parameters": {"binary_data": False}}, {"name": "z"}],
         [{"name": "y"}, {"name": "y", "parameters": {"binary_data": True}}],
+        [{"name": "y", "parameters": {}}],
+        [{"name": "y", "parameters": {"classification": 0}}],
+        [{"name": "y", "parameters": {"classification": 3, "binary_data": True}}],
     ],
 )
 @pytest.mark.parametrize("binary", [b"", b'"parameters":{"binary_data_output":true},'])
@@ -157,8 +160,9 @@ def test_other_binary_requests_are_left_to_the_careful_reader(left: bytes, raw: 
 @pytest.mark.parametrize(
     "output",
     [
-        {"name": "y", "parameters": {}},
-        {"name": "y", "parameters": {"classification": 2}},
+        {"name": "y", "parameters": {"classification": -1}},
+        {"name": "y", "parameters": {"classification": 2**63}},
+        {"name": "y", "parameters": {"classification": 2.0}},
         {"name": "y", "parameters": {"binary_data": 1}},
         {"name": "y", "parameters": {"shared_memory_region": "r"}},
         {"name": "y", "parameters": None},
