@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from naiad.config.labels import NO_LABELS, Labels
+from naiad.config.sequence_states import SequenceState
 from naiad.core.datatypes import DataType
 
 
@@ -217,6 +218,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         instance_groups: at least one; none of an ensemble.
         ensemble: None for a model that is not one.
         dynamic_batching: None means the default scheduler.
+        states: the implicit states of sequences; their initial values are files of the model's folder (row 11.28).
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).
         message: the normalised model_config_pb2.ModelConfig; never changed.
@@ -240,6 +242,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     message: Any
     ensemble: Ensemble | None = None
     labels: Labels = NO_LABELS
+    states: tuple[SequenceState, ...] = ()
 
     def needs_reload_for(self, other: "ModelConfig") -> bool:
         """Whether a model has to be loaded again for another config: the two differ in more than `instance_group` and `version_policy` (row 7.24)."""

@@ -21,6 +21,7 @@ from naiad.config.checks.features import (
 )
 from naiad.config.checks.model_files import missing_file, special_file
 from naiad.config.checks.paths import clear_unusable_paths
+from naiad.config.checks.states import read_initial_states
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
@@ -182,9 +183,11 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             else self._how_to_name_a_backend(),
         )
         labels = read_labels(self.message, self.findings, self.model_dir)
+        initial_states = read_initial_states(self.message, self.findings, self.model_dir)
         self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
-        draft = typed(self.message, labels) if not problems or is_typed(self.message) else None
+        known = not problems or is_typed(self.message)
+        draft = typed(self.message, labels, initial_states) if known else None
         return Resolution(
             config=None if problems else draft,
             draft=draft,

@@ -1,5 +1,6 @@
 """The conversion of a normalised message to `ModelConfig`, which the rest of the server reads. Pure."""
 
+import collections.abc
 import types
 from typing import Any
 
@@ -19,6 +20,7 @@ from naiad.config.model_config import (
     TensorSpec,
     TimeoutAction,
 )
+from naiad.config.sequence_states import sequence_states
 from naiad.core import datatypes
 from naiad.core.messages import model_config_pb2
 
@@ -28,6 +30,8 @@ _KINDS = {
     model_config_pb2.ModelInstanceGroup.KIND_MODEL: InstanceKind.MODEL,
 }
 
+
+_NO_FILES: collections.abc.Mapping[str, bytes] = types.MappingProxyType({})
 
 MOST_INSTANCES = 1_024
 """The most instances of a model, over all of its groups and the GPUs that they list."""
@@ -39,16 +43,21 @@ _MOST_GPUS = 64
 def is_typed(message: Any) -> bool:
     """Whether a message that has problems can be converted: its tensors have datatypes, its instances kinds, and these are not far too many."""
     invalid = model_config_pb2.TYPE_INVALID
+    tensors = (*message.input, *message.output, *message.sequence_batching.state)
     instances = sum(group.count * max(1, len(group.gpus)) for group in message.instance_group)
     return (
-        all(spec.data_type != invalid for spec in (*message.input, *message.output))
+        all(spec.data_type != invalid for spec in tensors)
         and all(group.kind in _KINDS for group in message.instance_group)
         and instances <= MOST_INSTANCES * _MOST_GPUS
     )
 
 
-def typed(message: Any, labels: Labels = NO_LABELS) -> ModelConfig:
-    """The typed config of a message that is normalised and without problems."""
+def typed(
+    message: Any,
+    labels: Labels = NO_LABELS,
+    initial_states: collections.abc.Mapping[str, bytes] = _NO_FILES,
+) -> ModelConfig:
+    """The typed config of a message that is normalised and without problems; `initial_states` are the files of `sequence_states`."""
     return ModelConfig(
         name=message.name,
         platform=message.platform,
@@ -77,6 +86,7 @@ def typed(message: Any, labels: Labels = NO_LABELS) -> ModelConfig:
             else None
         ),
         labels=labels,
+        states=sequence_states(message, initial_states),
     )
 
 
