@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # The users that the operator gives to the pods (docs/operator.md).
 IMAGES = {
-    "Dockerfile.server": ("server,s3,gcs,azure", '["tritonserver", ', "1000:1000"),
+    "Dockerfile.server": ("server,s3,gcs,azure,huggingface,oci", '["tritonserver", ', "1000:1000"),
     "Dockerfile.operator": ("operator", '["naiad-operator"]', "65532:65532"),
 }
 
@@ -217,7 +217,7 @@ def test_each_variant_of_the_server_resolves_to_one_onnxruntime(
 )
 @pytest.mark.parametrize(
     "extras",
-    ["server,s3,gcs,azure", "server-gpu,s3,gcs,azure", "server,huggingface,oci", "operator"],
+    ["server,s3,gcs,azure,huggingface,oci", "server-gpu,s3,gcs,azure,huggingface,oci", "operator"],
 )
 def test_images_install_wheels_of_the_versions_that_were_tried_on_both_architectures(
     extras: str, platform: str

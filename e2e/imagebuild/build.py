@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from e2e.imagebuild import base, sbom, wheels
 from e2e.imagebuild.buildah import Buildah
 
-_EXTRAS = {"server": "server,s3,gcs,azure", "operator": "operator"}
+_EXTRAS = {"server": "server,s3,gcs,azure,huggingface,oci", "operator": "operator"}
 PARTS = tuple(_EXTRAS)
 """The images, by the folder of their sources."""
 

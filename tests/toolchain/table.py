@@ -125,6 +125,12 @@ MODULES = (
         minutes=2,
     ),
     Module(
+        path="github.com/distribution/distribution/v3",
+        version="v3.1.2",
+        programs={"registry": "cmd/registry"},
+        minutes=2,
+    ),
+    Module(
         path="github.com/kedacore/keda/v2",
         # The oldest that the operator supports.
         version="v2.17.0",

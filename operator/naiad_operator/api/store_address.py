@@ -1,13 +1,13 @@
 """The address of a model repository: what a server of this release can read, and what an address of another form is here. Pure.
 
-The server refuses what `problem` reports of s3://, gs:// and as://; tests/seams compares the verdicts of both. pvc:// is the operator's own.
+The server refuses what `problem` reports of the others than pvc://; tests/seams compares the verdicts of both. pvc:// is the operator's own.
 """
 
 import difflib
 import re
 import typing
 
-SCHEMES = ("s3", "gs", "as", "pvc")
+SCHEMES = ("s3", "gs", "as", "hf", "oci", "pvc")
 _ALIASES = {
     "s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "as", "az": "as", "abfs": "as", "abfss": "as", "wasb": "as", "wasbs": "as",
 }  # fmt: skip
@@ -15,11 +15,16 @@ _FORMS = {
     "s3": "s3://bucket/path",
     "gs": "gs://bucket/path",
     "as": "as://account/container/path",
+    "hf": "hf://owner/name",
+    "oci": "oci://registry/name:tag",
     "pvc": "pvc://claim/path",
 }
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _HOST_AND_PORT = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[^\[\]:/]+):[0-9]+$")
 _SIGNATURE = re.compile(r"[?&][\w-]*(sig|signature|token|key|secret|password)=", re.IGNORECASE)
+_OWNER_AND_NAME = 2
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_ARTIFACT = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*")
 _AZURE_HOST = re.compile(r"([^./]+)\.(?:blob|dfs)\.core\.windows\.net")
 _S3_VIRTUAL = re.compile(r"([^/]+)\.s3[.-](?:([a-z0-9-]+)\.)?amazonaws\.com")
 _S3_PATH = re.compile(r"s3[.-](?:([a-z0-9-]+)\.)?amazonaws\.com")
@@ -125,7 +130,7 @@ def problem(address: str) -> str:
             for name, value in other.fields.get("storage", {}).items()
         )
         return f"is {address.partition('?')[0]}: write {other.uri}{beside}"
-    if scheme in {"http", "https", "oci", "hf"}:
+    if scheme in {"http", "https"}:
         return (
             f"is {scheme}://…, which a server reads, but not a service: copy it into a claim or a bucket, e.g. with `naiad fetch {scheme}://… "
             "--to=FOLDER`, and write pvc://claim/path or s3://bucket/path"
@@ -145,6 +150,8 @@ def _of_parts(scheme: str, rest: str) -> str:  # noqa: PLR0911 - one return per 
         return "has '..' in its path: write the path without" if ".." in rest.split("/") else ""
     if _SIGNATURE.search(rest):
         return f"is signed, and conditions and process lists show an address: write {form}, and a Secret in storage.secretName"
+    if scheme in {"hf", "oci"} and not _SIGNATURE.search(rest):
+        return _of_hub(rest) if scheme == "hf" else _of_registry(rest)
     protocol = next((one for one in ("http://", "https://") if rest.lower().startswith(one)), "")
     segments = [one for one in rest[len(protocol) :].split("/") if one]
     named = bool(protocol or (segments and _HOST_AND_PORT.match(segments[0])))
@@ -167,10 +174,44 @@ def _of_parts(scheme: str, rest: str) -> str:  # noqa: PLR0911 - one return per 
     return ""
 
 
+def _of_hub(rest: str) -> str:
+    form = "hf://owner/name, hf://owner/name@revision or hf://owner/name@revision/path"
+    segments = [one for one in rest.split("/") if one]
+    name, at, revision = segments[1].partition("@") if len(segments) > 1 else ("", "", "")
+    if len(segments) < _OWNER_AND_NAME or not name:
+        return f"lacks the {'name' if segments else 'owner'} of the repository: write {form}"
+    if "@" in segments[0]:
+        return f"has a user or a password in it: write {form}, and a Secret with HF_TOKEN in storage.secretName"
+    if at and not revision:
+        return f"lacks the revision behind '@': write {form}"
+    if {".", ".."} & set(segments):
+        return "has '.' or '..' in its path: write the path without"
+    return ""
+
+
+def _of_registry(rest: str) -> str:
+    form = "oci://registry/name:tag or oci://registry/name@sha256:digest"
+    registry, _, path = rest.removeprefix("http://").strip("/").partition("/")
+    name, at, digest = path.partition("@")
+    if not registry or not name.partition(":")[0]:
+        return f"lacks the {'name' if registry else 'registry'}: write {form}"
+    if "@" in registry:
+        return (
+            f"has a user or a password in it: write {form}, and a pull secret in storage.secretName"
+        )
+    if at and not _DIGEST.fullmatch(digest):
+        return f"names a digest that is not sha256: and 64 hexadecimal digits: write {form}"
+    if not _ARTIFACT.fullmatch(name.partition(":")[0]):
+        return f"has a name that no registry takes (lower-case letters, digits, '.', '_', '-' and '/'): write {form}"
+    return ""
+
+
 def doubt(address: str) -> str:
     """What looks wrong in an address that can be read; "" for nothing."""
     if address != address.strip():
         return "ends with a blank, which counts as a part of the path: leave it out"
+    if address.startswith("oci://"):
+        return ""
     match = _ONE_MODEL.search(address.partition("://")[2].partition("/")[2])
     if not match:
         return ""

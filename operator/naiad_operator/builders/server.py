@@ -96,6 +96,7 @@ TOKEN_FILE = "token"  # noqa: S105 - as above
 CREDENTIALS_FOLDER = "/etc/naiad/credentials"
 REPOSITORIES_FOLDER = "/mnt/repositories"
 CACHE_FOLDER = "/var/cache/naiad"
+IMAGE_FOLDER = "/mnt/image"
 FETCHED_FOLDER = "/mnt/fetched"
 CACHED_REPOSITORIES_FOLDER = f"{CACHE_FOLDER}/repositories"
 

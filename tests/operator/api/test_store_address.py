@@ -22,7 +22,8 @@ from naiad_operator.api.store_address import Store
         ("https://s3.eu-west-1.amazonaws.com/bucket/a", Store("s3://bucket/a", region="eu-west-1")),
         ("https://bucket.s3.amazonaws.com/a", Store("s3://bucket/a")),
         ("https://example.com/models.tar.gz", None),
-        ("hf://acme/a", None),
+        ("hf://acme/a", Store("hf://acme/a")),
+        ("oci://registry/a:1", Store("oci://registry/a:1")),
         ("/models", None),
     ],
 )  # fmt: skip
@@ -34,6 +35,10 @@ def test_an_address_of_another_system(address: str, store: Store | None) -> None
     ("address", "words"),
     [
         ("pvc://claim/../a", "has '..' in its path"),
+        ("hf://acme", "lacks the name of the repository: write hf://owner/name"),
+        ("hf://acme/a@", "lacks the revision behind '@'"),
+        ("oci://registry", "lacks the name: write oci://registry/name:tag"),
+        ("oci://registry/a@sha256:1", "names a digest that is not sha256: and 64 hexadecimal digits"),
         ("S3://bucket/a", "write the scheme in lower case, s3://bucket/a"),
         ("/models", "copy the models into a claim and write pvc://claim/path"),
         ("file:///models", "copy the models into a claim"),

@@ -94,11 +94,11 @@ def test_a_store_that_cannot_be_read_leaves_a_result_that_needs_an_edit(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, _, err = convert(
-        TRITON.replace("gs://kfserving-examples", "hf://acme"), tmp_path, capsys
+        TRITON.replace("gs://kfserving-examples", "http://acme"), tmp_path, capsys
     )
     assert status == 1
     assert (
-        "spec.predictor.triton.storageUri: is hf://…, which a server reads, but not a service"
+        "spec.predictor.triton.storageUri: is http://…, which a server reads, but not a service"
         in err
     )
     assert (

@@ -184,13 +184,13 @@ def test_an_entry_that_is_not_json_is_not_read(convert: RUN, entry: object) -> N
 
 def test_several_addresses(convert: RUN) -> None:
     source = kserve()
-    uris = [{"uri": "s3://a/b"}, {"uri": "hf://c/d", "mountPath": "/mnt/models/d"}, {"uri": "s3://e/f"}]  # fmt: skip
+    uris = [{"uri": "s3://a/b"}, {"uri": "http://c/d", "mountPath": "/mnt/models/d"}, {"uri": "s3://e/f"}]  # fmt: skip
     source["spec"]["predictor"] = {"model": {"modelFormat": {"name": "triton"}}, "storageUris": uris}  # fmt: skip
     converted = convert(source)
     assert converted.predictor["model"] == {
         "repositories": [{"storageUri": "s3://a/b"}, {"storageUri": "s3://e/f"}]
     }
-    assert listed(converted, "spec.predictor.storageUris[1]: is hf://")
+    assert listed(converted, "spec.predictor.storageUris[1]: is http://")
     assert listed(converted, "spec.predictor.storageUris[1]: left out: mountPath: /mnt/models/d")
 
 

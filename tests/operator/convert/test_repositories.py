@@ -86,7 +86,7 @@ def test_a_repository_in_another_volume_is_said(convert: RUN, volume: Object, wo
     [
         ({"args": ["tritonserver", "--model-repository=/models"]}, "no volume is mounted there, so the models are in the image"),
         ({"args": ["tritonserver", "--model-repository=$(A)"]}, "the variable is not set here"),
-        ({"args": ["tritonserver", "--model-repository=hf://a/b"]}, "naiad fetch"),
+        ({"args": ["tritonserver", "--model-repository=https://a/b.tar"]}, "naiad fetch"),
         ({"args": ["tritonserver"]}, "has no --model-repository: write model.storageUri"),
         ({"command": ["python3", "serve.py"], "args": []}, "command: left out: python3 serve.py: the operator starts"),
     ],

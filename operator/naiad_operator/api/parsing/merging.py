@@ -6,7 +6,7 @@ import typing
 Object = dict[str, typing.Any]
 Value = collections.abc.Mapping[str, typing.Any]
 
-_STORES = {"s3": "s3", "gs": "gs", "as": "azure"}
+_STORES = {"s3": "s3", "gs": "gs", "as": "azure", "hf": "hf", "oci": "oci"}
 _REPLACED = (
     "serverVersion", "image", "affinity", "serviceAccountName", "automountServiceAccountToken", "priorityClassName", "runtimeClassName",
 )  # fmt: skip

@@ -2,10 +2,47 @@
 
 from naiad_operator.api.rules.rule import Rule
 
-_DOTS_PATTERN = "(/[.][.]|^(s3|gs|as)://.*/[.])(/|$)"
+_DOTS_PATTERN = "(/[.][.]|^(s3|gs|as|hf)://.*/[.])(/|$)"
 """An address that names another folder than it seems to: kubelets refuse ".." in a claim's path, and the server both in a store's."""
 
-URI_PATTERN = r"^((s3|gs|as)://[^/ ].*|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?)$"
+URI_PATTERN = (
+    r"^((s3|gs|as)://[^/ ].*|(hf|oci)://[^/ ]+/[^ ]+|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?)$"
+)
+
+_FORMS = "write s3://bucket/path, gs://bucket/path, as://account/container/path, hf://owner/name, oci://registry/name:tag or pvc://claim/path"
+
+_ENDPOINT = "storage.endpoint is for s3:// and hf://, storage.region for s3:// only: leave them out"
+
+_NO_FILE = "storage.credentialFileKey names Triton's credential file, which has no hf:// and oci://: leave it out"
+
+
+def _of_one_store(given: str = "") -> tuple[Rule, ...]:
+    """The rules of an address and its storage, which a model and each of its repositories have.
+
+    Args:
+        given: what holds where there is an address, which a model may lack.
+    """
+    uri = "self.storageUri"
+
+    def only(field: str, *schemes: str) -> str:
+        stores = " || ".join(f"{uri}.startsWith('{scheme}://')" for scheme in schemes)
+        return f"!(has(self.storage) && has(self.storage.{field})) || ({given}({stores}))"
+
+    return (
+        Rule(cel=only("endpoint", "s3", "hf"), message=_ENDPOINT, field="storage"),
+        Rule(cel=only("region", "s3"), message=_ENDPOINT, field="storage"),
+        Rule(
+            cel=only("serviceAccountKeyField", "gs"),
+            message="storage.serviceAccountKeyField names Google's key file, so it is for gs:// only: leave it out",
+            field="storage",
+        ),
+        Rule(
+            cel=only("credentialFileKey", "s3", "gs", "as"),
+            message=_NO_FILE,
+            field="storage",
+        ),
+    )
+
 
 _NO_DOTS = "has '.' or '..' in its path: write the path without"
 
@@ -34,8 +71,9 @@ _SAME_ENDPOINT = (
 
 MODEL = (
     Rule(
-        cel="has(self.storageUri) != has(self.repositories)",
-        message="write storageUri for one model repository, or repositories for several, not both and not neither",
+        cel="[has(self.storageUri), has(self.repositories), has(self.image), has(self.volume)].exists_one(one, one)",
+        message="write storageUri for one model repository, repositories for several, image for models in an image, or volume for a folder that an init "
+        "container fills: one of them",
     ),
     Rule(
         cel="!has(self.storage) || has(self.storageUri)",
@@ -47,20 +85,10 @@ MODEL = (
         message="a PersistentVolumeClaim needs no credentials: leave storage out with pvc://",
         field="storage",
     ),
-    Rule(
-        cel="!(has(self.storage) && (has(self.storage.endpoint) || has(self.storage.region))) || (has(self.storageUri) && "
-        "self.storageUri.startsWith('s3://'))",
-        message="storage.endpoint and storage.region are for s3:// only: leave them out",
-        field="storage",
-    ),
-    Rule(
-        cel="!(has(self.storage) && has(self.storage.serviceAccountKeyField)) || (has(self.storageUri) && self.storageUri.startsWith('gs://'))",
-        message="storage.serviceAccountKeyField names Google's key file, so it is for gs:// only: leave it out",
-        field="storage",
-    ),
+    *_of_one_store("has(self.storageUri) && "),
     Rule(
         cel=f"!has(self.storageUri) || self.storageUri.matches('{URI_PATTERN}')",
-        message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
+        message=_FORMS,
         field="storageUri",
     ),
     Rule(
@@ -69,7 +97,7 @@ MODEL = (
         field="storageUri",
     ),
     Rule(
-        cel="!has(self.repositories) || ['s3://', 'gs://', 'as://'].all(scheme, self.repositories.all(a, "
+        cel="!has(self.repositories) || ['s3://', 'gs://', 'as://', 'hf://', 'oci://'].all(scheme, self.repositories.all(a, "
         "!(a.storageUri.startsWith(scheme) && has(a.storage)) || self.repositories.all(b, !b.storageUri.startsWith(scheme) || "
         f"(has(b.storage) && {_SAME_ACCOUNT}))))",
         message="repositories of one kind of store share one account: write the same secretName, region, serviceAccountKeyField and "
@@ -86,6 +114,12 @@ MODEL = (
         field="repositories",
     ),
     Rule(
+        cel="!has(self.repositories) || self.repositories.all(a, !a.storageUri.startsWith('hf://') || self.repositories.all(b, "
+        f"!b.storageUri.startsWith('hf://') || ({_SAME_ENDPOINT})))",
+        message="hf:// repositories come from one Hub: write the same storage.endpoint into each",
+        field="repositories",
+    ),
+    Rule(
         cel="!has(self.repositories) || self.repositories.all(a, self.repositories.exists_one(b, b.storageUri == a.storageUri && "
         f"{_SAME_ENDPOINT}))",
         message="a repository is listed twice: list each once, because a model that is found twice is not served",
@@ -95,6 +129,11 @@ MODEL = (
         cel="self.delivery != 'init' || !((has(self.storageUri) && self.storageUri.startsWith('pvc://')) || (has(self.repositories) && "
         "self.repositories.exists(one, one.storageUri.startsWith('pvc://'))))",
         message="a claim is mounted, there is nothing to fetch: write delivery: server with pvc://, or leave delivery out",
+        field="delivery",
+    ),
+    Rule(
+        cel="self.delivery != 'init' || !(has(self.image) || has(self.volume))",
+        message="the models are in the pod, there is nothing to fetch: leave delivery out with image and volume",
         field="delivery",
     ),
     Rule(
@@ -117,7 +156,7 @@ REPOSITORY = (
     ),
     Rule(
         cel=f"self.storageUri.matches('{URI_PATTERN}')",
-        message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
+        message=_FORMS,
         field="storageUri",
     ),
     Rule(
@@ -125,35 +164,76 @@ REPOSITORY = (
         message="a PersistentVolumeClaim needs no credentials: leave storage out with pvc://",
         field="storage",
     ),
+    *_of_one_store(),
+)
+
+_NO_DOTS_IN_A_PATH = "(^|/)[.][.]?(/|$)"
+
+IMAGE = (
     Rule(
-        cel="!(has(self.storage) && (has(self.storage.endpoint) || has(self.storage.region))) || self.storageUri.startsWith('s3://')",
-        message="storage.endpoint and storage.region are for s3:// only: leave them out",
-        field="storage",
+        cel=f"!self.path.matches('{_NO_DOTS_IN_A_PATH}')",
+        message=_NO_DOTS,
+        field="path",
     ),
     Rule(
-        cel="!(has(self.storage) && has(self.storage.serviceAccountKeyField)) || self.storageUri.startsWith('gs://')",
-        message="storage.serviceAccountKeyField names Google's key file, so it is for gs:// only: leave it out",
-        field="storage",
+        cel="!has(self.pullPolicy) || has(self.reference)",
+        message="pullPolicy is of the image in reference: the server's own image follows its container, so leave pullPolicy out, or write reference",
+        field="pullPolicy",
     ),
 )
 
-STORES = (
+VOLUME = (
     *(
         Rule(
-            cel=f"!has(self.{store}) || !(has(self.{store}.endpoint) || has(self.{store}.region))",
-            message="endpoint and region are for s3 only: leave them out",
-            field=store,
+            cel=f"!has(self.{field}) || !self.{field}.matches('{_NO_DOTS_IN_A_PATH}')",
+            message=_NO_DOTS,
+            field=field,
         )
-        for store in ("gs", "azure")
+        for field in ("path", "mountPath", "hostPath")
     ),
-    *(
-        Rule(
-            cel=f"!has(self.{store}) || !has(self.{store}.serviceAccountKeyField)",
-            message="serviceAccountKeyField names Google's key file, so it is for gs only: leave it out",
-            field=store,
-        )
-        for store in ("s3", "azure")
+    Rule(
+        cel="!(has(self.claimName) && has(self.hostPath))",
+        message="a volume is a claim or a folder of the node: leave claimName or hostPath out",
+        field="hostPath",
     ),
+    Rule(
+        cel="!has(self.size) || !(has(self.claimName) || has(self.hostPath))",
+        message="size is the limit of an emptyDir: leave it out with claimName and hostPath",
+        field="size",
+    ),
+    Rule(
+        cel="!self.name.matches('^(tmp|shm|cache|auth|fetched|model-image|credentials.*|repository-.*)$')",
+        message="the operator has a volume of this name: write another one, e.g. models",
+        field="name",
+    ),
+    Rule(
+        cel="!(self.mountPath + '/').matches('^/((tmp|dev|proc|sys|etc|var/cache/naiad|mnt/repositories|mnt/fetched|mnt/image)/|$)')",
+        message="the server needs what is there: write another folder, e.g. /mnt/models",
+        field="mountPath",
+    ),
+)
+
+STORES = tuple(
+    Rule(
+        cel=f"!has(self.{store}) || !has(self.{store}.{field})",
+        message=message,
+        field=store,
+    )
+    for field, message, stores in (
+        ("endpoint", "endpoint is for s3 and hf only: leave it out", ("gs", "azure", "oci")),
+        ("region", "region is for s3 only: leave it out", ("gs", "azure", "hf", "oci")),
+        (
+            "serviceAccountKeyField",
+            "serviceAccountKeyField names Google's key file, so it is for gs only: leave it out",
+            ("s3", "azure", "hf", "oci"),
+        ),
+        (
+            "credentialFileKey",
+            "credentialFileKey names Triton's credential file, which has no hf:// and oci://: leave it out",
+            ("hf", "oci"),
+        ),
+    )
+    for store in stores
 )
 
 STORAGE = (

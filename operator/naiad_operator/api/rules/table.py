@@ -30,6 +30,8 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     spec.Predictor: spec_rules.PREDICTOR,
     model.Model: model_rules.MODEL,
     model.Repository: model_rules.REPOSITORY,
+    model.ModelImage: model_rules.IMAGE,
+    model.ModelVolume: model_rules.VOLUME,
     model.Storage: model_rules.STORAGE,
     model.Load: model_rules.LOAD,
     model.Cache: model_rules.CACHE,

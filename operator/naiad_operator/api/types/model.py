@@ -16,6 +16,23 @@ Endpoint = typing.Annotated[
 Region = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 ModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\s=]+$")]
 
+FolderPath = typing.Annotated[
+    str, msgspec.Meta(min_length=2, max_length=512, pattern=r"^(/[^/\s:]+)+/?$")
+]
+"""An absolute path in a container or on a node."""
+
+InnerPath = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^/\s:]+(/[^/\s:]+)*/?$")
+]
+"""A path below the top of a volume."""
+
+VolumeName = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+]
+ImageReference = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\s]+$")
+]
+
 Requirement = typing.Annotated[
     str, msgspec.Meta(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][^\r\n]*$")
 ]
@@ -27,12 +44,13 @@ class Storage(Part, frozen=True):
     Attributes:
         secret_name: the Secret with the credentials. For s3 its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and
             AWS_SESSION_TOKEN if there is one), for as AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, for gs the key file under
-            serviceAccountKeyField. Without a Secret the pod's own identity is used (see predictor.serviceAccountName).
+            serviceAccountKeyField, for hf HF_TOKEN, for oci .dockerconfigjson, as in a pull secret (kubectl create secret docker-registry). Without a
+            Secret the pod's own identity is used (see predictor.serviceAccountName), and for hf and oci none.
         service_account_key_field: the key in the Secret that holds a Google service account's JSON key file (gs only); key.json
             when not set.
         credential_file_key: the key in the Secret that holds a credential file in Triton's format, for several accounts at once;
-            used in place of the single keys.
-        endpoint: for s3, the address of a store other than AWS, e.g. https://minio.storage:9000.
+            used in place of the single keys (s3, gs and as only).
+        endpoint: for s3, the address of a store other than AWS, e.g. https://minio.storage:9000; for hf, a mirror of the Hugging Face Hub.
         region: for s3, the bucket's region.
     """
 
@@ -47,7 +65,8 @@ class Repository(Part, frozen=True):
     """One model repository: a folder that contains one folder per model.
 
     Attributes:
-        storage_uri: s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path.
+        storage_uri: s3://bucket/path, gs://bucket/path, as://account/container/path, hf://owner/name@revision/path, oci://registry/name:tag or
+            pvc://claim/path.
         storage: how the store is reached.
     """
 
@@ -84,6 +103,42 @@ class Cache(Part, frozen=True):
     claim_name: ObjectName | None = None
 
 
+class ModelImage(Part, frozen=True):
+    """A model repository that lies in an image, read-only: nothing is fetched.
+
+    Attributes:
+        path: the folder in the image that contains one folder per model, e.g. /opt/models.
+        reference: the image, when it is another one than predictor.image: it is mounted as a volume and runs nothing, so that it may hold models alone, or
+            another server. Nodes pull it like every image, with predictor.imagePullSecrets. Kubernetes mounts images from release 1.35 on.
+        pull_policy: when nodes pull the image of reference: as in a container. Always for a tag latest and else IfNotPresent, when not set.
+    """
+
+    path: FolderPath
+    reference: ImageReference | None = None
+    pull_policy: typing.Literal["Always", "IfNotPresent", "Never"] | None = None
+
+
+class ModelVolume(Part, frozen=True):
+    """A model repository in a volume of the pod, which init containers in predictor.podTemplate fill; the server only reads it.
+
+    Attributes:
+        name: the volume's name in the pod, which the init containers mount.
+        path: the folder in the volume that contains one folder per model; its top when not set.
+        mount_path: where the server finds the volume.
+        size: the size limit of an emptyDir, which the volume is without claimName and hostPath.
+        claim_name: a PersistentVolumeClaim, which persists what is filled in.
+        host_path: a folder of the node, which exists on every node that the pods may use. Only where the platform allows every podTemplate
+            (docs/security.md).
+    """
+
+    name: VolumeName = "models"
+    path: InnerPath | None = None
+    mount_path: FolderPath = "/mnt/models"
+    size: Quantity | None = None
+    claim_name: ObjectName | None = None
+    host_path: FolderPath | None = None
+
+
 class ModelOverride(Part, frozen=True):
     """Fields of a model's config that replace those of its config.pbtxt.
 
@@ -98,13 +153,16 @@ class ModelOverride(Part, frozen=True):
 
 
 class Model(Part, frozen=True):
-    """The models that are served. Set storageUri, or repositories for several.
+    """The models that are served. Set storageUri, or repositories for several, or image or volume for models that no store has.
 
     Attributes:
-        storage_uri: a model repository: s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path. It is
+        storage_uri: a model repository: s3://bucket/path, gs://bucket/path, as://account/container/path, hf://owner/name@revision/path,
+            oci://registry/name:tag (an image with a folder /models, or an artifact; oci://http://… for a registry without TLS) or pvc://claim/path. It is
             the folder that contains one folder per model, not the model's own folder.
         storage: how the store of storageUri is reached.
         repositories: several model repositories, read in this order.
+        image: models that lie in an image: the server's own, or another one.
+        volume: models in a volume of the pod, which an init container in predictor.podTemplate fills.
         load: which models are loaded, and when.
         delivery: server lets the server read the store itself; init fetches each repository once per pod in an init container, so that
             the server holds no credentials. init is not possible with pvc:// or load.mode poll.
@@ -120,6 +178,8 @@ class Model(Part, frozen=True):
     repositories: (
         typing.Annotated[tuple[Repository, ...], msgspec.Meta(min_length=1, max_length=8)] | None
     ) = None
+    image: ModelImage | None = None
+    volume: ModelVolume | None = None
     load: Load = Load()
     delivery: typing.Literal["server", "init"] = "server"
     cache: Cache | None = None

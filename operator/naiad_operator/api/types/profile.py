@@ -29,11 +29,15 @@ class StoreDefaults(Part, frozen=True):
         s3: repositories with s3://.
         gs: repositories with gs://.
         azure: repositories with as://.
+        hf: repositories with hf://.
+        oci: repositories with oci://.
     """
 
     s3: Storage | None = None
     gs: Storage | None = None
     azure: Storage | None = None
+    hf: Storage | None = None
+    oci: Storage | None = None
 
 
 class PrometheusDefaults(Part, frozen=True):

@@ -176,7 +176,7 @@ def _of_storage(own: Spec, held: ProfileSpec) -> Conflicts:
         given.append((f"spec.predictor.model.repositories[{index}]", repository))
     for where, one in given:
         scheme = (one.storage_uri or "").partition("://")[0]
-        store = getattr(stores, {"s3": "s3", "gs": "gs", "as": "azure"}.get(scheme, ""), None)
+        store = getattr(stores, "azure" if scheme == "as" else scheme, None)
         if one.storage is not None and one.storage != store and (stores is None or store is not None):  # fmt: skip
             yield f"{where}.storage"
 

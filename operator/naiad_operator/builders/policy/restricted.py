@@ -57,7 +57,7 @@ _APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _SECCOMP = ("RuntimeDefault", "Localhost")
 _CAPABILITY = "NET_BIND_SERVICE"
 _VOLUMES = frozenset(
-    ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret")
+    ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret")
 )  # fmt: skip
 _SYSCTLS = frozenset(
     (

@@ -12,6 +12,7 @@ from naiad_operator.builders.workload import (
     accelerator,
     container,
     fetching,
+    filled,
     merge,
     requests,
     storage,
@@ -44,6 +45,7 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
         before, made = made, _patched(made, predictor.pod_template, "spec.predictor")
         policy = refusals.policy_of(service, facts.defaults.policy)
         refusals.of_pod(service, policy, predictor.pod_template, before, made)
+    filled.check(service, made)
     # The Deployment and the Services must find their pods, whatever the patches contain.
     metadata = made.setdefault("metadata", {})
     metadata["labels"] = {**metadata.get("labels", {}), **names.own_labels(service)}

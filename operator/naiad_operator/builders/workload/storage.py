@@ -3,14 +3,16 @@
 import dataclasses
 import typing
 
+from naiad_operator.api import quantity
 from naiad_operator.api.parsing.service import InferenceService
-from naiad_operator.api.types.model import Model, Repository, Storage
+from naiad_operator.api.types.model import Model, ModelImage, ModelVolume, Repository, Storage
 from naiad_operator.builders import server
 
 Objects = tuple[dict[str, typing.Any], ...]
 
 _NO_STORAGE = Storage()
 _GOOGLE_KEY = "key.json"
+_IMAGE_VOLUME = "model-image"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +39,9 @@ class Access:
 
 
 def sources(model: Model) -> tuple[Repository, ...]:
-    """The repositories, in their order."""
+    """The repositories that have an address, in their order."""
+    if model.image is not None or model.volume is not None:
+        return ()
     return model.repositories or (
         Repository(storage_uri=model.storage_uri or "", storage=model.storage),
     )
@@ -45,6 +49,10 @@ def sources(model: Model) -> tuple[Repository, ...]:
 
 def mounted(model: Model) -> Mounted:
     """Everything that a service's model repositories add to a pod."""
+    if model.image is not None:
+        return _in_image(model.image)
+    if model.volume is not None:
+        return _in_volume(model.volume)
     given = sources(model)
     claims = _claims(given)
     access = credentials(given)
@@ -62,6 +70,34 @@ def mounted(model: Model) -> Mounted:
     )
 
 
+def _in_image(image: ModelImage) -> Mounted:
+    """A folder of the server's own image, which no container can write, or of another image, which is a volume then."""
+    path = image.path.rstrip("/")
+    if image.reference is None:
+        return Mounted((path,), (), (), ())
+    source: dict[str, typing.Any] = {"reference": image.reference}
+    if image.pull_policy is not None:
+        source["pullPolicy"] = image.pull_policy
+    mount = {"name": _IMAGE_VOLUME, "mountPath": server.IMAGE_FOLDER, "readOnly": True}
+    volume = {"name": _IMAGE_VOLUME, "image": source}
+    return Mounted((f"{server.IMAGE_FOLDER}{path}",), (), (volume,), (mount,))
+
+
+def _in_volume(volume: ModelVolume) -> Mounted:
+    """A folder of a volume that other containers of the pod fill, before the server starts or beside it."""
+    if volume.claim_name is not None:
+        source: dict[str, typing.Any] = {"persistentVolumeClaim": {"claimName": volume.claim_name}}
+    elif volume.host_path is not None:
+        source = {"hostPath": {"path": volume.host_path, "type": "Directory"}}
+    else:
+        limit = {"sizeLimit": quantity.canonical(volume.size)} if volume.size is not None else {}
+        source = {"emptyDir": limit}
+    folder = volume.mount_path.rstrip("/")
+    mount = {"name": volume.name, "mountPath": folder, "readOnly": True}
+    path = f"{folder}/{volume.path.rstrip('/')}" if volume.path is not None else folder
+    return Mounted((path,), (), ({"name": volume.name, **source},), (mount,))
+
+
 def claim_names(service: InferenceService) -> list[str]:
     """The PersistentVolumeClaims that a service's pods mount, those of its podTemplate included."""
     predictor = service.spec.predictor
@@ -69,10 +105,13 @@ def claim_names(service: InferenceService) -> list[str]:
     cache = predictor.model.cache
     if cache is not None and cache.claim_name is not None:
         claimed.append(cache.claim_name)
+    volume = predictor.model.volume
+    if volume is not None and volume.claim_name is not None:
+        claimed.append(volume.claim_name)
     spec = (predictor.pod_template or {}).get("spec")
     volumes = spec.get("volumes") if isinstance(spec, dict) else None
-    for volume in volumes if isinstance(volumes, list) else ():
-        source = volume.get("persistentVolumeClaim") if isinstance(volume, dict) else None
+    for one in volumes if isinstance(volumes, list) else ():
+        source = one.get("persistentVolumeClaim") if isinstance(one, dict) else None
         name = source.get("claimName") if isinstance(source, dict) else None
         if isinstance(name, str):
             claimed.append(name)
@@ -99,7 +138,7 @@ def _written(source: Repository, claims: list[str]) -> str:
         folder = f"{server.REPOSITORIES_FOLDER}/{claims.index(claim)}"
         return f"{folder}/{path}" if path else folder
     endpoint = (source.storage or _NO_STORAGE).endpoint
-    if endpoint is None:
+    if endpoint is None or _scheme(source) != "s3":
         return source.storage_uri
     return f"s3://{endpoint}/{source.storage_uri.removeprefix('s3://')}"
 
@@ -113,30 +152,53 @@ def credentials(given: tuple[Repository, ...]) -> Access:
         scheme, storage = _scheme(source), source.storage or _NO_STORAGE
         if storage.region is not None:
             env["AWS_DEFAULT_REGION"] = {"name": "AWS_DEFAULT_REGION", "value": storage.region}
+        if storage.endpoint is not None and scheme == "hf":
+            env["HF_ENDPOINT"] = {"name": "HF_ENDPOINT", "value": storage.endpoint}
         if storage.secret_name is None:
             continue
-        file_key = storage.credential_file_key
-        if file_key is None and scheme == "gs":
-            file_key = storage.service_account_key_field or _GOOGLE_KEY
-        if file_key is None:
+        file = _credential_file(scheme, storage)
+        if file is None:
             for key, optional in _SECRET_KEYS[scheme]:
                 reference = {"name": storage.secret_name, "key": key, "optional": optional}
                 env[key] = {"name": key, "valueFrom": {"secretKeyRef": reference}}
             continue
-        name = "credentials" if storage.credential_file_key else "credentials-gs"
-        variable = (
-            "TRITON_CLOUD_CREDENTIAL_PATH"
-            if storage.credential_file_key
-            else "GOOGLE_APPLICATION_CREDENTIALS"
-        )
-        folder = f"{server.CREDENTIALS_FOLDER}/{name}"
-        env[variable] = {"name": variable, "value": f"{folder}/{file_key}"}
-        if name not in volumes:
-            items = [{"key": file_key, "path": file_key}]
+        folder = f"{server.CREDENTIALS_FOLDER}/{file.name}"
+        env[file.variable] = {"name": file.variable, "value": f"{folder}/{file.path}"}
+        if file.name not in volumes:
+            items = [{"key": file.key, "path": file.path}]
             secret = {"secretName": storage.secret_name, "items": items}
-            volumes[name] = {"name": name, "secret": secret}
-            mounts.append({"name": name, "mountPath": folder, "readOnly": True})
+            volumes[file.name] = {"name": file.name, "secret": secret}
+            mounts.append({"name": file.name, "mountPath": folder, "readOnly": True})
     return Access(tuple(env.values()), tuple(volumes.values()), tuple(mounts))
+
+
+class _File(typing.NamedTuple):
+    """A file with credentials, out of a Secret.
+
+    Attributes:
+        name: of the volume.
+        variable: the variable by which the server finds it.
+        key: its key in the Secret.
+        path: its name in the folder that is mounted.
+    """
+
+    name: str
+    variable: str
+    key: str
+    path: str
+
+
+def _credential_file(scheme: str, storage: Storage) -> _File | None:
+    """The file with the credentials of a store; None where they are variables."""
+    key = storage.credential_file_key
+    if key is not None:
+        return _File("credentials", "TRITON_CLOUD_CREDENTIAL_PATH", key, key)
+    if scheme == "gs":
+        key = storage.service_account_key_field or _GOOGLE_KEY
+        return _File("credentials-gs", "GOOGLE_APPLICATION_CREDENTIALS", key, key)
+    if scheme == "oci":
+        return _File("credentials-oci", "REGISTRY_AUTH_FILE", ".dockerconfigjson", "config.json")
+    return None
 
 
 _SECRET_KEYS = {
@@ -146,5 +208,6 @@ _SECRET_KEYS = {
         ("AWS_SESSION_TOKEN", True),
     ),
     "as": (("AZURE_STORAGE_ACCOUNT", False), ("AZURE_STORAGE_KEY", False)),
+    "hf": (("HF_TOKEN", False),),
 }
 """By scheme, the keys of the Secret, which are also the variables' names, and whether a Secret may lack them."""

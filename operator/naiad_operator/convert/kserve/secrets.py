@@ -33,8 +33,13 @@ def storage(scheme: str, account: str, namespace: str, others: Manifests) -> Fie
                 **part(secret, "metadata", "annotations"),
             }
             return {"secretName": reference["name"], **_of_annotations(annotations)}
+        if scheme == "hf" and "HF_TOKEN" in keys:
+            return {"secretName": reference["name"]}
         if scheme == "gs" and _GOOGLE_KEY in keys:
             return {"secretName": reference["name"], "serviceAccountKeyField": _GOOGLE_KEY}
+    if scheme == "oci":
+        pulls = [str(one.get("name")) for one in entries(found, "imagePullSecrets")]
+        return {"secretName": pulls[0]} if pulls else {}
     return {}
 
 

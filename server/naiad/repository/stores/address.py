@@ -17,13 +17,17 @@ _SIGNATURE = re.compile(r"[?&][\w-]*(sig|signature|token|key|secret|password)=",
 _NO_CREDENTIALS = "credentials do not belong in an address, which logs and process lists show"
 _HOST_AND_PORT = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[^\[\]:/]+):[0-9]+$")
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_ARTIFACT = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*")
+"""Digests and names of repositories, as the OCI distribution specification has them."""
+
 FORMS = {
     "s3": "s3://bucket/prefix, s3://host:port/bucket/prefix (plain HTTP) or s3://https://host:port/bucket/prefix",
     "gs": "gs://bucket/prefix",
     "as": "as://account/container/prefix or as://host:port/account/container/prefix (plain HTTP)",
     "https": "https://host/models.tar.gz",
     "http": "http://host/models.tar.gz",
-    "oci": "oci://registry/name:tag or oci://registry/name@sha256:digest",
+    "oci": "oci://registry/name:tag, oci://registry/name@sha256:digest or oci://http://registry/name:tag (plain HTTP)",
     "hf": "hf://owner/name, hf://owner/name@revision or hf://owner/name@revision/path",
 }
 """How the addresses of each scheme are written."""
@@ -38,7 +42,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         scheme: in lower case, a key of `FORMS`.
         endpoint: URL of the service with its scheme and without a path, `http://127.0.0.1:9000`; "" for the service's own. Of `oci`: the
-            registry as written, without a scheme.
+            registry as written, without a scheme unless that is `http`.
         account: of Azure, else "".
         bucket: the bucket or container; of `oci` and `hf` the name of the repository, `owner/name`; "" for `http` and `https`.
         prefix: the folder in the bucket that holds the models, without slashes at its ends; "" is the bucket itself. Of `http` and `https`:
@@ -61,8 +65,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
             return f"{self.endpoint}/{self.prefix}"
         revision = self.revision and ("@" if self.is_pinned else ":") + self.revision
         host = self.endpoint.removeprefix("http://")
-        endpoint = host if _HOST_AND_PORT.match(host) else self.endpoint
-        place = (endpoint, self.account, self.bucket + revision)
+        shown = host if _HOST_AND_PORT.match(host) and self.scheme != "oci" else self.endpoint
+        place = (shown, self.account, self.bucket + revision)
         return f"{self.scheme}://{'/'.join(part for part in (*place, self.prefix) if part)}"
 
     @override
@@ -143,16 +147,18 @@ def _archive(name: str, rest: str) -> Address:
 
 
 def _artifact(rest: str) -> Address:
-    registry, _, path = rest.strip("/").partition("/")
+    protocol = "http://" if rest.startswith("http://") else ""
+    registry, _, path = rest[len(protocol) :].strip("/").partition("/")
     path, at, digest = path.partition("@")
     path, _, tag = path.partition(":")
     if not registry or not path:
         raise _unusable("oci", "the registry or the name is missing")
-    if at and not digest.startswith("sha256:"):
-        raise _unusable("oci", "a digest begins with sha256:")
-    return Address(
-        scheme="oci", endpoint=_host("oci", registry), bucket=path, revision=digest or tag
-    )
+    if not _ARTIFACT.fullmatch(path):
+        raise _unusable("oci", "the name has other characters than a-z, 0-9, '.', '_', '-' and '/'")
+    if at and not _DIGEST.fullmatch(digest):
+        raise _unusable("oci", "a digest begins with sha256: and has 64 hexadecimal digits")
+    endpoint = protocol + _host("oci", registry)
+    return Address(scheme="oci", endpoint=endpoint, bucket=path, revision=digest or tag)
 
 
 def _hub(rest: str) -> Address:
@@ -163,6 +169,8 @@ def _hub(rest: str) -> Address:
     model, at, revision = segments[1].partition("@")
     if not model or (at and not revision):
         raise _unusable("hf", "the name or the revision is missing")
+    if {".", ".."} & set(segments):
+        raise _unusable("hf", "there is '.' or '..' in the path")
     prefix = "/".join(segments[2:])
     return Address(scheme="hf", bucket=f"{segments[0]}/{model}", revision=revision, prefix=prefix)
 

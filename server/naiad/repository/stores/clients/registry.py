@@ -70,16 +70,18 @@ class Registry:
     """One repository of a registry. Thread-safe.
 
     Args:
-        host: of the registry, with its port.
+        host: of the registry, with its port, and with `http://` before it if it speaks plain HTTP.
         name: of the repository in it.
         where: what messages call it.
     """
 
     def __init__(self, host: str, name: str, *, where: str) -> None:
+        plain = host.startswith("http://")
+        host = host.removeprefix("http://")
         host = _DOCKER_HUB.get(host, host)
         if host in _DOCKER_HUB.values() and "/" not in name:
             name = f"library/{name}"
-        scheme = "http" if host.rsplit(":", 1)[0] in _LOCAL else "https"
+        scheme = "http" if plain or host.rsplit(":", 1)[0] in _LOCAL else "https"
         self._host = host
         self._where = where
         self._base = f"{scheme}://{host}/v2/{name}"

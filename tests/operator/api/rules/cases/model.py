@@ -3,6 +3,84 @@
 from tests.operator.api.specs import MODEL, Manifest, model, repositories
 
 BAD: dict[str, tuple[Manifest, str]] = {
+    "models in an image and in a store": (
+        model(**MODEL, image={"path": "/opt/models"}),
+        "spec.predictor.model",
+    ),
+    "an init container for models in an image": (
+        model(image={"path": "/opt/models"}, delivery="init"),
+        "spec.predictor.model.delivery",
+    ),
+    "a path out of an image": (
+        model(image={"path": "/opt/../models"}),
+        "spec.predictor.model.image.path",
+    ),
+    "a pull policy of no image": (
+        model(image={"path": "/opt/models", "pullPolicy": "Always"}),
+        "spec.predictor.model.image.pullPolicy",
+    ),
+    "a path out of a volume": (
+        model(volume={"path": "a/.."}),
+        "spec.predictor.model.volume.path",
+    ),
+    "a mount with dots": (
+        model(volume={"mountPath": "/mnt/../etc"}),
+        "spec.predictor.model.volume.mountPath",
+    ),
+    "a folder of the node with dots": (
+        model(volume={"hostPath": "/data/.."}),
+        "spec.predictor.model.volume.hostPath",
+    ),
+    "a claim and a folder of the node": (
+        model(volume={"claimName": "a", "hostPath": "/data"}),
+        "spec.predictor.model.volume.hostPath",
+    ),
+    "a size of a claim": (
+        model(volume={"claimName": "a", "size": "1Gi"}),
+        "spec.predictor.model.volume.size",
+    ),
+    "a volume named as one of the operator's": (
+        model(volume={"name": "cache"}),
+        "spec.predictor.model.volume.name",
+    ),
+    "a volume where the server has its own": (
+        model(volume={"mountPath": "/tmp"}),
+        "spec.predictor.model.volume.mountPath",
+    ),
+    "a volume over the cache": (
+        model(volume={"mountPath": "/var/cache/naiad/models/"}),
+        "spec.predictor.model.volume.mountPath",
+    ),
+    "a region of a hub": (
+        model(storageUri="hf://a/b", storage={"region": "x"}),
+        "spec.predictor.model.storage",
+    ),
+    "an endpoint of a registry": (
+        model(storageUri="oci://r/b:1", storage={"endpoint": "http://mirror"}),
+        "spec.predictor.model.storage",
+    ),
+    **{
+        f"{field} of one of the repositories": (
+            repositories({"storageUri": "oci://r/b:1", "storage": {"secretName": "a", field: value}}),
+            "spec.predictor.model.repositories[0].storage",
+        )
+        for field, value in (("endpoint", "http://mirror"), ("region", "x"), ("credentialFileKey", "b"))
+    },
+    "a credential file of a registry": (
+        model(storageUri="oci://r/b:1", storage={"secretName": "a", "credentialFileKey": "b"}),
+        "spec.predictor.model.storage",
+    ),
+    "two hubs": (
+        repositories(
+            {"storageUri": "hf://a/b", "storage": {"secretName": "a", "endpoint": "https://mirror"}},
+            {"storageUri": "hf://a/c", "storage": {"secretName": "a"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a path out of a hub's repository": (
+        model(storageUri="hf://a/b/../c"),
+        "spec.predictor.model.storageUri",
+    ),
     "no repository": (model(), "spec.predictor.model"),
     "a repository and repositories": (
         model(**MODEL, repositories=[MODEL]),
@@ -21,7 +99,7 @@ BAD: dict[str, tuple[Manifest, str]] = {
         "spec.predictor.model.storage",
     ),
     "a repository of no known kind": (
-        model(storageUri="hf://org/model"),
+        model(storageUri="ftp://org/model"),
         "spec.predictor.model.storageUri",
     ),
     "a path out of a claim": (
@@ -169,6 +247,19 @@ BAD: dict[str, tuple[Manifest, str]] = {
 }  # fmt: skip
 
 GOOD: dict[str, Manifest] = {
+    "models in the server's image": model(image={"path": "/opt/models"}),
+    "models in another image": model(
+        image={"path": "/opt/models/", "reference": "registry/a:1", "pullPolicy": "Never"}
+    ),
+    "models that an init container brings": model(volume={"path": "a/b", "size": "1Gi"}),
+    "models in a claim that is filled": model(
+        volume={"name": "store", "claimName": "a", "mountPath": "/etcetera"}
+    ),
+    "a hub and a registry": repositories(
+        {"storageUri": "hf://a/b@main/c", "storage": {"secretName": "a", "endpoint": "https://m"}},
+        {"storageUri": "oci://r:5000/b/c:1", "storage": {"secretName": "b"}},
+    ),
+    "a registry without TLS": model(storageUri="oci://http://r:5000/b/c"),
     "dots in names": repositories(
         {"storageUri": "pvc://a/..b/c../v1..2/.d"}, {"storageUri": "s3://b/.../x."}
     ),

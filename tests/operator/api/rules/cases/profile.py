@@ -31,6 +31,19 @@ BAD: dict[str, tuple[Manifest, str]] = {
         profile(storage={"azure": {"secretName": "a", "serviceAccountKeyField": "k"}}),
         "spec.storage.azure",
     ),
+    **{
+        f"{field} of {store}, in a profile": (
+            profile(storage={store: {"secretName": "a", field: value}}),
+            f"spec.storage.{store}",
+        )
+        for field, value, stores in (
+            ("endpoint", "https://x", ("azure", "oci")),
+            ("region", "x", ("gs", "hf", "oci")),
+            ("serviceAccountKeyField", "k", ("hf", "oci")),
+            ("credentialFileKey", "k", ("hf", "oci")),
+        )
+        for store in stores
+    },
     "a policy for no namespace": (profile(policy={"namespaces": {}}), "spec.policy.namespaces"),
     "a label that is compared with nothing": (
         profile(policy={"namespaces": {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}),
