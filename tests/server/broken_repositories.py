@@ -481,7 +481,16 @@ BROKEN: dict[str, Broken] = {
     ),
     "batch_input": python('batch_input { target_name: "B" source_input: "IN" }\n'),
     "batch_output": python('batch_output { target_name: "OUT" source_input: "IN" }\n'),
-    "warmup": python('model_warmup { name: "w" batch_size: 1 }\n'),
+    "warmup_without_input": python('model_warmup { name: "w" batch_size: 1 }\n'),
+    "warmup_of_too_many": python(
+        'model_warmup { name: "w" batch_size: 99 inputs { key: "IN" value { data_type: TYPE_FP32 dims: 2 zero_data: true } } }\n'
+    ),
+    "warmup_of_another_shape": python(
+        'model_warmup { name: "w" batch_size: 1 inputs { key: "IN" value { data_type: TYPE_INT8 dims: [ -1 ] } } }\n'
+    ),
+    "warmup_file_missing": python(
+        'model_warmup { name: "w" batch_size: 1 inputs { key: "IN" value { data_type: TYPE_FP32 dims: 2 input_data_file: "x" } } }\n'
+    ),
     "custom_batching": python(parameter("TRITON_BATCH_STRATEGY_PATH", "x")),
     "runtime": python('runtime: "other.so"\n'),
     "cache_of_a_decoupled_model": python(

@@ -159,6 +159,36 @@ class Optimization(msgspec.Struct, frozen=True, kw_only=True):
     cpu_accelerators: tuple[Accelerator, ...] = ()
 
 
+class WarmupInput(msgspec.Struct, frozen=True, kw_only=True):
+    """An input of a warmup sample.
+
+    Attributes:
+        dims: without the batch dimension; none is -1.
+        file: in the folder `warmup` of the model, with its values; "" for zeros, or for random values.
+        random: whether the values are random.
+    """
+
+    name: str
+    datatype: DataType
+    dims: tuple[int, ...]
+    file: str = ""
+    random: bool = False
+
+
+class WarmupSample(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests that each instance executes before the model is ready (row 14.31).
+
+    Attributes:
+        batch_size: how many requests of one row are executed together.
+        count: how often.
+    """
+
+    name: str
+    batch_size: int
+    count: int
+    inputs: tuple[WarmupInput, ...]
+
+
 class ComposingModel(msgspec.Struct, frozen=True, kw_only=True):
     """What an ensemble needs to know of the model of a step.
 
@@ -223,6 +253,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         op_library_filenames: custom operator libraries (row 11.42).
         message: the normalised model_config_pb2.ModelConfig; never changed.
         labels: the names of the classes of outputs (row 5.4); of an ensemble also those of the models of its steps.
+        warmup: the samples to run, in their order.
     """
 
     name: str
@@ -243,6 +274,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     ensemble: Ensemble | None = None
     labels: Labels = NO_LABELS
     states: tuple[SequenceState, ...] = ()
+    warmup: tuple[WarmupSample, ...] = ()
 
     def needs_reload_for(self, other: "ModelConfig") -> bool:
         """Whether a model has to be loaded again for another config: the two differ in more than `instance_group` and `version_policy` (row 7.24)."""

@@ -23,6 +23,7 @@ from naiad.config.checks.model_files import missing_file, special_file
 from naiad.config.checks.paths import clear_unusable_paths
 from naiad.config.checks.states import read_initial_states
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
+from naiad.config.checks.warmup import check_warmup
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
 from naiad.config.labels import read_labels
@@ -184,6 +185,9 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         )
         labels = read_labels(self.message, self.findings, self.model_dir)
         initial_states = read_initial_states(self.message, self.findings, self.model_dir)
+        check_warmup(
+            self.message, self.findings, self.model_dir, knows_inputs=not self.completes_later
+        )
         self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
         known = not problems or is_typed(self.message)

@@ -19,6 +19,8 @@ from naiad.config.model_config import (
     SecondaryDevice,
     TensorSpec,
     TimeoutAction,
+    WarmupInput,
+    WarmupSample,
 )
 from naiad.config.sequence_states import sequence_states
 from naiad.core import datatypes
@@ -47,6 +49,11 @@ def is_typed(message: Any) -> bool:
     instances = sum(group.count * max(1, len(group.gpus)) for group in message.instance_group)
     return (
         all(spec.data_type != invalid for spec in tensors)
+        and all(
+            given.data_type != invalid
+            for sample in message.model_warmup
+            for given in sample.inputs.values()
+        )
         and all(group.kind in _KINDS for group in message.instance_group)
         and instances <= MOST_INSTANCES * _MOST_GPUS
     )
@@ -87,6 +94,7 @@ def typed(
         ),
         labels=labels,
         states=sequence_states(message, initial_states),
+        warmup=tuple(map(_warmup, (each for each in message.model_warmup if each.batch_size))),
     )
 
 
@@ -124,6 +132,24 @@ def _instance_group(group: Any) -> InstanceGroup:
                 kind=device.SecondaryDeviceKind.Name(device.kind), device_id=device.device_id
             )
             for device in group.secondary_devices
+        ),
+    )
+
+
+def _warmup(sample: Any) -> WarmupSample:
+    return WarmupSample(
+        name=sample.name,
+        batch_size=sample.batch_size,
+        count=max(1, sample.count),
+        inputs=tuple(
+            WarmupInput(
+                name=name,
+                datatype=datatypes.BY_CONFIG_NAME[model_config_pb2.DataType.Name(given.data_type)],
+                dims=tuple(given.dims),
+                file=given.input_data_file,
+                random=given.WhichOneof("input_data_type") == "random_data",
+            )
+            for name, given in sorted(sample.inputs.items())
         ),
     )
 

@@ -213,8 +213,16 @@ class ServingEngine:
         """The repository index (rows 7.1 to 7.6); in mode explicit also the names of models that were never loaded."""
         lists_unloaded = self._control_mode.lists_unloaded and not ready_only
         entries: list[IndexEntry] = []
+        warming = {
+            (load.name, load.version): words
+            for load in self.load_progress()
+            if (words := load.warming)
+        }
         for states, folders in await self._repository.listings(names=lists_unloaded):
-            listed = [_index_entry(state) for state in states]
+            listed = [
+                _index_entry(state, warming.get((state.name, state.version), ""))
+                for state in states
+            ]
             if ready_only:
                 listed = [entry for entry in listed if entry.state == State.READY.value]
             if lists_unloaded:
@@ -270,11 +278,12 @@ class ServingEngine:
             raise unavailable("Server exiting")
 
 
-def _index_entry(state: VersionState) -> IndexEntry:
+def _index_entry(state: VersionState, warming: str) -> IndexEntry:
+    shown = warming if state.state is State.LOADING else ""
     return IndexEntry(
         name=state.name,
         version=state.version,
         state=state.state.value,
-        reason=state.reason,
+        reason=state.reason or shown,
         memory=state.memory,
     )

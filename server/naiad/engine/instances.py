@@ -7,6 +7,8 @@ import asyncio
 import collections.abc
 import contextlib
 import functools
+import logging
+import time
 import typing
 
 import msgspec
@@ -22,12 +24,19 @@ from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_host import DeviceState, ThreadHost
+from naiad.hosts.warmup import Warmup, WarmupRequest, ignore
 from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.loading import progress
 from naiad.repository.plan import VersionPlan
 
 if typing.TYPE_CHECKING:
     from naiad.engine.workers import Process, Workers
     from naiad.hosts.host import WorkerRpcHandler
+
+log = logging.getLogger("naiad.loader")
+
+LOG_INTERVAL_S = 5.0
+"""Between two lines of the log about one warmup."""
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -122,20 +131,29 @@ class InstanceFactory:
         specs = instance_specs(plan.config)
         if not specs:
             return ModelInstances()
-        in_processes = functools.partial(self._in_processes, OfVersion(statistics))
+        warmup = await self._warmup(plan, statistics)
+        of_version = OfVersion(statistics, warmup)
+        warming = Warming(plan, warmup, len(specs))
+        in_processes = functools.partial(self._in_processes, of_version)
         if await self._host_of(plan.config) == "process":
-            return ModelInstances(await in_processes(plan, specs), in_processes)
+            with warming:
+                return ModelInstances(await in_processes(plan, specs), in_processes)
         check_limits(plan.config, "thread")
         loaded, instances = await self._in_thread(self._load, plan)
+        release = functools.partial(self._in_thread, _close, loaded)
 
         async def more(changed: VersionPlan, specs: Specs) -> list[HostedInstance]:
             if await self._host_of(changed.config) == "process":
                 return await in_processes(changed, specs)
             made = await self._in_thread(functools.partial(_make_instances, loaded), specs)
-            return self._thread_hosts(changed, made)
+            return await self._warm(warmup, self._thread_hosts(changed, made))
 
-        hosted = self._thread_hosts(plan, instances)
-        release = functools.partial(self._in_thread, _close, loaded)
+        try:
+            with warming:
+                hosted = await self._warm(warmup, self._thread_hosts(plan, instances))
+        except BaseException:
+            await release()
+            raise
         return ModelInstances(hosted, more, release, loaded.leaves_cycles)
 
     def stop(self) -> None:
@@ -148,14 +166,40 @@ class InstanceFactory:
         """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
         return {**self._backend_options.get("", {}), **self._backend_options.get(backend, {})}
 
+    async def _warmup(self, plan: VersionPlan, statistics: ModelStatistics) -> Warmup:
+        samples: list[WarmupRequest] = []
+        if plan.config.warmup:
+            from naiad.engine.warmup import make_samples  # noqa: PLC0415 - few models have any
+
+            samples = await self._in_thread(make_samples, plan)
+        batched = plan.config.max_batch_size > 0
+        return Warmup(samples, batched=batched, statistics=statistics, clock=self._clock)
+
+    async def _warm(
+        self,
+        warmup: Warmup,
+        hosted: collections.abc.Sequence[tuple[InstanceSpec, ThreadHost]],
+    ) -> list[HostedInstance]:
+        """Run the warmup samples on instances in threads, one after the other; if one fails, all are closed."""
+        try:
+            for _, host in hosted if warmup else ():
+                samples = warmup.in_thread(self._clock.monotonic_ns())
+                warmup.ran(await host.warm_up(samples, warmup.advance))
+        except BaseException:
+            await asyncio.gather(*(host.close() for _, host in hosted))
+            raise
+        return [HostedInstance(spec, host) for spec, host in hosted]
+
     async def _host_of(self, config: ModelConfig) -> HostKind:
         plugin = await self._in_thread(self._registry.plugin, config.backend)
         return host_of(config, plugin.default_host, self.options_of(config.backend), self._slices)
 
-    def _thread_hosts(self, plan: VersionPlan, instances: _Made) -> list[HostedInstance]:
+    def _thread_hosts(
+        self, plan: VersionPlan, instances: _Made
+    ) -> list[tuple[InstanceSpec, ThreadHost]]:
         loop = asyncio.get_running_loop()
         return [
-            HostedInstance(
+            (
                 spec,
                 ThreadHost(
                     spec.name,
@@ -223,6 +267,7 @@ class InstanceFactory:
             of_version.workers = Workers(
                 plan.config,
                 plan.version,
+                warmup=of_version.warmup,
                 limits=limits_of(plan.config),
                 shared=plugin.shares_processes,
                 statistics=of_version.statistics,
@@ -245,12 +290,51 @@ class OfVersion:
 
     Attributes:
         statistics: of the version.
+        warmup: what each of them runs first; None for nothing.
         workers: its worker processes; None before the first one.
     """
 
-    def __init__(self, statistics: ModelStatistics) -> None:
+    def __init__(self, statistics: ModelStatistics, warmup: Warmup | None = None) -> None:
         self.statistics = statistics
+        self.warmup = warmup
         self.workers: Workers | None = None
+
+
+class Warming:
+    """The warmup of the first instances of a version, in the progress of the load and in the log.
+
+    Args:
+        plan: the version.
+        warmup: its samples.
+        instances: how many instances run them.
+    """
+
+    def __init__(self, plan: VersionPlan, warmup: Warmup, instances: int) -> None:
+        self._name = f"'{plan.config.name}' version {plan.version}"
+        self._warmup = warmup
+        self._total = warmup.iterations * instances
+        self._begun = 0
+        self._logged_s = 0.0
+        self._show: collections.abc.Callable[[], None] = ignore
+
+    def __enter__(self) -> None:
+        if self._warmup:
+            self._show = progress.warmup(self._total)
+            self._warmup.advance = self._advance
+
+    def __exit__(self, *failed: object) -> None:
+        self._warmup.advance = ignore
+        if self._warmup and failed[0] is None:
+            log.info("%s is warm: %d runs of its warmup samples", self._name, self._total)
+
+    def _advance(self) -> None:
+        """An iteration begins; in any thread, one at a time."""
+        self._begun += 1
+        self._show()
+        now = time.monotonic()
+        if self._begun == 1 or now - self._logged_s >= LOG_INTERVAL_S:
+            self._logged_s = now
+            log.info("%s is warming %d/%d", self._name, self._begun, self._total)
 
 
 def _close(loaded: LoadedModel) -> None:

@@ -237,9 +237,11 @@ class RequestValidator:
         )
 
     def _reshape(self, tensor: Tensor) -> Tensor:
-        spec = self._rules[tensor.name].spec
-        if spec.reshape is None:
+        rule = self._rules.get(tensor.name)
+        if rule is None or rule.spec.reshape is None:
             return tensor
+        spec = rule.spec
+        assert spec.reshape is not None
         batch = 1 if self._max_batch_size > 0 else 0
         sizes = iter(
             sent

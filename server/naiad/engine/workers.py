@@ -25,6 +25,7 @@ from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance, Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, is_gone, order, spawn
+from naiad.hosts.warmup import Warmup
 from naiad.hosts.worker import codec, kinds
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker_group import WorkerGroup
@@ -49,6 +50,7 @@ class Workers:
         statistics: counts restarts.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
         clock: gives the time.
+        warmup: what each instance runs before it is ready; None for nothing.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class Workers:
         statistics: ModelStatistics,
         rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         clock: Clock,
+        warmup: Warmup | None = None,
     ) -> None:
         self._config = config
         self._version = version
+        self._warmup = warmup
         self._limits = limits
         self._shared = shared
         self._statistics = statistics
@@ -106,6 +110,7 @@ class Workers:
             self._version,
             plan,
             config=self._config,
+            warmup=self._warmup,
             limits=self._limits,
             on_restart=self._statistics.record_restart,
             rpc_handler=self._rpc_handler_of(self._config.name, plan.instances[0].name),

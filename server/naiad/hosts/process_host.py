@@ -296,6 +296,8 @@ class ProcessHost:
             self._heartbeat.pong()
         elif kind == kinds.READY:
             self._probe.answer(bool(number))
+        elif kind == kinds.WARMING:
+            self._supervisor.on_warming()
         elif kind == kinds.ENDS:
             self._supervisor.on_announced_end(header.decode(errors="replace"))
 

@@ -204,14 +204,17 @@ def _pair(
     return ours, theirs
 
 
-def order(plan: WorkerPlan, places: collections.abc.Sequence[int] = ()) -> bytes:
-    """The header of LOAD and ONE_SHOT: a worker's plan, and the place of each instance."""
+def order(
+    plan: WorkerPlan, places: collections.abc.Sequence[int] = (), *, warms_up: bool = False
+) -> bytes:
+    """The header of LOAD and ONE_SHOT: a worker's plan, the place of each instance, and whether WARM_UP follows."""
     return codec.to_json(
         {
             "load": plan.load,
             "settings": dict(plan.settings),
             "instances": [each.to_map() for each in plan.instances],
             "places": list(places),
+            "warms_up": warms_up,
             "log_level": logging.getLogger("naiad").getEffectiveLevel(),
         }
     ).encode()

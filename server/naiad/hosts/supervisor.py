@@ -25,7 +25,8 @@ from naiad.hosts.host import Limit, WorkerInstance, WorkerRpcHandler
 from naiad.hosts.liveness import LivenessWatch
 from naiad.hosts.output_log import Identity
 from naiad.hosts.spawn import order
-from naiad.hosts.watchdogs import Loading, Restarter, Watchdog
+from naiad.hosts.warmup import Warmup
+from naiad.hosts.watchdogs import Loaded, Loading, Restarter, Watchdog
 from naiad.hosts.worker import codec, kinds, link
 from naiad.hosts.worker_life import Action, Event, State
 from naiad.hosts.worker_process import WorkerProcess
@@ -55,6 +56,7 @@ class WorkerSupervisor:
         rpc_handler: handles the requests of its model to the server.
         clock: measures how long processes live.
         loop: the event loop in which every method is called.
+        warmup: what each of its instances runs first; None for nothing.
 
     Attributes:
         worker: the process; None while there is none.
@@ -73,9 +75,11 @@ class WorkerSupervisor:
         rpc_handler: WorkerRpcHandler,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        warmup: Warmup | None = None,
     ) -> None:
         self._identity = identity
         self.plan = plan
+        self._warmup = warmup
         self._load_limit = load_limit
         self._on_restart = on_restart
         self._rpc_handler = rpc_handler
@@ -144,7 +148,10 @@ class WorkerSupervisor:
         self._fire(Event.START)
         self._loading = Loading(self._loop)
         try:
-            worker.send(places[0], kinds.LOAD, order(plan, places))
+            warms_up = bool(self._warmup)
+            worker.send(places[0], kinds.LOAD, order(plan, places, warms_up=warms_up))
+            for place in places:
+                self._send_warmup(worker, place)
             if self._load_limit.seconds:
                 self._watchdog.watch(worker, "its load", self._load_limit, _ignore)
             loaded = await self._loading.ended
@@ -160,6 +167,7 @@ class WorkerSupervisor:
         for place, thread in zip(places[1:], loaded.threads, strict=False):
             worker.served_by(place, thread)
         self.prefetches = loaded.prefetches
+        self._count_warmup(loaded)
         self._liveness.serves = True
         self._fire(Event.LOADED)
         for place in set(places).difference(self.instances):  # removed while it loaded
@@ -183,9 +191,10 @@ class WorkerSupervisor:
         if worker is None or self._state is not State.SERVING:
             raise worker_life.not_extended(self._identity)
         loading = self._adding[place] = Loading(self._loop)
-        header = codec.to_json({"place": place, "instance": spec.to_map()}).encode()
+        fields = {"place": place, "instance": spec.to_map(), "warms_up": bool(self._warmup)}
         try:
-            worker.add(place, instance, header)
+            worker.add(place, instance, codec.to_json(fields).encode())
+            self._send_warmup(worker, place)
             limit = self._load_limit
             await asyncio.wait({loading.ended}, timeout=limit.seconds or None)
             if not loading.ended.done():
@@ -204,6 +213,7 @@ class WorkerSupervisor:
         for thread in loaded.threads:
             worker.served_by(place, thread)
         self.prefetches = self.prefetches and loaded.prefetches
+        self._count_warmup(loaded)
 
     async def close_instance(self, place: int) -> None:
         """Wait for the batch of an instance and close it; the process ends with the last one."""
@@ -300,6 +310,19 @@ class WorkerSupervisor:
             return
         if self._state not in (State.STUCK, State.KILLING):
             worker.kill(f"sent an unexpected message of kind {kind}")
+
+    def on_warming(self) -> None:
+        """An instance that loads begins one more iteration of a warmup sample."""
+        if self._warmup:
+            self._warmup.advance()
+
+    def _send_warmup(self, worker: WorkerProcess, place: int) -> None:
+        if self._warmup:
+            worker.send(place, kinds.WARM_UP, *self._warmup.message())
+
+    def _count_warmup(self, loaded: Loaded) -> None:
+        if self._warmup:
+            self._warmup.ran(loaded.warmup)
 
     def on_request(self, number: int, header: bytes | bytearray, base: Any) -> None:
         """The model makes a request to the server."""

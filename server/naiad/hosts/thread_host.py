@@ -41,7 +41,7 @@ from naiad.hosts.host import (
 )
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_queues import LoopCallQueue, LoopQueue, ThreadQueue
-from naiad.hosts.worker import device
+from naiad.hosts.worker import device, warmup
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +77,12 @@ class _Job(Record, frozen=True, gc=True):
     on_outcome: OnOutcome
 
 
+class _WarmupJob(Record, frozen=True, gc=True):
+    samples: list[warmup.Sample]
+    advance: collections.abc.Callable[[], None]
+    ended: "asyncio.Future[list[warmup.Ran]]"
+
+
 class ThreadHost:
     """Implements `Host`. Its thread starts with the first batch.
 
@@ -109,8 +115,7 @@ class ThreadHost:
         )
         self._binding: ThreadBinding | None = None
         self._submitted = 0
-        self._jobs: ThreadQueue[_Job | None] | None = None
-        self._on_deferred: OnDeferred | None = None
+        self._jobs: ThreadQueue[_Job | _WarmupJob | None] | None = None
         self._deferred: LoopQueue[DeferredResponse] | None = None
         self._thread: threading.Thread | None = None
         self._probe = Probe(loop)
@@ -137,7 +142,26 @@ class ThreadHost:
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:
         """See `Host`."""
-        self._on_deferred = on_deferred
+        if self._instance.defers:
+            self._deferred = LoopQueue(self._loop, on_deferred)
+            self._local.respond_through(self._deferred.put)
+
+    async def warm_up(
+        self, samples: list[warmup.Sample], advance: collections.abc.Callable[[], None]
+    ) -> list[warmup.Ran]:
+        """Run warmup samples in the instance's thread, before `deferred_to` and the first batch.
+
+        Args:
+            samples: the samples.
+            advance: called in the thread as each iteration begins.
+
+        Raises:
+            InferenceError: a sample failed.
+        """
+        jobs = self._jobs or self._start()
+        ended: asyncio.Future[list[warmup.Ran]] = self._loop.create_future()
+        jobs.put(_WarmupJob(samples, advance, ended))
+        return await ended
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         """See `Host`: a thread is always there."""
@@ -181,12 +205,9 @@ class ThreadHost:
         elif self._thread is not None:
             self._thread.join()
 
-    def _start(self) -> "ThreadQueue[_Job | None]":
-        jobs: ThreadQueue[_Job | None] = ThreadQueue()
+    def _start(self) -> "ThreadQueue[_Job | _WarmupJob | None]":
+        jobs: ThreadQueue[_Job | _WarmupJob | None] = ThreadQueue()
         calls = LoopCallQueue(self._loop)
-        if self._on_deferred is not None and self._instance.defers:
-            self._deferred = LoopQueue(self._loop, self._on_deferred)
-            self._local.respond_through(self._deferred.put)
         self._thread = threading.Thread(
             target=self._work, args=(jobs, calls), name=self.name, daemon=False
         )
@@ -195,14 +216,18 @@ class ThreadHost:
         self._jobs = jobs
         return jobs
 
-    def _work(self, jobs: "ThreadQueue[_Job | None]", calls: LoopCallQueue) -> None:
+    def _work(self, jobs: "ThreadQueue[_Job | _WarmupJob | None]", calls: LoopCallQueue) -> None:
         _name_this_thread(self.name)
         get, run, post = jobs.get, self._run, calls.put
         affinity = self._affinity
         binding = self._binding = ThreadBinding(threading.get_native_id(), Binder())
         holds = self._instance.holds_interpreter
-        defers = self._deferred is not None
+        defers = self._instance.defers
         while (job := get()) is not None:
+            if isinstance(job, _WarmupJob):
+                post(self._run_warmup(job))
+                del job
+                continue
             outcome = run(job.batch)
             affinity.record(_time_apart(outcome, holds_interpreter=holds))
             if defers:
@@ -220,6 +245,15 @@ class ThreadHost:
             _log.exception("instance '%s' did not close cleanly", self.name)
         jobs.close()
         post(functools.partial(self._finish, calls))
+
+    def _run_warmup(self, job: _WarmupJob) -> collections.abc.Callable[[], None]:
+        """Run warmup samples; returns what the loop does next."""
+        try:
+            ran = warmup.run(self._instance, job.samples, job.advance, self._now)
+        except InferenceError as error:
+            self._examine(error)
+            return functools.partial(_fail_unless_cancelled, job.ended, error)
+        return functools.partial(_end_unless_cancelled, job.ended, ran)
 
     def _run(self, batch: list[Inference]) -> BatchOutcome:
         started = self._now()
@@ -252,9 +286,9 @@ class ThreadHost:
 
     def _after_deferred(self, on_outcome: OnOutcome, outcome: BatchOutcome) -> None:
         """A batch came back: pass on the deferred responses that were sent before, then the outcome."""
-        assert self._deferred is not None
         try:
-            self._deferred.flush()
+            if self._deferred is not None:
+                self._deferred.flush()
         finally:
             on_outcome(outcome)
 
@@ -280,6 +314,18 @@ class ThreadHost:
         assert self._ended is not None
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def _end_unless_cancelled(ended: "asyncio.Future[list[warmup.Ran]]", ran: list[warmup.Ran]) -> None:
+    if not ended.done():
+        ended.set_result(ran)
+
+
+def _fail_unless_cancelled(
+    ended: "asyncio.Future[list[warmup.Ran]]", error: InferenceError
+) -> None:
+    if not ended.done():
+        ended.set_exception(error)
 
 
 def _time_apart(outcome: BatchOutcome, *, holds_interpreter: bool) -> int:

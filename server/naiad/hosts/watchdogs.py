@@ -77,10 +77,12 @@ class Loaded(Record, frozen=True):
     Attributes:
         threads: the system's ids of the threads that it started for further instances.
         prefetches: see `Instance`; of all its instances.
+        warmup: the batches of warmup samples that were executed: the numbers of each `Ran`.
     """
 
     threads: list[int]
     prefetches: bool
+    warmup: list[list[int]]
 
 
 class Loading:
@@ -109,7 +111,8 @@ class Loading:
         if kind == kinds.LOADED:
             loaded = codec.read_json(header)
             threads = list(map(int, loaded.get("threads", ())))
-            self.ended.set_result(Loaded(threads, loaded.get("prefetches") is True))
+            warmup = [_five(numbers) for numbers in loaded.get("warmup", ())]
+            self.ended.set_result(Loaded(threads, loaded.get("prefetches") is True, warmup))
         else:
             code, message = codec.read_json(header)
             self.ended.set_exception(InferenceError(ErrorCode[code], message))
@@ -119,6 +122,12 @@ class Loading:
         """It will not load."""
         if not self.ended.done():
             self.ended.set_exception(error)
+
+
+def _five(numbers: collections.abc.Iterable[object]) -> list[int]:
+    rows, *times = (int(str(number)) for number in numbers)
+    begun, input_end, output_start, ended = times
+    return [rows, begun, input_end, output_start, ended]
 
 
 OwesResponses = collections.abc.Callable[[], bool]

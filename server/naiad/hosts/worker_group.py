@@ -12,6 +12,7 @@ from naiad.hosts.messages import ResponseReader
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process_host import ProcessHost
 from naiad.hosts.supervisor import WorkerSupervisor, identity_of
+from naiad.hosts.warmup import Warmup
 from naiad.metrics.statistics import RestartReason
 
 
@@ -28,6 +29,7 @@ class WorkerGroup:
         rpc_handler: handles the requests of the model to the server.
         clock: gives the times at which a batch began and ended.
         loop: the event loop in which every method is called.
+        warmup: what each instance runs first; None for nothing.
 
     Attributes:
         supervisor: of the process.
@@ -46,6 +48,7 @@ class WorkerGroup:
         rpc_handler: WorkerRpcHandler,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        warmup: Warmup | None = None,
     ) -> None:
         self._model = model
         self._version = version
@@ -56,6 +59,7 @@ class WorkerGroup:
         self.supervisor = WorkerSupervisor(
             identity_of(model, version, plan.instances),
             plan,
+            warmup=warmup,
             load_limit=limits.load,
             on_restart=on_restart,
             rpc_handler=rpc_handler,

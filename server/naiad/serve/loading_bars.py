@@ -104,7 +104,9 @@ def table(
 
 
 def _amount(load: LoadProgress) -> str:
-    """How much is fetched."""
+    """How much is fetched, or how many iterations of warmup samples have begun."""
+    if load.phase is Phase.WARMING:
+        return f" {load.warmups_begun}/{load.warmups_total}"
     if load.phase is not Phase.FETCHING or not (load.bytes_done or load.bytes_total):
         return ""
     total = f" of {decimal(load.bytes_total)}" if load.bytes_total else ""

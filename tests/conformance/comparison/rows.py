@@ -47,7 +47,6 @@ UNSHOWN: dict[str, str] = {
     "1.21": "nothing to observe: TLS over HTTP is a reverse proxy's work on both sides",
     "2.12": "2.51 does not call is_ready of a model; shown by our own tests",
     "4.15": "needs sequence batching, which is not supported yet",
-    "8.9": "warmup is not supported yet",
     "8.27": _NO_GPU,
     "10.13": "shared memory is not supported yet",
     "10.15": "shared memory is not supported yet",

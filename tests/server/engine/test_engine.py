@@ -13,6 +13,7 @@ from naiad.errors import ErrorCode, InferenceError, invalid, not_found
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
+from naiad.repository.loading.progress import LoadProgress, Phase as LoadPhase
 from naiad.repository.manager import VersionState
 from naiad.repository.requests.overrides import Parameters
 from tests.support.inferences import make_config
@@ -51,6 +52,10 @@ class FakeRepository:
         self._states = list(states) or [
             VersionState(name="m", version=1, state=State.READY, reason="")
         ]
+        self.loads: list[LoadProgress] = []
+
+    def load_progress(self) -> list[LoadProgress]:
+        return self.loads
 
     def get(self, name: str, version: int = LATEST) -> FakeModel:
         if name != "m" or version not in (LATEST, 1):
@@ -216,6 +221,22 @@ async def test_the_index_lists_reasons_and_can_be_limited_to_ready_versions() ->
     assert await engine.index(ready_only=True) == [ready]
     refused = IndexEntry(name="x", state="UNAVAILABLE", reason="no config")
     assert await engine.index() == [ready, refused]
+
+
+async def test_the_index_shows_how_far_the_warmup_of_a_load_is() -> None:
+    repository = FakeRepository(
+        VersionState(name="m", version=1, state=State.LOADING, reason=""),
+        VersionState(name="m", version=2, state=State.READY, reason=""),
+    )
+    repository.loads = [
+        LoadProgress(
+            name="m", version=version, phase=LoadPhase.WARMING, bytes_done=0, bytes_total=0, elapsed_seconds=1,
+            reason="", warmups_begun=3, warmups_total=10,
+        )
+        for version in (1, 2)
+    ]  # fmt: skip
+    entries = await make(repository).index()
+    assert [entry.reason for entry in entries] == ["warming 3/10", ""]
 
 
 async def test_in_mode_explicit_the_index_lists_the_names_of_models_that_were_never_loaded() -> (

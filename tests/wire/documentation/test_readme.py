@@ -20,7 +20,6 @@ README = (ROOT / "README.md").read_text()
 NOT_YET_IN_A_CONFIG = {
     "sequence batching": "sequence_batching { }",
     "ragged batches": 'input { name: "R" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: true }',
-    "warmup": 'model_warmup { name: "w" batch_size: 1 }',
     "`pytorch` (TorchScript)": 'backend: "pytorch"',
     "`tensorrt`": 'backend: "tensorrt"',
     "`tensorflow`": 'backend: "tensorflow"',

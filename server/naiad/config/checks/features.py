@@ -83,10 +83,7 @@ def find_unsupported(
 
     is_ensemble = message.HasField("ensemble_scheduling")  # which may have none (row 11.30)
     for index, sample in enumerate(() if is_ensemble else message.model_warmup):  # row 11.41
-        if sample.batch_size:
-            instead = "take it out and send the first requests yourself"
-            refuse(("model_warmup", index), "warmup at load", instead)
-        else:
+        if not sample.batch_size:
             findings.notes.append(f"model_warmup[{index}] has no effect: its batch_size is 0")
     if message.cc_model_filenames:  # row 11.7
         reads_them = backend is None or backend.has_files_per_gpu

@@ -1,7 +1,8 @@
 """The kinds of messages between the server and a worker process; how they travel is in `link`."""
 
-LOAD, BATCH, CLOSE, ONE_SHOT = 1, 2, 3, 4
-"""Calls of the server: load the model, execute a batch, close the instance, call a function (one-shot)."""
+LOAD, BATCH, CLOSE, ONE_SHOT, WARM_UP = 1, 2, 3, 4, 5
+"""Calls of the server: load the model, execute a batch, close the instance, call a function (one-shot), run the warmup samples: on the link of
+each instance, behind LOAD or ADD."""
 
 LOADED, REFUSED, OUTCOME, DONE, CLOSED = 17, 18, 19, 20, 21
 """Returns of a worker: the model, or an added instance, is loaded, that failed, the outcome of a batch, the result of the function, the
@@ -17,7 +18,8 @@ its client does not read. RESULT, ERROR: the reply to the REQUEST of this number
 received. PING: do coroutines run. ASK_ALIVE: does the worker hear this. ADD: make an instance, which has the link
 whose socket comes along; its header is `{"place": …, "instance": …}`."""
 
-READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE = 80, 81, 82, 83, 84, 85
+READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE, WARMING = 80, 81, 82, 83, 84, 85, 86
 """Notifications of a worker. READY: the answer to GET_READY, with 0 or 1 as its number. RESPONSE: a response to the request of this number.
 REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run. ENDS: it ends with the next message, and why. ALIVE: the answer
-to ASK_ALIVE, on the control socket, with 1 as its number where a debugger for Python is loaded."""
+to ASK_ALIVE, on the control socket, with 1 as its number where a debugger for Python is loaded. WARMING: one more iteration of a warmup sample
+begins."""

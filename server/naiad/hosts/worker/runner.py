@@ -5,11 +5,12 @@ import logging
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 from naiad.backends.instance import Instance, Response
 from naiad.errors import InferenceError, internal, unavailable
-from naiad.hosts.worker import codec, device, kinds, link
+from naiad.hosts.worker import codec, device, kinds, link, warmup
 from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
 
@@ -38,7 +39,8 @@ class Runner:
         self.instance: Any = None
         self.name = ""
         self._requests = RequestReader()
-        self._in_progress = RequestsInProgress(place << link.PLACE_SHIFT)
+        self._first = place << link.PLACE_SHIFT
+        self._in_progress = RequestsInProgress(self._first)
         self._ahead = ahead
         self._process = os.getpid()
 
@@ -55,6 +57,26 @@ class Runner:
             self._announce_end(findings.lost)
         self.link.send(kinds.REFUSED, codec.write_failure(refusal))
         _act_on(findings)
+
+    def warm_up(self) -> "list[warmup.Ran]":
+        """Run the samples of the WARM_UP message that comes next.
+
+        Raises:
+            InferenceError: a sample failed, or the message could not be received.
+            LinkBrokenError: the server is gone.
+        """
+        try:
+            _, _, header = self.link.receive()
+        except link.SegmentLostError as lost:
+            raise not_taken(lost) from lost
+        samples = warmup.received(self.link.base, header, self._first)
+        try:
+            return warmup.run(self.instance, samples, self._send_warming, time.monotonic_ns)
+        finally:
+            self.instance.respond_through(self)
+
+    def _send_warming(self) -> None:
+        self.link.notify(kinds.WARMING, b"")
 
     def serve(self) -> None:
         """Execute batches until the server says that it is the end, and close the instance.

@@ -8,6 +8,7 @@ import gc
 import importlib
 import logging
 import os
+import queue
 import socket
 import sys
 import threading
@@ -18,7 +19,7 @@ from typing import Any
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal
-from naiad.hosts.worker import codec, kinds, link
+from naiad.hosts.worker import codec, kinds, link, warmup
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.runner import Ahead, Runner, not_taken
 from naiad.hosts.worker.server_log import ServerLogHandler
@@ -90,22 +91,56 @@ class Worker:
         ):
             runner = self._runners[place] = Runner(data, place, self._ahead)
             runner.open(spec["name"], instance)
+        first, *others = self._runners.items()
+        ran: list[warmup.Ran] = []
+        warmed: queue.SimpleQueue[list[warmup.Ran] | InferenceError] = queue.SimpleQueue()
+        threads: list[int] = []
+        try:
+            if order["warms_up"]:
+                ran += first[1].warm_up()
+            for place, runner in others:
+                if order["warms_up"]:
+                    thread = self._start(runner.name, self._warm_up, place, runner, warmed)
+                    ran += _unless_error(warmed.get())
+                else:
+                    thread = self._start(runner.name, self._serve, place, runner)
+                threads.append(thread.native_id or 0)
+        except InferenceError as refusal:
+            self._links[0].send(kinds.REFUSED, codec.write_failure(refusal))
+            return None
         # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
         gc.freeze()
-        first, *others = self._runners.items()
-        threads: list[int] = []
-        for place, runner in others:
-            thread = self._start(runner.name, self._serve, place, runner)
-            threads.append(thread.native_id or 0)
-        self._say_loaded(self._links[0], threads, instances)
+        self._say_loaded(self._links[0], threads, instances, ran)
         return first
 
+    def _warm_up(
+        self,
+        place: int,
+        runner: Runner,
+        warmed: "queue.SimpleQueue[list[warmup.Ran] | InferenceError]",
+    ) -> None:
+        """Run the warmup samples of an instance in its own thread, and its batches after that; one at a time, as on a device that they share."""
+        try:
+            ran = runner.warm_up()
+        except InferenceError as refusal:
+            warmed.put(refusal)
+            return
+        warmed.put(ran)
+        self._serve(place, runner)
+
     @staticmethod
-    def _say_loaded(to_it: link.Link, threads: "list[int]", made: "list[Instance]") -> None:
-        prefetches = all(instance.prefetches for instance in made)
-        to_it.send(
-            kinds.LOADED, codec.to_json({"threads": threads, "prefetches": prefetches}).encode()
-        )
+    def _say_loaded(
+        to_it: link.Link,
+        threads: "list[int]",
+        made: "list[Instance]",
+        ran: "list[warmup.Ran]",
+    ) -> None:
+        said = {
+            "threads": threads,
+            "prefetches": all(instance.prefetches for instance in made),
+            "warmup": ran,
+        }
+        to_it.send(kinds.LOADED, codec.to_json(said).encode())
 
     def _start(self, name: str, work: "Callable[..., None]", *arguments: Any) -> threading.Thread:
         """A thread of an instance."""
@@ -152,18 +187,29 @@ class Worker:
         with self._changing:
             self._runners[place] = runner
         try:
-            self._start(spec.name, self._make, place, runner, spec)
+            self._start(spec.name, self._make, place, runner, spec, order["warms_up"])
         except (RuntimeError, MemoryError) as error:  # the system has no more threads
             self._refuse(place, runner, internal(f"no thread could be started: {error}"))
 
-    def _make(self, place: int, runner: Runner, spec: InstanceSpec) -> None:
+    def _make(
+        self,
+        place: int,
+        runner: Runner,
+        spec: InstanceSpec,
+        warms_up: bool,  # noqa: FBT001 - as thread arguments are given
+    ) -> None:
+        ran: list[warmup.Ran] = []
         try:
             instance = _guarded(self._model.make_instance, spec)
+            runner.open(spec.name, instance)
+            if warms_up:
+                ran = runner.warm_up()
         except InferenceError as refusal:
+            if runner.instance is not None:
+                runner.instance.close()
             self._refuse(place, runner, refusal)
             return
-        runner.open(spec.name, instance)
-        self._say_loaded(runner.link, [threading.get_native_id()], [instance])
+        self._say_loaded(runner.link, [threading.get_native_id()], [instance], ran)
         self._serve(place, runner)
 
     def _refuse(self, place: int, runner: Runner, refusal: InferenceError) -> None:
@@ -213,6 +259,19 @@ class Worker:
             runner = self._runners.get(number >> link.PLACE_SHIFT)
             if runner is not None:  # else the instance was closed meanwhile
                 runner.hear(kind, number)
+
+
+def _unless_error(
+    ran: "list[warmup.Ran] | InferenceError",
+) -> "list[warmup.Ran]":
+    """What was run.
+
+    Raises:
+        InferenceError: it is one.
+    """
+    if isinstance(ran, InferenceError):
+        raise ran
+    return ran
 
 
 def _load(order: "dict[str, Any]") -> Any:

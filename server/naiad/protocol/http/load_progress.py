@@ -23,6 +23,9 @@ def _entry(load: LoadProgress) -> dict[str, typing.Any]:
         entry["bytes_done"] = load.bytes_done
     if load.bytes_total:
         entry["bytes_total"] = load.bytes_total
+    if load.warmups_total:
+        entry["warmups_begun"] = load.warmups_begun
+        entry["warmups_total"] = load.warmups_total
     entry["elapsed_seconds"] = round(load.elapsed_seconds, _MS_DIGITS)
     if load.reason:
         entry["reason"] = load.reason

@@ -32,6 +32,9 @@ class Phase(enum.Enum):
     AGENTS = "agents"
     READING_CONFIG = "reading_config"
     LOADING = "loading"
+    WARMING = "warming"
+    """Its instances run the samples of `model_warmup`."""
+
     LOADED = "loaded"
     FAILED = "failed"
 
@@ -55,6 +58,8 @@ class LoadProgress(msgspec.Struct, frozen=True, kw_only=True):
         bytes_total: 0 while it is not known, and for a model that is not fetched.
         elapsed_seconds: since the load began, until it ended.
         reason: why it failed; "" otherwise.
+        warmups_begun: iterations of warmup samples that its instances have begun.
+        warmups_total: of so many; 0 for a model without any, and before they begin.
     """
 
     name: str
@@ -64,6 +69,15 @@ class LoadProgress(msgspec.Struct, frozen=True, kw_only=True):
     bytes_total: int
     elapsed_seconds: float
     reason: str
+    warmups_begun: int = 0
+    warmups_total: int = 0
+
+    @property
+    def warming(self) -> str:
+        """`warming 3/10`: the third iteration of a warmup sample runs, of ten; "" in another phase."""
+        if self.phase is not Phase.WARMING:
+            return ""
+        return f"{self.phase.value} {self.warmups_begun}/{self.warmups_total}"
 
     @property
     def is_over(self) -> bool:
@@ -80,7 +94,9 @@ class Load:
         started_ns: monotonic.
     """
 
-    __slots__ = ("_bytes", "ended_ns", "name", "phase", "reason", "started_ns", "version")
+    __slots__ = (
+        "_bytes", "_warmups", "ended_ns", "name", "phase", "reason", "started_ns", "version",
+    )  # fmt: skip
 
     def __init__(self, name: str, version: int | None, *, started_ns: int) -> None:
         self.name = name
@@ -90,6 +106,17 @@ class Load:
         self.started_ns = started_ns
         self.ended_ns = 0
         self._bytes = (0, 0)
+        self._warmups = (0, 0)
+
+    def begin_warmup(self, total: int) -> None:
+        """Its instances are being made, and run so many iterations of warmup samples."""
+        self._warmups = (0, total)
+
+    def on_warming(self) -> None:
+        """One more iteration begins. From any thread, one at a time."""
+        done, total = self._warmups
+        self._warmups = (done + 1, total)
+        self.phase = Phase.WARMING
 
     def on_bytes(self, done: int, total: int) -> None:
         """So many bytes are fetched, of so many (0: not known). From any thread."""
@@ -104,12 +131,15 @@ class Load:
     def snapshot(self, now_ns: int) -> LoadProgress:
         """Its progress. From any thread."""
         done, total = self._bytes
+        warmed, warmups = self._warmups
         return LoadProgress(
             name=self.name,
             version=self.version,
             phase=self.phase,
             bytes_done=done,
             bytes_total=total,
+            warmups_begun=warmed,
+            warmups_total=warmups,
             elapsed_seconds=((self.ended_ns or now_ns) - self.started_ns) / _NS_PER_SECOND,
             reason=self.reason,
         )
@@ -123,6 +153,19 @@ def enter(phase: Phase) -> None:
     load = _CURRENT.get(None)
     if load is not None:
         load.phase = phase
+
+
+def warmup(total: int) -> collections.abc.Callable[[], None]:
+    """The load in whose task this is called is about to run so many iterations of warmup samples: call the result as each one begins."""
+    load = _CURRENT.get(None)
+    if load is None:
+        return _no_load
+    load.begin_warmup(total)
+    return load.on_warming
+
+
+def _no_load() -> None:
+    """Nothing shows it."""
 
 
 class LoadTable:

@@ -81,12 +81,6 @@ def test_a_batching_library_in_the_folder_asks_for_custom_batching(
     assert problem.message == "batchstrategy.so is not supported yet: custom batching"
 
 
-def test_a_warmup_sample_that_would_run_is_refused(tmp_path: pathlib.Path) -> None:
-    text = 'backend: "python"\nmodel_warmup [ { name: "a" }, { name: "b" batch_size: 1 } ]'
-    problem = only(resolve(make_model(tmp_path, text)))
-    assert problem.message == "model_warmup[1] is not supported yet: warmup at load"
-
-
 def test_a_file_for_each_kind_of_gpu_is_refused_where_there_is_one(tmp_path: pathlib.Path) -> None:
     text = 'backend: "onnxruntime"\ncc_model_filenames [ { key: "7.5" value: "model75.onnx" } ]'
     found = resolve(make_model(tmp_path, text), gpus=(0,)).problems

@@ -12,6 +12,7 @@ from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.errors import ErrorCode, InferenceError
+from naiad.hosts.warmup import Warmup
 from naiad.metrics.statistics import RestartReason
 from tests.server.hosts.process.several import DEFERS, DIES, PRINTS, RAISES, WAITS, WHERE
 from tests.server.hosts.process.workers import (
@@ -41,10 +42,16 @@ def plan(folder: pathlib.Path, count: int = 2, **settings: Any) -> WorkerPlan:
 
 
 async def start(
-    hosts: Hosts, folder: pathlib.Path, count: int = 2, *, timeout_s: float = 0
+    hosts: Hosts,
+    folder: pathlib.Path,
+    count: int = 2,
+    *,
+    timeout_s: float = 0,
+    warmup: Warmup | None = None,
 ) -> Hosted:
     """Their hosts, started."""
-    return await hosts.start("pass", worker_plan=plan(folder, count), timeout_s=timeout_s)
+    worker_plan = plan(folder, count)
+    return await hosts.start("pass", worker_plan=worker_plan, timeout_s=timeout_s, warmup=warmup)
 
 
 async def begin(hosted: Hosted, folder: pathlib.Path) -> list["asyncio.Future[Any]"]:

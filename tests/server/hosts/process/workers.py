@@ -25,6 +25,7 @@ from naiad.hosts.host import (
     WorkerRpcHandler,
 )
 from naiad.hosts.process_host import ProcessHost
+from naiad.hosts.warmup import Warmup
 from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
@@ -113,6 +114,7 @@ class Hosted:
         timeout_s: float,
         load_timeout_s: float = 0,
         rpc_handler: WorkerRpcHandler | None = None,
+        warmup: Warmup | None = None,
     ) -> None:
         self.usable: list[bool] = []
         self.answers: list[DeferredResponse] = []
@@ -127,6 +129,7 @@ class Hosted:
             rpc_handler=rpc_handler or ClosedRpcHandler(),
             clock=SystemClock(),
             loop=asyncio.get_running_loop(),
+            warmup=warmup,
         )
         self.worker, self.hosts = self.group.supervisor, self.group.hosts
         self.host = self.hosts[0]
@@ -171,6 +174,7 @@ class Hosts:
         load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
         rpc_handler: WorkerRpcHandler | None = None,
+        warmup: Warmup | None = None,
         **config: Any,
     ) -> Hosted:
         """A host whose worker has loaded a model."""
@@ -180,6 +184,7 @@ class Hosts:
             load_timeout_s=load_timeout_s,
             worker_plan=worker_plan,
             rpc_handler=rpc_handler,
+            warmup=warmup,
             **config,
         )
         await asyncio.wait_for(made.worker.start(), GIVE_UP_S)
@@ -193,6 +198,7 @@ class Hosts:
         load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
         rpc_handler: WorkerRpcHandler | None = None,
+        warmup: Warmup | None = None,
         **config: Any,
     ) -> Hosted:
         """A host that has not started."""
@@ -205,6 +211,7 @@ class Hosts:
             timeout_s=timeout_s,
             load_timeout_s=load_timeout_s,
             rpc_handler=rpc_handler,
+            warmup=warmup,
         )
         self._made.append(hosted)
         return hosted

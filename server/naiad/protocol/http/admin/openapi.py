@@ -130,6 +130,14 @@ LOAD_PROGRESS_EXAMPLE: Schema = {
             "bytes_total": 1_200_000_000,
             "elapsed_seconds": 2.5,
         },
+        {
+            "name": "warm",
+            "version": "1",
+            "phase": "warming",
+            "warmups_begun": 3,
+            "warmups_total": 10,
+            "elapsed_seconds": 1.2,
+        },
         {"name": "other", "version": "1", "phase": "loaded", "elapsed_seconds": 0.8},
     ]
 }
