@@ -24,7 +24,7 @@ class NotificationSender:
 
     Args:
         identity: of the process, for messages.
-        link: it sends on this link, on which nothing else is sent.
+        link: it sends on this link, on which nothing else is sent while a notification waits.
         loop: the event loop in which every method is called.
     """
 

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 COPIED_ASIDE = 1 << 22
 """Batches of more bytes are copied to the worker by a thread, not by the event loop."""
 
+_REQUESTS = frozenset((kinds.REQUEST, kinds.CALL))
+
 Ran = Execution[InferResponse]
 
 
@@ -290,8 +292,8 @@ class ProcessHost:
         """See `WorkerInstance`."""
         if kind == kinds.RESPONSE:
             self._on_response(number, header, base)
-        elif kind == kinds.REQUEST:
-            self._supervisor.on_request(number, header, base)
+        elif kind in _REQUESTS:
+            self._supervisor.on_request(self._place, kind, number, header, base)
         elif kind == kinds.PONG:
             self._heartbeat.pong()
         elif kind == kinds.READY:
@@ -327,7 +329,7 @@ class ProcessHost:
                 self._in_flight.answered(lost.number)
                 self._on_deferred(self._responses.failed(inference, error, self._now()))
         else:
-            self._supervisor.on_lost(lost, error)
+            self._supervisor.on_lost(self._place, lost, error)
 
     def _cancelled(self, inference: Inference) -> None:
         """Its client has gone: the model may ask."""

@@ -324,13 +324,19 @@ class WorkerSupervisor:
         if self._warmup:
             self._warmup.ran(loaded.warmup)
 
-    def on_request(self, number: int, header: bytes | bytearray, base: Any) -> None:
-        """The model makes a request to the server."""
+    def on_request(
+        self, place: int, kind: int, number: int, header: bytes | bytearray, base: Any
+    ) -> None:
+        """The model of the instance at a place makes a request to the server."""
         worker = self.worker
         assert worker is not None
         try:
             self._rpc_handler.handle(
-                number, header, base, batch_at=self._batch_at, reply=worker.notify
+                number,
+                header,
+                base,
+                batch_at=self._batch_at,
+                reply=worker.replies_to(place) if kind == kinds.CALL else worker.notify,
             )
         except Exception as failure:  # noqa: BLE001  an invalid request ends the worker only
             self.refuse("request", failure)
@@ -345,11 +351,13 @@ class WorkerSupervisor:
         assert self.worker is not None
         self.worker.kill(f"sent an invalid {what} ({failure})")
 
-    def on_lost(self, lost: link.SegmentLostError, error: InferenceError) -> None:
+    def on_lost(self, place: int, lost: link.SegmentLostError, error: InferenceError) -> None:
         """A message that is about no batch came without its tensors: only the load or the request that it belongs to fails."""
-        assert self.worker is not None
-        if lost.kind == kinds.REQUEST:
-            self.worker.notify(kinds.ERROR, lost.number, error.message.encode())
+        worker = self.worker
+        assert worker is not None
+        if lost.kind in {kinds.REQUEST, kinds.CALL}:
+            reply = worker.replies_to(place) if lost.kind == kinds.CALL else worker.notify
+            reply(kinds.ERROR, lost.number, error.message.encode())
         else:
             self._loading.fail(error)
 

@@ -20,7 +20,7 @@ from typing import Any
 from naiad.backends.backend import WorkerPlan
 from naiad.core.child_process import in_words
 from naiad.hosts.cpu_affinity import WorkerAffinity
-from naiad.hosts.host import WorkerInstance
+from naiad.hosts.host import Reply, WorkerInstance
 from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
@@ -98,6 +98,7 @@ class WorkerProcess:
         self.links: dict[int, Link] = {}
         self.closing: dict[int, asyncio.Future[None]] = {}
         self._threads: dict[int, int] = {}
+        self._repliers: dict[int, NotificationSender] = {}
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
@@ -174,8 +175,19 @@ class WorkerProcess:
         except (OSError, MemoryError) as error:
             _log.warning("%s: its worker cannot be asked to end: %s", self._identity, error)
 
+    def replies_to(self, place: int) -> Reply:
+        """What sends replies to the thread of an instance that waits for one, on the instance's own link."""
+        replier = self._repliers.get(place)
+        if replier is None:
+            replier = NotificationSender(self._identity, self.links[place], loop=self._loop)
+            self._repliers[place] = replier
+        return replier.send
+
     def drop(self, place: int) -> None:
         """An instance is closed, or could not be made: there is nothing at its place any more."""
+        replier = self._repliers.pop(place, None)
+        if replier is not None:
+            replier.close()
         link = self.links.pop(place, None)
         if link is not None:
             self._loop.remove_reader(link.fileno())

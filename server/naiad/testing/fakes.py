@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from naiad.backends.python.api.errors import TritonModelException
-from naiad.backends.python.api.server import Asked, Deliver
+from naiad.backends.python.api.response import InferenceResponse
+from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.core.response import InferResponse
 from naiad.engine.bls.server_api import ModelMetrics, input_tensor, response_for_model
 from naiad.errors import ErrorCode, InferenceError, invalid, not_found, unsupported
@@ -66,6 +67,10 @@ class FakeServer(ModelMetrics):
             previous = _response(outgoing.model_name, Response({}))
         deliver(response_for_model(previous), True)
         return _nothing_to_cancel
+
+    def infer_and_wait(self, outgoing: Asked, *, caller: Any) -> InferenceResponse:
+        """See `Server`."""
+        return wait_for_response(self, outgoing, caller=caller)
 
     def load_model(self, name: str, config: str, files: dict[str, bytes], *, caller: Any) -> None:
         """See `Server`."""

@@ -19,7 +19,7 @@ from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.datatypes import elements_of
 from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
 from naiad.backends.python.api.response import InferenceResponse
-from naiad.backends.python.api.server import Asked, Deliver
+from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of, wrap
 from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
@@ -131,6 +131,10 @@ class ServerApi(ModelMetrics):
 
         self._put(begin)
         return cancel
+
+    def infer_and_wait(self, outgoing: Asked, *, caller: Running) -> InferenceResponse:
+        """See `Server`."""
+        return wait_for_response(self, outgoing, caller=caller)
 
     def load_model(
         self, name: str, config: str, files: dict[str, bytes], *, caller: Running

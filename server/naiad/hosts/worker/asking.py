@@ -1,4 +1,7 @@
-"""The server API of a model in a worker process (`api/server.py`): each request is a notification REQUEST, each reply a notification RESULT.
+"""The server API of a model in a worker process (`api/server.py`): each request is a notification REQUEST or CALL, each reply a notification RESULT.
+
+The reply to a REQUEST comes on the control socket, whose thread passes it on to the thread that waits. A CALL is a request of the thread that executes
+batches, to which nothing else is sent while it does: it receives the reply itself, on the instance's socket, which saves a switch between threads.
 
 A request's header is `[what, ...]`:
 `infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs], [first request of the calling
@@ -12,6 +15,8 @@ see `codec.py`. `cancel` and `close_family` get no reply.
 """
 
 import itertools
+import logging
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -24,24 +29,29 @@ from naiad.backends.python.api import datatypes
 from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
 from naiad.backends.python.api.request import incoming
 from naiad.backends.python.api.response import InferenceResponse
-from naiad.backends.python.api.server import Asked, Deliver
+from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import parts_of
 from naiad.hosts.worker import codec
-from naiad.hosts.worker.kinds import REQUEST
-from naiad.hosts.worker.link import Link
+from naiad.hosts.worker.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST
+from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.requests import resolved, tensors_of
+
+_log = logging.getLogger("naiad.worker")
 
 
 class AskingServer:
     """Implements `api.server.Server`.
 
     Args:
-        link: sends the requests.
+        link: sends the requests. The thread that makes this object is the one that receives on it, and executes batches.
     """
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._thread = threading.get_ident()
+        self._receives = False
         self._reader = codec.Reader(resolved)
+        self._calls_reader = codec.Reader(resolved)  # of another thread
         self._numbers = itertools.count(1)
         self._deliveries: dict[int, Deliver] = {}
         self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
@@ -50,25 +60,28 @@ class AskingServer:
         self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
     ) -> "Callable[[], None]":
         """See `Server`."""
-        batch = caller.batch
-        request = (
-            "infer",
-            (
-                asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
-                asked.parameters, asked.output_names,
-            ),
-            (batch[0].number, len(batch)) if batch else None,
-            caller.thread == threading.get_ident(),
-            decoupled,
-        )  # fmt: skip
         number = next(self._numbers)
         self._deliveries[number] = deliver
         try:
-            self._send(number, request, [_output(tensor) for tensor in asked.inputs])
+            self._send_infer(REQUEST, number, asked, caller, decoupled=decoupled)
         except BaseException:
             del self._deliveries[number]
             raise
         return lambda: self._send(number, ("cancel",))
+
+    def infer_and_wait(self, asked: Asked, *, caller: Any) -> InferenceResponse:
+        """See `Server`."""
+        if (
+            threading.get_ident() != self._thread or self._receives
+        ):  # a signal's handler may call while its thread waits
+            return wait_for_response(self, asked, caller=caller)
+        number = next(self._numbers)
+        self._receives = True
+        try:
+            self._send_infer(CALL, number, asked, caller, decoupled=False)
+            return self._reply(number)
+        finally:
+            self._receives = False
 
     def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """See `Server`."""
@@ -125,18 +138,9 @@ class AskingServer:
         deliver = self._deliveries.get(number)
         if deliver is None:
             return
-        final, error, parameters = found
-        if final:
+        if found[0]:
             del self._deliveries[number]
-        if error is not None:
-            code, message = error
-            response = InferenceResponse(error=TritonError(message, TritonErrorCode[code]))
-        else:
-            tensors = tensors_of(base, layout.groups[0])
-            response = InferenceResponse(
-                [incoming(each.name, each.array) for each in tensors], parameters=parameters or None
-            )
-        deliver(response, bool(final))
+        deliver(_response(found, layout, base), bool(found[0]))
 
     def failed(self, number: int, why: str) -> None:
         """No reply comes, or no more of them; called in the thread that listens.
@@ -155,6 +159,34 @@ class AskingServer:
             error = TritonError(why, TritonErrorCode.UNAVAILABLE)
             deliver(InferenceResponse(error=error), True)
 
+    def _reply(self, number: int) -> InferenceResponse:
+        """Receive the reply to a CALL."""
+        link = self._link
+        while True:
+            try:
+                kind, its_number, header = link.receive()
+            except SegmentLostError as lost:
+                if lost.number != number:
+                    continue
+                error = TritonError(
+                    f"its answer could not be received: {lost}", TritonErrorCode.UNAVAILABLE
+                )
+                return InferenceResponse(error=error)
+            except LinkBrokenError:  # the server is gone, and the model must not go on without it
+                os._exit(1)
+            if kind < NOTIFICATIONS:
+                _log.error("the worker ends: it got a message of kind %d during a call", kind)
+                os._exit(1)
+            base = link.take_notification()
+            if its_number != number:  # of a call that a signal's handler has ended by an exception
+                continue
+            if kind == ERROR:
+                return InferenceResponse(
+                    error=TritonError(header.decode(), TritonErrorCode.UNAVAILABLE)
+                )
+            layout, rest = self._calls_reader.read(header)
+            return _response(codec.read_json(rest), layout, base)
+
     def _ask(self, *request: Any, tensors: "Sequence[Any]" = ()) -> Any:
         number = next(self._numbers)
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -169,10 +201,43 @@ class AskingServer:
             raise TritonModelException(error)
         return value
 
-    def _send(self, number: int, request: "tuple[Any, ...]", tensors: "Sequence[Any]" = ()) -> None:
+    def _send_infer(
+        self, kind: int, number: int, asked: Asked, caller: Any, *, decoupled: bool
+    ) -> None:
+        batch = caller.batch
+        request = (
+            "infer",
+            (
+                asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
+                asked.parameters, asked.output_names,
+            ),
+            (batch[0].number, len(batch)) if batch else None,
+            caller.thread == threading.get_ident(),
+            decoupled,
+        )  # fmt: skip
+        self._send(number, request, [_output(tensor) for tensor in asked.inputs], kind)
+
+    def _send(
+        self,
+        number: int,
+        request: "tuple[Any, ...]",
+        tensors: "Sequence[Any]" = (),
+        kind: int = REQUEST,
+    ) -> None:
         rest = codec.to_json(request).encode()
         header, payload = codec.write([((), tensors)] if tensors else [], rest)
-        self._link.notify(REQUEST, header, payload, number)
+        self._link.notify(kind, header, payload, number)
+
+
+def _response(found: Any, layout: codec.Layout, base: Any) -> InferenceResponse:
+    _, error, parameters = found
+    if error is not None:
+        code, message = error
+        return InferenceResponse(error=TritonError(message, TritonErrorCode[code]))
+    tensors = tensors_of(base, layout.groups[0])
+    return InferenceResponse(
+        [incoming(each.name, each.array) for each in tensors], parameters=parameters or None
+    )
 
 
 def _output(tensor: Any) -> Output:

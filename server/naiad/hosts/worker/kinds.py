@@ -18,8 +18,9 @@ its client does not read. RESULT, ERROR: the reply to the REQUEST of this number
 received. PING: do coroutines run. ASK_ALIVE: does the worker hear this. ADD: make an instance, which has the link
 whose socket comes along; its header is `{"place": …, "instance": …}`."""
 
-READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE, WARMING = 80, 81, 82, 83, 84, 85, 86
+READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE, WARMING, CALL = 80, 81, 82, 83, 84, 85, 86, 87
 """Notifications of a worker. READY: the answer to GET_READY, with 0 or 1 as its number. RESPONSE: a response to the request of this number.
-REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run. ENDS: it ends with the next message, and why. ALIVE: the answer
+REQUEST: a call of the model to the server (see `asking.py`); CALL: the same of the thread that executes the batch, which waits for the reply on the
+instance's own socket. PONG: coroutines run. ENDS: it ends with the next message, and why. ALIVE: the answer
 to ASK_ALIVE, on the control socket, with 1 as its number where a debugger for Python is loaded. WARMING: one more iteration of a warmup sample
 begins."""

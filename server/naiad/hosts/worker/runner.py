@@ -89,13 +89,17 @@ class Runner:
             try:
                 kind, number, header = receive()
             except link.SegmentLostError as lost:
-                self.link.send(kinds.OUTCOME, codec.write_failed_outcome(not_taken(lost)))
+                if lost.kind < kinds.NOTIFICATIONS:
+                    self.link.send(kinds.OUTCOME, codec.write_failed_outcome(not_taken(lost)))
                 continue
             if kind == kinds.BATCH:
                 self._execute(header, number)
             elif kind == kinds.CLOSE:
                 self.instance.close()
                 return
+            else:
+                # The reply to a call for which the model waits no more: a signal's handler raised meanwhile.
+                self.link.take_notification()
 
     def _execute(self, header: "bytes | bytearray", first: int) -> None:
         payload = None

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import asyncio
 
 
-_GPU = "TRITONSERVER_MEMORY_GPU"
+_GPU = 0
+"""Of `request.MemoryType`, which imports this module."""
 
 
 class ResponseIterator:
@@ -65,14 +66,17 @@ def ask(outgoing: Asked, running: "context.Running | None", *, decoupled: bool) 
     Raises:
         TritonModelException: outside `execute`, or it cannot be sent.
     """
+    if not decoupled:
+        server = _server(running)
+        refusal = _refusal(outgoing)
+        return refusal or server.infer_and_wait(outgoing, caller=running)
     arrived: queue.SimpleQueue[tuple[InferenceResponse, bool]] = queue.SimpleQueue()
 
     def deliver(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
         arrived.put((response, final))
 
     cancel = _send(outgoing, running, decoupled, deliver)
-    first = arrived.get()
-    return ResponseIterator(first, arrived, cancel) if decoupled else first[0]
+    return ResponseIterator(arrived.get(), arrived, cancel)
 
 
 def ask_async(
@@ -117,27 +121,38 @@ def _send(
     decoupled: bool,  # noqa: FBT001 - from this module only
     deliver: Deliver,
 ) -> "Callable[[], None]":
+    server = _server(running)
+    refusal = _refusal(outgoing)
+    if refusal is not None:
+        deliver(refusal, True)
+        return _ignore
+    cancel: Callable[[], None] = server.infer(
+        outgoing, caller=running, decoupled=decoupled, deliver=deliver
+    )
+    return cancel
+
+
+def _server(running: "context.Running | None") -> Any:
+    """Whom a model asks that executes."""
     if running is None:
         raise TritonModelException(
             "it is not known which model asks here: make the InferenceRequest in execute, and hand it to the thread that asks"
         )
     if not running.executes:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
-    if outgoing.preferred_memory.memory_type.name == _GPU:
-        deliver(InferenceResponse(error=_no_gpu_memory(outgoing.model_name)), True)
-        return _ignore
-    cancel: Callable[[], None] = here(running.server).infer(
-        outgoing, caller=running, decoupled=decoupled, deliver=deliver
-    )
-    return cancel
+    return here(running.server)
 
 
-def _no_gpu_memory(model: str) -> TritonError:
-    return TritonError(
-        f"Model {model} - Error when running inference: preferred_memory asks for outputs in GPU memory, which is not supported yet for calls "
+def _refusal(outgoing: Asked) -> "InferenceResponse | None":
+    """The response to a call that cannot be made; None if it can."""
+    if outgoing.preferred_memory.memory_type != _GPU:
+        return None
+    error = TritonError(
+        f"Model {outgoing.model_name} - Error when running inference: preferred_memory asks for outputs in GPU memory, which is not supported yet for calls "
         "between models: leave it out, and copy the outputs to the device in the model that calls",
         TritonErrorCode.UNSUPPORTED,
     )
+    return InferenceResponse(error=error)
 
 
 def _ignore() -> None:

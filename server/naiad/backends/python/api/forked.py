@@ -14,7 +14,7 @@ from typing import Any
 from naiad.backends.python.api import context
 from naiad.backends.python.api.errors import TritonError, TritonModelException
 from naiad.backends.python.api.response import InferenceResponse
-from naiad.backends.python.api.server import NO_SERVER
+from naiad.backends.python.api.server import NO_SERVER, wait_for_response
 
 _GONE = "the process of the model, which asks the server for the processes that it forked, is gone"
 
@@ -99,6 +99,10 @@ class Relay:
         """See `Server`."""
         number = self._post("infer", id(caller), (outgoing, decoupled), deliver)
         return lambda: self._post("cancel", id(caller), (number,), None)
+
+    def infer_and_wait(self, outgoing: Any, *, caller: Any) -> InferenceResponse:
+        """See `Server`."""
+        return wait_for_response(self, outgoing, caller=caller)
 
     def close_family(self, family: int) -> None:
         """See `Server`."""

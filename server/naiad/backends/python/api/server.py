@@ -4,6 +4,7 @@ A seam. A thread host answers by calling the server's event loop, a worker proce
 that models see is written once, over this.
 """
 
+import queue
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -71,6 +72,9 @@ class Server(Protocol):
             TritonModelException: it cannot even be sent.
         """
 
+    def infer_and_wait(self, outgoing: Asked, *, caller: Any) -> InferenceResponse:
+        """Ask a model that has one response, and wait for it; otherwise as `infer`."""
+
     def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """Load a model. Raises TritonModelException with the server's own words."""
 
@@ -96,6 +100,17 @@ class Server(Protocol):
 
     def metric_value(self, metric: int) -> float:
         """The metric's value. Raises TritonModelException: a histogram has none."""
+
+
+def wait_for_response(server: Any, outgoing: Asked, *, caller: Any) -> InferenceResponse:
+    """`Server.infer_and_wait` by `Server.infer`."""
+    arrived: queue.SimpleQueue[InferenceResponse] = queue.SimpleQueue()
+
+    def deliver(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
+        arrived.put(response)
+
+    server.infer(outgoing, caller=caller, decoupled=False, deliver=deliver)
+    return arrived.get()
 
 
 class NoServer:
