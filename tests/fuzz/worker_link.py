@@ -43,7 +43,7 @@ WORDS = (
 )  # fmt: skip
 
 _KINDS = (
-    kinds.OUTCOME, kinds.RESPONSE, kinds.LOADED, kinds.REFUSED, kinds.DONE, kinds.READY, kinds.REQUEST, kinds.PONG, kinds.BATCH, kinds.RESULT,
+    kinds.OUTCOME, kinds.RESPONSE, kinds.LOADED, kinds.REFUSED, kinds.DONE, kinds.READY, kinds.REQUEST, kinds.CALL, kinds.PONG, kinds.BATCH, kinds.RESULT,
     kinds.LOAD, kinds.CLOSED, kinds.ENDS, kinds.ALIVE, kinds.ADD, 0, 63, 64, 255,
 )  # fmt: skip
 _NUMBERS = (0, 1, 2, 16, 32, 64, 1 << 15, 1 << 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1)

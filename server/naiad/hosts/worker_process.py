@@ -24,7 +24,7 @@ from naiad.hosts.host import Reply, WorkerInstance
 from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
-from naiad.hosts.worker.kinds import ADD, ALIVE, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
+from naiad.hosts.worker.kinds import ADD, ALIVE, CALL, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
 from naiad.hosts.worker.link import AHEAD_BYTES, GONE, Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.payload import Prepared
 
@@ -333,6 +333,8 @@ class WorkerProcess:
                 size = len(content) if kind == RESPONSE else 0
                 instance.on_notification(kind, number, header, content)
                 del content  # or its segment would stay in use until the next one
+                if kind == CALL:  # its thread waits
+                    return True
                 if size:
                     self._took(size)
                     taken += size

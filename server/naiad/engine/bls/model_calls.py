@@ -7,22 +7,20 @@ that wait for each other (`scheduling/deadlock.py`) and fails the youngest call.
 
 import asyncio
 import collections.abc
-import functools
 import logging
 import typing
 
-from typing_extensions import override
+import msgspec
 
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RequestContext
+from naiad.core.inference import Cancellable, Inference, OnResponse
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
-from naiad.core.response import InferResponse
+from naiad.core.response import InferResponse, failure
 from naiad.engine.api import ServedModel
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
 from naiad.scheduling.deadlock import Wait, find_cycle
-from naiad.scheduling.relay import Relay
 from naiad.scheduling.scheduler import Occupancy
 
 _log = logging.getLogger(__name__)
@@ -60,54 +58,101 @@ class _Called(typing.Hashable, typing.Protocol):
         """What it executes."""
 
 
-class _CallContext(RequestContext):
-    """The context of a call: which model runs it, once one does."""
+class ModelCall(msgspec.Struct, eq=False):
+    """A call in progress, and the context of its request. Made by `ModelCalls.begin`. It gets exactly one final response.
 
+    After the end it refers to nothing, so that it is in no cycle, which would keep tensors until the garbage collector runs.
+
+    Attributes:
+        since_ns: when it was made (monotonic).
+        is_over: whether it has its last response.
+        model: the model version that runs it; None before one does.
+        inference: see `scheduling.scheduler.MadeCall`; it is there while the last response is taken.
+    """
+
+    in_progress: "dict[int, ModelCall]"
+    number: int
+    request: InferRequest
+    caller: Caller
+    on_response: OnResponse
+    worded: Worded
+    since_ns: int
+    flow: Flow | None
+    is_over: bool = False
+    cancelled: bool = False
+    begun: bool = False
     model: _Called | None = None
+    inference: Inference | None = None
+    handle: Cancellable | None = None
+    refused: list[InferResponse] | None = None
 
-    @override
+    def begin(self, model: ServedModel) -> None:
+        """Have a model run it. If it is refused before it is in progress, the error is that of a call."""
+        try:
+            handle = model.infer(self.request, self.respond, self.flow, self)
+        except InferenceError as error:
+            self.fail(error)
+            return
+        self.begun = True
+        refused, self.refused = self.refused, None
+        for refusal in refused or ():
+            if handle is None and refusal.error is not None:
+                self.fail(self.worded(self.request, refusal.error))
+                return
+            self.respond(refusal)
+        if handle is None:
+            return
+        if self.cancelled or self.is_over:  # while it began
+            handle.cancel()
+        else:
+            self.handle = handle
+
     def runs(self, model: typing.Any, inference: Inference) -> None:
+        """See `RunObserver`."""
         self.model, self.inference = model, inference
 
+    def respond(self, response: InferResponse) -> None:
+        """The model sends a response."""
+        if self.is_over:
+            return
+        if response.error is not None and not self.begun:
+            if self.refused is None:
+                self.refused = []
+            self.refused.append(response)
+            return
+        if not response.final:
+            self.on_response(response)
+            return
+        self.is_over = True
+        self.in_progress.pop(self.number, None)
+        on_response, self.on_response = self.on_response, _ignore
+        try:
+            on_response(response)
+        finally:
+            self.model = self.inference = self.handle = None
 
-class ModelCall:
-    """A call in progress. Made by `ModelCalls.begin`."""
-
-    __slots__ = (
-        "_outer", "caller", "context", "number", "relay", "request", "since_ns", "worded",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        calls: "ModelCalls",
-        outer: Inference,
-        *,
-        number: int,
-        caller: Caller,
-        worded: "Worded",
-    ) -> None:
-        self._outer = outer
-        self.worded = worded
-        self.number = number
-        self.caller = caller
-        self.request = outer.request
-        self.since_ns = outer.received_ns
-        self.relay = Relay(outer, on_end=functools.partial(calls.over, number))
-        self.context = _CallContext(outer.received_ns)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has its last response."""
-        return self.relay.is_over
-
-    @property
-    def inference(self) -> Inference | None:
-        """See `scheduling.scheduler.MadeCall`."""
-        return self.context.inference
+    def fail(self, error: InferenceError) -> None:
+        """End with an error; the model's inference is cancelled. No effect after the end."""
+        if self.is_over:
+            return
+        handle, self.begun = self.handle, True
+        self.respond(failure(self.request, error, version=self.request.model_version))
+        if handle is not None:
+            handle.cancel()
 
     def cancel(self) -> None:
         """The caller no longer needs the response. The last response still comes. Safe at any time."""
-        self._outer.cancel()
+        if self.is_over or self.cancelled:
+            return
+        self.cancelled = True
+        if self.flow is not None:
+            self.flow.close()
+        if self.handle is not None:
+            self.handle.cancel()
+
+
+def _ignore(_response: InferResponse) -> None:
+    """Of a call that is over."""
 
 
 class ModelCalls:
@@ -133,7 +178,7 @@ class ModelCalls:
             self._timer.cancel()
             self._timer = None
         for call in tuple(self._calls.values()):
-            call.relay.fail(call.worded(call.request, internal("the server is stopping")))
+            call.fail(call.worded(call.request, internal("the server is stopping")))
 
     def begin(
         self,
@@ -152,16 +197,16 @@ class ModelCalls:
         """
         self._made += 1
         worded = worded or _error
-        outer = Inference(request, on_response, batch_size=1, received_ns=self._now(), flow=flow)
-        call = ModelCall(self, outer, number=self._made, caller=caller, worded=worded)
+        calls, number = self._calls, self._made
+        call = ModelCall(calls, number, request, caller, on_response, worded, self._now(), flow)
         try:
             model = self._find(request, decoupled=decoupled, worded=worded)
         except InferenceError as error:
-            call.relay.fail(worded(request, error))
+            call.fail(worded(request, error))
             return call
-        self._calls[call.number] = call
-        call.relay.begin(functools.partial(_infer, model, request, flow, call))
-        if self._timer is None and call.number in self._calls:
+        calls[number] = call
+        call.begin(model)
+        if self._timer is None and calls:
             self._set_timer()
         return call
 
@@ -183,10 +228,6 @@ class ModelCalls:
             flow=flow,
             worded=_as_it_is,
         )
-
-    def over(self, number: int, _error: InferenceError | None) -> None:
-        """A call gets its last response next."""
-        self._calls.pop(number, None)
 
     def _find(self, request: InferRequest, *, decoupled: bool, worded: Worded) -> ServedModel:
         if self._find_model is None:
@@ -220,8 +261,7 @@ class ModelCalls:
             self._set_timer()
 
     def _cycle(self) -> collections.abc.Sequence[ModelCall]:
-        contexts = [call.context for call in self._calls.values()]
-        models = {context.model for context in contexts if context.model is not None}
+        models = {call.model for call in self._calls.values() if call.model is not None}
         occupancies = {model: model.occupancy() for model in models}
         executed_in: dict[Inference, int] = {}
         for occupancy in occupancies.values():
@@ -239,7 +279,7 @@ class ModelCalls:
             executed_in.update((inference, known) for inference in calling)
         waits: list[Wait] = []
         for call in self._calls.values():
-            model, inference, caller = call.context.model, call.context.inference, call.caller
+            model, inference, caller = call.model, call.inference, call.caller
             if model is None or inference is None:
                 continue
             queued = occupancies[model].waits(inference)
@@ -268,40 +308,14 @@ class ModelCalls:
             "(instance_group count) than there are requests that may wait inside it, or do not call back."
         )
         _log.error("%s", message)
-        youngest.relay.fail(youngest.worded(youngest.request, internal(message)))
+        youngest.fail(youngest.worded(youngest.request, internal(message)))
 
 
 def _what_for(call: ModelCall) -> str:
-    model = call.context.model
+    model = call.model
     assert model is not None, "a model runs a call in a cycle"
     held = [name for name, batch in model.occupancy().executions if batch is not None]
     return f"model '{call.request.model_name}' (held: {', '.join(held)})"
-
-
-def _infer(
-    model: ServedModel,
-    request: InferRequest,
-    flow: Flow | None,
-    call: ModelCall,
-    on_response: OnResponse,
-) -> Inference | None:
-    """Begin a call. One that is refused before it is in progress gets the message of the reference."""
-    refused: list[InferResponse] = []
-    begun = False
-
-    def respond(response: InferResponse) -> None:
-        if begun or response.error is None:
-            on_response(response)
-        else:
-            refused.append(response)
-
-    inference = model.infer(request, respond, flow, call.context)
-    begun = True
-    for refusal in refused:
-        if inference is None and refusal.error is not None:
-            raise call.worded(request, refusal.error)
-        on_response(refusal)
-    return inference
 
 
 def _as_it_is(_request: InferRequest, error: InferenceError) -> InferenceError:

@@ -13,7 +13,7 @@ from naiad.engine.bls.server_api import STOPPING, ServerApi, is_ready
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts import messages
 from naiad.hosts.host import BatchAt, Reply
-from naiad.hosts.worker import codec
+from naiad.hosts.worker import call as calls, codec
 from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
 from naiad.repository.requests.overrides import CONFIG, Value
@@ -21,6 +21,12 @@ from naiad.repository.requests.overrides import CONFIG, Value
 _log = logging.getLogger(__name__)
 
 _CONTROL = frozenset(("load", "unload", "ready"))
+
+_KNOWN = 256
+_KNOWN_BYTES = 1024
+
+_Fields = tuple[Any, ...]
+"""The fields of a call that are in JSON, with `RequestedOutput`s."""
 
 
 class ModelRpcHandler:
@@ -33,17 +39,21 @@ class ModelRpcHandler:
         self._calls: dict[int, ModelCall] = {}
         self._families = set[int]()
         self._reader = codec.Reader(messages.resolved)
+        self._known: dict[bytes, _Fields] = {}
 
     def handle(
         self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
     ) -> None:
         """See `WorkerRpcHandler`."""
         layout, text = self._reader.read(header)
+        groups = layout.groups
+        tensors = messages.tensors_of(base, groups[0]) if groups else []
+        found = calls.read(text)
+        if found is not None:
+            self._infer(number, found, tensors, batch_at, reply)
+            return
         what, *rest = codec.read_json(text)
-        tensors = [tensor for group in layout.groups for tensor in messages.tensors_of(base, group)]
-        if what == "infer":
-            self._infer(number, rest, tensors, batch_at, reply)
-        elif what == "cancel":
+        if what == "cancel":
             call = self._calls.get(number)
             if call is not None:
                 call.cancel()
@@ -71,27 +81,27 @@ class ModelRpcHandler:
     def _infer(
         self,
         number: int,
-        request_fields: collections.abc.Sequence[Any],
+        asked: calls.Call,
         inputs: list[Tensor],
         batch_at: BatchAt,
         reply: Reply,
     ) -> None:
-        fields, batch, blocks, decoupled = request_fields
+        fields = self._known.get(asked.text) or self._fields(asked.text)
         name, version, request_id, correlation_id, flags, timeout_us, parameters, outputs = fields
         request = InferRequest(
-            model_name=name,
-            model_version=version,
-            id=request_id,
-            inputs=inputs,
-            requested_outputs=[RequestedOutput(name) for name in outputs],
-            parameters=parameters,
-            timeout_us=timeout_us,
-            correlation_id=correlation_id,
-            flags=flags,
+            name,
+            version,
+            request_id,
+            inputs,
+            outputs,
+            parameters.copy() if parameters else parameters,
+            0,
+            timeout_us,
+            correlation_id,
+            flags,
         )
-        caller = Caller(
-            self._model, self._instance, None if batch is None else batch_at(*batch), blocks
-        )
+        batch = batch_at(asked.first, asked.size) if asked.size else None
+        caller = Caller(self._model, self._instance, batch, asked.blocks)
         in_progress = self._calls
         is_over = False
 
@@ -111,10 +121,19 @@ class ModelRpcHandler:
             reply(RESULT, number, header, payload)
 
         call = self._api.calls.begin(
-            request, caller=caller, decoupled=decoupled, on_response=respond
+            request, caller=caller, decoupled=asked.decoupled, on_response=respond
         )
         if not is_over:
             in_progress[number] = call
+
+    def _fields(self, text: bytes) -> "_Fields":
+        *plain, names = codec.read_json(text)
+        fields: _Fields = (*plain, [RequestedOutput(name) for name in names])
+        if len(text) <= _KNOWN_BYTES:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[text] = fields
+        return fields
 
     async def _control(
         self,
@@ -191,6 +210,8 @@ def _printed(reply: tuple[str | None, Any]) -> bytes:
 
 
 def _packed(response: InferResponse) -> tuple[bytes, Payload]:
-    fields = (response.final, codec.error_fields(response.error), response.parameters)
     group = (), messages.described(response.outputs)
+    if response.final and response.error is None and not response.parameters:
+        return codec.write([group], codec.THE_RESPONSE)
+    fields = (response.final, codec.error_fields(response.error), response.parameters)
     return codec.write([group], codec.to_json(fields).encode())

@@ -3,14 +3,12 @@
 The reply to a REQUEST comes on the control socket, whose thread passes it on to the thread that waits. A CALL is a request of the thread that executes
 batches, to which nothing else is sent while it does: it receives the reply itself, on the instance's socket, which saves a switch between threads.
 
-A request's header is `[what, ...]`:
-`infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs], [first request of the calling
-batch, its size] or null, whether the batch's own thread waits, decoupled`, with the inputs as tensors; `cancel` (with the number of the
+A request's header is a call (`call.py`), with the inputs as tensors, or `[what, ...]`: `cancel` (with the number of the
 request); `load, name, config, whether it is called from initialize`, with the files as tensors; `unload, name, dependents, the same`;
 `ready, name, version`;
 `open_family, name, description, kind`; `close_family, family`; `open_metric, family, labels, buckets`;
 `change_metric, metric, operation, value`; `metric_value, metric`.
-A reply's is `[error message or null, value]`; for `infer`, one per response, `[final, error, parameters]`, with the outputs as tensors;
+A reply's is `[error message or null, value]`; for a call, one per response, `[final, error, parameters]`, with the outputs as tensors;
 see `codec.py`. `cancel` and `close_family` get no reply.
 """
 
@@ -32,11 +30,14 @@ from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import parts_of
 from naiad.hosts.worker import codec
+from naiad.hosts.worker.call import CallWriter
 from naiad.hosts.worker.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.requests import resolved, tensors_of
 
 _log = logging.getLogger("naiad.worker")
+
+_THE_RESPONSE = codec.read_json(codec.THE_RESPONSE)
 
 
 class AskingServer:
@@ -52,6 +53,7 @@ class AskingServer:
         self._receives = False
         self._reader = codec.Reader(resolved)
         self._calls_reader = codec.Reader(resolved)  # of another thread
+        self._calls = CallWriter()
         self._numbers = itertools.count(1)
         self._deliveries: dict[int, Deliver] = {}
         self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
@@ -172,8 +174,11 @@ class AskingServer:
                     f"its answer could not be received: {lost}", TritonErrorCode.UNAVAILABLE
                 )
                 return InferenceResponse(error=error)
-            except LinkBrokenError:  # the server is gone, and the model must not go on without it
-                os._exit(1)
+            except LinkBrokenError as broken:
+                raised = broken.__cause__
+                if isinstance(raised, OSError) and raised.errno is None:
+                    raise raised from None  # by a signal's handler: a TimeoutError is an OSError
+                os._exit(1)  # the server is gone, and the model must not go on without it
             if kind < NOTIFICATIONS:
                 _log.error("the worker ends: it got a message of kind %d during a call", kind)
                 os._exit(1)
@@ -185,7 +190,8 @@ class AskingServer:
                     error=TritonError(header.decode(), TritonErrorCode.UNAVAILABLE)
                 )
             layout, rest = self._calls_reader.read(header)
-            return _response(codec.read_json(rest), layout, base)
+            found = _THE_RESPONSE if rest == codec.THE_RESPONSE else codec.read_json(rest)
+            return _response(found, layout, base)
 
     def _ask(self, *request: Any, tensors: "Sequence[Any]" = ()) -> Any:
         number = next(self._numbers)
@@ -205,28 +211,24 @@ class AskingServer:
         self, kind: int, number: int, asked: Asked, caller: Any, *, decoupled: bool
     ) -> None:
         batch = caller.batch
-        request = (
-            "infer",
-            (
-                asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
-                asked.parameters, asked.output_names,
-            ),
-            (batch[0].number, len(batch)) if batch else None,
-            caller.thread == threading.get_ident(),
-            decoupled,
+        fields = (
+            asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
+            asked.parameters, asked.output_names,
         )  # fmt: skip
-        self._send(number, request, [_output(tensor) for tensor in asked.inputs], kind)
+        rest = self._calls.write(
+            fields,
+            batch[0].number if batch else 0,
+            len(batch) if batch else 0,
+            blocks=caller.thread == threading.get_ident(),
+            decoupled=decoupled,
+        )
+        header, payload = codec.write([((), [_output(tensor) for tensor in asked.inputs])], rest)
+        self._link.notify(kind, header, payload, number)
 
-    def _send(
-        self,
-        number: int,
-        request: "tuple[Any, ...]",
-        tensors: "Sequence[Any]" = (),
-        kind: int = REQUEST,
-    ) -> None:
+    def _send(self, number: int, request: "tuple[Any, ...]", tensors: "Sequence[Any]" = ()) -> None:
         rest = codec.to_json(request).encode()
         header, payload = codec.write([((), tensors)] if tensors else [], rest)
-        self._link.notify(kind, header, payload, number)
+        self._link.notify(REQUEST, header, payload, number)
 
 
 def _response(found: Any, layout: codec.Layout, base: Any) -> InferenceResponse:

@@ -51,6 +51,9 @@ EXECUTED = struct.Struct("<qqI")
 
 RESPONSE = struct.Struct("<?q")
 
+THE_RESPONSE = b"[true,null,{}]"
+"""The rest of the RESULT of most calls."""
+
 _HEAD = struct.Struct("<II")
 _KNOWN = 256
 _KNOWN_BYTES = 4096

@@ -16,6 +16,7 @@ from naiad.engine.bls.worker_rpc import ModelRpcHandler
 from naiad.errors import invalid
 from naiad.hosts import messages
 from naiad.hosts.worker import codec
+from naiad.hosts.worker.call import CallWriter
 from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
 from naiad.metrics.custom import CustomMetrics
@@ -61,7 +62,11 @@ class Worker:
     def ask(
         self, number: int, *question: Any, tensors: Sequence[Any] = (), segment: bool = False
     ) -> None:
-        rest = json.dumps(question).encode()
+        if question[0] == "infer":
+            fields = question[1]
+            rest = CallWriter().write(fields, 0, 0, blocks=True, decoupled=False)
+        else:
+            rest = json.dumps(question).encode()
         header, payload = codec.write([((), tensors)] if tensors else [], rest)
         base: Any = bytearray(payload.joined())
         if segment:
@@ -70,7 +75,7 @@ class Worker:
 
     def infer(self, number: int, model: str) -> None:
         fields: tuple[Any, ...] = (model, -1, "", 0, 0, 0, {}, [])
-        self.ask(number, "infer", fields, None, True, False)
+        self.ask(number, "infer", fields)
 
     def _post(
         self, kind: int, number: int = 0, header: bytes = b"", payload: Payload | None = None
@@ -110,7 +115,7 @@ async def test_tensors_are_read_where_they_lie(*, segment: bool) -> None:
     ]
     parameters: dict[str, object] = {}
     fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"])
-    worker.ask(1, "infer", fields, None, True, False, tensors=inputs, segment=segment)
+    worker.ask(1, "infer", fields, tensors=inputs, segment=segment)
     (inference,) = model.queue
     tensors = {each.name: each.array.tolist() for each in inference.request.inputs}
     assert tensors == {"T": [b"hi"], "N": [0, 1], "E": []}
@@ -127,7 +132,7 @@ async def test_strings_of_a_call_do_not_become_objects_on_the_loop(elements: lis
     inputs = [("T", "BYTES", np.array(elements, dtype=object).reshape(-1, 1))]
     parameters: dict[str, object] = {}
     fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"])
-    worker.ask(1, "infer", fields, None, True, False, tensors=inputs)
+    worker.ask(1, "infer", fields, tensors=inputs)
     ((tensor,),) = [inference.request.inputs for inference in model.queue]
     assert isinstance(tensor, PackedStrings)
     assert tensor.shape == (len(elements), 1)

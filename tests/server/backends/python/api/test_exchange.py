@@ -11,7 +11,7 @@ import pytest
 
 from naiad.backends.python.api import context, triton_python_backend_utils as pb_utils
 from naiad.backends.python.api.context import Running
-from naiad.backends.python.api.server import Asked, Deliver
+from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 
 
 class ScriptedServer:
@@ -29,6 +29,9 @@ class ScriptedServer:
         self.asked.append((outgoing, caller, decoupled))
         self.on_ask(deliver)
         return self._cancel
+
+    def infer_and_wait(self, outgoing: Asked, *, caller: Any) -> pb_utils.InferenceResponse:
+        return wait_for_response(self, outgoing, caller=caller)
 
     def answer_first(self, deliver: Deliver) -> None:
         """For `on_ask`: the first of several responses."""
