@@ -87,6 +87,11 @@ def python_models(repository: pathlib.Path) -> None:
     _python(repository / "strings", _PYTHON_MODEL, dims=-1, datatype="TYPE_STRING")
 
 
+def python_identity(repository: pathlib.Path, name: str, *, batch: int = 64) -> None:
+    """`identity` under another name; with a `batch` of 0 without a batch dimension, and so without a dynamic batcher."""
+    _python(repository / name, _PYTHON_MODEL, dims=WIDTH, batch=batch)
+
+
 def python_model_in_a_thread(repository: pathlib.Path) -> None:
     """`threaded`: `identity` again, in a thread of Naiad (Triton does not know the parameter)."""
     _python(repository / "threaded", _PYTHON_MODEL, dims=WIDTH, more=_IN_A_THREAD)
