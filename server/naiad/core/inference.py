@@ -77,7 +77,7 @@ class Inference(msgspec.Struct, eq=False):
 
 
 class RunObserver(typing.Protocol):
-    """What is told which model version runs a request."""
+    """What learns which model version runs a request."""
 
     def runs(self, model: typing.Any, inference: Inference) -> None:
         """A model runs the request; `model` is its version, an `engine.model.Model`."""
