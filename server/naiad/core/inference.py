@@ -76,14 +76,6 @@ class Inference(msgspec.Struct, eq=False):
             self.on_cancel(self)
 
 
-class RunObserver(typing.Protocol):
-    """What learns which model version runs a request."""
-
-    def runs(self, model: typing.Any, inference: Inference) -> None:
-        """A model runs the request; `model` is its version, an `engine.model.Model`."""
-        ...
-
-
 class TraceParent(Record, frozen=True):
     """The client's header `traceparent` (W3C Trace Context).
 
@@ -99,7 +91,7 @@ class TraceParent(Record, frozen=True):
 
 
 class RequestContext(msgspec.Struct, eq=False):
-    """Implements `RunObserver`: what is known of a request beside its content, from its first byte to the last byte of its response.
+    """What is known of a request beside its content, from its first byte to the last byte of its response.
 
     For logs and traces. The protocol makes one per request, only if something reads it; the model that runs the request adds the inference.
 
@@ -121,5 +113,5 @@ class RequestContext(msgspec.Struct, eq=False):
     response_bytes: int = 0
 
     def runs(self, model: typing.Any, inference: Inference) -> None:
-        """See `RunObserver`."""
+        """A model runs the request; `model` is its version, an `engine.model.Model`."""
         self.inference = inference

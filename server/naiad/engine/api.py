@@ -11,7 +11,7 @@ import msgspec
 from naiad.config.model_config import EnsembleStep
 from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RunObserver
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import ModelStatistics, StepTimes
@@ -95,7 +95,7 @@ class Infers(typing.Protocol):
         request: InferRequest,
         on_response: OnResponse,
         flow: Flow | None = None,
-        context: RunObserver | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         """Run a request.
 

@@ -10,7 +10,7 @@ import enum
 from typing import Any
 
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RunObserver
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import (
@@ -101,7 +101,7 @@ class ServingEngine:
         request: InferRequest,
         on_response: OnResponse,
         flow: Flow | None = None,
-        context: RunObserver | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         """Run a request: exactly one final response, errors included, perhaps before this returns."""
         try:

@@ -9,7 +9,7 @@ import functools
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RunObserver
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
@@ -67,7 +67,7 @@ class Model:
         request: InferRequest,
         on_response: OnResponse,
         flow: Flow | None = None,
-        context: RunObserver | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         """Validate a request and give it to the scheduler; see `engine.api.Engine.infer` for the contract."""
         received_ns = self._clock.monotonic_ns()

@@ -14,7 +14,7 @@ import msgspec
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.datatypes import DataType
-from naiad.core.request import InferRequest
+from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.tensor import PackedStrings, Tensor, packed_strings
 from naiad.errors import invalid
 
@@ -49,6 +49,7 @@ class RequestValidator:
         self._rules = {spec.name: _InputRule(spec) for spec in config.inputs}
         self._specs = config.inputs
         self._outputs = frozenset(spec.name for spec in config.outputs)
+        self._accepted_outputs: list[RequestedOutput] | None = None
         self._input_count = len(config.inputs)
         self._required = frozenset(spec.name for spec in config.inputs if not spec.optional)
         self._required_count = len(self._required)
@@ -64,8 +65,12 @@ class RequestValidator:
         inputs = request.inputs
         count = len(inputs)
         try:
-            if request.requested_outputs:
+            wanted = request.requested_outputs
+            if wanted and wanted is not self._accepted_outputs:
                 self._check_outputs(request)
+                self._accepted_outputs = (
+                    wanted  # the steps of ensembles ask with one list over and over
+                )
             if count > self._input_count or count < self._required_count:
                 _check_repeated(inputs)
                 raise self._wrong_count(inputs)

@@ -19,6 +19,7 @@ from naiad.config.sequence_tensors import model_outputs
 from naiad.core import datatypes
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
+from naiad.core.request import RequestedOutput
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse, failure
 from naiad.core.tensor import PackedStrings, Tensor, check_packed, packed_strings
 from naiad.errors import InferenceError
@@ -86,10 +87,14 @@ def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
     """The header and the tensors of a batch."""
     groups: list[Any] = []
     plain = True
+    before: list[RequestedOutput] = []
+    names: tuple[str, ...] = ()
     for inference in batch:
         request = inference.request
-        names = request.requested_outputs and tuple(request.output_names)
-        groups.append(((inference.batch_size, names or ()), described(request.inputs)))
+        wanted = request.requested_outputs
+        if wanted is not before:
+            before, names = wanted, tuple(request.output_names)
+        groups.append(((inference.batch_size, names), described(request.inputs)))
         plain = plain and not (
             request.id
             or request.parameters

@@ -10,11 +10,11 @@ import collections.abc
 import logging
 import typing
 
-import msgspec
+from typing_extensions import override
 
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
-from naiad.core.inference import Cancellable, Inference, OnResponse
+from naiad.core.inference import Cancellable, Inference, OnResponse, RequestContext
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse, failure
@@ -58,13 +58,13 @@ class _Called(typing.Hashable, typing.Protocol):
         """What it executes."""
 
 
-class ModelCall(msgspec.Struct, eq=False):
+class ModelCall(RequestContext, kw_only=True, eq=False):
     """A call in progress, and the context of its request. Made by `ModelCalls.begin`. It gets exactly one final response.
 
     After the end it refers to nothing, so that it is in no cycle, which would keep tensors until the garbage collector runs.
 
     Attributes:
-        since_ns: when it was made (monotonic).
+        received_ns: when it was made (monotonic).
         is_over: whether it has its last response.
         model: the model version that runs it; None before one does.
         inference: see `scheduling.scheduler.MadeCall`; it is there while the last response is taken.
@@ -76,13 +76,11 @@ class ModelCall(msgspec.Struct, eq=False):
     caller: Caller
     on_response: OnResponse
     worded: Worded
-    since_ns: int
     flow: Flow | None
     is_over: bool = False
     cancelled: bool = False
     begun: bool = False
     model: _Called | None = None
-    inference: Inference | None = None
     handle: Cancellable | None = None
     refused: list[InferResponse] | None = None
 
@@ -107,8 +105,8 @@ class ModelCall(msgspec.Struct, eq=False):
         else:
             self.handle = handle
 
+    @override
     def runs(self, model: typing.Any, inference: Inference) -> None:
-        """See `RunObserver`."""
         self.model, self.inference = model, inference
 
     def respond(self, response: InferResponse) -> None:
@@ -160,7 +158,7 @@ class ModelCalls:
 
     def __init__(self, *, clock: Clock) -> None:
         self._now = clock.monotonic_ns
-        self._find_model: FindModel | None = None
+        self._find_model: FindModel = _stopping
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: dict[int, ModelCall] = {}
         self._made = 0
@@ -173,7 +171,7 @@ class ModelCalls:
 
     def close(self) -> None:
         """Accept no more calls; those without a response fail."""
-        self._find_model = None
+        self._find_model, self._loop = _stopping, None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -195,19 +193,13 @@ class ModelCalls:
         `on_response` is called on the loop with each response, perhaps before this returns; the last one is final.
         `worded` makes the error of a call that fails before it is in progress; by default that of row 15.21.
         """
-        self._made += 1
-        worded = worded or _error
-        calls, number = self._calls, self._made
-        call = ModelCall(calls, number, request, caller, on_response, worded, self._now(), flow)
+        call = self._call(request, caller, on_response, worded or _error, flow)
         try:
-            model = self._find(request, decoupled=decoupled, worded=worded)
+            model = self._find(request, decoupled=decoupled, worded=call.worded)
         except InferenceError as error:
-            call.fail(worded(request, error))
+            call.fail(call.worded(request, error))
             return call
-        calls[number] = call
-        call.begin(model)
-        if self._timer is None and calls:
-            self._set_timer()
+        self._begin(call, model)
         return call
 
     def submit(
@@ -220,23 +212,48 @@ class ModelCalls:
         flow: Flow | None = None,
     ) -> ModelCall:
         """See `scheduling.scheduler.Submit`."""
-        return self.begin(
-            request,
-            caller=Caller(model, model, batch, blocks=True),
-            decoupled=True,
+        caller = Caller(model, model, batch, blocks=True)
+        call = self._call(request, caller, on_response, _as_it_is, flow)
+        try:
+            called = self._find_model(request.model_name, request.model_version)
+        except InferenceError as error:
+            call.fail(error)
+        else:
+            self._begin(call, called)
+        return call
+
+    def _call(
+        self,
+        request: InferRequest,
+        caller: Caller,
+        on_response: OnResponse,
+        worded: Worded,
+        flow: Flow | None,
+    ) -> ModelCall:
+        self._made = number = self._made + 1
+        return ModelCall(
+            self._now(),
+            in_progress=self._calls,
+            number=number,
+            request=request,
+            caller=caller,
             on_response=on_response,
+            worded=worded,
             flow=flow,
-            worded=_as_it_is,
         )
 
+    def _begin(self, call: ModelCall, model: ServedModel) -> None:
+        self._calls[call.number] = call
+        call.begin(model)
+        if self._timer is None and self._calls:
+            self._set_timer()
+
     def _find(self, request: InferRequest, *, decoupled: bool, worded: Worded) -> ServedModel:
-        if self._find_model is None:
-            raise internal("the server is stopping")
         name = request.model_name
         try:
             model = self._find_model(name, request.model_version)
         except InferenceError as error:
-            if worded is not _error:
+            if worded is not _error or self._loop is None:
                 raise
             # New releases say the first, 2.51 the second.
             raise internal(
@@ -290,7 +307,7 @@ class ModelCalls:
                     blocks=caller.blocks,
                     queued_at=model if queued else None,
                     executed_in=None if queued else executed_in.get(inference),
-                    since_ns=call.since_ns,
+                    since_ns=call.received_ns,
                 )
             )
         pools = {
@@ -316,6 +333,11 @@ def _what_for(call: ModelCall) -> str:
     assert model is not None, "a model runs a call in a cycle"
     held = [name for name, batch in model.occupancy().executions if batch is not None]
     return f"model '{call.request.model_name}' (held: {', '.join(held)})"
+
+
+def _stopping(_name: str, _version: int) -> ServedModel:
+    """In place of a look-up while no calls are accepted."""
+    raise internal("the server is stopping")
 
 
 def _as_it_is(_request: InferRequest, error: InferenceError) -> InferenceError:

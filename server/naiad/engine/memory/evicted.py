@@ -11,7 +11,7 @@ import logging
 from naiad.config.model_config import DynamicBatching
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RunObserver
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.engine.model import Model, traits_of
 from naiad.errors import InferenceError, unavailable
@@ -183,7 +183,7 @@ class EvictedModel:
         request: InferRequest,
         on_response: OnResponse,
         flow: Flow | None = None,
-        context: RunObserver | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         """See `Infers`."""
         now = self._models.now_ns()
@@ -207,7 +207,7 @@ class WaitingRequest:
         models: EvictedModels,
         model: EvictedModel,
         outer: Inference,
-        context: RunObserver | None,
+        context: RequestContext | None,
     ) -> None:
         self.model_name = outer.request.model_name
         self.version = outer.request.model_version
@@ -250,6 +250,6 @@ class WaitingRequest:
 
 
 def _infer(
-    model: Model, outer: Inference, context: RunObserver | None, on_response: OnResponse
+    model: Model, outer: Inference, context: RequestContext | None, on_response: OnResponse
 ) -> Inference | None:
     return model.infer(outer.request, on_response, outer.flow, context)
