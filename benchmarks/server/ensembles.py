@@ -90,9 +90,11 @@ def _other() -> Program:
 
 def _loaded(server: ServerProcess, connections: int, seconds: float) -> tuple[float, float]:
     """Requests per second, and µs of processor time per request."""
-    before = process_time.of_tree(server.process.pid)
+    assert server.process is not None, "it runs"
+    pid = server.process.pid
+    before = process_time.of_tree(pid)
     rate = send(server, small("chain"), HTTP_JSON, connections=connections, seconds=seconds)
-    used = process_time.of_tree(server.process.pid) - before
+    used = process_time.of_tree(pid) - before
     return rate.per_second, used / max(rate.requests, 1) * 1e6
 
 

@@ -60,13 +60,17 @@ class Selection(Record, frozen=True):
         steps: their indexes.
         readers: the steps that need each tensor.
         uses: how often each tensor is taken, by a step or for the response; a tensor that is not here is not needed.
+        awaited: what gets each tensor: indexes of steps, and the number of all steps for the response.
+        missing: how many tensors each step, and at last the response, needs; 0 for a step that is not needed.
         requested: the outputs that each step is asked for.
         outputs: the tensors of the response, in the order of the config.
     """
 
     steps: frozenset[int]
     readers: collections.abc.Mapping[str, tuple[int, ...]]
-    uses: collections.abc.Mapping[str, int]
+    uses: dict[str, int]
+    awaited: dict[str, tuple[int, ...]]
+    missing: list[int]
     requested: collections.abc.Mapping[int, list[RequestedOutput]]
     outputs: tuple[str, ...]
 
@@ -125,8 +129,17 @@ class EnsemblePlan:
             tensor: tuple(index for index in sorted(steps) if tensor in self.steps[index].tensors)
             for tensor in needed
         }
+        response = len(self.steps)
         return Selection(
             steps=frozenset(steps),
+            awaited={
+                tensor: (*those, response) if tensor in outputs else those
+                for tensor, those in readers.items()
+            },
+            missing=[
+                *(len(step.tensors) if step.index in steps else 0 for step in self.steps),
+                len(outputs.intersection(self.output_names)),
+            ],
             readers=readers,
             uses={tensor: len(readers[tensor]) + (tensor in outputs) for tensor in needed},
             requested={

@@ -1,6 +1,6 @@
 """The scheduler of an ensemble: it has no instances; each inference is an `EnsembleRun`, whose steps other models run.
 
-It implements `Scheduler`. What is executed when is in `run.py`, the graph in `plan.py`. All of it belongs to the event loop.
+It implements `Scheduler`. What is executed when is in `run.py`, with decoupled steps in `streaming_run.py`, the graph in `plan.py`. All of it belongs to the event loop.
 """
 
 import asyncio
@@ -13,8 +13,9 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.ensemble.plan import EnsemblePlan
-from naiad.scheduling.ensemble.run import EnsembleRun
+from naiad.scheduling.ensemble.run import EnsembleRun, RunContext
 from naiad.scheduling.ensemble.steps import StepCalls
+from naiad.scheduling.ensemble.streaming_run import StreamingRun
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, Submit, drain
 
@@ -42,19 +43,27 @@ class EnsembleScheduler:
         assert isinstance(config.ensemble, Ensemble), "it is an ensemble"
         self.statistics = statistics
         self._config = config
-        self._version = version
         self._now = clock.monotonic_ns
-        self._plan = EnsemblePlan(config)
-        self._dispatcher = ResponseDispatcher(
-            model=config.name, version=version, statistics=statistics, clock=clock
-        )
+        plan = EnsemblePlan(config)
         self.calls = StepCalls(
             config.name,
-            steps=len(self._plan.steps),
+            steps=len(plan.steps),
             limit=config.ensemble.max_inflight_requests,
             submit=submit,
             clock=clock,
         )
+        self._context = RunContext(
+            config,
+            version,
+            plan,
+            self.calls,
+            ResponseDispatcher(
+                model=config.name, version=version, statistics=statistics, clock=clock
+            ),
+            self._ended,
+        )
+        streams = config.decoupled or any(step.decoupled for step in plan.steps)
+        self._run = StreamingRun if streams else EnsembleRun
         statistics.steps = self.calls.times
         self._runs: dict[Inference, EnsembleRun] = {}
         self._stopping = False
@@ -68,16 +77,7 @@ class EnsembleScheduler:
             )
         inference.queued_ns = self._now()
         inference.on_cancel = self._cancel
-        run = EnsembleRun(
-            inference,
-            config=self._config,
-            version=self._version,
-            plan=self._plan,
-            calls=self.calls,
-            dispatcher=self._dispatcher,
-            on_end=self._ended,
-        )
-        self._runs[inference] = run
+        run = self._runs[inference] = self._run(inference, self._context)
         run.start()
 
     def inflight(self) -> int:

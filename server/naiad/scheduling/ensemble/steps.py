@@ -5,6 +5,8 @@ Every call ends with its model's final response, and every wait for a free place
 
 import typing
 
+import msgspec
+
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference
@@ -37,7 +39,7 @@ class StepOwner(typing.Protocol):
         ...
 
 
-class StepCall:
+class StepCall(msgspec.Struct, eq=False):
     """One call of a step's model, or the wait for a place to make it.
 
     Attributes:
@@ -46,31 +48,18 @@ class StepCall:
         sequence: id and flags of its request.
         flow: of a decoupled step.
         count: responses with tensors so far.
+        begun_ns: when it was made (monotonic).
     """
 
-    __slots__ = (
-        "batch_size", "begun_ns", "count", "flow", "key", "owner", "request", "sequence", "step",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        owner: StepOwner,
-        step: PlannedStep,
-        key: Key,
-        request: InferRequest,
-        *,
-        batch_size: int,
-        sequence: tuple[int | str, int],
-    ) -> None:
-        self.owner = owner
-        self.step = step
-        self.key = key
-        self.request: InferRequest | None = request
-        self.batch_size = batch_size
-        self.sequence = sequence
-        self.flow = Flow() if step.decoupled else None
-        self.count = 0
-        self.begun_ns = 0
+    owner: StepOwner
+    step: PlannedStep
+    key: Key
+    request: InferRequest | None
+    batch_size: int
+    sequence: tuple[int | str, int]
+    flow: Flow | None = None
+    count: int = 0
+    begun_ns: int = 0
 
     def respond(self, response: InferResponse) -> None:
         """A response came."""
@@ -119,10 +108,13 @@ class StepCalls:
         self._running[index] -= 1
         times = self.times[index]
         times.count += 1
-        times.failures += failed
+        if failed:
+            times.failures += 1
         times.total_ns += self._now() - call.begun_ns
         times.queue_ns += queue_ns
         times.compute_ns += compute_ns
+        if not self._limit:
+            return
         waiting = self._waiting[index]
         if not waiting or index in self._filling:
             return

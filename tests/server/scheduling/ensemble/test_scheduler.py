@@ -15,8 +15,8 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.ensemble.run import AHEAD
 from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
+from naiad.scheduling.ensemble.streaming_run import AHEAD
 from naiad.scheduling.scheduler import UNLOAD_GRACE_S, UNLOAD_LIMIT_S
 from tests.support.clock import LoopClock
 from tests.support.ensembles import Models, bound, ensemble, model, number, step
