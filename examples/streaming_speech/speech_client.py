@@ -1,4 +1,4 @@
-"""Sends many audio streams at once, each over a gRPC stream of its own, chunk by chunk, and prints when someone speaks in each.
+"""Sends many audio streams at once, each over a gRPC stream of its own, chunk by chunk, and prints the times of speech in each.
 
     pip install 'tritonclient[grpc]'
     python speech_client.py --streams 64
@@ -28,7 +28,7 @@ AHEAD = 4
 
 
 def main() -> int:
-    """Run it; the exit status is 0 when someone speaks in every stream."""
+    """Run it; the exit status is 0 when there is speech in every stream."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recordings", nargs="*", type=pathlib.Path, help="WAV files, 16 kHz mono")
     parser.add_argument("--url", default="localhost:8001", help="host:port of the server's gRPC")

@@ -1,4 +1,4 @@
-"""From the probabilities of the chunks of a stream to the times in which someone speaks. Pure."""
+"""From the probabilities of the chunks of a stream to the times of speech. Pure."""
 
 import collections.abc
 import typing
@@ -13,7 +13,7 @@ LEAST_CHUNKS = 8
 
 
 class Segment(typing.NamedTuple):
-    """Someone speaks, in seconds from the beginning of the stream."""
+    """Speech, in seconds from the beginning of the stream."""
 
     start: float
     end: float

@@ -14,6 +14,7 @@ from naiad_operator.api.schema import resources
 from naiad_operator.builders import KINDS, build, canary
 from naiad_operator.builders.bundle import refused
 from naiad_operator.builders.facts import STRICT, CanaryFacts, ClusterFacts, Defaults, Policy
+from naiad_operator.builders.traffic import ingress_limits, session_affinity
 from naiad_operator.builders.workload import image
 from naiad_operator.check import (
     amounts,
@@ -82,7 +83,7 @@ def examine(
         usable = _without(manifest, own) if own else manifest
         parsed = service.parse(usable, profile)
         children = build(parsed, _facts(parsed, options))
-        elsewhere = list(_refused_elsewhere(parsed, options))
+        elsewhere = [*_refused_elsewhere(parsed, options), *_without_effect(parsed)]
         if not own and profile is not None:
             effective = merging.merged(profile.values, filled)
     except InvalidSpec as invalid:
@@ -148,6 +149,17 @@ def _refused_elsewhere(parsed: service.InferenceService, options: argparse.Names
         return
     for problem in refused(parsed, _facts(parsed, options), strict):
         yield warning(problem.path, problem.message)
+
+
+def _without_effect(parsed: service.InferenceService) -> Findings:
+    """What the class of the Ingress does not take, as the condition NetworkReady says it."""
+    entry = parsed.spec.ingress
+    if entry is None or not entry.enabled:
+        return
+    if message := ingress_limits.without_effect(entry):
+        yield warning("spec.ingress", message)
+    if message := session_affinity.without_effect(entry):
+        yield warning("spec.ingress.sessionAffinity", message)
 
 
 def examine_profile(

@@ -60,6 +60,7 @@ Reason = typing.Literal[
     "Scaling",
     "SchedulingGated",
     "Serving",
+    "SessionAffinityWithoutEffect",
     "Suspended",
     "Unschedulable",
     "UpgradeFailed",

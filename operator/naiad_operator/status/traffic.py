@@ -3,11 +3,12 @@
 import collections.abc
 import typing
 
+from naiad_operator.api.manifests.unvalidated import entries, part
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import Gateway
 from naiad_operator.builders import kinds
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.builders.traffic import ingress, ingress_limits
+from naiad_operator.builders.traffic import ingress, ingress_limits, session_affinity
 from naiad_operator.status.conditions import (
     MONITORING_READY,
     NETWORK_READY,
@@ -102,7 +103,12 @@ def _applied(service: InferenceService, observed: Observed) -> Condition:
     shared: list[Hint] = [("HostShared", text) for text in observed.shared_hosts or ()]
     hints = [
         hint
-        for hint in (*shared, *_policy_hints(service, observed), *_limit_hints(service))
+        for hint in (
+            *shared,
+            *_policy_hints(service, observed),
+            *_limit_hints(service),
+            *_affinity_hints(service, observed),
+        )
         if hint[1]
     ]
     reason = hints[0][0] if hints else "Applied"
@@ -145,6 +151,29 @@ def _limit_hints(service: InferenceService) -> collections.abc.Iterator[Hint]:
             "PathPrefixOfHttp",
             f"pathPrefix is of HTTP: gRPC has no path prefix, its clients use {', '.join(hosts)} alone",
         )
+
+
+def _affinity_hints(
+    service: InferenceService, observed: Observed
+) -> collections.abc.Iterator[Hint]:
+    """What does not keep clients at their pods although the spec says so."""
+    entry, gateway = service.spec.ingress, service.spec.gateway
+    if entry is not None:
+        yield "SessionAffinityWithoutEffect", session_affinity.without_effect(entry)
+    if gateway is None or gateway.session_persistence is None:
+        return
+    without = [
+        f"{kind} ({name})"
+        for (kind, name), route in observed.children.items()
+        if kind in _ROUTES
+        and not all("sessionPersistence" in rule for rule in entries(part(route, "spec"), "rules"))
+    ]
+    if without:
+        message = (
+            f"gateway.sessionPersistence has no effect: the API server does not keep it in {', '.join(without)}, because this cluster has the standard "
+            "channel of the Gateway API: install the experimental one, or send each sequence over one gRPC stream"
+        )
+        yield "SessionAffinityWithoutEffect", message
 
 
 def _has_entry(service: InferenceService) -> bool:

@@ -359,6 +359,25 @@ def test_entries_that_the_api_server_would_refuse(
     assert lines[0].startswith(message or "1 service")
 
 
+@pytest.mark.parametrize(
+    ("ingress", "message"),
+    [
+        ({"className": "traefik", "sessionAffinity": {"type": "Header"}}, "warning: spec.ingress.sessionAffinity: ingress.sessionAffinity of type Header cannot be set"),
+        ({"className": "traefik", "sessionAffinity": {"type": "Cookie"}}, ""),
+        ({"className": "traefik", "maxBodySize": "1Gi"}, "warning: spec.ingress: ingress.maxBodySize cannot be set"),
+        ({"enabled": False, "className": "traefik", "maxBodySize": "1Gi"}, ""),
+    ],
+)  # fmt: skip
+def test_what_the_class_of_an_ingress_does_not_take_is_a_warning(
+    check: RUN, ingress: dict[str, typing.Any], message: str
+) -> None:
+    service = manifests.resource()
+    service["spec"]["ingress"] = {"enabled": True, "host": "a.example.com", **ingress}
+    status, lines = check(service)
+    assert status == 0
+    assert lines[0].startswith(message or "1 service")
+
+
 def test_of_very_many_findings_the_problems_come_first_and_the_rest_is_counted(check: RUN) -> None:
     env = [{"name": "A", "value": "1"} for _ in range(60)]
     selector = {f"a b{index}": "c" for index in range(80)}

@@ -76,6 +76,34 @@ def test_limits_that_the_class_does_not_take_are_reported() -> None:
     assert "Middleware" in given[2]
 
 
+def test_an_affinity_that_the_class_does_not_take_is_reported() -> None:
+    entry = {
+        "enabled": True,
+        "host": "a.example",
+        "className": "traefik",
+        "sessionAffinity": {"type": "Header"},
+    }
+    given = network(spec(ingress=entry))
+    assert given[:2] == ("True", "SessionAffinityWithoutEffect")
+    assert "one gRPC stream" in given[2]
+    kept = network(spec(ingress={**entry, "sessionAffinity": {"type": "Cookie"}}))
+    assert kept == ("True", "Applied", "")
+
+
+def test_routes_without_the_persistence_that_was_applied_are_reported() -> None:
+    """The API server drops a field that the standard channel of the Gateway API does not have."""
+    hosts = {"hostnames": ["a.example"], "sessionPersistence": {"type": "Header"}}
+    accepted = ACCEPTED["HTTPRoute", "demo"]
+    rule = {"backendRefs": [{"name": "demo"}]}
+    dropped = {("HTTPRoute", "demo"): {**accepted, "spec": {"rules": [rule]}}}
+    given = network(gateway(hosts=hosts), children=dropped)
+    assert given[:2] == ("True", "SessionAffinityWithoutEffect")
+    assert "does not keep it in HTTPRoute (demo)" in given[2]
+    rule = {**rule, "sessionPersistence": {"type": "Header", "sessionName": "naiad-sequence"}}
+    kept = {("HTTPRoute", "demo"): {**accepted, "spec": {"rules": [rule]}}}
+    assert network(gateway(hosts=hosts), children=kept) == ("True", "Applied", "")
+
+
 def test_several_hints_are_all_said() -> None:
     entry = {"enabled": True, "host": "a.example", "className": "traefik", "maxBodySize": "1Gi"}
     resource = spec(ingress=entry, service={"type": "NodePort"}, networkPolicy=POLICY)

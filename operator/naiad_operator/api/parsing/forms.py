@@ -32,6 +32,7 @@ _FORMS: tuple[tuple[typing.Any, str], ...] = (
     (traffic.PathPrefix, "a path that begins with '/' and does not end with it, e.g. /api/predict/demo"),
     (traffic.UrlPath, "a path that begins with '/', without blanks"),
     (traffic.AddressRange, "a range of addresses, e.g. 10.0.0.0/8 or 203.0.113.7/32"),
+    (traffic.AffinityName, "the name of a cookie or a header: letters, digits and '-', e.g. naiad-sequence"),
     (traffic.AppProtocol, "an application protocol, e.g. http, grpc or kubernetes.io/h2c"),
 )  # fmt: skip
 

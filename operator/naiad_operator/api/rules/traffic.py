@@ -72,6 +72,11 @@ INGRESS = (
         message="write the size as Kubernetes does, e.g. 64Mi: m is a thousandth there",
         field="maxBodySize",
     ),
+    Rule(
+        cel="!has(self.sessionAffinity) || self.sessionAffinity.type == 'Cookie' || !has(self.sessionAffinity.maxAgeSeconds)",
+        message="maxAgeSeconds is of the cookie, and a header has none: write type: Cookie, or leave maxAgeSeconds out",
+        field="sessionAffinity",
+    ),
 )
 
 GATEWAY = (

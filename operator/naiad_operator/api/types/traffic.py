@@ -39,6 +39,11 @@ AppProtocol = typing.Annotated[
         min_length=1, max_length=253, pattern="^([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9][-A-Za-z0-9_.]*$"
     ),
 ]
+AffinityName = typing.Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$"),
+]
+"""The name of a cookie or of a header, as every controller takes it."""
 Hosts = typing.Annotated[tuple[HostName, ...], msgspec.Meta(min_length=1, max_length=16)]
 
 
@@ -99,6 +104,20 @@ class Service(Part, frozen=True):
     headless: bool = False
 
 
+class SessionAffinity(Part, frozen=True):
+    """What keeps the requests of one client, or of one sequence, at one pod. A gRPC stream stays at its pod without it.
+
+    Attributes:
+        type: Cookie for clients that send cookies back; Header for those that send a header of their own, one value per sequence.
+        name: of the cookie or the header; naiad-pod or naiad-sequence when not set.
+        max_age_seconds: how long a client keeps the cookie, or a Gateway the session; until the client ends when not set.
+    """
+
+    type: typing.Literal["Cookie", "Header"]
+    name: AffinityName | None = None
+    max_age_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=604_800)] | None = None
+
+
 class IngressTls(Part, frozen=True):
     """TLS at the ingress.
 
@@ -124,7 +143,8 @@ class Ingress(Part, frozen=True):
             (--http-max-input-size).
         read_timeout_seconds: how long a pod may take until the next byte of a response, and a client until the next byte of a request; 3600 when
             not set, because a stream may be silent for long.
-        annotations: of the HTTP Ingress; they take precedence over those that the operator sets for the two limits above.
+        session_affinity: keeps clients at their pods, where the controller can; NetworkReady says where it cannot.
+        annotations: of the HTTP Ingress; they take precedence over those that the operator sets for the fields above.
         grpc_annotations: of the gRPC Ingress, likewise; those that make controllers speak gRPC to the pods are set already.
     """
 
@@ -136,6 +156,7 @@ class Ingress(Part, frozen=True):
     tls: IngressTls | None = None
     max_body_size: Quantity | None = None
     read_timeout_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=604_800)] | None = None
+    session_affinity: SessionAffinity | None = None
     annotations: Annotations | None = None
     grpc_annotations: Annotations | None = None
 
@@ -165,6 +186,8 @@ class Gateway(Part, frozen=True):
         tls: whether the Gateway's listener speaks TLS; it decides how status.url begins.
         request_timeout_seconds: how long a whole response of HTTP may take, streams included; 0 is without a limit. When not set, the
             Gateway's default counts, which is 15 seconds in some. Not every Gateway supports it.
+        session_persistence: keeps clients at their pods. The routes need the experimental channel of the Gateway API for it, and not every
+            Gateway supports it; NetworkReady says when the cluster's routes do not have it.
     """
 
     parent_refs: typing.Annotated[
@@ -174,6 +197,7 @@ class Gateway(Part, frozen=True):
     grpc_hostnames: Hosts | None = None
     tls: bool = False
     request_timeout_seconds: typing.Annotated[int, msgspec.Meta(ge=0, le=86400)] | None = None
+    session_persistence: SessionAffinity | None = None
 
 
 class NetworkPolicy(Part, frozen=True):

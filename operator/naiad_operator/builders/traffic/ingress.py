@@ -7,7 +7,7 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import Gateway, Ingress
 from naiad_operator.builders import canary, kinds, names, server
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.builders.traffic import ingress_limits, service as services
+from naiad_operator.builders.traffic import ingress_limits, service as services, session_affinity
 
 Object = dict[str, typing.Any]
 
@@ -24,12 +24,17 @@ def ingresses(service: InferenceService) -> list[names.Manifest]:
             host=wanted.host,
             port="http",
             path=service.spec.path_prefix or wanted.path,
-            annotations={**ingress_limits.annotations(wanted), **(wanted.annotations or {})},
+            annotations={
+                **ingress_limits.annotations(wanted),
+                **session_affinity.annotations(wanted, service=service.name),
+                **(wanted.annotations or {}),
+            },
         )
         made.append(_ingress(service, wanted, http))
     if wanted.grpc_host is not None:
         name = services.grpc_name(service)
         limits = ingress_limits.annotations(wanted, grpc_service=name)
+        limits |= session_affinity.annotations(wanted, service=name)
         grpc = _Host(
             name=name,
             host=wanted.grpc_host,
@@ -93,7 +98,11 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
             {"method": {"type": "Exact", "service": name}}
             for name in (server.GRPC_SERVICE, server.GRPC_HEALTH_SERVICE)
         ]
-        rule = {"matches": matches, "backendRefs": _references(service, facts, "grpc")}
+        rule = {
+            "matches": matches,
+            "backendRefs": _references(service, facts, "grpc"),
+            **session_affinity.persistence(gateway),
+        }
         made.append(_route(service, kinds.GRPC_ROUTE, gateway, gateway.grpc_hostnames, [rule]))
     return made
 
@@ -107,7 +116,7 @@ def _http_rule(service: InferenceService, gateway: Gateway, facts: ClusterFacts)
         rule["filters"] = [{"type": "URLRewrite", "urlRewrite": {"path": path}}]
     if gateway.request_timeout_seconds is not None:
         rule["timeouts"] = {"request": f"{gateway.request_timeout_seconds}s"}
-    return rule
+    return {**rule, **session_affinity.persistence(gateway)}
 
 
 def _references(service: InferenceService, facts: ClusterFacts, port: str) -> list[Object]:

@@ -6,6 +6,7 @@ import typing
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import AppProtocols, NodePorts, Service
 from naiad_operator.builders import kinds, names
+from naiad_operator.builders.traffic import session_affinity
 
 Port = dict[str, typing.Any]
 
@@ -27,15 +28,19 @@ def services(service: InferenceService) -> list[names.Manifest]:
     if wanted.type == "ClusterIP" or (monitoring is not None and monitoring.service_monitor):
         # The metrics port requires no token, so it is exposed outside the cluster only on request.
         open_ports.append(_port("metrics", ports.metrics, "http"))
+    sticky = session_affinity.service_annotations(service.spec.ingress)
     main = _service(
-        service, service.name, _with_node_ports(open_ports, wanted.node_ports), wanted.annotations
+        service,
+        service.name,
+        _with_node_ports(open_ports, wanted.node_ports),
+        {**sticky, **(wanted.annotations or {})},
     )
     main["spec"]["type"] = wanted.type
     main["spec"].update(_knobs(wanted))
     made = [main]
     ingress = service.spec.ingress
     if ingress is not None and ingress.enabled and ingress.grpc_host is not None:
-        made.append(_service(service, grpc_name(service), [grpc], _H2C))
+        made.append(_service(service, grpc_name(service), [grpc], {**_H2C, **sticky}))
     if wanted.headless:
         headless = _service(service, f"{service.name}-headless", [grpc])
         headless["spec"]["clusterIP"] = "None"

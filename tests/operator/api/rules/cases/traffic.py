@@ -53,6 +53,10 @@ BAD: dict[str, tuple[Manifest, str]] = {
         spec(ingress={"host": "a.example", "maxBodySize": "64m"}),
         "spec.ingress.maxBodySize",
     ),
+    "the age of a header": (
+        spec(ingress={"host": "a.example", "sessionAffinity": {"type": "Header", "maxAgeSeconds": 9}}),
+        "spec.ingress.sessionAffinity",
+    ),
     "clients of every address, and of some": (
         spec(networkPolicy={"allowExternal": True, "ingressFrom": [{"podSelector": {}}]}),
         "spec.networkPolicy.allowExternal",
@@ -79,6 +83,10 @@ GOOD: dict[str, Manifest] = {
             "appProtocols": {"http": "HTTP2", "grpc": "kubernetes.io/h2c"},
         }
     ),
+    "an ingress and a cookie": spec(
+        ingress={"host": "a.example", "sessionAffinity": {"type": "Cookie", "maxAgeSeconds": 9}}
+    ),
+    "routes and a header": gateway(hosts={"sessionPersistence": {"type": "Header", "name": "x"}}),
     "a prefix for two protocols": gateway(
         pathPrefix="/demo", hosts={"hostnames": ["a"], "grpcHostnames": ["b"]}
     ),
