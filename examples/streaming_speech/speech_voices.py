@@ -50,7 +50,9 @@ def read(path: pathlib.Path) -> Samples:
                 f"ffmpeg -i {path.name} -ar 16000 -ac 1 -c:a pcm_s16le converted.wav"
             )
         content = file.readframes(file.getnframes())
-    return np.frombuffer(content, np.int16).astype(np.float32) / (1 << 15)
+    recording: Samples = np.frombuffer(content, np.int16).astype(np.float32)
+    recording /= 1 << 15
+    return recording
 
 
 def silence(chance: np.random.Generator) -> Wave:

@@ -94,12 +94,12 @@ def test_routes_without_the_persistence_that_was_applied_are_reported() -> None:
     """The API server drops a field that the standard channel of the Gateway API does not have."""
     hosts = {"hostnames": ["a.example"], "sessionPersistence": {"type": "Header"}}
     accepted = ACCEPTED["HTTPRoute", "demo"]
-    rule = {"backendRefs": [{"name": "demo"}]}
+    rule: Manifest = {"backendRefs": [{"name": "demo"}]}
     dropped = {("HTTPRoute", "demo"): {**accepted, "spec": {"rules": [rule]}}}
     given = network(gateway(hosts=hosts), children=dropped)
     assert given[:2] == ("True", "SessionAffinityWithoutEffect")
     assert "does not keep it in HTTPRoute (demo)" in given[2]
-    rule = {**rule, "sessionPersistence": {"type": "Header", "sessionName": "naiad-sequence"}}
+    rule = {"sessionPersistence": {"type": "Header", "sessionName": "naiad-sequence"}}
     kept = {("HTTPRoute", "demo"): {**accepted, "spec": {"rules": [rule]}}}
     assert network(gateway(hosts=hosts), children=kept) == ("True", "Applied", "")
 
