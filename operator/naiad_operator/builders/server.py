@@ -65,6 +65,9 @@ FETCH_COMMAND = ("naiad", "fetch")
 CONTAINER = "server"
 FETCH_CONTAINER = "fetch-"
 
+USER = 1000
+"""The user of the pods, unless a profile's podSecurityContext says another one."""
+
 LIVE_PATH = "/v2/health/live"
 READY_PATH = "/v2/health/ready"
 METRICS_PATH = "/metrics"

@@ -43,6 +43,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a file with InferenceServices of KServe or Deployments of Triton, a folder of such files, - for standard input; may be given several times",
     )
+    parser.add_argument(
+        "--pod-template",
+        choices=("Allow", "Restricted", "Refuse"),
+        default="",
+        help="what the cluster's operator, or the profile of the namespace, allows services (docs/security.md): with Allow, models in a folder of the nodes need no edit",
+    )
 
 
 def run(
@@ -63,7 +69,7 @@ def run(
     unreadable = [one for one in read if isinstance(one, str)]
     for message in unreadable:
         _say(message)
-    made, used, blocking = _convert(items)
+    made, used, blocking = _convert(items, options.pod_template)
     problems = [(result, problem) for result in made for problem in problems_of(result)]
     problems += blocking
     problems += _twice(made)
@@ -85,7 +91,7 @@ def run(
 
 
 def _convert(
-    items: list[_Item],
+    items: list[_Item], pod_template: str
 ) -> tuple[list[Fields], set[int], list[tuple[Fields, Problem]]]:
     """The services, the ids of the documents that went into them, and why a service serves nothing useful as it is."""
     made: list[Fields] = []
@@ -93,13 +99,14 @@ def _convert(
     blocking: list[tuple[Fields, Problem]] = []
     manifests = [one.value for one in items if isinstance(one.value, dict)]
     for item in items:
-        if kserve.is_kserve(item.value) and not kserve.is_old(item.value):
-            result, notes = kserve.convert(item.value, manifests)
+        if kserve.is_kserve(item.value):
+            result, notes = kserve.convert(item.value, manifests, pod_template)
             for note in sorted(notes, key=item.line):
                 item.say(note)
             blocking += [(result, note) for note in notes if note.blocks]
         elif workload.server_container(item.value) is not None:
-            result = _workload(item, items, used)
+            result, notes = _workload(item, items, used, pod_template)
+            blocking += [(result, note) for note in notes if note.blocks]
         else:
             continue
         used.add(id(item.document))
@@ -153,9 +160,11 @@ def _unpacked(entry: document.Document) -> collections.abc.Iterator[document.Doc
         yield entry
 
 
-def _workload(item: _Item, items: list[_Item], used: set[int]) -> Fields:
-    """The service of an object with a Triton container, and of what belongs to it."""
-    draft = workload.convert(item.value)
+def _workload(
+    item: _Item, items: list[_Item], used: set[int], pod_template: str
+) -> tuple[Fields, list[Problem]]:
+    """The service of an object with a Triton container, and of what belongs to it, with what did not fit."""
+    draft = workload.convert(item.value, pod_template)
     index = workload.server_container(item.value)
     assert index is not None
     pod = workload.pod_of(item.value)
@@ -178,7 +187,7 @@ def _workload(item: _Item, items: list[_Item], used: set[int]) -> Fields:
     said.sort(key=lambda one: (one[0].title, one[0].document.line(one[1].path)))
     for one, note in said:
         one.say(note)
-    return workload.result(item.value, draft)
+    return workload.result(item.value, draft), draft.notes
 
 
 def _pass_over(item: _Item) -> None:

@@ -270,8 +270,8 @@ def _is_pip(words: list[str]) -> bool:
 
 def _install(words: list[str], found: CommandLine) -> None:
     """Adds the packages of a plain `pip install`; one with other options is reported as a whole."""
-    packages = [word for word in words[words.index("install") + 1 :] if word not in _PIP_FLAGS]
-    plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~]=?=?.*)?")
+    packages = list(_with_files(words[words.index("install") + 1 :]))
+    plain = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~]=?=?.*)?|-r /\S+")
     if packages and all(plain.fullmatch(package) for package in packages):
         found.requirements.extend(packages)
         return
@@ -279,3 +279,16 @@ def _install(words: list[str], found: CommandLine) -> None:
         f"{' '.join(words)}: write the packages in predictor.model.pythonRequirements, and pip's options as variables in predictor.env, e.g. "
         "PIP_INDEX_URL"
     )
+
+
+def _with_files(words: list[str]) -> collections.abc.Iterator[str]:
+    """The arguments of `pip install` without flags that change nothing here; `-r` and its file as one."""
+    is_file = False
+    for word in words:
+        if is_file or word.startswith(("--requirement=", "-r/")):
+            is_file = False
+            yield f"-r {word.removeprefix('--requirement=').removeprefix('-r')}"
+        elif word in {"-r", "--requirement"}:
+            is_file = True
+        elif word not in _PIP_FLAGS:
+            yield word

@@ -28,6 +28,9 @@ class Draft:
         spec: the other fields of the spec.
         template: the pod's spec in predictor.podTemplate.
         mounts: the mounts of the server's container in it.
+        server: its other fields.
+        kept: the names of the pod's volumes that other containers in it mount.
+        pod_template: what the platform allows a podTemplate; "" when it is not known.
         argument_path: the path of an argument of the server, by its position.
         notes: what did not fit, by its path in the manifest.
         mounted: the names of the volumes that the server's container mounts.
@@ -42,6 +45,9 @@ class Draft:
     spec: Fields = dataclasses.field(default_factory=dict)
     template: Fields = dataclasses.field(default_factory=dict)
     mounts: list[Fields] = dataclasses.field(default_factory=list)
+    server: Fields = dataclasses.field(default_factory=dict)
+    kept: set[str] = dataclasses.field(default_factory=set)
+    pod_template: str = ""
     argument_path: collections.abc.Callable[[int], str] = lambda _position: "args"
     notes: list[Problem] = dataclasses.field(default_factory=list)
     mounted: frozenset[str] = dataclasses.field(init=False)
@@ -61,9 +67,17 @@ class Draft:
 
         return VARIABLE.sub(value, text)
 
-    def of_pod(self, field: str, message: str) -> None:
-        """Reports a field of the pod."""
-        self.notes.append(Problem(f"{self.pod_path}.{field}", message))
+    def patched(self) -> Fields:
+        """The field podTemplate.spec."""
+        server = self.server | ({"volumeMounts": self.mounts} if self.mounts else {})
+        if not server:
+            return self.template
+        containers = [{"name": "server", **server}, *self.template.get("containers", ())]
+        return {**self.template, "containers": containers}
+
+    def of_pod(self, field: str, message: str, *, blocks: bool = False) -> None:
+        """Reports a field of the pod; `blocks`: as of a container."""
+        self.notes.append(Problem(f"{self.pod_path}.{field}", message, blocks))
 
     def of_container(self, field: str, message: str, *, blocks: bool = False) -> None:
         """Reports a field of the container; `blocks`: without an edit the service can serve nothing."""

@@ -3,7 +3,6 @@
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, part
 from naiad_operator.convert import companions, workload
-from naiad_operator.convert.kserve import service as kserve
 
 _RUNTIME = "no runtime is needed: what a runtime of Triton gives to the containers is in the services that name it"
 _LANGUAGE_MODELS = "it serves language models with vLLM, which this server does not run"
@@ -56,8 +55,6 @@ def reason(value: Fields) -> str:
         return f"it is made by {workload.owner(value)}"
     if str(value.get("apiVersion")).startswith(f"{names.GROUP}/"):
         return "it is Naiad's already"
-    if kserve.is_kserve(value):
-        return "it is written in KServe's API before v1beta1: move what is in spec.default to spec, write apiVersion: serving.kserve.io/v1beta1, and convert that"
     if kind == names.KIND:
         return f"its apiVersion is {value.get('apiVersion')}, which is not KServe's: write serving.kserve.io/v1beta1 if it is meant"
     if kind not in _STAYS and workload.has_triton(value):

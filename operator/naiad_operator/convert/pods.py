@@ -6,7 +6,7 @@ import typing
 
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
-from naiad_operator.convert import devices
+from naiad_operator.convert import devices, volumes
 from naiad_operator.convert.draft import Draft
 from naiad_operator.convert.references import DEFAULT_PORTS
 
@@ -27,16 +27,12 @@ _DROPPED = ("enableServiceLinks", "restartPolicy", "serviceAccount")
 _OF_IMAGE = ("image", "imagePullPolicy", "name", "ports", "command", "args")
 """Fields of a container that the operator writes."""
 _DEVICE_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-_OWN_VOLUMES = re.compile(r"tmp|shm|cache|auth|fetched|credentials.*|repository-.*")
-_OWN_MOUNTS = ("/tmp", server.CACHE_FOLDER)  # noqa: S108 - the pod's own, an emptyDir
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - as above
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 """The probes of a container."""
 _PERIOD_SECONDS = 10
 _DEFAULT_FAILURES = 60
 _SINGLE = re.compile(r"(.+)-MIG-([1-9][0-9]*g\.[0-9]+gb.*)")
 _PRODUCT = "nvidia.com/gpu.product"
-_USER = 1000
 _SLEEP = re.compile(r"(?:^|\s)sleep\s+([0-9]+)s?\s*$")
 
 
@@ -44,18 +40,11 @@ def convert(draft: Draft) -> None:
     """Moves what a pod and its container have beside the server's arguments into the draft."""
     draft.predictor |= devices.taken(part(draft.container, "resources"))
     _environment(draft)
-    _volumes(draft)
+    volumes.convert(draft)
     _probes(draft)
     _stop(draft)
     _security(draft)
-    image = draft.container.get("image")
-    if image is not None:
-        message = f"{image} is another server's: the operator's default image is used; set predictor.image to choose one"
-        draft.of_container("image", message)
-    policy = draft.container.get("imagePullPolicy", "IfNotPresent")
-    if policy != "IfNotPresent":
-        message = f"left out: {policy}: write it in predictor.podTemplate, under spec.containers, name: server"
-        draft.of_container("imagePullPolicy", message)
+    _image(draft)
     _ports(draft)
     for field in _OF_IMAGE:
         draft.container.pop(field, None)
@@ -77,6 +66,18 @@ def convert(draft: Draft) -> None:
             draft.of_pod(field, message)
 
 
+def _image(draft: Draft) -> None:
+    """The image is another server's; when it has the models, `models_in_pods` says what becomes of it."""
+    image, policy = draft.container.get("image"), draft.container.get("imagePullPolicy")
+    if "image" in draft.predictor.get("model", {}):
+        return
+    if image is not None:
+        message = f"{image} is another server's: the operator's default image is used; set predictor.image to choose one"
+        draft.of_container("image", message)
+    if policy not in (None, "IfNotPresent"):
+        draft.server["imagePullPolicy"] = policy
+
+
 def _environment(draft: Draft) -> None:
     variables = entries(draft.container, "env")
     for name in _DEVICE_VARIABLES:
@@ -95,55 +96,6 @@ def _environment(draft: Draft) -> None:
         draft.predictor["env"] = kept
     if draft.container.get("envFrom"):
         draft.predictor["envFrom"] = draft.container.pop("envFrom")
-
-
-def _volumes(draft: Draft) -> None:
-    """Shared memory becomes a field, the other volumes that the container mounts are patched into the pod."""
-    volumes = {str(one.get("name")): one for one in entries(draft.pod, "volumes")}
-    patched: dict[str, Fields] = {}
-    for mount in entries(draft.container, "volumeMounts"):
-        name, path = str(mount.get("name")), str(mount.get("mountPath")).rstrip("/")
-        volume = volumes.get(name, {})
-        empty = volume.get("emptyDir")
-        if path == _SHARED_MEMORY and isinstance(empty, dict):
-            _shared_memory(draft, empty, name)
-            continue
-        if isinstance(empty, dict) and path in _OWN_MOUNTS:
-            _own_mount(draft, empty, name, path)
-            continue
-        if "hostPath" in volume:
-            draft.of_pod(
-                "volumes",
-                f"{name} is a folder of a node ({part(volume, 'hostPath').get('path')}): it became predictor.podTemplate, which Pod Security restricted refuses; better a claim",
-            )
-        own = f"{name}-own" if _OWN_VOLUMES.fullmatch(name) else name
-        draft.mounts.append({**mount, "name": own})
-        patched[own] = {**(volume or {"emptyDir": {}}), "name": own}
-    others = [name for name in volumes if name not in draft.mounted]
-    if others:
-        message = f"left out: {', '.join(others)}: the server does not mount them: write those of other containers in predictor.podTemplate.spec.volumes"
-        draft.of_pod("volumes", message)
-    draft.container.pop("volumeMounts", None)
-    draft.pod.pop("volumes", None)
-    if patched:
-        draft.template["volumes"] = list(patched.values())
-
-
-def _shared_memory(draft: Draft, empty: Fields, name: str) -> None:
-    if "sizeLimit" in empty:
-        draft.predictor["sharedMemory"] = str(empty["sizeLimit"])
-        return
-    message = f"{name} has no sizeLimit, and /dev/shm of a service has 1Gi: write what the models need in predictor.sharedMemory"
-    draft.of_pod("volumes", message)
-
-
-def _own_mount(draft: Draft, empty: Fields, name: str, path: str) -> None:
-    """A folder for which the operator has a volume of its own, a plain emptyDir."""
-    limits = {key: value for key, value in empty.items() if value not in ("", None)}
-    if limits:
-        named = ", ".join(f"{key}: {value}" for key, value in limits.items())
-        message = f"left out: {named} of {name}: {path} is an emptyDir without a limit, on the node's disk"
-        draft.of_pod("volumes", message)
 
 
 def _probes(draft: Draft) -> None:
@@ -212,7 +164,7 @@ def _security(draft: Draft) -> None:
 
 _HARDENED: dict[str, typing.Any] = {
     "allowPrivilegeEscalation": False, "fsGroupChangePolicy": "OnRootMismatch", "privileged": False, "readOnlyRootFilesystem": True,
-    "runAsNonRoot": True, "runAsUser": _USER, "runAsGroup": _USER, "fsGroup": _USER, "seccompProfile": {"type": "RuntimeDefault"},
+    "runAsNonRoot": True, "runAsUser": server.USER, "runAsGroup": server.USER, "fsGroup": server.USER, "seccompProfile": {"type": "RuntimeDefault"},
 }  # fmt: skip
 """The security of the operator's pods."""
 

@@ -8,6 +8,7 @@ import typing
 from naiad_operator.api import store_address
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
+from naiad_operator.convert import models_in_pods
 from naiad_operator.convert.draft import VARIABLE, Draft
 
 _KEYS = {
@@ -16,6 +17,7 @@ _KEYS = {
 }
 _REGIONS = ("AWS_DEFAULT_REGION", "AWS_REGION")
 _GOOGLE = "GOOGLE_APPLICATION_CREDENTIALS"
+_SEVERAL_SOURCES = 2
 _SEVERAL = "TRITON_CLOUD_CREDENTIAL_PATH"
 _DEFAULT_GOOGLE_KEY = "key.json"
 _BUCKET_DRIVER = "gcsfuse.csi.storage.gke.io"
@@ -41,9 +43,10 @@ def convert(addresses: collections.abc.Sequence[str], draft: Draft) -> None:
         ]
         hint = f", e.g. pvc://{claims[0]}, where the server mounts this claim" if claims else ""
         draft.of_container("args", f"has no --model-repository: write model.storageUri{hint}")
+    sources = _alone(sources, draft)
     credentials: dict[str, Fields] = {}
     for source in sources:
-        scheme = source["storageUri"].partition("://")[0]
+        scheme = source.get("storageUri", "").partition("://")[0]
         if scheme not in credentials:
             credentials[scheme] = _credentials(scheme, draft)
         storage = {**credentials[scheme], **source.get("storage", {})}
@@ -54,6 +57,17 @@ def convert(addresses: collections.abc.Sequence[str], draft: Draft) -> None:
         model.update(sources[0])
     elif sources:
         model["repositories"] = sources
+
+
+def _alone(sources: list[Fields], draft: Draft) -> list[Fields]:
+    """The repositories without those that only a service of their own can have, if there are others."""
+    if len(sources) < _SEVERAL_SOURCES:
+        return sources
+    kept = [one for one in sources if "storageUri" in one]
+    if len(kept) < len(sources):
+        message = "a model repository in an image, in an emptyDir or on the node is the only one of a service: copy its models to the others, or make a service of their own"
+        draft.of_container("args", f"not converted: {message}", blocks=True)
+    return kept or sources[:1]
 
 
 def _source(address: str, draft: Draft, used: list[Fields]) -> Fields | None:
@@ -91,12 +105,7 @@ def _folder(folder: pathlib.PurePosixPath, draft: Draft, used: list[Fields]) -> 
     ]
     mount = max(mounts, key=lambda one: len(str(one.get("mountPath"))), default=None)
     if mount is None:
-        draft.of_container(
-            "args",
-            f"--model-repository={folder}: no volume is mounted there, so the models are in the image: copy them into a claim or a bucket, and write "
-            "model.storageUri",
-        )
-        return None
+        return models_in_pods.in_image(folder, draft)
     below = folder.relative_to(str(mount["mountPath"]))
     volume = next(
         (one for one in entries(draft.pod, "volumes") if one.get("name") == mount.get("name")), {}
@@ -117,7 +126,7 @@ def _folder(folder: pathlib.PurePosixPath, draft: Draft, used: list[Fields]) -> 
         message = f"the repository {folder} (volume {mount.get('name')}) is a bucket: that became model.storageUri, which the server reads itself; the annotation gke-gcsfuse/volumes is of no more use"
         draft.of_pod("volumes", message)
         return {"storageUri": bucket}
-    return _of_other_volume(volume, folder, mount, draft)
+    return _of_other_volume(volume, folder, mount, below, draft)
 
 
 def _mounted_bucket(volume: Fields, folder: pathlib.PurePosixPath) -> str:
@@ -133,28 +142,27 @@ def _mounted_bucket(volume: Fields, folder: pathlib.PurePosixPath) -> str:
 
 
 _ADVICE = {
-    "hostPath": "is a folder of one node: make a PersistentVolume of it (local, or nfs) and a claim, and write pvc://CLAIM/path",
     "csi": "is mounted by the pod: make a PersistentVolume with this csi and a claim for it, and write pvc://CLAIM/path, or the bucket itself",
     "configMap": "is a ConfigMap: copy the models into a claim or a bucket, and write model.storageUri",
-    "image": "is an image: copy the models into a claim or a bucket, and write model.storageUri",
     "ephemeral": "is a claim per pod: make one claim, ReadWriteMany for pods on several nodes, and write pvc://CLAIM/path",
 }
 
 
 def _of_other_volume(
-    volume: Fields, folder: pathlib.PurePosixPath, mount: Fields, draft: Draft
+    volume: Fields,
+    folder: pathlib.PurePosixPath,
+    mount: Fields,
+    below: pathlib.PurePosixPath,
+    draft: Draft,
 ) -> Fields | None:
     kind = next((key for key in volume if key != "name"), "")
     where = f"the repository {folder} (volume {mount.get('name')})"
+    inside = pathlib.PurePosixPath(str(mount.get("subPath") or "").strip("/")) / below
+    if kind in {"hostPath", "image"}:
+        of_volume = models_in_pods.on_node if kind == "hostPath" else models_in_pods.in_other_image
+        return of_volume(part(volume, kind), mount, inside, where, draft)
     if kind not in {"emptyDir", "ephemeral"}:
-        if kind in _COPIED:
-            advice = f"is of the type {kind}: copy the models into a claim or a bucket, and write model.storageUri"
-        elif not volume:
-            advice = "is not among the volumes of the pod: write model.storageUri"
-        else:
-            advice = f"is mounted by the pod: make a PersistentVolume with this {kind} and a claim for it, and write pvc://CLAIM/path"
-        advice = _ADVICE.get(kind, advice)
-        draft.of_pod("volumes", f"{where} {advice}")
+        draft.of_pod("volumes", f"{where} {_advice(kind)}")
         return None
     for index, container in enumerate(entries(draft.pod, "initContainers")):
         mounted = {str(one.get("name")) for one in entries(container, "volumeMounts")}
@@ -169,12 +177,27 @@ def _of_other_volume(
             )
             part(container).clear()
             return found[0].fields
+    found_in = models_in_pods.filled(volume, mount, inside, where, draft)
+    if found_in is not None:
+        return found_in
     advice = _ADVICE.get(
         kind,
         "is an emptyDir that something in the pod fills: write the store that it comes from in model.storageUri",
     )
     draft.of_pod("volumes", f"{where} {advice}")
     return None
+
+
+def _advice(kind: str) -> str:
+    """What to do with a repository in a volume that a service cannot have."""
+    if kind in _COPIED:
+        return f"is of the type {kind}: copy the models into a claim or a bucket, and write model.storageUri"
+    if not kind:
+        return "is not among the volumes of the pod: write model.storageUri"
+    return _ADVICE.get(
+        kind,
+        f"is mounted by the pod: make a PersistentVolume with this {kind} and a claim for it, and write pvc://CLAIM/path",
+    )
 
 
 def _addresses(container: Fields) -> list[store_address.Store]:
@@ -200,7 +223,7 @@ def _addresses(container: Fields) -> list[store_address.Store]:
 def _credentials(scheme: str, draft: Draft) -> Fields:
     """The storage of a kind of store, from variables that are a Secret's; others stay variables."""
     storage: Fields = {}
-    if scheme == "pvc":
+    if scheme in {"", "pvc"}:
         return storage
     variables = {str(one.get("name")): one for one in entries(draft.container, "env")}
     secrets = {

@@ -6,8 +6,9 @@ import typing
 
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.rules.spec import OWN_LABELS
 from naiad_operator.builders import names as own_names
-from naiad_operator.convert import command_line, flags, pods, repositories
+from naiad_operator.convert import command_line, flags, pods, repositories, requirement_files
 from naiad_operator.convert.draft import Draft, left, outside
 from naiad_operator.errors import Problem
 
@@ -126,11 +127,12 @@ def pod_of(manifest: Fields) -> Fields:
     )
 
 
-def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
+def convert(manifest: collections.abc.Mapping[str, typing.Any], pod_template: str = "") -> Draft:
     """What becomes of an object with a Triton container.
 
     Args:
         manifest: the object, which is not changed; `server_container` finds a container in it.
+        pod_template: what the platform allows a podTemplate; "" when it is not known.
     """
     rest = copy.deepcopy(dict(manifest))
     index = server_container(rest)
@@ -147,16 +149,15 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
         container=container,
         pod_path=pod_path,
         container_path=f"{pod_path}.containers[{index}]",
+        pod_template=pod_template,
     )
     _of_container(draft)
     pods.convert(draft)
     template = part(rest, "metadata") if is_pod else part(rest, "spec", "template", "metadata")
     _of_template_metadata(template, rest, draft)
     _of_workload(rest, draft)
-    if draft.mounts:
-        draft.template["containers"] = [{"name": "server", "volumeMounts": draft.mounts}]
-    if draft.template:
-        draft.predictor.setdefault("podTemplate", {})["spec"] = draft.template
+    if patched := draft.patched():
+        draft.predictor.setdefault("podTemplate", {})["spec"] = patched
     others = pod.pop("containers")
     draft.notes += [
         Problem(
@@ -164,7 +165,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any]) -> Draft:
             f"not converted: {one.get('name')}: {_SECOND if runs_triton(one) else _ADVICE['containers']}",
         )
         for number, one in enumerate(others)
-        if isinstance(one, dict)
+        if isinstance(one, dict) and one
     ]
     for number, one in enumerate(entries(pod, "initContainers")):
         if one:
@@ -223,8 +224,7 @@ def result(manifest: collections.abc.Mapping[str, typing.Any], draft: Draft) -> 
 def _of_container(draft: Draft) -> None:
     addresses, requirements = arguments(draft)
     repositories.convert(addresses, draft)
-    if requirements:
-        draft.predictor["model"]["pythonRequirements"] = requirements
+    requirement_files.convert(requirements, addresses, draft)
 
 
 def arguments(draft: Draft) -> tuple[list[str], list[str]]:
@@ -345,17 +345,32 @@ def _of_template_metadata(template: Fields, rest: Fields, draft: Draft) -> None:
         for key, value in annotations.items()
         if key not in scraped and not key.startswith(("kubectl.kubernetes.io/", "checksum/"))
     }
-    labels = part(template, "labels")
+    labels = {
+        key: value
+        for key, value in part(template, "labels").items()
+        if key not in _OF_CONTROLLERS and key not in OWN_LABELS
+    }
     own = {key: value for key, value in labels.items() if "azure.workload.identity" in key}
-    selected = part(rest, "spec", "selector", "matchLabels")
-    others = [key for key in labels if key not in {*own, *selected}]
-    if others and rest["kind"] != "Pod":
-        draft.notes.append(
-            Problem(
-                f"{path}.labels",
-                f"left out: {', '.join(others)}: the operator's labels find the pods, and old Services must not; write those that Kueue or cost reports need in spec.labels",
-            )
-        )
+    others = {key: value for key, value in labels.items() if key not in own}
+    if others:
+        draft.spec["labels"] = others
+        message = f"became spec.labels: {', '.join(others)}: what selects the old pods by them (Services, disruption budgets, network policies) finds the new ones as well: delete the Services and the budgets first"
+        draft.notes.append(Problem(f"{path}.labels", message))
+    dropped = [key for key in part(template, "labels") if key in OWN_LABELS]
+    if dropped:
+        message = f"left out: {', '.join(dropped)}: the operator writes them itself, with the name of the service as app.kubernetes.io/instance"
+        draft.notes.append(Problem(f"{path}.labels", message))
     made = {key: value for key, value in (("labels", own), ("annotations", kept)) if value}
     if made:
         draft.predictor["podTemplate"] = {"metadata": made}
+
+
+_OF_CONTROLLERS = (
+    "controller-revision-hash",
+    "pod-template-generation",
+    "pod-template-hash",
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "helm.sh/chart",
+)
+"""Labels that other controllers write."""

@@ -328,7 +328,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
               "refuses the request.", minimum=0),
         _special("model-config-override", "NAME=JSON: fields that replace those of the model's config.pbtxt at each load, e.g. "
                  'resnet={"maxBatchSize": 16}; may be given several times.'),
-        _special("python-requirement", "A package, as pip takes it, for all Python models without an environment of their own; may be given several times."),
+        _special("python-requirement", "A package, as pip takes it, or a file of packages ('-r /FILE'), for all Python models without an environment of their own; may be given several times."),
         _flag("repository-quiet-secs", _F, "Seconds in which the files of a changed model must stay the same until a poll loads it; 0 loads it at "
               "once, as Triton does. Default: --repository-poll-secs, at most 5.", minimum=0),
         _special("readiness-policy", "Which models must be ready for the server to be: all (the default), any (at least one), or models:NAME,NAME."),

@@ -217,12 +217,18 @@ def _config_override(fields: _Fields, flag: Flag, value: str) -> None:
     known[name] = text
 
 
+_REQUIREMENTS_FILE = re.compile(r"-r +/\S+")
+"""A file with packages, which pip includes where it stands."""
+
+
 def _python_requirement(fields: _Fields, flag: Flag, value: str) -> None:
-    if not value.strip() or value.strip().startswith("-") or "\n" in value:
+    text = value.strip()
+    is_file = _REQUIREMENTS_FILE.fullmatch(text) is not None
+    if not text or (text.startswith("-") and not is_file) or "\n" in value:
         raise UsageError(
-            f"--{flag.name}={value}: expected one package as pip takes it, e.g. torch==2.8; for options of pip set its variables, e.g. PIP_INDEX_URL"
+            f"--{flag.name}={value}: expected one package as pip takes it, e.g. torch==2.8, or a file of them, e.g. '-r /models/requirements.txt'; for options of pip set its variables, e.g. PIP_INDEX_URL"
         )
-    fields.setdefault("python_requirement", []).append(value.strip())
+    fields.setdefault("python_requirement", []).append(text)
 
 
 def _log_verbose(fields: _Fields, flag: Flag, value: str) -> None:

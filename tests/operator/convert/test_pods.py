@@ -68,9 +68,32 @@ def test_ports_that_the_server_does_not_listen_on_are_said(convert: RUN) -> None
 
 
 @pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
-def test_when_an_image_is_pulled_is_said(convert: RUN, policy: str) -> None:
-    converted = convert(deployment({"imagePullPolicy": policy}))
-    assert listed(converted, "imagePullPolicy: left out: Always") == (policy == "Always")
+def test_when_an_image_is_pulled_stays(convert: RUN, policy: str) -> None:
+    predictor = convert(deployment({"imagePullPolicy": policy})).predictor
+    if policy == "IfNotPresent":  # as Kubernetes does it for a tag
+        assert "podTemplate" not in predictor
+    else:
+        [server] = predictor["podTemplate"]["spec"]["containers"]
+        assert server == {"name": "server", "imagePullPolicy": policy}
+
+
+def test_labels_of_the_pods_stay_also_those_that_select_them(convert: RUN) -> None:
+    source = deployment()
+    template = source["spec"]["template"]
+    template["metadata"]["labels"] |= {
+        "cost": "a",
+        "app.kubernetes.io/name": "triton",
+        "pod-template-hash": "123",
+        "azure.workload.identity/use": "true",
+    }
+    converted = convert(source)
+    [service] = converted.services
+    assert service["spec"]["labels"] == {"app": "demo", "cost": "a"}
+    assert converted.predictor["podTemplate"]["metadata"]["labels"] == {
+        "azure.workload.identity/use": "true"
+    }
+    assert listed(converted, "labels: became spec.labels: app, cost: what selects the old pods")
+    assert listed(converted, "labels: left out: app.kubernetes.io/name: the operator writes them")
 
 
 def test_how_a_pod_starts_and_stops(convert: RUN) -> None:

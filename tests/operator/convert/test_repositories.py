@@ -64,12 +64,11 @@ def test_the_innermost_mount_is_the_repository(convert: RUN) -> None:
 @pytest.mark.parametrize(
     ("volume", "words"),
     [
-        ({"hostPath": {"path": "/srv"}}, "is a folder of one node: make a PersistentVolume"),
         ({"nfs": {"server": "a", "path": "/srv"}}, "make a PersistentVolume with this nfs and a claim for it"),
         ({"csi": {"driver": "gcsfuse.csi.storage.gke.io"}}, "make a PersistentVolume with this csi"),
         ({"emptyDir": {}}, "is an emptyDir that something in the pod fills"),
         ({"configMap": {"name": "a"}}, "is a ConfigMap: copy the models into a claim"),
-        ({"image": {"reference": "a"}}, "is an image: copy the models"),
+        ({"image": {}}, "names no image: write it in model.image.reference"),
         ({"secret": {"secretName": "a"}}, "is of the type secret: copy the models"),
         ({"azureFile": {"shareName": "a"}}, "make a PersistentVolume with this azureFile and a claim"),
     ],
@@ -84,7 +83,7 @@ def test_a_repository_in_another_volume_is_said(convert: RUN, volume: Object, wo
 @pytest.mark.parametrize(
     ("container", "words"),
     [
-        ({"args": ["tritonserver", "--model-repository=/models"]}, "no volume is mounted there, so the models are in the image"),
+        ({"args": ["tritonserver", "--model-repository=/models"]}, "no volume is mounted there, and nvcr.io"),
         ({"args": ["tritonserver", "--model-repository=$(A)"]}, "the variable is not set here"),
         ({"args": ["tritonserver", "--model-repository=https://a/b.tar"]}, "naiad fetch"),
         ({"args": ["tritonserver"]}, "has no --model-repository: write model.storageUri"),
@@ -111,8 +110,12 @@ def test_an_init_container_that_copies_from_one_store_names_it(convert: RUN, kin
     assert listed(converted, "initContainers[0]: copied gs://acme/models into the repository")
     init["args"] = ["sync", "s3://a/b", "s3://c/d"]
     converted = convert(source)
-    assert converted.status == 1
-    assert listed(converted, "initContainers[0]: not converted: copy: write it in")
+    if kind == "ephemeral":
+        assert converted.status == 1
+        assert listed(converted, "initContainers[0]: not converted: copy: write it in")
+    else:
+        assert converted.predictor["model"] == {"volume": {"path": "a"}}
+        assert listed(converted, "initContainers[0]: copy fills the repository /mnt/models/a")
 
 
 def secret(name: str, key: str) -> Object:

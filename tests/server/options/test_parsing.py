@@ -50,6 +50,7 @@ def test_defaults_are_tritons() -> None:
         (["--model-memory-limit=4096", "--evicted-model-wait-secs=5"], "evicted_model_wait_secs", 5.0),
         (["--model-load-gpu-limit=0:0.9", "--model-load-gpu-limit", "1:1"], "model_load_gpu_limit", {0: 0.9, 1: 1.0}),
         (["--python-requirement=torch==2.8", "--python-requirement", "scipy "], "python_requirement", ("torch==2.8", "scipy")),
+        (["--python-requirement=-r /models/requirements.txt"], "python_requirement", ("-r /models/requirements.txt",)),
         (['--model-config-override=a={"maxBatchSize": 8}', "--model-config-override", "b={}"], "model_config_override", {"a": '{"maxBatchSize": 8}', "b": "{}"}),
         (["--rate-limit=off", "--allow-sagemaker=false"], "http_port", 8000),
     ],

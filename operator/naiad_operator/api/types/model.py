@@ -21,6 +21,11 @@ FolderPath = typing.Annotated[
 ]
 """An absolute path in a container or on a node."""
 
+ImagePath = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^/([^/\s:]+(/[^/\s:]+)*/?)?$")
+]
+"""An absolute path in an image; `/` is its top."""
+
 InnerPath = typing.Annotated[
     str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^/\s:]+(/[^/\s:]+)*/?$")
 ]
@@ -34,7 +39,7 @@ ImageReference = typing.Annotated[
 ]
 
 Requirement = typing.Annotated[
-    str, msgspec.Meta(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][^\r\n]*$")
+    str, msgspec.Meta(min_length=1, max_length=256, pattern=r"^([A-Za-z0-9][^\r\n]*|-r +/[^\s]+)$")
 ]
 
 
@@ -113,7 +118,7 @@ class ModelImage(Part, frozen=True):
         pull_policy: when nodes pull the image of reference: as in a container. Always for a tag latest and else IfNotPresent, when not set.
     """
 
-    path: FolderPath
+    path: ImagePath
     reference: ImageReference | None = None
     pull_policy: typing.Literal["Always", "IfNotPresent", "Never"] | None = None
 
@@ -168,7 +173,7 @@ class Model(Part, frozen=True):
             the server holds no credentials. init is not possible with pvc:// or load.mode poll.
         cache: a volume for what a server keeps on disk.
         overrides: fields of models' configs that differ in this service; they count at each load.
-        python_requirements: packages, each as pip takes it (e.g. transformers==4.57), for all Python models that bring no environment of their own; a
+        python_requirements: packages, each as pip takes it (e.g. transformers==4.57), or files of packages (-r /mnt/models/requirements.txt), for all Python models that bring no environment of their own; a
             pod installs them once, into the cache. For another index or an offline one, set pip's variables in predictor.env, e.g.
             PIP_INDEX_URL.
     """

@@ -21,7 +21,6 @@ from naiad_operator.errors import InvalidSpec, Problem
 
 Object = dict[str, typing.Any]
 
-_USER = 1000
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -119,9 +118,9 @@ def _security_context(service: InferenceService) -> Object:
         return dict(service.profile.spec.pod_security_context)
     return {
         "runAsNonRoot": True,
-        "runAsUser": _USER,
-        "runAsGroup": _USER,
-        "fsGroup": _USER,
+        "runAsUser": server.USER,
+        "runAsGroup": server.USER,
+        "fsGroup": server.USER,
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }

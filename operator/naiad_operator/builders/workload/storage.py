@@ -74,7 +74,7 @@ def _in_image(image: ModelImage) -> Mounted:
     """A folder of the server's own image, which no container can write, or of another image, which is a volume then."""
     path = image.path.rstrip("/")
     if image.reference is None:
-        return Mounted((path,), (), (), ())
+        return Mounted((path or "/",), (), (), ())
     source: dict[str, typing.Any] = {"reference": image.reference}
     if image.pull_policy is not None:
         source["pullPolicy"] = image.pull_policy

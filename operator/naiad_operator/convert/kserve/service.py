@@ -10,9 +10,9 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
-from naiad_operator.convert import pods, workload
+from naiad_operator.convert import pods, requirement_files, workload
 from naiad_operator.convert.draft import Draft, left, outside
-from naiad_operator.convert.kserve import models, runtimes, scaling
+from naiad_operator.convert.kserve import models, runtimes, scaling, v1alpha2
 from naiad_operator.convert.kserve.secrets import Manifests
 from naiad_operator.convert.references import DEFAULT_PORTS
 from naiad_operator.errors import Problem
@@ -34,6 +34,7 @@ _OWN_DOMAINS = ("kserve.io", "kubeflow.org", "knative.dev")
 _TOOLS = ("kubectl.kubernetes.io/", "meta.helm.sh/", "helm.sh/", "argocd.argoproj.io/")
 _ADVICE = {
     "batcher": "the server batches itself: write dynamic_batching in config.pbtxt",
+    "canary": "with a Gateway, write the other models or image and the weight in spec.canary",
     "canaryTrafficPercent": "with a Gateway, write the other models or image and the weight in spec.canary",
     "containerConcurrency": "the server queues requests: in config.pbtxt, instance_group says how many run at once, and max_queue_size in default_queue_policy how many may wait",
     "containers": "another container of the pod: write it in predictor.podTemplate.spec.containers",
@@ -60,21 +61,26 @@ def is_kserve(manifest: typing.Any) -> bool:
     return str(manifest.get("apiVersion")).startswith(KSERVE_GROUPS)
 
 
-def is_old(manifest: Fields) -> bool:
-    """Whether an InferenceService of KServe is written in the API before v1beta1."""
-    return isinstance(part(manifest, "spec").get("default"), dict)
-
-
 def convert(
-    manifest: collections.abc.Mapping[str, typing.Any], others: Manifests = ()
+    manifest: collections.abc.Mapping[str, typing.Any],
+    others: Manifests = (),
+    pod_template: str = "",
 ) -> tuple[Fields, list[Problem]]:
     """Naiad's InferenceService for KServe's, and what did not fit, by its path in the manifest.
 
     Args:
         manifest: an InferenceService of serving.kserve.io; it is not changed.
         others: the manifests of the same files, among them the Secrets of its store.
+        pod_template: what the platform allows a podTemplate; "" when it is not known.
     """
-    rest = copy.deepcopy(dict(manifest))
+    if v1alpha2.is_old(dict(manifest)):
+        result, notes = _converted(v1alpha2.lifted(manifest), others, pod_template)
+        return result, [v1alpha2.original(note) for note in notes]
+    return _converted(copy.deepcopy(dict(manifest)), others, pod_template)
+
+
+def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fields, list[Problem]]:
+    """The same for a manifest of v1beta1, which is changed."""
     metadata, predictor = part(rest, "metadata"), part(rest, "spec", "predictor")
     namespace = str(metadata.get("namespace") or "")
     container, field = _container(predictor)
@@ -86,6 +92,7 @@ def convert(
         pod_path="spec.predictor",
         container_path=f"spec.predictor.{field}",
         of_runtime=len(texts(container, "args")) - own,
+        pod_template=pod_template,
     )
     if merged:
         draft.of_container("runtime", merged)
@@ -93,8 +100,7 @@ def convert(
         models.drop_other_arguments(draft)
     addresses, requirements = workload.arguments(draft)
     models.convert(addresses, namespace, others, draft)
-    if requirements:
-        draft.predictor["model"]["pythonRequirements"] = requirements
+    requirement_files.convert(requirements, addresses, draft)
     if draft.container_path.endswith(".model") and not container:
         _of_other_server(draft)
     _of_metadata(metadata, draft)
@@ -107,10 +113,8 @@ def convert(
     draft.predictor |= scaling.replicas(
         of_service, draft.predictor.get("resources", {}), metadata, draft.notes
     )
-    if draft.mounts:
-        draft.template["containers"] = [{"name": "server", "volumeMounts": draft.mounts}]
-    if draft.template:
-        draft.predictor.setdefault("podTemplate", {})["spec"] = draft.template
+    if patched := draft.patched():
+        draft.predictor.setdefault("podTemplate", {})["spec"] = patched
     draft.notes += left(container, draft.container_path, _ADVICE, workload.OF_CONTAINER)
     if part(rest, "spec").pop("transformer", None):
         # Clients send what the transformer takes, which the models do not.
@@ -119,7 +123,7 @@ def convert(
         )
     draft.notes += left(part(rest, "spec"), "spec", _ADVICE, _NO_COUNTERPART)
     draft.notes += outside(rest)
-    result = workload.result(manifest, draft)
+    result = workload.result(rest, draft)
     labels = {
         key: value
         for key, value in part(result, "metadata", "labels").items()
