@@ -8,7 +8,7 @@ import typing
 
 import pytest
 
-from benchmarks.operator import run
+from benchmarks.operator import policy_cost, run
 from benchmarks.operator.report import Result
 from benchmarks.operator.watcher import Watcher, is_rolling, settle
 from tests.apiserver.audit import AuditLog
@@ -103,3 +103,13 @@ def test_the_table_goes_into_the_docs_on_request(
     writes = "--write" in arguments
     assert ("| memory | 1 MB | ≤ 120 MB |" in page.read_text()) is writes
     assert (results / "operator.json").exists() is writes
+
+
+async def test_the_cost_of_a_policy_is_a_part_of_a_reconcile() -> None:
+    costs = await policy_cost.measure(rounds=2, repeats=1)
+    shares = [cost.share for cost in costs.values()]
+    assert list(costs) == list(policy_cost.CASES)
+    assert all(
+        0 < share < 0.3 for share in shares
+    )  # on a busy machine; the benchmark's own figure is a median of many
+    assert shares[-1] == max(shares)

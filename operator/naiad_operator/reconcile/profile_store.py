@@ -10,7 +10,7 @@ import typing
 
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unreadable import problem_of
-from naiad_operator.api.parsing import binding, profiles
+from naiad_operator.api.parsing import binding, profiles, service
 from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.cluster import client, errors
 from naiad_operator.cluster.reflector import GRACE_S, Reflector, WatchTimeouts
@@ -47,6 +47,7 @@ class ProfileStore:
         self._enabled = enabled
         self._fallback = fallback
         self._by_uid: dict[str, Manifest] = {}
+        self._parsed: dict[str, tuple[Manifest, Profile]] = {}
         self._on_change = on_change
         self._is_served = False
         self.unreadable = ""
@@ -71,7 +72,21 @@ class ProfileStore:
             fallback=self._fallback,
             unreadable=self.unreadable,
             labels_of=self._namespaces.labels,
+            parse=self._parse,
         )
+
+    def _parse(self, manifest: Manifest) -> Profile:
+        """The profile, parsed once for all services until it changes.
+
+        Raises:
+            InvalidSpec: it is not valid.
+        """
+        uid = manifest["metadata"]["uid"]
+        before, profile = self._parsed.get(uid, (None, None))
+        if before is not manifest or profile is None:
+            profile = service.parse_profile(manifest)
+            self._parsed[uid] = manifest, profile
+        return profile
 
     def follow(self, served: collections.abc.Set[str]) -> None:
         """Takes in which kinds the API server serves, as "group/version/Kind"."""
@@ -140,13 +155,16 @@ class ProfileStore:
 
     def on_delete(self, ref: ResourceRef, item: client.Object) -> None:
         """Removes a profile that was deleted."""
-        if self._by_uid.pop(item["metadata"]["uid"], None) is not None:
-            self._on_change()
+        self._remove(item["metadata"]["uid"])
 
     def on_replace(self, ref: ResourceRef, present: collections.abc.Set[str], version: str) -> None:
         """Removes the profiles that are not in a complete list."""
         for uid in self._by_uid.keys() - present:
-            del self._by_uid[uid]
+            self._remove(uid)
+
+    def _remove(self, uid: str) -> None:
+        self._parsed.pop(uid, None)
+        if self._by_uid.pop(uid, None) is not None:
             self._on_change()
 
 

@@ -63,6 +63,8 @@ def applied_part(live: typing.Any, fields: Node) -> typing.Any:
 def _differences(
     path: str, before: typing.Any, after: typing.Any
 ) -> collections.abc.Iterator[Difference]:
+    if before == after:
+        return
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted({*before, *after}):
             below = f"{path}.{name}" if path else name
@@ -89,7 +91,5 @@ def _by_key(items: typing.Any) -> dict[str, Object] | None:
 
 
 def _is_same(before: typing.Any, after: typing.Any) -> bool:
-    if before == after:
-        return True
     amounts = isinstance(before, str | int) and isinstance(after, str | int)
     return amounts and quantity.canonical(before) == quantity.canonical(after)

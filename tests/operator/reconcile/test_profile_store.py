@@ -182,3 +182,29 @@ async def test_a_profile_that_cannot_be_read_keeps_its_services_as_they_are() ->
     assert found is not None
     assert found.name == "b"
     watched.task.cancel()
+
+
+async def test_a_profile_is_parsed_once_until_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = service.parse_profile
+
+    def counted(manifest: typing.Any) -> service.Profile:
+        parsed.append(manifest["spec"]["image"])
+        return parse(manifest)
+
+    monkeypatch.setattr(service, "parse_profile", counted)
+    watched = Watched(Api([profile("a", image="x:1")]))
+    watched.store.follow(SERVED)
+    await watched.store.wait()
+    for _ in range(3):
+        of = watched.store.of(NAMED)
+        assert of is not None
+        assert of.spec.image == "x:1"
+    watched.store.on_update(REF, profile("a", image="x:2"))
+    of = watched.store.of(NAMED)
+    assert of is not None
+    assert of.spec.image == "x:2"
+    assert parsed == ["own:1", "x:1", "x:2"]
+    watched.store.on_delete(REF, profile("a", image="x:2"))
+    with pytest.raises(ProfileNotFound):
+        watched.store.of(NAMED)

@@ -20,6 +20,7 @@ def choose(
     fallback: Profile | None = None,
     unreadable: str = "",
     labels_of: binding.LabelsOf = lambda _: {},
+    parse: collections.abc.Callable[[Manifest], Profile] = service.parse_profile,
 ) -> Profile | None:
     """The profile of a service: the one that binds its namespace, else the one that it names, else the oldest default profile, else the operator's own.
 
@@ -29,6 +30,7 @@ def choose(
         fallback: the operator's default profile; None when it has none.
         unreadable: why the profiles cannot be read; "" when they can.
         labels_of: the labels of a namespace.
+        parse: parses the profile that is chosen.
 
     Raises:
         ProfileNotFound: the profile does not exist, or cannot be read, or is for other namespaces.
@@ -58,7 +60,7 @@ def choose(
     if chosen is None:
         return fallback
     try:
-        return service.parse_profile(chosen)
+        return parse(chosen)
     except InvalidSpec as error:
         origin = f"{names.PROFILE_KIND} {chosen['metadata']['name']}"
         raise InvalidSpec(

@@ -38,7 +38,17 @@ def of_spec(service: InferenceService) -> Problems:
         return
     own = service.own_spec
     for field in policy.enforced:
-        for path in _conflicts(field, own, profile.spec):
+        if field in _ATTRIBUTES:
+            attribute = _ATTRIBUTES[field]
+            given = getattr(own.predictor, attribute)
+            if given in (None, "", ()) or given == getattr(profile.spec, attribute):
+                continue
+            paths: Conflicts = iter((f"spec.predictor.{field}",))
+        elif field in _LOOKS:
+            paths = _LOOKS[field](own, profile.spec)
+        else:
+            continue
+        for path in paths:
             yield Problem(path, f"{_ENFORCED.format(profile.title, field)}: leave it out")
 
 
@@ -57,29 +67,19 @@ def of_pod(service: InferenceService, before: Object, after: Object) -> Problems
     policy = profile.spec.policy if profile is not None else None
     if profile is None or policy is None:
         return
-    changed: dict[str, bool] = {}
-    servers = _server(before), _server(after)
+    parents = {
+        "": (_server(before), _server(after)),
+        "spec": (part(before, "spec"), part(after, "spec")),
+        "metadata": (part(before, "metadata"), part(after, "metadata")),
+    }
     for field in policy.enforced or ():
         for path in _POD_FIELDS[field]:
-            if path not in changed:
-                given = (_at(template, container, path) for template, container in zip((before, after), servers, strict=True))  # fmt: skip
-                changed[path] = not _PATHS[path](*given)
-            if changed[path]:
+            parent, name = _SPLIT[path]
+            old, new = parents[parent]
+            was, now = old.get(name), new.get(name)
+            if was is not now and not _PATHS[path](was, now):
                 message = f"changes {path} of the pods: {_ENFORCED.format(profile.title, field)}"
                 yield Problem("spec.predictor.podTemplate", message)
-
-
-def _conflicts(field: str, own: Spec, held: ProfileSpec) -> Conflicts:
-    if field in _ATTRIBUTES:
-        attribute = _ATTRIBUTES[field]
-        given = getattr(own.predictor, attribute)
-        is_set = given not in (None, "", ())
-        if is_set and given != getattr(held, attribute):
-            yield f"spec.predictor.{field}"
-        return
-    look = _LOOKS.get(field)
-    if look is not None:
-        yield from look(own, held)
 
 
 def _of_env(own: Spec, held: ProfileSpec) -> Conflicts:
@@ -230,6 +230,8 @@ _PATHS: dict[str, collections.abc.Callable[[typing.Any, typing.Any], bool]] = {
 }  # fmt: skip
 """Fields of a pod, and of the server's container without "spec.", with what a podTemplate may not do to them."""
 
+_SPLIT = {path: path.rpartition(".")[::2] for path in _PATHS}
+
 _PLACES = ("spec.nodeName", "spec.schedulerName")
 _POD_FIELDS: dict[str, tuple[str, ...]] = {
     "image": ("image", "command"),
@@ -260,8 +262,3 @@ def _server(template: Object) -> Object:
     """The server's container; an empty one when it was taken away."""
     containers = entries(part(template, "spec"), "containers")
     return next((one for one in containers if one.get("name") == server.CONTAINER), {})
-
-
-def _at(template: Object, container: Object, path: str) -> typing.Any:
-    parent, _, field = path.rpartition(".")
-    return part(template, parent).get(field) if parent else container.get(field)

@@ -47,6 +47,28 @@ class _Rule(typing.NamedTuple):
     inherits: bool = False
 
 
+class _Rules:
+    """Rules by the first field of their path: pods and containers have few of the fields, and what is absent is mostly allowed."""
+
+    def __init__(self, *rules: _Rule) -> None:
+        self.fields = tuple({rule.path[0]: None for rule in rules})
+        self._always = tuple(rule for rule in rules if rule.inherits or not rule.allows(None))
+        self._by_field = {
+            field: tuple(rule for rule in rules if rule.path[0] == field and rule not in self._always)
+            for field in self.fields
+        }  # fmt: skip
+
+    def of(self, value: Object) -> collections.abc.Iterator[_Rule]:
+        """The rules that a pod or container may break."""
+        yield from self._always
+        for field, rules in self._by_field.items():
+            if field in value:
+                below = value[field]
+                for rule in rules:
+                    if len(rule.path) == 1 or (isinstance(below, dict) and rule.path[1] in below):
+                        yield rule
+
+
 def _one_of(*values: typing.Any) -> collections.abc.Callable[[typing.Any], bool]:
     return lambda value: any(value is one or value == one for one in values)
 
@@ -78,7 +100,7 @@ _BOTH = (
 )  # fmt: skip
 """Fields of a pod and of a container."""
 
-_POD = (
+_POD = _Rules(
     *(_Rule((field,), _one_of(None, False)) for field in ("hostNetwork", "hostPID", "hostIPC")),
     *_BOTH,
 )
@@ -86,7 +108,7 @@ _POD = (
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _HANDLERS = (*((probe,) for probe in _PROBES), ("lifecycle", "postStart"), ("lifecycle", "preStop"))
 
-_CONTAINER = (
+_CONTAINER = _Rules(
     *_BOTH,
     _Rule(("securityContext", "privileged"), _one_of(None, False)),
     _Rule(("securityContext", "procMount"), _one_of(None, "", "Default")),
@@ -95,6 +117,9 @@ _CONTAINER = (
     _Rule(("securityContext", "seccompProfile", "type"), _one_of(*_SECCOMP), f"write one of {', '.join(_SECCOMP)}", inherits=True),
     *(_Rule((*at, call, "host"), _UNSET) for at in _HANDLERS for call in ("httpGet", "tcpSocket")),
 )  # fmt: skip
+
+_LISTS = ("ports", "volumeMounts", "env", "envFrom")
+"""Its lists with something of the table."""
 
 _NAMED_BY_THE_SERVICE = {
     "nodeName": "leave it out: the scheduler chooses the node, predictor.nodeSelector and affinity say which ones it may be",
@@ -108,6 +133,11 @@ _NAMED_BY_THE_SERVICE = {
 }
 """Fields that a patch may not change: beyond Pod Security. What they have is compared as a whole."""
 
+_OF_POD = (
+    *_NAMED_BY_THE_SERVICE, *_POD.fields, "imagePullSecrets",
+)  # fmt: skip
+"""The fields of a pod's spec with something of the table, beside its containers and volumes."""
+
 _SECRET = (
     "leave it out: only Secrets that other fields of the service or its profile name may be used"  # noqa: S105 - a message
 )
@@ -120,6 +150,13 @@ def added(before: Object, after: Object) -> Allowed:
         before: the pod template as the operator and the profile make it.
         after: the same with the patch.
     """
+    if _is_clean(before, after):
+        return {}
+    return compared(before, after)
+
+
+def compared(before: Object, after: Object) -> Allowed:
+    """`added` for any patch: compares everything that is not allowed on both sides."""
     known = _found(before).keys() - _of_changed(before, after)
     secrets = {one.value for one in known if one.path[-1] == _SECRET_NAME}
     return {
@@ -155,6 +192,50 @@ def _of_changed(before: Object, after: Object) -> set[Found]:
     return changed
 
 
+def _is_clean(before: Object, after: Object) -> bool:
+    """Whether nothing that a patch adds or changes is of the table: then it adds nothing of it, whatever else the pods have.
+
+    Most patches are clean, and what they leave as it was need not be looked at.
+    """
+    was, now = part(before, "spec"), part(after, "spec")
+    if any(was.get(field) != now.get(field) for field in _OF_POD):
+        return False
+    if annotations(_new(part(before, "metadata", "annotations"), part(after, "metadata", "annotations"))):  # fmt: skip
+        return False
+    known = entries(was, "volumes")
+    volumes = [one for one in entries(now, "volumes") if one not in known]
+    if any(_of_volume(one, ()) for one in volumes):
+        return False
+    if was.get("volumes") is not now.get("volumes") and _platform_volumes(was) != _platform_volumes(now):  # fmt: skip
+        return False
+    return not any(
+        _of_changed_container(entries(was, kind), one, now)
+        for kind in _CONTAINERS
+        if was.get(kind) is not now.get(kind)
+        for one in entries(now, kind)
+    )
+
+
+def _of_changed_container(before: list[Object], container: Object, pod: Object) -> dict[Found, str]:
+    """What is found in a container that a patch has changed or added; of the server's, in the entries that it did not have before."""
+    if container in before:
+        return {}
+    name = container.get("name")
+    was = next((one for one in before if one.get("name") == name), {})
+    if not was or name != server.CONTAINER or any(was.get(one) != container.get(one) for one in _CONTAINER.fields):  # fmt: skip
+        return _of_container(container, pod, ())
+    new = {
+        field: [one for one in entries(container, field) if one not in entries(was, field)]
+        for field in _LISTS
+        if container.get(field) is not was.get(field)
+    }
+    return _of_lists(new, pod, ())
+
+
+def _new(before: Object, after: Object) -> Object:
+    return {key: value for key, value in after.items() if before.get(key) != value}
+
+
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 
 _SECRET_NAME = "a Secret"  # noqa: S105 - a mark at the end of a path
@@ -185,11 +266,9 @@ def _path_of(kind: str, container: Object) -> tuple[str, ...]:
     return ("spec", kind, f"[{container.get('name')}]")
 
 
-def _broken(
-    rules: collections.abc.Iterable[_Rule], value: Object, path: tuple[str, ...], pod: Object
-) -> dict[Found, str]:
+def _broken(rules: _Rules, value: Object, path: tuple[str, ...], pod: Object) -> dict[Found, str]:
     found = {}
-    for rule in rules:
+    for rule in rules.of(value):
         *parents, field = rule.path
         given = part(value, *parents).get(field)
         if given is None and rule.inherits:
@@ -208,6 +287,12 @@ def _of_container(container: Object, pod: Object, path: tuple[str, ...]) -> dict
     for one in texts(capabilities, "add"):
         if one != _CAPABILITY:
             found[Found((*where, "add"), repr(one))] = f"add at most {_CAPABILITY}"
+    return found | _of_lists(container, pod, path)
+
+
+def _of_lists(container: Object, pod: Object, path: tuple[str, ...]) -> dict[Found, str]:
+    """What is found in the lists of a container."""
+    found = {}
     for port in entries(container, "ports"):
         if port.get("hostPort") not in (None, 0):
             found[Found((*path, "ports", "hostPort"), repr(port["hostPort"]))] = _OUT
@@ -217,17 +302,22 @@ def _of_container(container: Object, pod: Object, path: tuple[str, ...]) -> dict
 def _of_mounts(container: Object, pod: Object, path: tuple[str, ...]) -> dict[Found, str]:
     """Mounts of volumes that only the platform may have: the profile may have given the volume to another container."""
     found = {}
-    ours = [one for one in entries(pod, "volumes") if one.keys() - _VOLUMES - {"name"}]
-    for mount in entries(container, "volumeMounts"):
+    mounts = entries(container, "volumeMounts")
+    ours = _platform_volumes(pod) if mounts else []
+    for mount in mounts:
         if any(mount.get("name") == one.get("name") for one in ours):
             found[Found((*path, "volumeMounts"), repr(mount))] = _OUT
     return found
 
 
+def _platform_volumes(pod: Object) -> list[Object]:
+    return [one for one in entries(pod, "volumes") if one.keys() - _VOLUMES - {"name"}]
+
+
 def _of_variables(container: Object, path: tuple[str, ...]) -> dict[Found, str]:
     found: dict[Found, str] = {}
     for variable in entries(container, "env"):
-        reference = part(variable, "valueFrom", "secretKeyRef")
+        reference = part(variable, "valueFrom", "secretKeyRef") if "valueFrom" in variable else None
         if reference:
             found |= _secret(reference.get("name"), (*path, "env", f"[{variable.get('name')}]"))
     for source in entries(container, "envFrom"):

@@ -4,12 +4,15 @@ import dataclasses
 import typing
 
 import pytest
+from hypothesis import given as given_values, settings, strategies as st
 
 from naiad_operator.api import names
 from naiad_operator.api.parsing import service
 from naiad_operator.api.types.policy import PodTemplate, Triggers
 from naiad_operator.builders import build
 from naiad_operator.builders.facts import ClusterFacts, Policy
+from naiad_operator.builders.policy import restricted
+from naiad_operator.builders.workload import merge
 from naiad_operator.errors import InvalidSpec
 from tests.support import manifests
 
@@ -272,3 +275,78 @@ def test_a_value_of_a_wrong_type_is_refused_or_left_to_the_api_server(
     elif rest:
         spec = {first: {rest[0]: wrong}}
     patched(spec)  # an InvalidSpec or nothing: no other exception
+
+
+_NAMES = st.sampled_from(["server", "sidecar", "agent"])
+_SECRET = st.builds(lambda name: {"name": name}, st.sampled_from(["mine", "models"]))
+_CONTAINER = st.fixed_dictionaries(
+    {"name": _NAMES},
+    optional={
+        "securityContext": st.sampled_from([HARDENED, {"privileged": True}, {"runAsUser": 0}, {**HARDENED, "runAsNonRoot": False}]),
+        "env": st.lists(st.builds(lambda secret: {"name": "A", "valueFrom": {"secretKeyRef": {**secret, "key": "k"}}}, _SECRET), max_size=1),
+        "envFrom": st.lists(st.builds(lambda secret: {"secretRef": secret}, _SECRET), max_size=1),
+        "volumeMounts": st.lists(st.sampled_from([{"name": "node", "mountPath": "/node"}, {"name": "own", "mountPath": "/own"}]), max_size=2),
+        "ports": st.sampled_from([[{"containerPort": 1, "hostPort": 1}], [{"containerPort": 1}]]),
+        "startupProbe": st.sampled_from([{"httpGet": {"host": "a", "port": 1}}, {"httpGet": {"port": 1}}]),
+        "command": st.just(["sleep"]),
+    },
+)  # fmt: skip
+_VOLUME = st.sampled_from(
+    [{"name": "own", "emptyDir": {}}, {"name": "node", "hostPath": {"path": "/"}}, {"name": "own", "secret": {"secretName": "mine"}}]
+)  # fmt: skip
+_POD = st.fixed_dictionaries(
+    {},
+    optional={
+        "containers": st.lists(_CONTAINER, max_size=3),
+        "initContainers": st.lists(_CONTAINER, max_size=2),
+        "volumes": st.lists(_VOLUME, max_size=2),
+        "hostPID": st.booleans(),
+        "serviceAccountName": st.sampled_from(["a", "b"]),
+        "automountServiceAccountToken": st.sampled_from([False, None]),
+        "imagePullSecrets": st.lists(_SECRET, max_size=1),
+        "securityContext": st.sampled_from([{"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}, {"sysctls": [{"name": "a", "value": "b"}]}]),
+        "nodeSelector": st.just({"a": "b"}),
+    },
+)  # fmt: skip
+_ANNOTATIONS = st.dictionaries(
+    st.sampled_from(["a", "container.apparmor.security.beta.kubernetes.io/server"]),
+    st.sampled_from(["unconfined", "runtime/default"]),
+    max_size=2,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given_values(_POD, _POD, _ANNOTATIONS)
+def test_looking_at_what_a_patch_changed_alone_finds_the_same_as_comparing_everything(
+    profile_patch: Object, patch: Object, annotations: dict[str, str]
+) -> None:
+    made = _base()
+    before = merge.strategic(made, {"spec": profile_patch})
+    after = merge.strategic(before, {"spec": patch, "metadata": {"annotations": annotations}})
+    assert restricted.added(before, after) == restricted.compared(before, after)
+
+
+def _base() -> Object:
+    """The pod template of an ordinary service."""
+    deployment = next(
+        one
+        for one in build(service.parse(manifests.resource()), facts())
+        if one["kind"] == "Deployment"
+    )
+    template: Object = deployment["spec"]["template"]
+    return template
+
+
+def test_an_ordinary_patch_is_not_compared_with_the_whole_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which is most of what a policy would cost in a reconcile: `benchmarks.operator.policy_cost` prints how much."""
+    monkeypatch.delattr(restricted, "compared")
+    mounted = {"name": "server", "volumeMounts": [{"name": "own", "mountPath": "/own"}]}
+    sidecar = {"name": "sidecar", "image": "a:1", "securityContext": HARDENED}
+    spec = {
+        "volumes": [{"name": "own", "emptyDir": {}}],
+        "containers": [mounted, sidecar],
+        "terminationGracePeriodSeconds": 90,
+    }
+    assert patched(spec) == {}
