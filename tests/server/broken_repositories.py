@@ -122,6 +122,13 @@ def graph(
     return Broken(config=head + config, files={"1/model.onnx": proto, **files})
 
 
+def sequences(*controls: str) -> Broken:
+    """A Python model with the sequence batcher and these control inputs."""
+    return python(
+        f"sequence_batching {{ {' '.join(f'control_input {{ {each} }}' for each in controls)} }}\n"
+    )
+
+
 def parameter(key: str, text: str) -> str:
     """A parameter as a line of a config."""
     return f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}\n'
@@ -467,8 +474,38 @@ BROKEN: dict[str, Broken] = {
     "completion_of_a_zero_dimension": completing(
         "config.add_input({'name': 'A', 'data_type': 'TYPE_FP32', 'dims': [0]}); return config"
     ),
-    # what is not supported
-    "sequence_batching": python("sequence_batching { }\n"),
+    # sequences
+    "sequence_batching": sequences('name: "" control { int32_false_true: [ 0, 1 ] }'),
+    "sequence_control_twice": sequences(
+        'name: "S" control { int32_false_true: [ 0, 1 ] }',
+        'name: "S" control { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] }',
+    ),
+    "sequence_kind_twice": sequences(
+        'name: "S" control { int32_false_true: [ 0, 1 ] }',
+        'name: "T" control { int32_false_true: [ 0, 1 ] }',
+    ),
+    "sequence_control_without_values": sequences('name: "S" control { }'),
+    "sequence_control_of_two_types": sequences(
+        'name: "S" control { int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ] }'
+    ),
+    "sequence_control_of_one_value": sequences('name: "S" control { bool_false_true: true }'),
+    "sequence_id_with_values": sequences(
+        'name: "S" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 int32_false_true: [ 0, 1 ] }'
+    ),
+    "sequence_id_of_another_type": sequences(
+        'name: "S" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 }'
+    ),
+    "sequence_id_without_type": sequences('name: "S" control { kind: CONTROL_SEQUENCE_CORRID }'),
+    "sequence_preferred_size_too_large": python(
+        "sequence_batching { oldest { preferred_batch_size: 8 } }\n"
+    ),
+    "sequence_preferred_size_zero": python(
+        "sequence_batching { oldest { preferred_batch_size: 0 } }\n"
+    ),
+    "sequence_utilization": python(
+        "sequence_batching { direct { minimum_slot_utilization: 1.5 } }\n"
+    ),
+    "sequence_response_cache": python("sequence_batching { }\nresponse_cache { enable: true }\n"),
     # ensembles
     "ensemble_without_steps": Broken(config='platform: "ensemble"\n' + IN + OUT, files={"1": None}),
     "ensemble_with_instances": ensemble("sequence_batching", more="instance_group { }\n"),

@@ -13,6 +13,7 @@ from naiad.config.model_config import (
     Optimization,
     TensorSpec,
 )
+from naiad.config.sequence_batching import SequenceBatching
 from naiad.core.datatypes import FP32
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
@@ -73,6 +74,7 @@ def make_config(
     inputs: collections.abc.Sequence[TensorSpec] = (make_spec(),),
     outputs: collections.abc.Sequence[TensorSpec] = (make_spec("y"),),
     batching: DynamicBatching | None = None,
+    sequences: SequenceBatching | None = None,
     name: str = MODEL,
 ) -> ModelConfig:
     """The config of model "m"; without `batching` it has the default scheduler."""
@@ -92,4 +94,5 @@ def make_config(
         metric_tags={},
         op_library_filenames=(),
         message=None,
+        sequence_batching=sequences,
     )

@@ -153,9 +153,10 @@ class Execution(Generic[Item]):
             compute_input.
         output_start_ns: when compute ended and outputs were split; what comes after is compute_output.
         padding_rows: how many rows the instance added to the batch, which are in no response.
+        rescheduled: the positions of requests that the model wants to see again (row 15.18); their responses are None.
     """
 
-    __slots__ = ("input_end_ns", "output_start_ns", "padding_rows", "responses")
+    __slots__ = ("input_end_ns", "output_start_ns", "padding_rows", "rescheduled", "responses")
 
     def __init__(
         self,
@@ -163,8 +164,10 @@ class Execution(Generic[Item]):
         input_end_ns: int,
         output_start_ns: int,
         padding_rows: int = 0,
+        rescheduled: "Sequence[int]" = (),
     ) -> None:
         self.responses = responses
+        self.rescheduled = rescheduled
         self.padding_rows = padding_rows
         self.input_end_ns = input_end_ns
         self.output_start_ns = output_start_ns

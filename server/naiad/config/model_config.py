@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from naiad.config.labels import NO_LABELS, Labels
+from naiad.config.sequence_batching import SequenceBatching
 from naiad.config.sequence_states import SequenceState
 from naiad.core.datatypes import DataType
 
@@ -247,7 +248,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         max_batch_size: 0 means no batch dimension.
         instance_groups: at least one; none of an ensemble.
         ensemble: None for a model that is not one.
-        dynamic_batching: None means the default scheduler.
+        dynamic_batching: None means the default scheduler, unless there is a sequence batcher.
+        sequence_batching: None for a model without sequences.
         states: the implicit states of sequences; their initial values are files of the model's folder (row 11.28).
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).
@@ -275,6 +277,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     labels: Labels = NO_LABELS
     states: tuple[SequenceState, ...] = ()
     warmup: tuple[WarmupSample, ...] = ()
+    sequence_batching: SequenceBatching | None = None
 
     def needs_reload_for(self, other: "ModelConfig") -> bool:
         """Whether a model has to be loaded again for another config: the two differ in more than `instance_group` and `version_policy` (row 7.24)."""

@@ -8,6 +8,7 @@ import collections.abc
 from typing import Any
 
 from naiad.config.backend_type import BackendType, BackendTypes, ModelFormat
+from naiad.config.sequence_batching import DEFAULT_IDLE_US
 from naiad.core.messages import model_config_pb2
 
 _Group = model_config_pb2.ModelInstanceGroup
@@ -78,6 +79,14 @@ def normalise(message: Any) -> None:
         batching = message.dynamic_batching
         if not batching.preferred_batch_size and message.max_batch_size > 0:
             batching.preferred_batch_size.append(message.max_batch_size)
+    if message.HasField("sequence_batching"):  # row 11.26
+        sequences = message.sequence_batching
+        sequences.max_sequence_idle_microseconds = (
+            sequences.max_sequence_idle_microseconds or DEFAULT_IDLE_US
+        )
+        has_sizes = not sequences.HasField("oldest") or sequences.oldest.preferred_batch_size
+        if not has_sizes and message.max_batch_size > 0:
+            sequences.oldest.preferred_batch_size.append(message.max_batch_size)
     if message.HasField("ensemble_scheduling"):  # which may have no optimization (row 11.30)
         return
     optimization = message.optimization

@@ -22,6 +22,7 @@ from naiad.config.model_config import (
     WarmupInput,
     WarmupSample,
 )
+from naiad.config.sequence_batching import sequence_batching_of
 from naiad.config.sequence_states import sequence_states
 from naiad.core import datatypes
 from naiad.core.messages import model_config_pb2
@@ -95,6 +96,11 @@ def typed(
         labels=labels,
         states=sequence_states(message, initial_states),
         warmup=tuple(map(_warmup, (each for each in message.model_warmup if each.batch_size))),
+        sequence_batching=(
+            sequence_batching_of(message.sequence_batching)
+            if message.HasField("sequence_batching")
+            else None
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from naiad.engine.classification import requested
 from naiad.engine.classified import ClassifiedResponses
 from naiad.engine.instance_update import Change, InstanceUpdate, change
 from naiad.engine.instances import ModelInstances, nothing
-from naiad.engine.validation import RequestValidator
+from naiad.engine.sequence_validation import validator_of
 from naiad.errors import InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.memory import MemoryUsage
@@ -57,7 +57,7 @@ class Model:
         self._clock = clock
         self.on_resize: collections.abc.Callable[[list[HostedInstance]], None] = _ignore
         """Called with its instances when some were added or removed."""
-        self._validator = RequestValidator(config)
+        self._validator = validator_of(config)
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
         self.traits = traits_of(config)

@@ -57,8 +57,9 @@ class InFlight:
         """Keep the requests of the batch without a response: theirs are deferred, unless they came before the outcome."""
         batch = self.batch
         assert batch is not None
+        again = {self.first + index for index in execution.rescheduled}
         for number, response in enumerate(execution.responses, self.first):
-            if response is None and number not in self._answered_early:
+            if response is None and number not in self._answered_early and number not in again:
                 inference = self._deferred[number] = batch[number - self.first]
                 self._numbers[inference] = number
         self._left.clear()

@@ -16,7 +16,14 @@ from naiad.errors import FailureReason
 from naiad.metrics import families
 from naiad.metrics.exposition import Labels, Rendered, labels_text, number
 from naiad.metrics.families import Family
-from naiad.metrics.statistics import CloseReason, Histogram, ModelStatistics, RestartReason
+from naiad.metrics.statistics import (
+    CloseReason,
+    Histogram,
+    ModelStatistics,
+    RestartReason,
+    SequenceCounts,
+    SequenceEnd,
+)
 
 _NS_PER_US = 1_000
 _NS_PER_SECOND = 1e9
@@ -78,7 +85,19 @@ def _one(family: Family, value: collections.abc.Callable[[ModelStatistics], _Val
     return _Lines(family, lambda _: text, lambda s: (value(s),))
 
 
-_Reason = typing.TypeVar("_Reason", FailureReason, CloseReason, RestartReason)
+def _of_sequences(
+    family: Family, value: collections.abc.Callable[[SequenceCounts], _Value]
+) -> _Lines:
+    """One line of a model with sequences."""
+    line = f"{family.name}{{{_MODEL},{_VERSION}}}{_VALUE}"
+    return _Lines(
+        family,
+        lambda s: "" if s.sequences is None else line,
+        lambda s: () if s.sequences is None else (value(s.sequences()),),
+    )
+
+
+_Reason = typing.TypeVar("_Reason", FailureReason, CloseReason, RestartReason, SequenceEnd)
 
 
 def _by_reason(
@@ -157,6 +176,13 @@ _FAMILIES: tuple[_Lines, ...] = (
     _by_reason(families.BATCH_CLOSED, lambda s: s.closes),
     _memory(),
     _by_reason(families.WORKER_RESTARTS, lambda s: s.worker_restarts),
+    _of_sequences(families.SEQUENCES_OPEN, lambda counts: counts.open),
+    _of_sequences(families.SEQUENCES_WAITING, lambda counts: counts.waiting),
+    _of_sequences(families.SEQUENCE_SLOTS, lambda counts: counts.slots),
+    _of_sequences(families.SEQUENCE_SLOTS_USED, lambda counts: counts.used),
+    _by_reason(
+        families.SEQUENCES_ENDED, lambda s: {} if s.sequences is None else s.sequences().ended
+    ),
 )
 _FROZEN_WITHOUT_LATENCIES = frozenset(
     (families.REQUEST_SUCCESS, families.INFERENCE_COUNT, families.EXEC_COUNT)

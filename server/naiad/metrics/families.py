@@ -119,6 +119,23 @@ EVICTIONS = Family(
 WORKER_RESTARTS = Family(
     "naiad_worker_restarts_total", "Number of restarted worker processes, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
 )  # fmt: skip
+SEQUENCES_OPEN = Family(
+    "naiad_sequences_open", "Number of sequences that may get further requests", "gauge"
+)
+SEQUENCES_WAITING = Family(
+    "naiad_sequences_waiting", "Number of sequences that wait for a slot", "gauge"
+)
+SEQUENCE_SLOTS = Family(
+    "naiad_sequence_slots", "Number of slots for sequences of the instances that run", "gauge"
+)
+SEQUENCE_SLOTS_USED = Family(
+    "naiad_sequence_slots_used", "Number of slots that a sequence has", "gauge"
+)
+SEQUENCES_ENDED = Family(
+    "naiad_sequences_ended_total",
+    "Number of sequences that ended before their last request, by the reason: idle, timeout, cancelled, instance_lost, unload",
+    "counter",
+)
 NOT_SERVED = Family(
     "naiad_requests_not_served_total",
     "Number of inference requests for a model or version that is unknown (not_found) or not ready (not_ready)",

@@ -40,6 +40,33 @@ class RestartReason(enum.Enum):
     LOAD = "load"
 
 
+class SequenceEnd(enum.Enum):
+    """Why a sequence was ended before its END (`naiad_sequences_ended_total`)."""
+
+    IDLE = "idle"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    INSTANCE = "instance_lost"
+    UNLOAD = "unload"
+
+
+class SequenceCounts(Record, frozen=True):
+    """The sequences of a model version now, and those that were ended early.
+
+    Attributes:
+        open: those that may get further requests.
+        waiting: those that wait for a slot.
+        slots: of the instances that run.
+        used: slots that a sequence has.
+    """
+
+    open: int
+    waiting: int
+    slots: int
+    used: int
+    ended: collections.abc.Mapping[SequenceEnd, int]
+
+
 class BatchTiming(Record, frozen=True):
     """How long the parts of one execution took, in nanoseconds."""
 
@@ -151,6 +178,7 @@ class ModelStatistics:
         load_ns: how long loading took (row 8.20).
         memory: what loading took, by memory (row 8.7); empty before it is measured.
         steps: the times of the steps of an ensemble; empty for any other model.
+        sequences: gives the counts of a model with sequences; None for any other model.
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
     """
 
@@ -179,6 +207,7 @@ class ModelStatistics:
         self.closes = dict.fromkeys(CloseReason, 0)
         self.worker_restarts: dict[RestartReason, int] = {}
         self.steps: list[StepTimes] = []
+        self.sequences: collections.abc.Callable[[], SequenceCounts] | None = None
 
     @property
     def fail_count(self) -> int:

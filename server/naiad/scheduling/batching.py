@@ -12,7 +12,13 @@ import itertools
 
 import msgspec
 
-from naiad.config.model_config import DynamicBatching, ModelConfig, QueuePolicy, TimeoutAction
+from naiad.config.model_config import (
+    DynamicBatching,
+    ModelConfig,
+    QueuePolicy,
+    TensorSpec,
+    TimeoutAction,
+)
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.tensor import Tensor
@@ -82,13 +88,22 @@ _IDLE = CloseReason.IDLE  # looking up a member of an enum takes longer
 
 
 def plan_batching(config: ModelConfig) -> BatchingPolicy:
-    """The policy of a model."""
-    batching = config.dynamic_batching
-    max_rows = max(1, config.max_batch_size)
-    same_values = frozenset(spec.name for spec in config.inputs if spec.is_shape_tensor)
-    same_shape = frozenset(spec.name for spec in config.inputs if -1 in spec.dims) - same_values
-    same_inputs = any(spec.optional for spec in config.inputs)
-    if batching is None or not config.max_batch_size:
+    """The policy of a model with the dynamic batcher or the default scheduler."""
+    return batching_policy(config.inputs, config.max_batch_size, config.dynamic_batching)
+
+
+def batching_policy(
+    inputs: collections.abc.Iterable[TensorSpec],
+    max_batch_size: int,
+    batching: DynamicBatching | None,
+) -> BatchingPolicy:
+    """The policy of a queue in front of instances; `batching` is None where every request runs alone."""
+    inputs = tuple(inputs)
+    max_rows = max(1, max_batch_size)
+    same_values = frozenset(spec.name for spec in inputs if spec.is_shape_tensor)
+    same_shape = frozenset(spec.name for spec in inputs if -1 in spec.dims) - same_values
+    same_inputs = any(spec.optional for spec in inputs)
+    if batching is None or not max_batch_size:
         batching, single = DynamicBatching(), True
     else:
         single = False

@@ -16,10 +16,14 @@ from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler, Submit
+from naiad.scheduling.sequence.scheduler import SequenceScheduler
 from naiad.scheduling.timer import Timers
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
-"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived."""
+"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived, and a sequence batcher before so many wait in slots."""
+
+HOLD_BACKLOG_VARIABLE = "TRITONSERVER_BACKLOG_DELAY_SCHEDULER"
+"""The same for the requests of sequences that wait for a slot."""
 
 
 class SchedulerFactory:
@@ -56,22 +60,44 @@ class SchedulerFactory:
         dispatcher = ResponseDispatcher(
             model=config.name, version=version, statistics=statistics, clock=self._clock
         )
-        pool = InstancePool(
-            model=config.name,
-            instances=instances,
-            resources=self._resources,
-            dispatcher=dispatcher,
-            preserve_ordering=batching is not None and batching.preserve_ordering,
-            clock=self._clock,
-            loop=loop,
-        )
+
+        def make_pool(
+            instances: collections.abc.Sequence[HostedInstance], *, preserve_ordering: bool
+        ) -> InstancePool:
+            return InstancePool(
+                model=config.name,
+                instances=instances,
+                resources=self._resources,
+                dispatcher=dispatcher,
+                preserve_ordering=preserve_ordering,
+                clock=self._clock,
+                loop=loop,
+            )
+
+        if config.sequence_batching is not None:
+            return SequenceScheduler(
+                config,
+                instances=instances,
+                make_pool=lambda instance: make_pool([instance], preserve_ordering=False),
+                dispatcher=dispatcher,
+                statistics=statistics,
+                states=None,
+                hold=(
+                    _hold_of_environment(HOLD_VARIABLE),
+                    _hold_of_environment(HOLD_BACKLOG_VARIABLE),
+                ),
+                timers=self._timers,
+                clock=self._clock,
+                loop=loop,
+            )
+        ordered = batching is not None and batching.preserve_ordering
         return DynamicScheduler(
             model=config.name,
             queue=InferenceQueue(model=config.name, batching=batching),
             policy=plan_batching(config),
             dispatcher=dispatcher,
-            hold=0 if batching is None else _hold_of_environment(),
-            pool=pool,
+            hold=0 if batching is None else _hold_of_environment(HOLD_VARIABLE),
+            pool=make_pool(instances, preserve_ordering=ordered),
             statistics=statistics,
             timers=self._timers,
             clock=self._clock,
@@ -79,6 +105,6 @@ class SchedulerFactory:
         )
 
 
-def _hold_of_environment() -> int:
-    text = os.environ.get(HOLD_VARIABLE, "")
+def _hold_of_environment(variable: str) -> int:
+    text = os.environ.get(variable, "")
     return int(text) if text.isdecimal() else 0

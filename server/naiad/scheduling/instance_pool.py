@@ -202,11 +202,7 @@ class InstancePool:
             return  # it was aborted before
         execution = outcome.execution
         if execution is not None and None in execution.responses:
-            slot.deferred.update(
-                inference
-                for inference, response in zip(outcome.batch, execution.responses, strict=True)
-                if response is None and not inference.completed
-            )
+            slot.deferred.update(_deferred(outcome))
         if prefetched is not None:
             slot.prefetched = None
             self._on_begun(prefetched)
@@ -359,7 +355,7 @@ class InstancePool:
         execution = outcome.execution
         self._dispatcher.deliver(outcome)
         if execution is not None and None in execution.responses:
-            deferred = [inference for inference in outcome.batch if not inference.completed]
+            deferred = _deferred(outcome)
             self._deferred.update(deferred)
             self.inflight += len(deferred)
         if self.on_completed is not None:
@@ -387,3 +383,16 @@ class InstancePool:
     def _failed(self, batch: list[Inference], error: InferenceError) -> BatchOutcome:
         now = self._clock.monotonic_ns()
         return BatchOutcome(batch, None, error, now, now)
+
+
+def _deferred(outcome: BatchOutcome) -> list[Inference]:
+    """The inferences of a batch whose responses come later. One that is rescheduled is not among them: it is its scheduler's again."""
+    execution = outcome.execution
+    assert execution is not None
+    return [
+        inference
+        for index, (inference, response) in enumerate(
+            zip(outcome.batch, execution.responses, strict=True)
+        )
+        if response is None and not inference.completed and index not in execution.rescheduled
+    ]

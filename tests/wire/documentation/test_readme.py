@@ -18,7 +18,6 @@ ROOT = pathlib.Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
-    "sequence batching": "sequence_batching { }",
     "ragged batches": 'input { name: "R" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: true }',
     "`pytorch` (TorchScript)": 'backend: "pytorch"',
     "`tensorrt`": 'backend: "tensorrt"',

@@ -9,6 +9,7 @@ from typing import Any
 
 from naiad.config.backend_type import BackendType, BackendTypes, supported_names
 from naiad.config.checks.ensemble import check_ensemble
+from naiad.config.checks.sequence import check_sequence_batching
 from naiad.config.checks.states import check_states
 from naiad.config.checks.tensors import check_tensors
 from naiad.config.document import FieldPath
@@ -49,6 +50,7 @@ def validate(
     check_tensors(message, findings)
     check_ensemble(message, findings)
     check_states(message, findings)
+    check_sequence_batching(message, findings)
     if message.HasField("dynamic_batching"):
         _check_preferred_sizes(message, findings)
         _check_priorities(message, findings)

@@ -18,7 +18,7 @@ from naiad.protocol.grpc.call import (
     StreamWriter,
     Unary,
 )
-from naiad.protocol.observer import Ended, Observer
+from naiad.protocol.observer import Observer, SequenceEnd
 
 _STATUS_NAMES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
@@ -154,7 +154,7 @@ class _LoggedStream(_LoggedCall):
 
 def _end(path: str, peer: str, status: int, context: RequestContext, observer: Observer) -> None:
     name = path.rpartition("/")[2]
-    observer.end(Ended("grpc", peer, name, path, _STATUS_NAMES[status], context))
+    observer.end(SequenceEnd("grpc", peer, name, path, _STATUS_NAMES[status], context))
 
 
 def header_of(call: RpcCall, name: bytes) -> bytes | str | None:
