@@ -352,6 +352,14 @@ BROKEN: dict[str, Broken] = {
         "instance_group { count: 1000 }\ninstance_group { count: 25 }\n"
     ),
     "profile": python('instance_group { profile: "0" }\n'),
+    "too_many_resources": python(
+        'instance_group [ { kind: KIND_CPU count: 1 rate_limiter { resources { name: "R" count: 1 } } },\n'
+        '  { kind: KIND_CPU count: 1 rate_limiter { resources { name: "R" count: 2 } } } ]\n'
+    ),
+    "resource_of_two_kinds": python(
+        'instance_group [ { kind: KIND_CPU count: 1 rate_limiter { resources { name: "R" count: 1 } } },\n'
+        '  { kind: KIND_CPU count: 1 rate_limiter { resources { name: "R" count: 1 global: true } } } ]\n'
+    ),
     "passive_instances": python("instance_group { passive: true }\n"),
     # parameters
     "unknown_host": python(parameter("naiad.host", "elsewhere")),

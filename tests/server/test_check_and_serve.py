@@ -17,7 +17,11 @@ from naiad.config.report import one_line
 from tests.reference.process import ServerProcess, naiad_program
 from tests.server.broken_repositories import BROKEN
 
-_OPTIONS = ["--backend-config=python,host=thread"]
+_OPTIONS = [
+    "--backend-config=python,host=thread",
+    "--rate-limit=execution_count",
+    "--rate-limit-resource=R:1",
+]
 
 
 _PLACE = re.compile(r"^[a-z.]+(:\d+:\d+)?: (?=unable to load|failed)")

@@ -4,11 +4,13 @@ import asyncio
 import collections.abc
 import typing
 
+from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import DynamicBatching, TensorSpec
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import Resources, UnlimitedResources
@@ -38,6 +40,7 @@ class ScheduledModel:
         name: str = "m",
         resources: Resources | None = None,
         prefetches: bool = False,
+        specs: collections.abc.Sequence[InstanceSpec] = (),
     ) -> None:
         loop = asyncio.get_running_loop()
         self.clock = LoopClock(loop)
@@ -49,7 +52,7 @@ class ScheduledModel:
                 takes_s=takes_s,
                 prefetches=prefetches,
             )
-            for k in range(instances)
+            for k in range(len(specs) or instances)
         ]
         self.statistics = ModelStatistics()
         make = SchedulerFactory(
@@ -58,7 +61,7 @@ class ScheduledModel:
         self.scheduler = make(
             make_config(batching=batching, max_batch_size=max_batch_size, inputs=inputs),
             version=1,
-            instances=hosted(self.hosts),
+            instances=list(map(HostedInstance, specs, self.hosts)) if specs else hosted(self.hosts),
             submit=no_submit,
             statistics=self.statistics,
         )

@@ -91,6 +91,8 @@ def _is_default(argument: Argument) -> bool:
         "allow-cpu-metrics",
     }:
         return value not in _OFF
+    if name == "rate-limit":
+        return value == "off"
     return name in {"http-address", "grpc-address", "metrics-address", "exit-on-error"} and (
         value in server_args.EVERY_ADDRESS or value in _OFF
     )

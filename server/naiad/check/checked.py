@@ -6,13 +6,16 @@ The rules are those of the server: `config.resolve` reads a config, `engine.pref
 import collections
 import collections.abc
 import pathlib
+import types
 import typing
 
 from naiad.backends.catalog import Catalog
 from naiad.backends.plugin import BackendPlugin
 from naiad.check.checked_model import Checked
 from naiad.check.ensembles import check_ensembles
+from naiad.check.resources import check_resources
 from naiad.config import versions
+from naiad.config.checks.features import ServerFeatures
 from naiad.config.findings import in_order
 from naiad.config.problem import Problem, Scope
 from naiad.config.resolve import Resolution, config_file, resolve
@@ -23,9 +26,12 @@ from naiad.repository.agents.checksum import CHECKSUM
 from naiad.repository.agents.preflight import agent_error
 from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import local_root, no_model, open_store
+from naiad.scheduling.rate_limiter.keys import ExplicitAmounts
 
 if typing.TYPE_CHECKING:
     from naiad.check.loading import TrialLoader
+
+_NO_RESOURCES: ExplicitAmounts = types.MappingProxyType({})
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -42,6 +48,8 @@ class Checker:
         agents: the repository agents that there are.
         elsewhere: whether another machine serves, on which what this one lacks may be installed.
         trial: loads models without problems; None to load none.
+        features: what the server's options switch on.
+        resources: `--rate-limit-resource`.
     """
 
     def __init__(
@@ -55,6 +63,8 @@ class Checker:
         agents: AgentCatalog,
         elsewhere: bool,
         trial: "TrialLoader | None",
+        features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
+        resources: ExplicitAmounts = _NO_RESOURCES,
     ) -> None:
         self._config_name = config_name
         self._auto_complete = auto_complete
@@ -64,6 +74,8 @@ class Checker:
         self._agents = agents
         self._elsewhere = elsewhere
         self._trial = trial
+        self._features = features
+        self._resources = resources
 
     def check(self, locations: collections.abc.Iterable[str]) -> list[Checked]:
         """Check every model of every location, in the order given.
@@ -83,6 +95,8 @@ class Checker:
         for folder in folders:
             by_name[folder.name].append(folder)
         models = [self._model(folder, by_name[folder.name]) for folder in folders]
+        if self._features.rate_limiter:
+            models = check_resources(models, self._resources)
         return check_ensembles(models, is_repository=not alone)
 
     def _model(
@@ -97,6 +111,7 @@ class Checker:
             complete=complete,
             backend_options=self._backend_options,
             backends=self._backends,
+            features=self._features,
         )
         changing = _changing_agents(resolution)
         found = _duplicates(folder, same_name)

@@ -15,13 +15,16 @@ from naiad.backends.catalog import Catalog
 from naiad.check.checked import Checker
 from naiad.check.checked_model import Checked
 from naiad.check.show import in_colour, json_of, text_of
+from naiad.config.checks.features import ServerFeatures
 from naiad.errors import InferenceError
 from naiad.metrics.devices import GpuMonitor
 from naiad.options.backend_config import backend_setting
 from naiad.options.command_parser import CommandParser
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY
+from naiad.options.rate_limit import rate_limit_mode, rate_limit_resource
 from naiad.options.usage import UsageError
 from naiad.repository.agents.catalog import AgentCatalog
+from naiad.scheduling.rate_limiter.keys import ResourceKey
 
 _ANY_GPU = range(64)
 """The GPU ids that exist by default: the machine that checks need not be the one that serves."""
@@ -96,6 +99,19 @@ def _parser() -> argparse.ArgumentParser:
         help="as the server's option",
     )
     parser.add_argument(
+        "--rate-limit",
+        default="off",
+        metavar="off|execution_count",
+        help="as the server's option",
+    )
+    parser.add_argument(
+        "--rate-limit-resource",
+        action="append",
+        default=[],
+        metavar="NAME:COUNT[:DEVICE]",
+        help="as the server's option; may be given several times",
+    )
+    parser.add_argument(
         "--load",
         action="store_true",
         help="also load every model as the server does, which runs its code, and unload it",
@@ -118,6 +134,8 @@ def _check(options: argparse.Namespace) -> list[Checked]:
     backend_options = _backend_options(options.backend_config)
     backends = Catalog(options.backend_directory)
     auto_complete = not options.disable_auto_complete_config
+    features = ServerFeatures(rate_limiter=rate_limit_mode("rate-limit", options.rate_limit))
+    resources = _resources(options.rate_limit_resource)
     if options.gpus is not None:
         gpus: collections.abc.Sequence[int] = range(options.gpus)
     elif options.load:
@@ -135,6 +153,7 @@ def _check(options: argparse.Namespace) -> list[Checked]:
                     backend_options=backend_options,
                     gpus=gpus,
                     auto_complete=auto_complete,
+                    features=features,
                 )
             )
         return Checker(
@@ -146,7 +165,17 @@ def _check(options: argparse.Namespace) -> list[Checked]:
             agents=AgentCatalog(options.repoagent_directory),
             elsewhere=options.elsewhere,
             trial=trial,
+            features=features,
+            resources=resources,
         ).check(options.folders)
+
+
+def _resources(given: collections.abc.Sequence[str]) -> dict[ResourceKey, int]:
+    resources: dict[ResourceKey, int] = {}
+    for text in given:
+        key, amount = rate_limit_resource("rate-limit-resource", text)
+        resources[key] = min(amount, resources.get(key, amount))
+    return resources
 
 
 def _backend_options(given: collections.abc.Sequence[str]) -> dict[str, dict[str, str]]:

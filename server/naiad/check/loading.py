@@ -13,6 +13,7 @@ import msgspec
 from naiad.backends.catalog import Catalog
 from naiad.backends.registry import Registry
 from naiad.config.backend_type import Completer
+from naiad.config.checks.features import ServerFeatures
 from naiad.config.problem import Problem
 from naiad.config.refused import problem_of
 from naiad.config.resolve import Resolution
@@ -43,6 +44,7 @@ class TrialLoader:
         backend_options: `--backend-config` by backend name, "" for all.
         gpus: the device ids of this machine.
         auto_complete: whether models complete their configs.
+        features: what the server's options switch on.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class TrialLoader:
         backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]],
         gpus: collections.abc.Sequence[int],
         auto_complete: bool,
+        features: ServerFeatures,
     ) -> None:
         clock = SystemClock()
         calls = ModelCalls(clock=clock)
@@ -68,6 +71,7 @@ class TrialLoader:
             make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock),
             submit=calls.submit,
             rpc_handler_of=rpc_handlers_of(api),
+            features=features,
         )
 
     def __enter__(self) -> typing.Self:

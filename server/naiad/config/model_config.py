@@ -279,6 +279,10 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     warmup: tuple[WarmupSample, ...] = ()
     sequence_batching: SequenceBatching | None = None
 
+    def with_groups(self, groups: tuple[InstanceGroup, ...]) -> "ModelConfig":
+        """The same config with other instance groups."""
+        return msgspec.structs.replace(self, instance_groups=groups)
+
     def needs_reload_for(self, other: "ModelConfig") -> bool:
         """Whether a model has to be loaded again for another config: the two differ in more than `instance_group` and `version_policy` (row 7.24)."""
         return bool(_lasting(self.message) != _lasting(other.message))

@@ -16,6 +16,7 @@ from naiad.config.backend_type import BackendType, BackendTypes, Completer, Comp
 from naiad.config.checks import misplaced
 from naiad.config.checks.features import (
     CUSTOM_BATCHING_LIBRARY,
+    ServerFeatures,
     find_unsupported,
     note_what_has_no_effect,
 )
@@ -87,6 +88,7 @@ def resolve(
     complete: collections.abc.Callable[[str], Completer | None] | None = None,
     backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NO_OPTIONS,
     document: Document | None = None,
+    features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
 ) -> Resolution:
     """Read a model's configuration. May block: it reads files and runs the backend's completion.
 
@@ -102,6 +104,7 @@ def resolve(
             framework.
         backend_options: `--backend-config` by backend name, "" for all.
         document: a config in place of the model's own.
+        features: what the server's options switch on.
     """
     if document is None:
         document = pbtxt.read(config_file(model_dir, config_name))
@@ -118,6 +121,7 @@ def resolve(
         complete=complete,
         backend_options=backend_options,
         backends=backends,
+        features=features,
         findings=Findings(msgspec.structs.replace(document, path=path)),
         message=message,
     ).run()
@@ -133,6 +137,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     complete: collections.abc.Callable[[str], Completer | None] | None
     backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
     backends: BackendTypes
+    features: ServerFeatures
     findings: Findings
     message: Any
     backend: BackendType | None = None
@@ -166,7 +171,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         if self.backend is not None and not self.message.runtime:
             self.message.runtime = self.backend.runtime
         find_unsupported(self.message, self.findings, gpus=self.gpus, backend=self.backend)
-        note_what_has_no_effect(self.message, self.findings)
+        note_what_has_no_effect(self.message, self.findings, self.features)
         self._find_custom_batching()
         normalise(self.message)
         self._serve_versions()

@@ -12,6 +12,7 @@ from naiad.backends.backend import instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import ModelConfig
 from naiad.hosts.host import HostedInstance
+from naiad.scheduling.resources import Resources
 
 Commit = collections.abc.Callable[[], str]
 
@@ -51,12 +52,23 @@ class InstanceUpdate:
     Args:
         added: the new ones.
         commit: makes them serve; returns what changed, in words.
+        resources: knows them.
     """
 
-    def __init__(self, added: collections.abc.Sequence[HostedInstance], commit: Commit) -> None:
+    def __init__(
+        self,
+        added: collections.abc.Sequence[HostedInstance],
+        commit: Commit,
+        *,
+        resources: Resources,
+    ) -> None:
         self._added = added
+        self._resources = resources
         self.commit = commit
 
     async def discard(self) -> None:
         """Close the new instances instead; nothing changes."""
-        await asyncio.gather(*(host.close() for _, host in self._added))
+        try:
+            await asyncio.gather(*(host.close() for _, host in self._added))
+        finally:
+            self._resources.unregister([spec for spec, _ in self._added])

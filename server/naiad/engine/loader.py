@@ -15,10 +15,11 @@ import pathlib
 import types
 import typing
 
-from naiad.backends.backend import ModelsComplete
+from naiad.backends.backend import ModelsComplete, instance_specs
 from naiad.backends.plugin import BackendPlugin, HostKind
 from naiad.backends.registry import Registry
 from naiad.config.backend_type import Completer
+from naiad.config.checks.features import ServerFeatures
 from naiad.config.document import Document
 from naiad.config.model_config import ModelConfig
 from naiad.config.pbtxt import parser as pbtxt
@@ -39,6 +40,7 @@ from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
+from naiad.scheduling.resources import Resources, UnlimitedResources
 from naiad.scheduling.scheduler import MakeScheduler, Submit
 
 log = logging.getLogger("naiad.loader")
@@ -67,6 +69,8 @@ class Loader:
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
         devices: the memory of the GPUs, to measure what loads take; None without any.
         gpu_limits: the fraction of each device's memory that may be in use (row 7.38).
+        resources: what instances share with those of other models; the object that the schedulers have.
+        features: what the server's options switch on.
     """
 
     def __init__(
@@ -86,8 +90,12 @@ class Loader:
         devices: DeviceMemory | None = None,
         gpu_limits: collections.abc.Mapping[int, float] = types.MappingProxyType({}),
         config_overrides: collections.abc.Mapping[str, str] = types.MappingProxyType({}),
+        resources: Resources | None = None,
+        features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
     ) -> None:
         self._registry = registry
+        self._features = features
+        self._resources = UnlimitedResources() if resources is None else resources
         self._make_scheduler = make_scheduler
         self._submit = submit
         self._backend_options = backend_options
@@ -140,6 +148,9 @@ class Loader:
         measurement = await self._meter.begin(plan, statistics)
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(self._meter.abandon, measurement)
+            specs = instance_specs(plan.config)
+            self._resources.register(specs)
+            undo.callback(self._resources.unregister, specs)
             instances = await self._instances.make(plan, statistics)
             undo.push_async_callback(instances.close)
             statistics.load_ns = self._clock.monotonic_ns() - started_ns
@@ -156,6 +167,7 @@ class Loader:
                 version=plan.version,
                 scheduler=scheduler,
                 instances=instances,
+                resources=self._resources,
                 clock=self._clock,
             )
             await self._meter.end(measurement, _pids(instances.hosted))
@@ -226,6 +238,7 @@ class Loader:
             complete=self.completer,
             backend_options=self._backend_options,
             backends=self._registry.catalog,
+            features=self._features,
         )
         for warning in resolution.warnings:
             log.warning("%s: %s", folder.name, warning)

@@ -22,6 +22,7 @@ from naiad.errors import InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.plan import VersionPlan
+from naiad.scheduling.resources import Resources
 from naiad.scheduling.scheduler import Occupancy, Scheduler
 
 
@@ -30,6 +31,7 @@ class Model:
 
     Args:
         instances: those of the scheduler, and what they share, released with the model.
+        resources: where the instances are registered; the model removes them at its end.
 
     Attributes:
         namespace: of its repository; "" without namespaces (row 7.37).
@@ -44,6 +46,7 @@ class Model:
         version: int,
         scheduler: Scheduler,
         instances: ModelInstances,
+        resources: Resources,
         clock: Clock,
     ) -> None:
         self.config = config
@@ -54,6 +57,7 @@ class Model:
         self.leaves_cycles = instances.leaves_cycles
         self._more = instances.more
         self._instances = list(instances.hosted)
+        self._resources = resources
         self._clock = clock
         self.on_resize: collections.abc.Callable[[list[HostedInstance]], None] = _ignore
         """Called with its instances when some were added or removed."""
@@ -130,8 +134,14 @@ class Model:
             InferenceError: one of them cannot be made; nothing changes.
         """
         changed = change([instance.spec for instance in self._instances], plan.config)
-        added = await self._more(plan, changed.added)
-        return InstanceUpdate(added, functools.partial(self._commit, plan.config, changed, added))
+        self._resources.register(changed.added)
+        try:
+            added = await self._more(plan, changed.added)
+        except BaseException:
+            self._resources.unregister(changed.added)
+            raise
+        commit = functools.partial(self._commit, plan.config, changed, added)
+        return InstanceUpdate(added, commit, resources=self._resources)
 
     def _commit(
         self, config: ModelConfig, changed: Change, added: collections.abc.Sequence[HostedInstance]
@@ -146,12 +156,15 @@ class Model:
         self._instances += added
         self.config = config
         self._scheduler.resize(added, removed)
+        self._resources.unregister(changed.removed)
         self.on_resize(list(self._instances))
         return changed.in_words()
 
     async def stop(self) -> None:
         """Finish the requests in flight, close the instances, release memory. Idempotent."""
         await self._scheduler.stop()
+        self._resources.unregister([instance.spec for instance in self._instances])
+        self._instances.clear()
         release, self._release = self._release, nothing
         await release()
 

@@ -14,6 +14,7 @@ import msgspec
 
 from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.repository.control_mode import ControlMode
+from naiad.scheduling.rate_limiter.keys import ExplicitAmounts
 
 Restrictions = collections.abc.Mapping[str, tuple[str, str]]
 """API category -> (header name, header value) that a caller must send (row 17.15)."""
@@ -51,6 +52,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         metrics_address: "" follows http_address (row 8.13).
         counter_latencies: whether latency counters are kept (row 8.18).
         model_load_gpu_limit: by device, the fraction of its memory that may be in use when a model is loaded (row 7.38).
+        rate_limit: whether the rate limiter grants resources (row 14.17).
+        rate_limit_resource: how much there is of each resource (row 14.18).
         model_memory_limit: bytes by device; `memory_limits.HOST` for the host.
         notes: one line for every option that was accepted and has no effect here, said once in the log.
     """
@@ -126,6 +129,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     backend_directory: str = DEFAULT_BACKEND_DIRECTORY
     repoagent_directory: str = DEFAULT_AGENT_DIRECTORY
     backend_config: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NOTHING
+
+    rate_limit: bool = False
+    rate_limit_resource: ExplicitAmounts = _NOTHING
 
     access_log: bool = False
     slow_request_ms: float = 0.0
@@ -300,9 +306,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _special("model-load-gpu-limit", "ID:FRACTION: no model is loaded on GPU ID while more than this part of its memory is in use; may be given several times."),
         _missing("allow-client-shm", _B, "shared memory with clients", *_NO),
     ),
+    "Rate limiter": (
+        _special("rate-limit", "off (the default): a free instance takes the next batch. execution_count: only once it has the resources that its instance "
+                 "group names in rate_limiter; where they do not suffice for all, shares of executions follow the priorities there."),
+        _special("rate-limit-resource", "NAME:COUNT or NAME:COUNT:DEVICE: how much there is of a resource, on each device or on one; may be given several "
+                 "times. Default: the most that any instance needs; once the option is given, there is nothing of a resource that it does not name."),
+    ),
     "Features that are not supported yet": (
-        _missing("rate-limit", _S, "the rate limiter", "off"),
-        _missing("rate-limit-resource", _S, "the rate limiter"),
         _missing("cache-config", _S, "the response cache"),
         _idle("cache-directory", _S, "the response cache is not supported yet, and a config that asks for it is refused"),
         _missing("response-cache-byte-size", _I, "the response cache", "0"),

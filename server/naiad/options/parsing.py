@@ -17,6 +17,7 @@ from naiad.options.addresses import listen_address, overlap
 from naiad.options.memory_limits import gpu_fraction, memory_limit
 from naiad.options.metrics_config import COUNTERS, metrics_note
 from naiad.options.options import FLAGS, Flag, Kind, Options
+from naiad.options.rate_limit import rate_limit_mode, rate_limit_resource
 from naiad.options.usage import HelpAsked, UsageError
 from naiad.repository.control_mode import EVERY_MODEL, ControlMode
 
@@ -67,6 +68,10 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         for name in ("repository-poll-secs", "repository-quiet-secs")
         if name.replace("-", "_") in fields and not mode.polls
     ]
+    if "rate_limit_resource" in fields and not fields.get("rate_limit"):
+        fields["notes"].append(
+            "--rate-limit-resource has no effect here: resources are granted only with --rate-limit=execution_count"
+        )
     if fields.get("grpc_use_ssl_mutual"):
         fields["grpc_use_ssl"] = True
     options = Options(**{name: _frozen(value) for name, value in fields.items()})
@@ -271,6 +276,16 @@ def _gpu_limit(fields: _Fields, flag: Flag, value: str) -> None:
     fields.setdefault("model_load_gpu_limit", {})[device] = fraction
 
 
+def _rate_limit(fields: _Fields, flag: Flag, value: str) -> None:
+    fields["rate_limit"] = rate_limit_mode(flag.name, value)
+
+
+def _rate_limit_resource(fields: _Fields, flag: Flag, value: str) -> None:
+    key, amount = rate_limit_resource(flag.name, value)
+    known = fields.setdefault("rate_limit_resource", {})
+    known[key] = min(amount, known.get(key, amount))  # as in Triton
+
+
 def _restricted(fields: _Fields, flag: Flag, value: str) -> None:
     names, colon, rest = value.partition(":")
     key, equals, secret = rest.partition("=")
@@ -338,6 +353,8 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "backend-config": _backend_config,
     "model-memory-limit": _memory_limit,
     "model-load-gpu-limit": _gpu_limit,
+    "rate-limit": _rate_limit,
+    "rate-limit-resource": _rate_limit_resource,
     "http-restricted-api": _restricted,
     "http-base-path": _base_path,
     "http-address": _address,

@@ -57,7 +57,7 @@ class InstancePool:
 
     __slots__ = (
         "_clock", "_closing", "_deferred", "_dispatcher", "_loop", "_model", "_on_begun", "_on_free", "_on_lost", "_order", "_resources",
-        "_slots", "_unlimited", "_waiting", "free", "inflight", "last_used", "on_completed", "prefetcher", "usable",
+        "_slots", "_waiting", "free", "inflight", "last_used", "on_completed", "prefetcher", "usable",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +73,6 @@ class InstancePool:
     ) -> None:
         self._model = model
         self._resources = resources
-        self._unlimited = resources.unlimited
         self._dispatcher = dispatcher
         self._order = Reordering[BatchOutcome]() if preserve_ordering else None
         self._clock = clock
@@ -150,7 +149,7 @@ class InstancePool:
             free.append(preferred)
         while free:
             slot = free.pop()
-            if self._unlimited or self._resources.acquire(slot):
+            if not slot.limited or self._resources.acquire(slot):
                 return slot
             self._waiting.add(slot)
         return None
@@ -188,7 +187,7 @@ class InstancePool:
 
     def _prefetcher(self) -> InstanceSlot | None:
         slots = [slot for slot in self._slots if not slot.removed]
-        only = slots[0] if len(slots) == 1 and self._unlimited else None
+        only = slots[0] if len(slots) == 1 and not slots[0].limited else None
         return only if only is not None and only.host.prefetches else None
 
     def came_back(self, slot: InstanceSlot, outcome: BatchOutcome) -> None:
@@ -203,19 +202,20 @@ class InstancePool:
         execution = outcome.execution
         if execution is not None and None in execution.responses:
             slot.deferred.update(_deferred(outcome))
+        if slot.limited:
+            self._resources.release(slot)
         if prefetched is not None:
             slot.prefetched = None
             self._on_begun(prefetched)
+        elif slot.removed:
+            self._close_if_idle(slot)
         else:
-            if slot.removed:
-                self._close_if_idle(slot)
-            else:
-                self.last_used = slot
-                if slot.usable:
-                    self.free.append(slot)
-            if not self._unlimited:
-                self._resources.release(slot)
+            self.last_used = slot
+            if slot.usable:
+                self.free.append(slot)
         self._on_free(outcome)
+        if slot.limited:
+            self._resources.offer()
         due = (outcome,) if self._order is None else self._order.came_back(ticket, outcome)
         for ready in due:
             self._deliver(ready)
@@ -228,8 +228,12 @@ class InstancePool:
             self._on_free(None)
 
     def executions(self) -> list[tuple[str, list[Inference] | None]]:
-        """The name and the batch of each instance; None for one without a batch."""
-        return [(slot.name, slot.batch) for slot in self._slots]
+        """The name and the batch of each instance; None for one without a batch. One that waits for resources has the batches of those that have them."""
+        found: list[tuple[str, list[Inference] | None]] = []
+        for slot in self._slots:
+            holders = self._resources.holders(slot) if slot in self._waiting else ()
+            found += [(each.spec.name, each.batch) for each in holders or (slot,)]
+        return found
 
     def kept(self) -> list[tuple[list[Inference], list[Inference]]]:
         """The batches that came back and wait for another one, each with that one."""
@@ -295,13 +299,15 @@ class InstancePool:
 
     async def close(self) -> None:
         """Close the hosts. Call it when it owns no inference. Idempotent."""
-        for slot in self._waiting:
-            self._resources.withdraw(slot)
         self._waiting.clear()
+        for slot in self._slots:
+            if slot.limited:
+                self._resources.withdraw(slot)
         await asyncio.gather(*(slot.host.close() for slot in self._slots), *self._closing)
 
     def _slot(self, instance: HostedInstance) -> InstanceSlot:
-        return InstanceSlot(instance, came_back=self.came_back, retry=self.retry)
+        limited = self._resources.limits(instance.spec)
+        return InstanceSlot(instance, limited=limited, came_back=self.came_back, retry=self.retry)
 
     def _watch(self, slot: InstanceSlot) -> None:
         slot.host.deferred_to(functools.partial(self._on_deferred, slot))
@@ -322,6 +328,8 @@ class InstancePool:
         if slot.batch is not None or slot.deferred or slot not in self._slots:
             return
         self._slots.remove(slot)
+        if slot.limited:
+            self._resources.withdraw(slot)
         if self.last_used is slot:
             self.last_used = None
         closing = self._loop.create_task(self._close_removed(slot))

@@ -12,6 +12,7 @@ class InstanceSlot:
 
     Args:
         instance: what it is, and what runs its batches.
+        limited: whether it needs resources for each batch.
         came_back: gets this instance and the outcome of a batch.
         retry: gets this instance when its resources may be available.
 
@@ -19,6 +20,7 @@ class InstanceSlot:
         spec: what it is.
         host: runs its batches.
         name: the instance's name, for messages.
+        limited: whether it needs resources for each batch.
         batch: the batch in execution; None if there is none.
         ticket: the position of that batch in the order of all batches.
         prefetched: the batch that begins when that one has ended; None if there is none.
@@ -31,18 +33,20 @@ class InstanceSlot:
     """
 
     __slots__ = (
-        "batch", "deferred", "host", "name", "on_outcome", "prefetched", "prefetched_ticket", "removed", "retry", "spec", "ticket", "usable",
+        "batch", "deferred", "host", "limited", "name", "on_outcome", "prefetched", "prefetched_ticket", "removed", "retry", "spec", "ticket", "usable",
     )  # fmt: skip
 
     def __init__(
         self,
         instance: HostedInstance,
         *,
+        limited: bool,
         came_back: collections.abc.Callable[["InstanceSlot", BatchOutcome], None],
         retry: collections.abc.Callable[["InstanceSlot"], None],
     ) -> None:
         self.spec, self.host = instance
         self.name = self.spec.name
+        self.limited = limited
         self.batch: list[Inference] | None = None
         self.ticket = 0
         self.prefetched: list[Inference] | None = None

@@ -12,6 +12,7 @@ import pathlib
 from naiad import __version__
 from naiad.backends.catalog import Catalog
 from naiad.backends.registry import Registry
+from naiad.config.checks.features import ServerFeatures
 from naiad.core.clock import Clock
 from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.bls.rpc_handlers import rpc_handlers_of
@@ -34,7 +35,7 @@ from naiad.repository.stores.process import StoreProcess
 from naiad.repository.unloads import Memory
 from naiad.repository.version import LoadListener
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.resources import Resources, UnlimitedResources
 from naiad.serve.gpus import find_gpus
 from naiad.serve.repositories import Pollers, RepositoryFactory, UnusedOverrides, eviction_series
 from naiad.serve.shared_requirements import SharedRequirements
@@ -159,6 +160,7 @@ async def assembled(
         devices = DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus})
         calls, custom = ModelCalls(clock=clock), CustomMetrics()
         api = ServerApi(calls, custom)
+        resources = _resources(options)
         loader = Loader(
             registry=Registry(
                 clock=clock,
@@ -173,12 +175,14 @@ async def assembled(
             slices=frozenset(gpu.index for gpu in gpus if gpu.is_slice),
             threads=options.model_load_thread_count,
             clock=clock,
-            make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock),
+            make_scheduler=SchedulerFactory(resources=resources, clock=clock),
             submit=calls.submit,
             rpc_handler_of=rpc_handlers_of(api),
             devices=devices,
             gpu_limits=options.model_load_gpu_limit,
             config_overrides=options.model_config_override,
+            resources=resources,
+            features=ServerFeatures(rate_limiter=options.rate_limit),
         )
         undo.callback(loader.close)
         coordination = Coordination(options.model_load_thread_count)
@@ -226,6 +230,14 @@ async def assembled(
         )
         undo.push_async_callback(assembly.aclose, options.exit_timeout_secs)
         yield assembly
+
+
+def _resources(options: Options) -> Resources:
+    if not options.rate_limit:
+        return UnlimitedResources()
+    from naiad.scheduling.rate_limiter.limiter import RateLimiter  # noqa: PLC0415 - few servers need it
+
+    return RateLimiter(options.rate_limit_resource)
 
 
 def _engine(

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conformance.scenarios.wire import Target
-from tests.conformance.servers import callees, catalogue, classes, ensembles, environments, polling
+from tests.conformance.servers import (
+    callees,
+    catalogue,
+    classes,
+    ensembles,
+    environments,
+    limited,
+    polling,
+)
 from tests.conformance.servers.broken import BROKEN, COMPLETING
 from tests.reference.install import install
 from tests.reference.process import (
@@ -186,6 +194,35 @@ SETUPS: dict[str, Setup] = {
             "--disable-auto-complete-config",
         ),
     ),
+    "limited": Setup(
+        limited.shared,
+        (
+            "--rate-limit=execution_count",
+            *(f"--rate-limit-resource={each}" for each in limited.AMOUNTS),
+            "--disable-auto-complete-config",
+        ),
+    ),
+    # One load at a time: while the reference refuses a model, it refuses others that load beside it.
+    "limited_refused": Setup(
+        limited.refused,
+        (
+            "--rate-limit=execution_count",
+            *(f"--rate-limit-resource={each}" for each in limited.AMOUNTS),
+            "--model-load-thread-count=1",
+            "--exit-on-error=false",
+            "--strict-readiness=false",
+            "--disable-auto-complete-config",
+        ),
+    ),
+    "limited_by_need": Setup(
+        limited.by_need,
+        (
+            "--rate-limit=execution_count",
+            "--model-control-mode=explicit",
+            "--disable-auto-complete-config",
+        ),
+    ),
+    "unlimited": Setup(limited.unlimited, ("--rate-limit=off", "--disable-auto-complete-config")),
     "streams": Setup(_streaming(*catalogue.STREAMING), ("--disable-auto-complete-config",)),
     # Servers of their own, quick to start again: 2.51 often does not survive what is asked of it here.
     "fragile": Setup(_streaming("stream", "senders"), ("--disable-auto-complete-config",)),

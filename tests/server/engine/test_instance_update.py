@@ -16,6 +16,7 @@ from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
 from naiad.hosts.host import HostedInstance
 from naiad.repository.plan import VersionPlan
+from naiad.scheduling.resources import UnlimitedResources
 from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_config
 from tests.support.scheduled import ScheduledModel, turn
@@ -85,6 +86,7 @@ class Served:
             version=1,
             scheduler=self.scheduled.scheduler,
             instances=ModelInstances(hosted(self.scheduled.hosts), self._more),
+            resources=UnlimitedResources(),
             clock=self.scheduled.clock,
         )
 

@@ -19,6 +19,7 @@ from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
 from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
+from naiad.scheduling.resources import UnlimitedResources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, Scheduler, Submit, drain
 from tests.support.clock import LoopClock
@@ -127,6 +128,7 @@ class Models:
                 version=1,
                 scheduler=scheduler,
                 instances=ModelInstances(),
+                resources=UnlimitedResources(),
                 clock=clock,
             )
             for name, scheduler in self._schedulers().items()

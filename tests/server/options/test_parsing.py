@@ -52,7 +52,9 @@ def test_defaults_are_tritons() -> None:
         (["--python-requirement=torch==2.8", "--python-requirement", "scipy "], "python_requirement", ("torch==2.8", "scipy")),
         (["--python-requirement=-r /models/requirements.txt"], "python_requirement", ("-r /models/requirements.txt",)),
         (['--model-config-override=a={"maxBatchSize": 8}', "--model-config-override", "b={}"], "model_config_override", {"a": '{"maxBatchSize": 8}', "b": "{}"}),
-        (["--rate-limit=off", "--allow-sagemaker=false"], "http_port", 8000),
+        (["--rate-limit=OFF", "--allow-sagemaker=false"], "rate_limit", False),
+        (["--rate-limit", "execution_count"], "rate_limit", True),
+        (["--rate-limit-resource=R:4", "--rate-limit-resource=R:2:1", "--rate-limit-resource=R:3"], "rate_limit_resource", {("R", None): 3, ("R", 1): 2}),
     ],
 )  # fmt: skip
 def test_a_flag_sets_its_field(words: list[str], field: str, expected: object) -> None:

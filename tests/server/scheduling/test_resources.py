@@ -114,14 +114,14 @@ async def test_a_model_that_is_unloaded_without_requests_withdraws_its_instances
     assert shared.available == 1
 
 
-async def test_a_resource_that_is_free_again_goes_to_the_instance_that_worked_last() -> None:
+async def test_a_resource_that_is_free_again_goes_to_the_instance_in_turn() -> None:
     shared = CountedResources(2)
     model = ScheduledModel(instances=3, resources=shared)
     first, second, third = (model.send() for _ in range(3))
     assert shared.names() == ["m_0_0", "m_0_1"]
     assert [user.spec.name for user in shared.waiting] == ["m_0_2"]
     model.hosts[0].finish()
-    assert [host.ids for host in model.hosts] == [[ids(first), ids(third)], [ids(second)], []]
-    for host in model.hosts[:2]:
+    assert [host.ids for host in model.hosts] == [[ids(first)], [ids(second)], [ids(third)]]
+    for host in model.hosts[1:]:
         host.finish()
     model.nothing_left()

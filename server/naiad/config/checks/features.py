@@ -15,6 +15,17 @@ from naiad.config.document import FieldPath, dotted, present
 from naiad.config.findings import Findings
 from naiad.core.messages import model_config_pb2
 
+
+class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
+    """What options switch on, without which fields of configs have no effect.
+
+    Attributes:
+        rate_limiter: `--rate-limit=execution_count`.
+    """
+
+    rate_limiter: bool = False
+
+
 CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
 
 
@@ -111,9 +122,11 @@ def _on_gpus(message: Any, gpus: collections.abc.Collection[int]) -> bool:
     return bool(gpus) and (not groups or any(group.kind != cpu for group in groups))
 
 
-def note_what_has_no_effect(message: Any, findings: Findings) -> None:
+def note_what_has_no_effect(message: Any, findings: Findings, features: ServerFeatures) -> None:
     """Add a note for each field of the config that has no effect, and a problem where Triton refuses it nevertheless."""
     for pattern, why in NO_EFFECT.items():
+        if why is _NO_RATE_LIMIT and features.rate_limiter:
+            continue
         for path in present(message, pattern):
             findings.notes.append(f"{dotted(path)} has no effect: {why}")
     if message.response_cache.enable and message.model_transaction_policy.decoupled:

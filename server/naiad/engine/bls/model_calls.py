@@ -322,7 +322,8 @@ class ModelCalls:
         message = (
             f"deadlock: this call from model '{youngest.caller.model}' to model '{youngest.request.model_name}' would wait for ever "
             f"and was aborted to break the cycle (youngest call): {steps}. Give one of these models more instances "
-            "(instance_group count) than there are requests that may wait inside it, or do not call back."
+            "(instance_group count) than there are requests that may wait inside it, do not call back, and do not call a model that needs a "
+            "resource of the rate limiter which the caller has."
         )
         _log.error("%s", message)
         youngest.fail(youngest.worded(youngest.request, internal(message)))

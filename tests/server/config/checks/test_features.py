@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from naiad.config.checks.features import FEATURES, NO_EFFECT
+from naiad.config.checks.features import FEATURES, NO_EFFECT, ServerFeatures
 from tests.server.config.model_folders import make_model, only, resolve
 
 SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: true }'
@@ -135,6 +135,12 @@ def test_it_is_served_and_noted(tmp_path: pathlib.Path, text: str) -> None:
     (note,) = resolution.notes
     assert note.startswith(text.split(maxsplit=1)[0])
     assert " has no effect: " in note
+
+
+def test_resources_are_not_noted_while_the_rate_limiter_grants_them(tmp_path: pathlib.Path) -> None:
+    text = 'instance_group { rate_limiter { resources [ { name: "r" } ] priority: 2 } }'
+    folder = make_model(tmp_path, f'backend: "python" {TENSOR} {text}')
+    assert resolve(folder, features=ServerFeatures(rate_limiter=True)).notes == ()
 
 
 @pytest.mark.parametrize("text", ["response_cache { enable: false }", "response_cache {}"])

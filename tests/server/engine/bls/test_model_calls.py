@@ -262,8 +262,8 @@ async def test_two_models_that_wait_for_each_other_get_an_error_within_a_fifth_o
     assert message == (
         "Model a - Error when running inference: deadlock: this call from model 'b' to model 'a' would wait for ever and was "
         "aborted to break the cycle (youngest call): 'b_0' waits for model 'a' (held: a_0), 'a_0' waits for model 'b' (held: b_0). "
-        "Give one of these models more instances (instance_group count) than there are requests that may wait inside it, or do "
-        "not call back."
+        "Give one of these models more instances (instance_group count) than there are requests that may wait inside it, do "
+        "not call back, and do not call a model that needs a resource of the rate limiter which the caller has."
     )
     assert a.queue == [], "no instance works on the aborted call"
     in_b[0].on_response(answered())
