@@ -17,6 +17,7 @@ from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler, Submit
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
+from naiad.scheduling.sequence.state_dispatcher import StateDispatcher
 from naiad.scheduling.timer import Timers
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
@@ -57,7 +58,8 @@ class SchedulerFactory:
         if self._timers is None:
             self._timers = Timers(loop=loop, clock=self._clock)
         batching = config.dynamic_batching
-        dispatcher = ResponseDispatcher(
+        make_dispatcher = StateDispatcher if config.states else ResponseDispatcher
+        dispatcher = make_dispatcher(
             model=config.name, version=version, statistics=statistics, clock=self._clock
         )
 
@@ -81,7 +83,6 @@ class SchedulerFactory:
                 make_pool=lambda instance: make_pool([instance], preserve_ordering=False),
                 dispatcher=dispatcher,
                 statistics=statistics,
-                states=None,
                 hold=(
                     _hold_of_environment(HOLD_VARIABLE),
                     _hold_of_environment(HOLD_BACKLOG_VARIABLE),

@@ -13,17 +13,13 @@ import contextlib
 import functools
 import itertools
 import logging
-import typing
 
 import msgspec
 
-from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.core.request import SEQUENCE_START, InferRequest
-from naiad.core.response import InferResponse
-from naiad.core.tensor import Tensor
+from naiad.core.request import SEQUENCE_START
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import BatchOutcome, HostedInstance
 from naiad.metrics.statistics import ModelStatistics, SequenceEnd
@@ -33,10 +29,11 @@ from naiad.scheduling.instance_slot import InstanceSlot
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import UNLOAD_GRACE_S, Occupancy, drain
 from naiad.scheduling.sequence import errors
-from naiad.scheduling.sequence.controls import ControlInputs, with_inputs
-from naiad.scheduling.sequence.plan import Batcher, SequencePlan
+from naiad.scheduling.sequence.instance import ScheduledInstance
+from naiad.scheduling.sequence.plan import SequencePlan
+from naiad.scheduling.sequence.preparation import Preparation
 from naiad.scheduling.sequence.slot import Sequence, Taken
-from naiad.scheduling.sequence.states import SequenceStates
+from naiad.scheduling.sequence.state_dispatcher import StateDispatcher
 from naiad.scheduling.timer import Timers
 
 _log = logging.getLogger(__name__)
@@ -52,29 +49,6 @@ _WARNING_NS = 10_000_000_000
 """At most one warning of sequences that start twice in this time."""
 
 
-class _Instance:
-    """An instance: its slots, and what runs its batches.
-
-    Attributes:
-        hosted: what it is, and what runs it.
-        running: the requests of the batch in execution, each with its request as it was before inputs were added; None for a null row.
-        nulls: how many of them are null rows.
-        is_due: whether it is considered at the end of this iteration of the loop.
-        is_removed: whether it is closed once its sequences are over.
-    """
-
-    __slots__ = ("batcher", "hosted", "is_due", "is_removed", "nulls", "pool", "running")
-
-    def __init__(self, hosted: HostedInstance, pool: InstancePool, batcher: Batcher) -> None:
-        self.hosted = hosted
-        self.pool = pool
-        self.batcher = batcher
-        self.running: list[tuple[Taken, InferRequest] | None] = []
-        self.nulls = 0
-        self.is_due = False
-        self.is_removed = False
-
-
 class SequenceScheduler:
     """Implements `Scheduler`.
 
@@ -84,7 +58,6 @@ class SequenceScheduler:
         make_pool: makes the pool of one instance.
         dispatcher: counts and responds.
         statistics: counts pending requests and closed batches.
-        states: the implicit states; None without any.
         hold: send nothing before so many requests wait in slots, and so many in the backlog (row 12.19).
         timers: those of the loop.
         clock: gives the time.
@@ -99,7 +72,6 @@ class SequenceScheduler:
         make_pool: MakePool,
         dispatcher: ResponseDispatcher,
         statistics: ModelStatistics,
-        states: SequenceStates | None,
         hold: tuple[int, int],
         timers: Timers,
         clock: Clock,
@@ -109,9 +81,9 @@ class SequenceScheduler:
         self._plan = plan = SequencePlan(config)
         self._table = plan.table
         self._iterative = plan.batching.iterative
-        self._controls = ControlInputs(plan.batching, batched=config.max_batch_size > 0)
-        self._replaced = self._controls.names & {spec.name for spec in config.inputs}
-        self._states = states
+        self._preparation = Preparation(config, plan.batching)
+        if isinstance(dispatcher, StateDispatcher):
+            dispatcher.advance = self._preparation.advance
         self._make_pool = make_pool
         self._dispatcher = dispatcher
         self.statistics = statistics
@@ -128,7 +100,7 @@ class SequenceScheduler:
         self._warned_ns = -_WARNING_NS
         self._warned_of = 0
         self._numbers = itertools.count()
-        self._instances: dict[int, _Instance] = {}
+        self._instances: dict[int, ScheduledInstance] = {}
         for hosted in instances:
             self._add(hosted)
 
@@ -176,7 +148,10 @@ class SequenceScheduler:
 
     def inflight(self) -> int:
         """See `Scheduler`; an open sequence without a request counts as one, for its client will send another."""
-        running = sum(each.pool.inflight - each.nulls for each in self._instances.values())
+        running = sum(
+            each.pool.inflight - (0 if each.running is None else each.running.nulls)
+            for each in self._instances.values()
+        )
         return self.statistics.pending + running + len(self._table.idle)
 
     def occupancy(self) -> Occupancy:
@@ -239,7 +214,7 @@ class SequenceScheduler:
     def _add(self, hosted: HostedInstance) -> None:
         number = next(self._numbers)
         pool = self._make_pool(hosted)
-        instance = _Instance(hosted, pool, self._plan.batcher(number))
+        instance = ScheduledInstance(hosted, pool, self._plan.batcher(number))
         self._instances[number] = instance
         self._table.add(instance.batcher, self._now())
         pool.open(
@@ -248,7 +223,7 @@ class SequenceScheduler:
             on_lost=functools.partial(self._on_lost, instance),
         )
 
-    def _in_use(self) -> list[_Instance]:
+    def _in_use(self) -> list[ScheduledInstance]:
         return [each for each in self._instances.values() if not each.is_removed]
 
     def _waits(self, inference: Inference) -> bool:
@@ -261,7 +236,7 @@ class SequenceScheduler:
             for _, batch in each.pool.executions()
         )
 
-    def _wake(self, instance: _Instance, now: int) -> None:
+    def _wake(self, instance: ScheduledInstance, now: int) -> None:
         """Consider a free instance at the end of this iteration of the loop; at once if it runs one request at a time."""
         if instance.is_due or not instance.pool.free:
             return
@@ -276,11 +251,11 @@ class SequenceScheduler:
             if instance.batcher.waits:
                 self._wake(instance, now)
 
-    def _run_due(self, instance: _Instance) -> None:
+    def _run_due(self, instance: ScheduledInstance) -> None:
         instance.is_due = False
         self._run(instance, self._now())
 
-    def _run(self, instance: _Instance, now: int) -> None:
+    def _run(self, instance: ScheduledInstance, now: int) -> None:
         """Send the next batch of a free instance, or set the timer."""
         pool = instance.pool
         if not pool.free or (self._holds and self._is_held()):
@@ -297,54 +272,23 @@ class SequenceScheduler:
         self.statistics.closes[decision.reason] += 1
         self._send(instance, slot, instance.batcher.take(decision.count, now))
 
-    def _send(self, instance: _Instance, slot: InstanceSlot, rows: list[Taken | None]) -> None:
-        """Add the batcher's inputs to the requests of a batch, fill its null rows, and execute it."""
-        batch: list[Inference] = []
-        running: list[tuple[Taken, InferRequest] | None] = []
-        nulls: list[int] = []
-        like: tuple[Taken, InferRequest] | None = None
-        for taken in rows:
-            if taken is None:
-                nulls.append(len(batch))
-                batch.append(_PLACEHOLDER)
-                running.append(None)
-                continue
-            inference = taken.inference
-            request = inference.request
-            entry = taken, request
-            running.append(entry)
-            batch.append(inference)
-            like = like or entry
-            inference.request = with_inputs(self._own(request), self._added(taken, request))
-        assert like is not None
-        if nulls:
-            states = () if self._states is None else self._states.null(like[0].slot)
-            for row in nulls:
-                batch[row] = self._controls.null_row(self._own(like[1]), states)
-        instance.running, instance.nulls = running, len(nulls)
-        self.statistics.pending -= len(batch) - len(nulls)
+    def _send(
+        self, instance: ScheduledInstance, slot: InstanceSlot, rows: list[Taken | None]
+    ) -> None:
+        """Execute a batch."""
+        prepared = self._preparation.prepare(rows)
+        instance.running = prepared
+        batch = prepared.batch
+        self.statistics.pending -= len(batch) - prepared.nulls
         instance.pool.send(slot, batch)
-        for taken, inference in zip(rows, batch, strict=True):
+        for taken in rows:
             if taken is not None:
+                inference = taken.inference
                 inference.on_cancel = functools.partial(
                     self._cancel_running, taken.sequence, inference.on_cancel
                 )
 
-    def _own(self, request: InferRequest) -> InferRequest:
-        """A request without inputs that have the name of a control: the batcher's values replace them."""
-        if not self._replaced:
-            return request
-        inputs = [tensor for tensor in request.inputs if tensor.name not in self._replaced]
-        return msgspec.structs.replace(request, inputs=inputs)
-
-    def _added(self, taken: Taken, request: InferRequest) -> list[Tensor]:
-        controls = self._controls.of(taken.sequence, request.flags)
-        if self._states is None:
-            return controls
-        starts = bool(request.flags & SEQUENCE_START)
-        return [*controls, *self._states.begin(taken.slot, starts=starts)]
-
-    def _on_free(self, instance: _Instance, outcome: BatchOutcome | None) -> None:
+    def _on_free(self, instance: ScheduledInstance, outcome: BatchOutcome | None) -> None:
         """A batch came back (see `InstancePool.open`), or its instance is free or usable for another reason (None)."""
         now = self._now()
         if outcome is not None:
@@ -356,21 +300,17 @@ class SequenceScheduler:
         if instance.is_removed:
             self._close_if_over(instance)
 
-    def _came_back(self, instance: _Instance, outcome: BatchOutcome, now: int) -> None:
-        running, instance.running = instance.running, []
-        instance.nulls = 0
+    def _came_back(self, instance: ScheduledInstance, outcome: BatchOutcome, now: int) -> None:
+        running, instance.running = instance.running, None
+        if running is None:
+            return
+        self._preparation.keep_states(outcome)
         execution = outcome.execution
-        rescheduled: collections.abc.Collection[int] = ()
-        if execution is not None:
-            rescheduled = execution.rescheduled
-            if self._states is not None:
-                self._keep_states(running, execution)
-        table = self._table
+        rescheduled = () if execution is None else execution.rescheduled
         lost: list[Inference] = []
-        for row, entry in enumerate(running):
-            if entry is None:
+        for row, (taken, request) in enumerate(zip(running.taken, running.requests, strict=True)):
+            if taken is None or request is None:
                 continue
-            taken, request = entry
             inference = taken.inference
             again = row in rescheduled and not inference.completed
             if again and inference.cancelled:
@@ -381,23 +321,11 @@ class SequenceScheduler:
                 inference.queued_ns = now
                 inference.on_cancel = functools.partial(self._cancel_waiting, taken.sequence)
                 self.statistics.pending += 1
-            table.came_back(taken, now, rescheduled=again)
+            self._table.came_back(taken, now, rescheduled=again)
         for inference in lost:
             self._dispatcher.fail(inference, errors.cancelled())
 
-    def _keep_states(
-        self,
-        running: list[tuple[Taken, InferRequest] | None],
-        execution: Execution[InferResponse],
-    ) -> None:
-        assert self._states is not None
-        responses = list(execution.responses)
-        for row, (entry, response) in enumerate(zip(running, responses, strict=False)):
-            if entry is not None and response is not None and response.error is None:
-                responses[row] = self._states.came_back(entry[0].slot, response)
-        execution.responses = responses
-
-    def _on_lost(self, instance: _Instance) -> None:
+    def _on_lost(self, instance: ScheduledInstance) -> None:
         """Its worker ended: its sequences are over. With the last instance those without a slot are, too: a restart may take for ever."""
         now = self._now()
         lost = self._table.lose(instance.batcher, now)
@@ -455,13 +383,13 @@ class SequenceScheduler:
         self.statistics.pending -= 1
         self._dispatcher.fail(inference, error)
 
-    def _on_completed(self, instance: _Instance) -> None:
+    def _on_completed(self, instance: ScheduledInstance) -> None:
         """An instance that is to be closed has fewer requests than before."""
         if instance.is_removed:
             self._close_if_over(instance)
         self._check_drained()
 
-    def _close_if_over(self, instance: _Instance) -> None:
+    def _close_if_over(self, instance: ScheduledInstance) -> None:
         """Close an instance that was removed, once no sequence has a slot of it and it owes no response."""
         number = instance.batcher.number
         if (
@@ -475,7 +403,7 @@ class SequenceScheduler:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
-    async def _close_removed(self, instance: _Instance) -> None:
+    async def _close_removed(self, instance: ScheduledInstance) -> None:
         try:
             await instance.pool.close()
         except Exception:  # noqa: BLE001  whatever a host raises, the others serve on
@@ -551,10 +479,6 @@ class SequenceScheduler:
             "again later, or to another server.",
             reason=FailureReason.BACKEND,
         )
-
-
-_PLACEHOLDER: typing.Any = None
-"""Stands in a batch until its null rows are made."""
 
 
 def _never(_: list[Inference]) -> None:

@@ -4,6 +4,7 @@ import collections
 import typing
 
 from naiad.core.inference import Inference
+from naiad.core.tensor import Tensor
 
 Key = int | str
 """A correlation ID; 5 and "5" are two sequences (row 13.5)."""
@@ -22,9 +23,21 @@ class Sequence:
         last: its last request.
         due_ns: when it expires in the backlog (monotonic); 0: never.
         cached: the tensor of its correlation ID, once it was made.
+        states: what the server keeps for it, of a model with implicit state.
     """
 
-    __slots__ = ("cached", "closed", "due_ns", "home", "key", "last", "slot", "taken", "waiting")
+    __slots__ = (
+        "cached",
+        "closed",
+        "due_ns",
+        "home",
+        "key",
+        "last",
+        "slot",
+        "states",
+        "taken",
+        "waiting",
+    )
 
     def __init__(self, key: Key, first: Inference) -> None:
         self.key = key
@@ -36,6 +49,7 @@ class Sequence:
         self.last = first
         self.due_ns = 0
         self.cached: typing.Any = None
+        self.states: tuple[Tensor, ...] = ()
 
 
 class SlotBatcher(typing.Protocol):

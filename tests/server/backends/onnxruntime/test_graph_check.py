@@ -343,7 +343,7 @@ def test_inputs_that_a_batcher_adds_are_not_asked_for(tmp_path: pathlib.Path) ->
         'batch_input { target_name: "lengths" source_input: "INPUT" }'
     )
     messages = [problem.message for problem in problems_of(tmp_path, config, graph)]
-    assert any("sequence_batching.state is not supported yet" in message for message in messages)
+    assert any("batch_input is not supported yet" in message for message in messages)
     assert not any("configuration expects" in message for message in messages)
 
 

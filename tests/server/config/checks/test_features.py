@@ -10,11 +10,6 @@ from tests.server.config.model_folders import make_model, only, resolve
 SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: true }'
 
 ASKED = {
-    ("sequence_batching", "state"): (
-        '\nsequence_batching { state { input_name: "a" output_name: "b" data_type: TYPE_FP32 dims: 1 } }',
-        (2, 21),
-        "implicit state",
-    ),
     ("sequence_batching", "iterative_sequence"): (
         "\nsequence_batching { iterative_sequence: true }",
         (2, 41),

@@ -3,8 +3,11 @@
 import asyncio
 import itertools
 
+import msgspec
+
 from naiad.config.model_config import TensorSpec
 from naiad.config.sequence_batching import DirectStrategy, OldestStrategy, SequenceBatching
+from naiad.config.sequence_states import SequenceState
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
@@ -35,6 +38,7 @@ class SequenceModel:
         max_batch_size: int = 4,
         inputs: tuple[TensorSpec, ...] = (make_spec(),),
         resources: Resources | None = None,
+        states: tuple[SequenceState, ...] = (),
     ) -> None:
         loop = asyncio.get_running_loop()
         self.clock = LoopClock(loop)
@@ -44,12 +48,13 @@ class SequenceModel:
         ]
         self.statistics = ModelStatistics()
         make = SchedulerFactory(resources=resources or UnlimitedResources(), clock=self.clock)
+        config = make_config(
+            sequences=batching or SequenceBatching(),
+            max_batch_size=max_batch_size,
+            inputs=inputs,
+        )
         scheduler = make(
-            make_config(
-                sequences=batching or SequenceBatching(),
-                max_batch_size=max_batch_size,
-                inputs=inputs,
-            ),
+            msgspec.structs.replace(config, states=states),
             version=1,
             instances=hosted(self.hosts),
             submit=no_submit,
