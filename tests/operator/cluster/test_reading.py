@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -95,6 +96,39 @@ def test_brackets_in_strings_do_not_count() -> None:
     assert problem_of(reading.read_object(text("a", string))) == ""
     hidden = '{"}}}}":' * 150 + "1" + "}" * 150
     assert "nested too deeply" in problem_of(reading.read_object(text("a", hidden)))
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS - 3, MAX_LEVELS + 3, 1_000, 9_000])
+@pytest.mark.parametrize("value", ["1", '"ab"', "null"])
+def test_what_is_too_deep_is_found_before_a_megabyte_of_values_is_decoded(
+    value: str, levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = f"[{f'{value},' * (1_000_000 // (len(value) + 1))}{value}]"
+    bad = text("bad", f'{many},"affinity":{nested(levels)}')
+    decoded: list[int] = []
+    decode = reading._decode_fields
+
+    def noted(part: bytes) -> Object:
+        decoded.append(len(part))
+        return decode(part)
+
+    monkeypatch.setattr(reading, "_decode_fields", noted)  # it would take most of 10 ms
+    assert "nested too deeply" in problem_of(reading.read_object(bad))
+    assert all(length < 1_000 for length in decoded), "the status alone"
+    took = min(_seconds_to_read(bad) for _ in range(5))
+    assert took < 0.02, "5 ms on a quiet machine, of the processor's time"
+
+
+def _seconds_to_read(item: bytes) -> float:
+    began = time.thread_time()
+    reading.read_object(item)
+    return time.thread_time() - began
+
+
+def test_managed_fields_that_are_much_too_deep_make_an_object_unreadable() -> None:
+    item = reading.read_object(text("deep", "1", managed=nested(MAX_LEVELS + 20)))
+    assert head(item) == expected("deep")
+    assert "nested too deeply" in problem_of(item)
 
 
 @pytest.mark.parametrize(
