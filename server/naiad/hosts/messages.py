@@ -153,7 +153,7 @@ class ResponseReader:
             Exception: it is no outcome of such a batch.
         """
         layout, rest = self._reader.read(header)
-        executed = EXECUTED.unpack_from(rest)
+        input_end_ns, output_start_ns, padding_rows = EXECUTED.unpack_from(rest)
         groups = layout.groups
         more = codec.read_json(rest[EXECUTED.size :]) if len(rest) > EXECUTED.size else ()
         if not groups:
@@ -175,11 +175,15 @@ class ResponseReader:
             responses.append(
                 InferResponse(request.model_name, version, request.id, outputs, NO_PARAMETERS)
             )
+        rescheduled: list[int] = []
         for index, error, parameters in more:
+            if error is None and parameters is None:
+                rescheduled.append(index)
+                continue
             responses[index] = self._response(
                 base, batch[index], groups[index], error=error, parameters=parameters
             )
-        return Execution(responses, *executed)
+        return Execution(responses, input_end_ns, output_start_ns, padding_rows, rescheduled)
 
     def deferred(
         self, base: Any, header: bytes | bytearray, inference: Inference

@@ -136,7 +136,7 @@ def test_a_cancelled_call_is_noticed_by_the_model_that_works_on_it(calling: Serv
 def test_a_request_to_be_seen_again_names_what_it_needs(calling: ServerProcess) -> None:
     error = infer(calling, "again")
     assert "iterative_sequence" in error
-    assert "not supported yet" in error
+    assert "needs sequence_batching { iterative_sequence: true }" in error
 
 
 def test_a_models_metric_is_on_the_page_while_the_model_is_loaded(calling: ServerProcess) -> None:

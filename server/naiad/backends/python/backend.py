@@ -231,4 +231,5 @@ def _settings(source: ModelSource, files: CodeFiles, spec: InstanceSpec) -> dict
         "outputs": [output.name for output in model_outputs(config)],
         "max_batch_size": config.max_batch_size,
         "decoupled": config.decoupled,
+        "iterative": config.sequence_batching is not None and config.sequence_batching.iterative,
     }

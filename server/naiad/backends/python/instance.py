@@ -41,11 +41,13 @@ from naiad.backends.python.coroutines import Coroutines
 from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.leaked_senders import LeakedSenderCollector
 from naiad.backends.python.returned import (
+    AGAIN,
     DEFERRED,
     RESCHEDULED,
+    TOO_LATE,
     must_return_none,
     with_deferred,
-    with_refusals,
+    with_rescheduled,
     wrong_list,
 )
 from naiad.errors import ErrorCode, FailureReason, InferenceError
@@ -70,6 +72,7 @@ class PythonInstance(Instance):
         outputs: "frozenset[str]",
         max_batch_size: int,
         decoupled: bool,
+        iterative: bool = False,
         now_ns: "Callable[[], int]",
     ) -> None:
         self.model = model
@@ -80,6 +83,7 @@ class PythonInstance(Instance):
         self.all_outputs = outputs
         self._max_batch_size = max_batch_size
         self.decoupled = decoupled
+        self._iterative = iterative
         self.begun_ns = 0
         self.has_senders = False
         self.has_rescheduled = False
@@ -118,8 +122,13 @@ class PythonInstance(Instance):
         # A loop, because a comprehension is a call and a function of its own.
         responses: list[Response | None] = []
         for item, call in zip(returned, batch):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
-            responses.append(None if item is DEFERRED else self._response(item, call.request))
-        return Execution(responses, begun_ns, ended_ns)
+            responses.append(
+                None if item is DEFERRED or item is AGAIN else self._response(item, call.request)
+            )
+        if not self.has_rescheduled:
+            return Execution(responses, begun_ns, ended_ns)
+        again = [index for index, item in enumerate(returned) if item is AGAIN]
+        return Execution(responses, begun_ns, ended_ns, rescheduled=again)
 
     def respond_through(  # type: ignore[explicit-override]  # as above
         self, responder: Responder
@@ -219,7 +228,7 @@ class PythonInstance(Instance):
         ended_ns = self._now_ns()
         try:
             if self.has_rescheduled:
-                returned = with_refusals(requests, returned)
+                returned = with_rescheduled(requests, returned, iterative=self._iterative)
             if self.has_senders:
                 returned = with_deferred(requests, returned)
         except ValueError as error:
@@ -246,8 +255,12 @@ class PythonInstance(Instance):
         except raised() as error:
             _close(senders)
             raise self._failed(describe(error, self._folder)) from error
+        answers = [DEFERRED] * len(calls)
         if self.has_rescheduled:
-            self._refuse_rescheduled(calls, requests, begun_ns)
+            if self._iterative:
+                answers = _seen_again(requests)
+            else:
+                self._refuse_rescheduled(calls, requests, begun_ns, RESCHEDULED)
         if inspect.iscoroutine(returned):
             self._coroutines.start(
                 returned, functools.partial(self._coroutine_ended, calls, requests, begun_ns)
@@ -256,19 +269,17 @@ class PythonInstance(Instance):
             _close(senders)
             raise self._failed(must_return_none(returned, self._running.instance))
         self._leaked.watch(senders)
-        return [DEFERRED] * len(calls), begun_ns, self._now_ns()
+        return answers, begun_ns, self._now_ns()
 
     def _refuse_rescheduled(
-        self, calls: "Sequence[Any]", requests: "list[InferenceRequest]", begun_ns: int
+        self, calls: "Sequence[Any]", requests: "list[InferenceRequest]", begun_ns: int, why: str
     ) -> None:
         """Refuse those requests of a decoupled model that it wants to see again (row 15.18)."""
         for call, request in zip(calls, requests):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
             sender = request.get_response_sender()
             if is_rescheduled(request) and is_open(sender):
                 close(sender)
-                error = InferenceError(
-                    ErrorCode.UNSUPPORTED, RESCHEDULED, reason=FailureReason.BACKEND
-                )
+                error = InferenceError(ErrorCode.UNSUPPORTED, why, reason=FailureReason.BACKEND)
                 self._fail_deferred(call, error, begun_ns)
 
     def _coroutine_ended(
@@ -281,7 +292,8 @@ class PythonInstance(Instance):
         """A coroutine of a decoupled model is over: who has no answer yet gets its error."""
         lost: DeviceError | None = None
         if self.has_rescheduled:
-            self._refuse_rescheduled(calls, requests, begun_ns)
+            why = TOO_LATE if self._iterative else RESCHEDULED
+            self._refuse_rescheduled(calls, requests, begun_ns, why)
         if ended.cancelled():
             text = "its coroutine was cancelled"
         elif (error := ended.exception()) is not None:
@@ -361,6 +373,16 @@ def _run(coroutine: "Coroutine[Any, Any, Any]") -> Any:
 
 def _error(message: str) -> InferenceError:
     return InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
+
+
+def _seen_again(requests: "list[InferenceRequest]") -> "list[Any]":
+    """What a decoupled model leaves of its requests: those that it wants to see again have a sender of their own then."""
+    answers: list[Any] = []
+    for request in requests:
+        if is_rescheduled(request):
+            close(request.get_response_sender())
+        answers.append(AGAIN if is_rescheduled(request) else DEFERRED)
+    return answers
 
 
 def _close(senders: "Iterable[InferenceResponseSender | None]") -> None:

@@ -15,8 +15,17 @@ from naiad.backends.python.api.response import InferenceResponse, close, has_sen
 DEFERRED: Any = object()
 """Stands for responses that a sender sends."""
 
-_NEEDS_ITERATIVE = "to see it again needs sequence_batching with iterative_sequence in the config, which is not supported yet in this server"
+AGAIN: Any = object()
+"""Stands for no response: the model wants to see the request again."""
+
+_NEEDS_ITERATIVE = (
+    "to see it again needs sequence_batching { iterative_sequence: true } in the config"
+)
 RESCHEDULED = f"the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE); {_NEEDS_ITERATIVE}"
+TOO_LATE = (
+    "the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE); set_release_flags has to be called before "
+    "execute returns, which a coroutine does when it waits for the first time"
+)
 
 
 def with_deferred(requests: "Sequence[InferenceRequest]", returned: Any) -> Any:
@@ -32,6 +41,10 @@ def with_deferred(requests: "Sequence[InferenceRequest]", returned: Any) -> Any:
             if response is None:
                 entries.append(DEFERRED)
                 continue
+            if response is AGAIN:
+                close(sender)
+                entries.append(AGAIN)
+                continue
             if has_sent(sender):
                 raise ValueError(
                     "Unable to send response. Non-decoupled model cannot send more than one response: execute returned one for a "
@@ -42,8 +55,13 @@ def with_deferred(requests: "Sequence[InferenceRequest]", returned: Any) -> Any:
     return entries
 
 
-def with_refusals(requests: "Sequence[InferenceRequest]", returned: Any) -> Any:
-    """What a model returned, with an error in place of the None that stands for a request it wants to see again (row 15.18)."""
+def with_rescheduled(
+    requests: "Sequence[InferenceRequest]", returned: Any, *, iterative: bool
+) -> Any:
+    """What a model returned, with `AGAIN` in place of the None that stands for a request it wants to see again (row 15.18).
+
+    An error stands there if the model has no iterative sequences.
+    """
     again = [is_rescheduled(request) for request in requests]
     if True not in again:
         return returned
@@ -59,9 +77,11 @@ def with_refusals(requests: "Sequence[InferenceRequest]", returned: Any) -> Any:
         if response is not None:
             raise ValueError(
                 "Expected a None object in the execute function return list for reschduled request, found type "
-                f"'{type(response)}'. A request is answered or seen again, not both; {_NEEDS_ITERATIVE}"
+                f"'{type(response)}'. A request is answered or seen again, not both"
+                + ("" if iterative else f"; {_NEEDS_ITERATIVE}")
             )
-        entries.append(InferenceResponse(error=TritonError(RESCHEDULED, TritonError.UNSUPPORTED)))
+        refusal = TritonError(RESCHEDULED, TritonError.UNSUPPORTED)
+        entries.append(AGAIN if iterative else InferenceResponse(error=refusal))
     return entries
 
 

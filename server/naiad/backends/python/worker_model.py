@@ -96,6 +96,7 @@ def initialized(
         outputs=frozenset(settings["outputs"]),
         max_batch_size=settings["max_batch_size"],
         decoupled=settings["decoupled"],
+        iterative=settings.get("iterative", False),
         now_ns=now_ns,
     )
 

@@ -43,7 +43,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FEATURES = (
-    Feature(path=("sequence_batching", "iterative_sequence"), what="rescheduling"),  # row 13.23
     Feature(path=("batch_input",), what="batch inputs"),  # row 11.18
     Feature(path=("batch_output",), what="batch outputs"),  # row 11.20
     Feature(

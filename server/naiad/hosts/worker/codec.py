@@ -16,7 +16,7 @@ changes with every request: ids and parameters are in the rest, which is empty w
 | message | groups | the rest |
 |---|---|---|
 | BATCH | one for each request | empty, or a list of `[id, correlation id, flags, timeout µs, parameters, cancelled]` |
-| OUTCOME | one for each response | the two times of `Execution`, 8 bytes each, then nothing or a list of `[index, error, parameters]`; without groups an error: the batch failed |
+| OUTCOME | one for each response | the two times of `Execution`, 8 bytes each, then nothing or a list of `[index, error, parameters]`, of a rescheduled request `[index, null, null]`; without groups an error: the batch failed |
 | RESPONSE | one | final, begun ns (9 bytes), then nothing or `[error, parameters]`; null ends the responses |
 | REQUEST | inputs, or files | `[what, ...]`, see `asking.py` |
 | RESULT | one, or none | `[final, error, parameters]`, or `[error message, value]` |
@@ -275,6 +275,7 @@ def write_outcome(execution: "Execution[Response]") -> "tuple[bytes, Payload]":
             groups.append((_NOTHING, response.outputs))
         if response is not None and (response.error is not None or response.parameters):
             more.append((index, error_fields(response.error), response.parameters))
+    more.extend((index, None, None) for index in execution.rescheduled)
     rest = EXECUTED.pack(execution.input_end_ns, execution.output_start_ns, execution.padding_rows)
     return write(groups, rest + to_json(more).encode() if more else rest)
 

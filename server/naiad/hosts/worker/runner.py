@@ -139,9 +139,10 @@ class Runner:
         self._in_progress.begin(first, requests)
         execution = self.instance.execute(requests)
         errors: list[InferenceError] = []
-        for request, response in zip(requests, execution.responses):  # noqa: B905 - 3.8 knows no strict; the server checks
+        for index, (request, response) in enumerate(zip(requests, execution.responses)):  # noqa: B905 - 3.8 knows no strict; the server checks
             if response is None:
-                self._in_progress.defer(request)
+                if index not in execution.rescheduled:
+                    self._in_progress.defer(request)
             elif response.error is not None:
                 errors.append(response.error)
         answer, payload = codec.write_outcome(execution)

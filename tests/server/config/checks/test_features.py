@@ -10,11 +10,6 @@ from tests.server.config.model_folders import make_model, only, resolve
 SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: true }'
 
 ASKED = {
-    ("sequence_batching", "iterative_sequence"): (
-        "\nsequence_batching { iterative_sequence: true }",
-        (2, 41),
-        "rescheduling",
-    ),
     ("batch_input",): ('\nbatch_input [ { source_input: "x" } ]', (2, 1), "batch inputs"),
     ("batch_output",): ('\nbatch_output [ { source_input: "x" } ]', (2, 1), "batch outputs"),
     ("input", "*", "allow_ragged_batch"): (SPECS, (2, 21), "ragged batches"),
