@@ -11,8 +11,11 @@ from tritonclient.grpc import service_pb2 as pb
 from tests.conformance.conftest import Ask
 from tests.conformance.scenarios.scenario import Scenario
 from tests.conformance.scenarios.wire import Answer, Target, value
+from tests.conformance.servers import catalogue
 from tests.conformance.servers.busy import Executions
+from tests.conformance.servers.catalogue import tensor
 from tests.conformance.servers.control import RAISES, ZERO, change, entries, load, unload
+from tests.conformance.servers.ensembles import ensemble, step
 from tests.conformance.servers.polling import ALL, Story, at_once, config
 
 _OTHER = 'parameters { key: "k" value { string_value: "v" } }'
@@ -251,7 +254,44 @@ def _instances(target: Target) -> Answer:
     return found
 
 
-PART = at_once(coming, edited, versions, newer, policies, failing, steady, refusing)
+def stepping(story: Story) -> dict[str, Answer]:
+    """A model is a step of an ensemble: it is edited while a client asks the ensemble all the time, goes, and comes again."""
+    over, statuses, asking = f"{story.name}_over", list[int](), threading.Event()
+
+    def infer() -> int:
+        return story.target.infer(over, ZERO).status
+
+    def ask() -> None:
+        while not asking.is_set():
+            statuses.append(infer())
+
+    story.serve()
+    chain = ensemble(
+        tensor("DELAY_MS", "INT32", "[ 1 ]"),
+        tensor("REPORT", "STRING", "[ 1 ]"),
+        step(story.name, "DELAY_MS=DELAY_MS", "REPORT=REPORT"),
+    )
+    catalogue.write(story.folder.parent.parent / "aside", {over: chain})
+    (story.folder.parent.parent / "aside" / over).rename(story.folder.parent / over)
+    found: dict[str, Answer] = {"comes": {"serves": story.until(infer, 200)}}
+    client = threading.Thread(target=ask)
+    client.start()
+    story.source.touch()
+    loaded_again = story.until(story.instances, [2, 1])
+    asking.set()
+    client.join()
+    found["edited"] = {"instances": loaded_again, "statuses": sorted(set(statuses))}
+    shutil.rmtree(story.folder)
+    found["goes"] = {
+        "gone": story.until(lambda: infer() != 200, True),
+        "entries": [entry.get("state") for entry in entries(story.target, over)],
+    }
+    story.write()
+    found["goes"]["again"] = story.until(infer, 200)
+    return found
+
+
+PART = at_once(coming, edited, versions, newer, policies, failing, steady, refusing, stepping)
 
 
 def _polled(name: str, part: str, rows: str, expect: Answer, says: str | None = None) -> Scenario:
@@ -283,6 +323,9 @@ SCENARIOS = [
     _polled("fewer instances while they run", "steady.fewer", "7.24", {"config": 1, "serves": 200}),
     _polled("an instance that cannot be made", "refusing.instance", "7.24 7.30", {"serves": 200}),
     _polled("a config of another meaning", "refusing.parameter", "7.25 7.30", {"instances.0": 3}),
+    _polled("an ensemble", "stepping.comes", "7.27 7.30", {"serves": 200}),
+    _polled("a step is edited under load", "stepping.edited", "7.22 7.28", {"statuses.0": 200}),
+    _polled("a step goes and comes again", "stepping.goes", "7.28", {"gone": True, "again": 200}),
     Scenario(
         "explicit: other instances",
         ("7.24",),

@@ -149,9 +149,11 @@ class Models:
     Attributes:
         calls: those in progress and those before, in order.
         refuses: models that refuse at once, with this error.
+        namespaces: of the calls.
     """
 
     def __init__(self) -> None:
+        self.namespaces: list[str] = []
         self.calls: list[Call] = []
         self.refuses: dict[str, str] = {}
 
@@ -163,9 +165,11 @@ class Models:
         model: str,
         batch: list[Inference],
         flow: Flow | None = None,
+        namespace: str = "",
     ) -> Call:
         assert model == "E"
         assert len(batch) == 1
+        self.namespaces.append(namespace)
         call = Call(request, on_response, flow)
         self.calls.append(call)
         if request.model_name in self.refuses:

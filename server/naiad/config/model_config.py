@@ -210,7 +210,7 @@ class EnsembleStep(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         model: its name.
         version: -1 means the latest one that is ready (row 14.4).
-        namespace: "" means that of the ensemble, or the only one that has the model.
+        namespace: of the model, once it is loaded; "" without namespaces.
         inputs: the ensemble's tensor of each input of the model.
         outputs: the ensemble's tensor of each output of the model that the ensemble uses.
         composing: the model's own config, as far as it matters here; None before that model is loaded.
@@ -238,6 +238,11 @@ class Ensemble(msgspec.Struct, frozen=True, kw_only=True):
     def models(self) -> tuple[str, ...]:
         """The names of the models of the steps, each once."""
         return tuple(dict.fromkeys(step.model for step in self.steps))
+
+    @property
+    def identities(self) -> frozenset[tuple[str, str]]:
+        """The models of the steps, each with its namespace."""
+        return frozenset((step.model, step.namespace) for step in self.steps)
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):

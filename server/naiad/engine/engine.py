@@ -260,10 +260,15 @@ class ServingEngine:
         """The version that serves now. Raises InferenceError as `look_up` does."""
         return self._repository.get(name, version)
 
-    def called_model(self, name: str, version: int = LATEST) -> Model | EvictedModel:
-        """As `look_up`, for calls between models, which `not_served` does not count."""
+    def called_model(
+        self, name: str, version: int = LATEST, namespace: str = ""
+    ) -> Model | EvictedModel:
+        """As `look_up`, for calls between models, which `not_served` does not count; `namespace`: of the model, "" for any."""
+        repository = self._repository
+        if namespace and isinstance(repository, Namespaces):
+            repository = repository.within(namespace)
         try:
-            return self._repository.get(name, version)
+            return repository.get(name, version)
         except InferenceError:
             if self._evicted is not None and (found := self._evicted.find(name, version)):
                 return found

@@ -30,6 +30,8 @@ class Ensembles(typing.Generic[S]):
         locks: of the models.
         dependencies: which models need which others.
         load: loads a model from files that were found before; its lock is held.
+        namespace: of these models.
+        unload_all_of: begins to unload the ensembles of all namespaces with a step of a model.
     """
 
     def __init__(
@@ -40,24 +42,33 @@ class Ensembles(typing.Generic[S]):
         locks: PerModelLock,
         dependencies: DependencyGraph,
         load: collections.abc.Callable[[LoadedFrom], collections.abc.Awaitable[None]],
+        namespace: str,
+        unload_all_of: collections.abc.Callable[[str, str], set[asyncio.Task[None]]],
     ) -> None:
         self._table = table
         self._unloads = unloads
         self._locks = locks
         self._dependencies = dependencies
         self._load = load
+        self._namespace = namespace
+        self._unload_all_of = unload_all_of
         self._lost: dict[str, LoadedFrom] = {}
         """Those that a model of a step was unloaded under, and what they were loaded from."""
         self._outdated = set[str]()
         """Those to load again, because a model of a step was."""
 
-    def is_loaded(self, name: str, before: S | None) -> None:
-        """A model is loaded, and what served before is given: ensembles with a step of it may have to be loaded again."""
+    def is_loaded(self, name: str, before: S | None) -> bool:
+        """A model is loaded, and what served before is given: ensembles with a step of it may have to be loaded again. Whether it has changed."""
         self._lost.pop(name, None)
         self._outdated.discard(name)
         if self._table.latest.get(name) is before:
-            return
-        self._outdated.update(self._of_model(name))
+            return False
+        self.reload_of(name, self._namespace)
+        return True
+
+    def reload_of(self, name: str, namespace: str) -> None:
+        """A model of a namespace was loaded: the ensembles with a step of it are to be loaded again."""
+        self._outdated.update(self._of_model(name, namespace))
         self._outdated.update(lost for lost in self._lost if name in self._dependencies.needs(lost))
 
     async def load_outdated(self) -> None:
@@ -85,13 +96,14 @@ class Ensembles(typing.Generic[S]):
         """Unload the ensembles with a step of a model that is to be unloaded: they take no new request from now on, and finish those in flight."""
         self._lost.pop(name, None)
         self._outdated.discard(name)
-        unloads = self._unload_of(name)
+        unloads = self._unload_all_of(name, self._namespace)
         if unloads:
             await asyncio.wait(unloads)
 
-    def _unload_of(self, name: str) -> set[asyncio.Task[None]]:
+    def unload_of(self, name: str, namespace: str) -> set[asyncio.Task[None]]:
+        """Begin to unload the ensembles of this repository with a step of a model, and those of any with a step of these."""
         unloads = set[asyncio.Task[None]]()
-        for ensemble in self._of_model(name):
+        for ensemble in self._of_model(name, namespace):
             log.warning(
                 "ensemble '%s' is unloaded, because model '%s' of its steps is; it is loaded again with that model",
                 ensemble,
@@ -100,7 +112,7 @@ class Ensembles(typing.Generic[S]):
             source = self._table.loaded_from.pop(ensemble, None)
             if source is not None:
                 self._lost[ensemble] = source
-            unloads |= self._unload_of(ensemble)
+            unloads |= self._unload_all_of(ensemble, self._namespace)
             unloads |= self._unloads.start(self._table.ready(ensemble).values())
             self._table.choose_latest(ensemble)
         return unloads
@@ -114,14 +126,14 @@ class Ensembles(typing.Generic[S]):
                 self._table.loaded_from[name] = before
             raise
 
-    def _of_model(self, name: str) -> list[str]:
+    def _of_model(self, name: str, namespace: str) -> list[str]:
         """The ensembles that serve and have a step of a model."""
         return [
             other
             for other in self._table.names()
             if any(
                 version.plan.config.ensemble is not None
-                and name in version.plan.config.ensemble.models
+                and (name, namespace) in version.plan.config.ensemble.identities
                 for version in self._table.ready(other).values()
             )
         ]

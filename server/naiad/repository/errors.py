@@ -86,7 +86,7 @@ def failed_plan(plan: ModelPlan, *, serving: bool) -> InferenceError:
     """A load of a model that cannot be planned, because of its versions, its config, or its store."""
     if plan.may_pass:
         return unavailable(not_polled(plan.name, plan.reason).message)
-    if plan.without_version:
+    if plan.without_version or plan.with_models:
         return _failed(plan.name, plan.reason, serving=serving)
     if not plan.failed_versions:
         return not_polled(plan.name, plan.reason)

@@ -53,6 +53,7 @@ class Repository(typing.Generic[S]):
         retry_count: retries of a failed load (row 7.32).
         progress: gets every change of state.
         clock: measures load durations.
+        namespace: of the models; "" without namespaces.
         memory: to report what an unload frees; None if not needed.
         gpu_memory: see `Unloads`.
 
@@ -71,9 +72,11 @@ class Repository(typing.Generic[S]):
         retry_count: int,
         progress: LoadListener,
         clock: Clock,
+        namespace: str = "",
         memory: Memory | None = None,
         gpu_memory: GpuMemory | None = None,
     ) -> None:
+        self.namespace = namespace
         self._reader = reader
         progress = self._loads = LoadTable(progress, clock=clock)
         self._coordination = coordination
@@ -82,7 +85,7 @@ class Repository(typing.Generic[S]):
             load=load, slots=slots, retry_count=retry_count, progress=progress, clock=clock
         )
         self._progress = progress
-        self._table = ModelTable[S]()
+        self._table = self.table = ModelTable[S]()
         self._unloads = Unloads[S](
             table=self._table, progress=progress, memory=memory, gpu_memory=gpu_memory
         )
@@ -90,7 +93,7 @@ class Repository(typing.Generic[S]):
         self._listed: frozenset[str] | None = None
         self._dependencies = coordination.dependencies
         self._locks = coordination.locks
-        coordination.add(self._unload_model)
+        coordination.add(self, self._unload_model)
         self.evictions = Evictions(
             table=self._table,
             unloads=self._unloads,
@@ -107,7 +110,10 @@ class Repository(typing.Generic[S]):
             evictions=self.evictions,
             progress=progress,
             ensembles=EnsembleLoads(
-                table=self._table, dependencies=self._dependencies, load=self._load_needed
+                table=self._table,
+                dependencies=self._dependencies,
+                home_of=self._home_of,
+                homes=self._homes,
             ),
         )
         self._ensembles = Ensembles(
@@ -116,7 +122,12 @@ class Repository(typing.Generic[S]):
             locks=self._locks,
             dependencies=self._dependencies,
             load=self._loader.load,
+            namespace=namespace,
+            unload_all_of=coordination.unload_ensembles_of,
         )
+        self.unload_ensembles_of = self._ensembles.unload_of
+        self.reload_ensembles_of = self._ensembles.reload_of
+        self.load_outdated = self._ensembles.load_outdated
         self.unloading = self._unloads.unloading
         self.latest = self._table.latest
         # The table's own methods: one call less per request.
@@ -191,7 +202,7 @@ class Repository(typing.Generic[S]):
             with contextlib.suppress(DependencyCycleError):
                 self._dependencies.add(requested_by, name)
         if not requested_by:
-            await self._ensembles.load_outdated()
+            await self._coordination.load_outdated()
 
     async def load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
         """Load a model again that was evicted, from the files that its store has now, if it is still evicted then.
@@ -354,7 +365,25 @@ class Repository(typing.Generic[S]):
         for error in unreadable:
             raise error
 
-    async def _load_needed(self, ensemble: str, name: str, *, again: bool) -> None:
+    async def has_model(self, name: str) -> bool:
+        """See `Member`."""
+        if self._table.versions(name) or self._table.failed_plan(name) is not None:
+            return True
+        try:
+            return name in await self.names()
+        except InferenceError:  # the stores cannot be read, which a load of the model would say
+            return False
+
+    async def _home_of(self, name: str) -> "Repository[S]":
+        home = await self._coordination.home_of(name, self)
+        assert isinstance(home, Repository), "repositories are the members"
+        return home
+
+    def _homes(self) -> dict[str, "Repository[S]"]:
+        members = self._coordination.members
+        return {each.namespace: each for each in members if isinstance(each, Repository)}
+
+    async def load_needed(self, ensemble: str, name: str, *, again: bool) -> None:
         """Load a model that an ensemble needs, whose lock is held. What failed at the start, or in a poll, is not tried again, unless by request."""
 
         async def load() -> None:
@@ -379,7 +408,8 @@ class Repository(typing.Generic[S]):
             source = LoadedFrom(model, await self._reader.fingerprint(model))
         before = self._table.latest.get(name)
         await self._loader.load(source, config=overrides.config, with_steps=with_steps)
-        self._ensembles.is_loaded(name, before)
+        if self._ensembles.is_loaded(name, before):
+            self._coordination.is_loaded(name, self)
 
     async def _load_evicted(self, name: str, on_loaded: collections.abc.Callable[[], None]) -> None:
         if self.evicted(name):

@@ -52,6 +52,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
         without_version: the reason is that the version policy selects none.
         agents: the repository agents of this load; None without any.
         may_pass: the reason is not the model but its store, which did not respond.
+        with_models: the reason lies between an ensemble and the models of its steps.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     without_version: bool = False
     agents: "AgentSession | None" = None
     may_pass: bool = False
+    with_models: bool = False
 
 
 def without_duplicates(

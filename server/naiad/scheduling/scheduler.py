@@ -111,6 +111,7 @@ class Submit(typing.Protocol):
         model: str,
         batch: list[Inference],
         flow: Flow | None = None,
+        namespace: str = "",
     ) -> MadeCall:
         """Run a request; errors are responses, whose last one is final.
 
@@ -120,6 +121,7 @@ class Submit(typing.Protocol):
             model: the scheduler's own.
             batch: the inference that needs this, as in `Occupancy.executions`.
             flow: how fast a decoupled model may send responses; None for as fast as it likes.
+            namespace: of the other model; "" for any.
         """
         ...
 

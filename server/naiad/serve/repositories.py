@@ -209,6 +209,7 @@ class RepositoryFactory:
             retry_count=self._options.model_load_retry_count,
             progress=progress,
             clock=self._clock,
+            namespace=namespace,
             memory=self._memory,
             gpu_memory=self._gpu_memory,
         )

@@ -16,6 +16,7 @@ from tests.conformance.servers import (
     callees,
     catalogue,
     classes,
+    ensemble_life,
     ensembles,
     environments,
     limited,
@@ -155,6 +156,16 @@ SETUPS: dict[str, Setup] = {
     "classes": Setup(
         classes.put,
         ("--exit-on-error=false", "--strict-readiness=false", "--disable-auto-complete-config"),
+    ),
+    "ensemble-streams": Setup(ensemble_life.streams, ("--disable-auto-complete-config",)),
+    "ensemble-life": Setup(
+        ensemble_life.life,
+        ("--model-control-mode=explicit", "--disable-auto-complete-config"),
+        in_turn=True,
+    ),
+    "ensemble-namespaces": Setup(
+        ensemble_life.namespaces,
+        ("--model-namespacing=true", "--exit-on-error=false", "--disable-auto-complete-config"),
     ),
     "explicit": Setup(
         _explicit,

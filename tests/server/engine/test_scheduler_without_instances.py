@@ -148,7 +148,7 @@ class Models:
     def _schedulers(self) -> dict[str, Scheduler]:
         return {FRONT: self.front, STEP: self.scheduled.scheduler}
 
-    def get(self, name: str, version: int = LATEST) -> Model:
+    def get(self, name: str, version: int = LATEST, _namespace: str = "") -> Model:
         if name not in self._models:
             raise not_found(name)
         return self._models[name]

@@ -9,7 +9,7 @@ import pytest
 
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import ManualClock
-from naiad.errors import InferenceError, internal
+from naiad.errors import ErrorCode, InferenceError, internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
@@ -50,17 +50,21 @@ class World:
     A model with the text "bad" fails to load; one with the text "wide" has an input that fits no other model.
     """
 
-    def __init__(self, root: pathlib.Path) -> None:
+    def __init__(
+        self, root: pathlib.Path, *, coordination: Coordination | None = None, namespace: str = ""
+    ) -> None:
+        root.mkdir(exist_ok=True)
         self._root = root
         self.loads: list[str] = []
         self.repository: Repository[Served] = Repository(
             reader=RepositoryReader([LocalStore(str(root))], timeout_seconds=None),
             resolve=self._resolve,
             load=self._load,
-            coordination=Coordination(1),
+            coordination=coordination or Coordination(1),
             retry_count=0,
             progress=Progress(),
             clock=ManualClock(),
+            namespace=namespace,
         )
 
     def write(self, name: str, steps: str = "", *, text: str = "v1") -> None:
@@ -225,3 +229,13 @@ async def test_a_load_request_of_an_ensemble_loads_changed_models_of_its_steps(
 async def test_a_model_of_a_step_makes_no_room_for_others(world: World) -> None:
     await world.repository.load("E")
     assert world.repository.evictions.candidates() == ["E"]
+
+
+async def test_a_load_request_that_fails_because_of_a_step_is_a_wrong_argument(
+    world: World,
+) -> None:
+    world.write("b", text="bad")
+    with pytest.raises(InferenceError) as caught:
+        await world.repository.load("E")
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert "ensemble 'E' depends on 'b' which has no loaded version" in caught.value.message

@@ -29,8 +29,8 @@ CHECK_INTERVAL_S = 0.1
 """Interval of the check for cycles; a call that takes less is never checked."""
 
 
-FindModel = collections.abc.Callable[[str, int], ServedModel]
-"""The version of a model that serves now, or would for this call, by name and version; raises InferenceError if none does."""
+FindModel = collections.abc.Callable[[str, int, str], ServedModel]
+"""The version of a model that serves now, or would for this call, by name, version and namespace ("" for any); raises InferenceError if none does."""
 
 
 class Caller(Record, frozen=True, gc=True):
@@ -210,12 +210,13 @@ class ModelCalls:
         model: str,
         batch: list[Inference],
         flow: Flow | None = None,
+        namespace: str = "",
     ) -> ModelCall:
         """See `scheduling.scheduler.Submit`."""
         caller = Caller(model, model, batch, blocks=True)
         call = self._call(request, caller, on_response, _as_it_is, flow)
         try:
-            called = self._find_model(request.model_name, request.model_version)
+            called = self._find_model(request.model_name, request.model_version, namespace)
         except InferenceError as error:
             call.fail(error)
         else:
@@ -251,7 +252,7 @@ class ModelCalls:
     def _find(self, request: InferRequest, *, decoupled: bool, worded: Worded) -> ServedModel:
         name = request.model_name
         try:
-            model = self._find_model(name, request.model_version)
+            model = self._find_model(name, request.model_version, "")
         except InferenceError as error:
             if worded is not _error or self._loop is None:
                 raise
@@ -336,7 +337,7 @@ def _what_for(call: ModelCall) -> str:
     return f"model '{call.request.model_name}' (held: {', '.join(held)})"
 
 
-def _stopping(_name: str, _version: int) -> ServedModel:
+def _stopping(_name: str, _version: int, _namespace: str) -> ServedModel:
     """In place of a look-up while no calls are accepted."""
     raise internal("the server is stopping")
 

@@ -17,25 +17,52 @@ from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 from naiad.repository.version import S
 
-LoadNeeded = collections.abc.Callable[..., collections.abc.Awaitable[None]]
-"""Loads a model that an ensemble needs: `(ensemble, needed, again=…)`; `again`: also if it is loaded, but its files have changed."""
+
+class Home(typing.Protocol[S]):
+    """The repository of a model that an ensemble needs.
+
+    Attributes:
+        namespace: "" without namespaces.
+        table: of its models.
+    """
+
+    @property
+    def namespace(self) -> str:
+        """See above."""
+        ...
+
+    @property
+    def table(self) -> ModelTable[S]:
+        """See above."""
+        ...
+
+    async def load_needed(self, ensemble: str, name: str, *, again: bool) -> None:
+        """Load a model that an ensemble needs; `again`: also if it is loaded, but its files have changed."""
+        ...
 
 
 class EnsembleLoads(typing.Generic[S]):
     """The loads of ensembles.
 
     Args:
-        table: of all models.
+        table: of the repository's models.
         dependencies: which models need which others.
-        load: loads a model that an ensemble needs.
+        home_of: the repository whose model of a name an ensemble of this one uses.
+        homes: all of them, by namespace.
     """
 
     def __init__(
-        self, *, table: ModelTable[S], dependencies: DependencyGraph, load: LoadNeeded
+        self,
+        *,
+        table: ModelTable[S],
+        dependencies: DependencyGraph,
+        home_of: collections.abc.Callable[[str], collections.abc.Awaitable[Home[S]]],
+        homes: collections.abc.Callable[[], collections.abc.Mapping[str, Home[S]]],
     ) -> None:
         self._table = table
         self._dependencies = dependencies
-        self._load = load
+        self._home_of = home_of
+        self._homes = homes
 
     async def bind(self, plan: ModelPlan, *, again: bool) -> ModelPlan:
         """The plan of a model; that of an ensemble with what follows from the models of its steps, which are loaded then, or with the reason why not.
@@ -48,10 +75,11 @@ class EnsembleLoads(typing.Generic[S]):
         if config.ensemble is None:
             return plan
         try:
-            await self._load_steps(config, again=again)
-            config = self._bound(config)
+            config = self._bound(await self._load_steps(config, again=again))
         except InferenceError as error:
-            return ModelPlan(name=plan.name, reason=error.message, agents=plan.agents)
+            return ModelPlan(
+                name=plan.name, reason=error.message, with_models=True, agents=plan.agents
+            )
         versions = tuple(msgspec.structs.replace(each, config=config) for each in plan.versions)
         return msgspec.structs.replace(plan, versions=versions)
 
@@ -81,24 +109,35 @@ class EnsembleLoads(typing.Generic[S]):
                 if not loaded[name]:
                     raise _unloaded(config.name, name)
 
-    async def _load_steps(self, config: ModelConfig, *, again: bool) -> None:
+    async def _load_steps(self, config: ModelConfig, *, again: bool) -> ModelConfig:
+        """Load the models of the steps; the config with their namespaces."""
         assert config.ensemble is not None, "it is an ensemble"
         name, models = config.name, config.ensemble.models
         self._depend(name, models)
         missing: list[str] = []
         failures: dict[str, str] = {}
+        namespaces: dict[str, str] = {}
         for needed in models:
+            home = await self._home_of(needed)
+            namespaces[needed] = home.namespace
             try:
-                await self._load(name, needed, again=again)
+                await home.load_needed(name, needed, again=again)
             except InferenceError as error:
-                if self._is_missing(needed):
+                if _is_missing(home.table, needed):
                     missing.append(needed)
-                elif not self._table.ready(needed):  # else what it had before serves on
+                elif not home.table.ready(needed):  # else what it had before serves on
                     failures[needed] = error.message
         if missing:
             raise invalid(composing.not_available(name, missing))
         for needed, reason in failures.items():
             raise invalid(composing.not_loaded(name, needed, reason))
+        steps = tuple(
+            msgspec.structs.replace(step, namespace=namespaces[step.model])
+            for step in config.ensemble.steps
+        )
+        return msgspec.structs.replace(
+            config, ensemble=msgspec.structs.replace(config.ensemble, steps=steps)
+        )
 
     def _depend(self, name: str, models: collections.abc.Sequence[str]) -> None:
         """An ensemble depends on just these models from now on."""
@@ -112,13 +151,6 @@ class EnsembleLoads(typing.Generic[S]):
             except DependencyCycleError as error:
                 raise invalid(composing.circular(error.cycle, name, needed)) from None
 
-    def _is_missing(self, name: str) -> bool:
-        """Whether a model that could not be loaded is in no repository, or in several."""
-        plan = self._table.failed_plan(name)
-        if plan is not None:
-            return plan.reason == DUPLICATE
-        return not self._table.versions(name)
-
     def _bound(self, config: ModelConfig) -> ModelConfig:
         loaded = self._loaded(config)
         for name, versions in loaded.items():
@@ -131,12 +163,22 @@ class EnsembleLoads(typing.Generic[S]):
 
     def _loaded(self, config: ModelConfig) -> composing.Loaded:
         assert config.ensemble is not None, "it is an ensemble"
+        homes = self._homes()
         return {
             name: {
-                number: version.plan.config for number, version in self._table.ready(name).items()
+                number: version.plan.config
+                for number, version in homes[namespace].table.ready(name).items()
             }
-            for name in config.ensemble.models
+            for name, namespace in config.ensemble.identities
         }
+
+
+def _is_missing(table: ModelTable[S], name: str) -> bool:
+    """Whether a model that could not be loaded is in no repository, or in several."""
+    plan = table.failed_plan(name)
+    if plan is not None:
+        return plan.reason == DUPLICATE
+    return not table.versions(name)
 
 
 def _unloaded(ensemble: str, model: str) -> InferenceError:

@@ -1,11 +1,38 @@
 """What bounds and orders the loads and unloads of all repositories of a server. All of it belongs to the event loop."""
 
 import asyncio
+import typing
 
 from naiad.repository.dependencies import DependencyGraph
 from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.requests.dependents import DependentUnloads, UnloadModel
+
+
+class Member(typing.Protocol):
+    """A repository, as the others of the server know it.
+
+    Attributes:
+        namespace: "" without namespaces.
+    """
+
+    namespace: str
+
+    async def has_model(self, name: str) -> bool:
+        """Whether its stores hold a model of this name, or it serves one."""
+        ...
+
+    def unload_ensembles_of(self, name: str, namespace: str) -> set[asyncio.Task[None]]:
+        """Begin to unload its ensembles with a step of this model of a namespace."""
+        ...
+
+    def reload_ensembles_of(self, name: str, namespace: str) -> None:
+        """A model of a namespace was loaded: its ensembles with a step of it are to be loaded again, by `load_outdated`."""
+        ...
+
+    async def load_outdated(self) -> None:
+        """Load its ensembles again that are to be."""
+        ...
 
 
 class Coordination:
@@ -25,10 +52,34 @@ class Coordination:
             dependencies=self.dependencies, locks=self.locks, unload=self._unload
         )
         self._unloads: list[UnloadModel] = []
+        self.members: list[Member] = []
 
-    def add(self, unload: UnloadModel) -> None:
-        """Add a repository: how it unloads its model of a name."""
+    def add(self, member: Member, unload: UnloadModel) -> None:
+        """Add a repository, and how it unloads its model of a name."""
+        self.members.append(member)
         self._unloads.append(unload)
+
+    async def home_of(self, name: str, own: Member) -> Member:
+        """The repository whose model of this name an ensemble of `own` uses: its own one, else the only one that has it (row 7.37)."""
+        if len(self.members) == 1 or await own.has_model(name):
+            return own
+        others = [each for each in self.members if each is not own and await each.has_model(name)]
+        return others[0] if len(others) == 1 else own
+
+    def unload_ensembles_of(self, name: str, namespace: str) -> set[asyncio.Task[None]]:
+        """Begin to unload the ensembles, of all repositories, with a step of this model."""
+        return {task for each in self.members for task in each.unload_ensembles_of(name, namespace)}
+
+    def is_loaded(self, name: str, own: Member) -> None:
+        """A model of a repository was loaded: ensembles of the others may have a step of it."""
+        for each in self.members:
+            if each is not own:
+                each.reload_ensembles_of(name, own.namespace)
+
+    async def load_outdated(self) -> None:
+        """Load the ensembles of all repositories again that have to be."""
+        for each in self.members:
+            await each.load_outdated()
 
     async def unload(self, name: str, *, with_dependents: bool, requested_by: str) -> None:
         """Unload the models of a name; see `Repository.unload`."""

@@ -95,6 +95,10 @@ class Namespaces(typing.Generic[S]):
             )
         raise invalid(f"Request for unknown model: '{name}' is not found")
 
+    def within(self, namespace: str) -> Repository[S]:
+        """The repository of a namespace."""
+        return self._stored[namespace]
+
     def ready_versions(self, name: str) -> list[int]:
         """The READY versions of a model, ascending; empty for an unknown model.
 

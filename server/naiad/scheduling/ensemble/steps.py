@@ -138,5 +138,6 @@ class StepCalls:
             model=self._model,
             batch=call.owner.batch,
             flow=call.flow,
+            namespace=call.step.namespace,
         )
         call.owner.made(call, made)

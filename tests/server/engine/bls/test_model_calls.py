@@ -81,7 +81,7 @@ class ScriptedModels:
     def __init__(self, *models: ScriptedModel) -> None:
         self._models = {model.name: model for model in models}
 
-    def model(self, name: str, version: int) -> Any:
+    def model(self, name: str, version: int, _namespace: str) -> Any:
         if name not in self._models:
             raise not_found(f"Request for unknown model: '{name}' is not found")
         return self._models[name]
