@@ -83,7 +83,7 @@ async def test_a_model_that_calls_one_which_needs_its_own_resource_gets_an_error
     caller, called = limited(limiter, "caller"), limited(limiter, "called")
     calls = ModelCalls(clock=called.clock)
     served: typing.Any = Served(called)
-    calls.open(lambda _name, _version: served, asyncio.get_running_loop())
+    calls.open(lambda _name, _version, _namespace: served, asyncio.get_running_loop())
     inference = caller.send()
     responses: list[InferResponse] = []
     calls.begin(
