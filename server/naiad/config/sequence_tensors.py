@@ -87,14 +87,8 @@ def model_inputs(config: ModelConfig) -> tuple[TensorSpec, ...]:
 
 
 def model_outputs(config: ModelConfig) -> tuple[TensorSpec, ...]:
-    """The outputs that a model has to give: those of the config, then the states that are not among them.
-
-    The dims of such a state are free: as in the reference, the shape of a state is what the model gives (row 13.20).
-    """
-    added = _typed(added_outputs(config.message), config.outputs)
-    return config.outputs + tuple(
-        msgspec.structs.replace(spec, dims=tuple(-1 for _ in spec.dims)) for spec in added
-    )
+    """The outputs that a model has to give: those of the config, then the states that are not among them."""
+    return config.outputs + _typed(added_outputs(config.message), config.outputs)
 
 
 def _typed(added: list[AddedTensor], listed: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:

@@ -56,10 +56,10 @@ def test_a_model_is_given_controls_of_shape_1_and_states_behind_its_own_inputs()
     )
 
 
-def test_a_model_gives_its_states_in_any_size_and_one_that_is_an_output_as_that() -> None:
+def test_a_model_gives_its_states_and_one_that_is_an_output_as_that() -> None:
     assert model_outputs(typed_config(CONFIG)) == (
         spec("OUTPUT", datatypes.FP32, (3,)),
-        spec("S_OUT", datatypes.BYTES, (-1, -1)),
+        spec("S_OUT", datatypes.BYTES, (2, -1)),
     )
 
 

@@ -95,7 +95,8 @@ class ImplicitState:
             InferenceError: INTERNAL: it cannot be that.
         """
         shape = tensor.shape
-        if tensor.datatype is not state.datatype or shape[: len(self._batch)] != self._batch:
+        expected = self._batch + state.dims
+        if tensor.datatype is not state.datatype or not _fits(shape, expected):
             batch = " after a batch dimension of 1" if self._batch else ""
             error = internal(
                 f"unexpected state '{state.output_name}' of model '{self._model}': it gave {tensor.datatype.name} {list(shape)}, its config "
@@ -116,6 +117,12 @@ class ImplicitState:
         else:
             array = np.frombuffer(state.initial, state.datatype.dtype).reshape(shape)
         return Tensor(state.input_name, state.datatype, shape, array)
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    return len(shape) == len(expected) and all(
+        dim in (-1, size) for size, dim in zip(shape, expected, strict=True)
+    )
 
 
 def _zeros(name: str, datatype: datatypes.DataType, shape: tuple[int, ...]) -> Tensor:

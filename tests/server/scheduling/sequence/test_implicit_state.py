@@ -174,6 +174,7 @@ def test_an_initial_state_of_a_file() -> None:
     [
         (tensor("S_OUT", [[1, 2]], datatypes.INT64), "it gave INT64 [1, 2]"),
         (tensor("S_OUT", [1, 2]), "it gave FP32 [2]"),
+        (tensor("S_OUT", [[1, 2, 3]]), "it gave FP32 [1, 3]"),
         (tensor("S_OUT", [[1, 2], [3, 4]]), "it gave FP32 [2, 2]"),
     ],
 )
