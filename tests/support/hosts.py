@@ -108,10 +108,13 @@ class ScriptedHost:
         *,
         input_ns: int = 0,
         output_ns: int = 0,
+        rescheduled: collections.abc.Sequence[int] = (),
     ) -> None:
         """The batch that is out comes back with these responses, too many or too few if the test says so."""
         ended = self._clock.monotonic_ns()
-        self._end(Execution(responses, self._started_ns + input_ns, ended - output_ns), None, ended)
+        started = self._started_ns + input_ns
+        execution = Execution(responses, started, ended - output_ns, rescheduled=rescheduled)
+        self._end(execution, None, ended)
 
     def fail(self, error: InferenceError) -> None:
         """The batch that is out fails as a whole."""

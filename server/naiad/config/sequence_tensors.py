@@ -4,13 +4,13 @@ A client neither sends nor sees what the batcher adds: control inputs, and the i
 output may also be an output of the config; then clients get it as well. Pure.
 """
 
+import collections.abc
 from typing import Any
 
 import msgspec
 
 from naiad.config.document import FieldPath
 from naiad.config.model_config import ModelConfig, TensorSpec
-from naiad.core import datatypes
 from naiad.core.messages import model_config_pb2
 
 CONTROL = "sequence control"
@@ -83,28 +83,35 @@ def control_datatype(control: Any) -> int:
 
 def model_inputs(config: ModelConfig) -> tuple[TensorSpec, ...]:
     """The inputs that a model is given: those of the config, then controls and states."""
-    return config.inputs + _typed(added_inputs(config.message), config.inputs)
+    if config.sequence_batching is None:
+        return config.inputs
+    controls = (
+        TensorSpec(name=control.name, datatype=control.datatype, dims=(1,))
+        for control in config.sequence_batching.controls
+    )
+    states = (
+        TensorSpec(name=state.input_name, datatype=state.datatype, dims=state.dims)
+        for state in config.states
+    )
+    return _joined(config.inputs, (*controls, *states))
 
 
 def model_outputs(config: ModelConfig) -> tuple[TensorSpec, ...]:
     """The outputs that a model has to give: those of the config, then the states that are not among them."""
-    return config.outputs + _typed(added_outputs(config.message), config.outputs)
+    states = (
+        TensorSpec(name=state.output_name, datatype=state.datatype, dims=state.dims)
+        for state in config.states
+    )
+    return _joined(config.outputs, states)
 
 
-def _typed(added: list[AddedTensor], listed: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-    """The added tensors that are not listed by the config, each once."""
-    specs: dict[str, TensorSpec] = {}
+def _joined(
+    listed: tuple[TensorSpec, ...], added: collections.abc.Iterable[TensorSpec]
+) -> tuple[TensorSpec, ...]:
+    """The tensors of the config, and those that are not among them; each name once."""
+    by_name: dict[str, TensorSpec] = {}
     names = {spec.name for spec in listed}
-    for tensor in added:
-        spec = tensor.spec
-        if spec.data_type == _INVALID or spec.name in names:
-            continue
-        specs.setdefault(
-            spec.name,
-            TensorSpec(
-                name=spec.name,
-                datatype=datatypes.BY_CONFIG_NAME[model_config_pb2.DataType.Name(spec.data_type)],
-                dims=tuple(spec.dims),
-            ),
-        )
-    return tuple(specs.values())
+    for spec in added:
+        if spec.name not in names:
+            by_name.setdefault(spec.name, spec)
+    return (*listed, *by_name.values())

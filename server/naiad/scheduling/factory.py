@@ -17,7 +17,6 @@ from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler, Submit
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
-from naiad.scheduling.sequence.state_dispatcher import StateDispatcher
 from naiad.scheduling.timer import Timers
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
@@ -58,8 +57,7 @@ class SchedulerFactory:
         if self._timers is None:
             self._timers = Timers(loop=loop, clock=self._clock)
         batching = config.dynamic_batching
-        make_dispatcher = StateDispatcher if config.states else ResponseDispatcher
-        dispatcher = make_dispatcher(
+        dispatcher = ResponseDispatcher(
             model=config.name, version=version, statistics=statistics, clock=self._clock
         )
 

@@ -5,12 +5,15 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from google.protobuf import text_format
 
 from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.config.model_config import (
     ModelConfig,
     TensorSpec,
 )
+from naiad.config.sequence_batching import sequence_batching_of
+from naiad.config.sequence_states import sequence_states
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.core.inference import Inference
@@ -61,6 +64,16 @@ def model_config(
     message.default_model_filename = settings["default_model_filename"]
     config = make_config(name=name, max_batch_size=max_batch_size, inputs=inputs, outputs=outputs)
     return msgspec.structs.replace(config, **settings)
+
+
+def with_sequences(config: ModelConfig, text: str) -> ModelConfig:
+    """The config with a `sequence_batching` as config.pbtxt has it."""
+    text_format.Merge(text, config.message)
+    return msgspec.structs.replace(
+        config,
+        sequence_batching=sequence_batching_of(config.message.sequence_batching),
+        states=sequence_states(config.message, {}),
+    )
 
 
 def tensor(name: str, values: Any, datatype: DataType | None = None) -> Tensor:

@@ -18,7 +18,7 @@ from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.requests import RequestReader
-from tests.server.backends.configs import inference, spec, tensor
+from tests.server.backends.configs import inference, spec, tensor, with_sequences
 from tests.server.backends.python.models import python_config
 
 F = np.float32
@@ -54,9 +54,9 @@ def journey(
 
 
 def test_a_state_that_is_not_an_output_of_the_config_comes_back() -> None:
-    config = python_config(outputs=[spec("OUT", datatypes.FP32, (-1,))])
-    config.message.sequence_batching.state.add(
-        input_name="S_IN", output_name="WORDS", data_type="TYPE_STRING", dims=[-1]
+    config = with_sequences(
+        python_config(outputs=[spec("OUT", datatypes.FP32, (-1,))]),
+        'sequence_batching { state { input_name: "S_IN" output_name: "WORDS" data_type: TYPE_STRING dims: -1 } }',
     )
     arrived = journey(ResponseReader(config, 1), ok(numbers(1), words(b"state")))
     assert shown(arrived) == [[("OUT", [[1]]), ("WORDS", [[b"state"]])]]

@@ -137,5 +137,7 @@ def test_a_recording_of_another_kind_is_refused_with_what_to_do(tmp_path: pathli
         file.setsampwidth(2)
         file.setframerate(8_000)
         file.writeframes(bytes(100))
-    with pytest.raises(ValueError, match=r"has 8000 Hz, 1 channels and 16 bits.*ffmpeg -i slow\.wav"):
+    with pytest.raises(
+        ValueError, match=r"has 8000 Hz, 1 channels and 16 bits.*ffmpeg -i slow\.wav"
+    ):
         read(path)

@@ -57,18 +57,15 @@ class ControlInputs:
             sequence.cached = self._correlation_id(self._correlation, sequence.key)
         return [*controls, sequence.cached]
 
-    def null_row(
-        self, like: InferRequest, states: collections.abc.Sequence[Tensor] = ()
-    ) -> Inference:
+    def null_row(self, like: InferRequest) -> Inference:
         """A request that fills a row: zeros in the shapes of another request, READY false. It is completed: its response is dropped.
 
         Args:
-            like: a request of the batch, without controls.
-            states: inputs to add.
+            like: a request of the batch, without controls and with its states.
         """
         inputs = [self._zero(tensor) for tensor in like.inputs]
         request = InferRequest(
-            like.model_name, like.model_version, "", [*inputs, *self._null, *states], [], {}
+            like.model_name, like.model_version, "", [*inputs, *self._null], [], {}
         )
         return Inference(request, _ignore, batch_size=1, received_ns=0, completed=True)
 

@@ -9,7 +9,7 @@ import math
 from naiad.core.inference import Inference
 from naiad.metrics.statistics import CloseReason
 from naiad.scheduling.batching import BatchingPolicy, Dispatch, WaitUntil, batchable
-from naiad.scheduling.sequence.slot import Slot, Taken
+from naiad.scheduling.sequence.slot import Prepare, Slot, Taken
 from naiad.scheduling.sequence.table import SequenceTable
 from naiad.scheduling.wakeup import NEVER
 
@@ -24,6 +24,7 @@ class DirectBatcher:
         policy: which requests may share a batch.
         delay_ns: how long the oldest request waits while fewer slots have one than `utilization` says.
         utilization: the part of the slots with which a batch does not wait; 0: none waits.
+        prepare: called with the requests that a batch may take, before it is formed; None for nothing.
     """
 
     def __init__(
@@ -35,11 +36,13 @@ class DirectBatcher:
         policy: BatchingPolicy,
         delay_ns: int,
         utilization: float,
+        prepare: Prepare | None = None,
     ) -> None:
         self.number = number
         self.slots = [Slot(self, row) for row in range(rows)]
         self.usable = False
         self._table = table
+        self._prepare = prepare
         self._policy = policy
         self._compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
         self._delay_ns = delay_ns if utilization else 0
@@ -92,6 +95,11 @@ class DirectBatcher:
         self._oldest_ns = NEVER
         taken: list[Taken | None] = [None] * (max(self._ready) + 1)
         rows = sorted(self._ready)
+        if self._prepare is not None:
+            for row in rows:
+                sequence = self.slots[row].sequence
+                assert sequence is not None
+                self._prepare(sequence, sequence.waiting[0])
         first = self._head(rows[0])
         for row in rows:
             slot = self.slots[row]

@@ -45,13 +45,6 @@ class ImplicitState:
             request, inputs=[*request.inputs, *states], requested_outputs=outputs
         )
 
-    def null(self, states: States) -> States:
-        """Zeros or empty strings of the same shapes, for a row without a request (row 13.7)."""
-        return tuple(
-            _zeros(state.input_name, state.datatype, tensor.shape)
-            for state, tensor in zip(self._states, states, strict=True)
-        )
-
     def advance(
         self, request: InferRequest, states: States, response: InferResponse
     ) -> tuple[States, InferResponse]:

@@ -7,7 +7,7 @@ when that one has come back, so that a sequence keeps its order.
 from naiad.core.inference import Inference
 from naiad.scheduling.batching import BatchingPolicy, BatchRun, Dispatch, WaitUntil, next_batch
 from naiad.scheduling.queue import InferenceQueue
-from naiad.scheduling.sequence.slot import Slot, Taken
+from naiad.scheduling.sequence.slot import Prepare, Slot, Taken
 from naiad.scheduling.sequence.table import SequenceTable
 
 
@@ -20,6 +20,7 @@ class OldestBatcher:
         table: of the model's sequences.
         model: its name, for messages.
         policy: how batches are formed.
+        prepare: called with each request before it is queued; None for nothing.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class OldestBatcher:
         table: SequenceTable,
         model: str,
         policy: BatchingPolicy,
+        prepare: Prepare | None = None,
     ) -> None:
         self.number = number
         self.slots = [Slot(self, row) for row in range(candidates)]
         self.usable = False
         self._table = table
+        self._prepare = prepare
         self._queue = InferenceQueue(model=model, batching=None)
         self._run = BatchRun(self._queue, policy)
         self._issued: dict[Inference, tuple[Taken, int]] = {}
@@ -51,6 +54,8 @@ class OldestBatcher:
             return
         taken = self._table.take(slot, now)
         inference = taken.inference
+        if self._prepare is not None:
+            self._prepare(sequence, inference)
         # The queue counts the delay from here, the statistics from the arrival.
         self._issued[inference] = taken, inference.queued_ns
         self._queue.push(inference, now)

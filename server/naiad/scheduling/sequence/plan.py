@@ -4,11 +4,12 @@ import typing
 
 from naiad.config.model_config import DynamicBatching, ModelConfig
 from naiad.config.sequence_batching import OldestStrategy, SequenceBatching
+from naiad.config.sequence_tensors import model_inputs
 from naiad.scheduling.batching import Dispatch, WaitUntil, batching_policy
 from naiad.scheduling.queue import MICROSECOND_NS
 from naiad.scheduling.sequence.direct import DirectBatcher
 from naiad.scheduling.sequence.oldest import OldestBatcher
-from naiad.scheduling.sequence.slot import SlotBatcher, Taken
+from naiad.scheduling.sequence.slot import Prepare, SlotBatcher, Taken
 from naiad.scheduling.sequence.table import SequenceTable
 
 
@@ -34,6 +35,7 @@ class SequencePlan:
 
     Args:
         config: it has a sequence batcher.
+        prepare: see the batchers.
 
     Attributes:
         table: of the model's sequences.
@@ -41,7 +43,7 @@ class SequencePlan:
         single: an instance runs one request at a time, so no other one is worth a wait.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, *, prepare: Prepare | None = None) -> None:
         batching = config.sequence_batching
         assert batching is not None
         self.batching: SequenceBatching = batching
@@ -60,7 +62,8 @@ class SequencePlan:
         dynamic = DynamicBatching(
             preferred_batch_sizes=sizes, max_queue_delay_us=strategy.max_queue_delay_us
         )
-        self._policy = batching_policy(config.inputs, config.max_batch_size, dynamic)
+        self._policy = batching_policy(model_inputs(config), config.max_batch_size, dynamic)
+        self._prepare = prepare
 
     def batcher(self, number: int) -> Batcher:
         """The batcher of an instance; `number` tells instances apart."""
@@ -72,6 +75,7 @@ class SequencePlan:
                 table=self.table,
                 model=self._model,
                 policy=self._policy,
+                prepare=self._prepare,
             )
         return DirectBatcher(
             number,
@@ -80,4 +84,5 @@ class SequencePlan:
             policy=self._policy,
             delay_ns=strategy.max_queue_delay_us * MICROSECOND_NS,
             utilization=strategy.minimum_slot_utilization,
+            prepare=self._prepare,
         )

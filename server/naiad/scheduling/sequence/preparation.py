@@ -11,12 +11,11 @@ from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_batching import SequenceBatching
 from naiad.core.inference import Inference
 from naiad.core.record import Record
-from naiad.core.request import SEQUENCE_START, InferRequest
-from naiad.core.response import InferResponse
+from naiad.core.request import InferRequest
 from naiad.hosts.host import BatchOutcome
 from naiad.scheduling.sequence.controls import ControlInputs, with_inputs
-from naiad.scheduling.sequence.implicit_state import ImplicitState
-from naiad.scheduling.sequence.slot import Sequence, Taken
+from naiad.scheduling.sequence.slot import Taken
+from naiad.scheduling.sequence.states import SequenceStates
 
 
 class PreparedBatch(Record, frozen=True, gc=True):
@@ -41,68 +40,51 @@ class Preparation:
     Args:
         config: the model's.
         batching: its sequence batcher.
+        states: its implicit states, which have prepared the requests; None without any.
     """
 
-    def __init__(self, config: ModelConfig, batching: SequenceBatching) -> None:
+    def __init__(
+        self, config: ModelConfig, batching: SequenceBatching, states: SequenceStates | None
+    ) -> None:
         self._controls = ControlInputs(batching, batched=config.max_batch_size > 0)
         self._replaced = self._controls.names & {spec.name for spec in config.inputs}
-        self._states = ImplicitState(config) if config.states else None
-        self._stateful: dict[Inference, tuple[Sequence, InferRequest]] = {}
+        self._states = states
 
     def prepare(self, rows: list[Taken | None]) -> PreparedBatch:
         """Add inputs to the requests of a batch, and fill its null rows."""
         batch: list[Inference] = []
         requests: list[InferRequest | None] = []
         nulls: list[int] = []
-        like: tuple[Sequence, InferRequest] | None = None
+        like: InferRequest | None = None
+        states = self._states
         for taken in rows:
             if taken is None:
                 nulls.append(len(batch))
                 batch.append(_PLACEHOLDER)
                 requests.append(None)
                 continue
-            sequence, inference = taken.sequence, taken.inference
+            inference = taken.inference
             request = inference.request
-            requests.append(request)
+            requests.append(request if states is None else states.original(inference))
             batch.append(inference)
-            inference.request = self._with_inputs(sequence, request)
-            if self._states is not None:
-                self._stateful[inference] = sequence, request
-            if like is None:
-                like = sequence, request
+            like = like or request
+            controls = self._controls.of(taken.sequence, request.flags)
+            inference.request = with_inputs(self._own(request), controls)
         if nulls:
             assert like is not None, "a batch has a request"
-            states = () if self._states is None else self._states.null(like[0].states)
             for row in nulls:
-                batch[row] = self._controls.null_row(self._own(like[1]), states)
+                batch[row] = self._controls.null_row(self._own(like))
         return PreparedBatch(batch, rows, requests, len(nulls))
 
     def keep_states(self, outcome: BatchOutcome) -> None:
         """Take the next states out of the responses of a batch that came back."""
-        if self._states is None:
+        states, execution = self._states, outcome.execution
+        if states is None or execution is None:
             return
-        execution = outcome.execution
-        if execution is None:
-            for inference in outcome.batch:
-                self._stateful.pop(inference, None)
-            return
-        pairs = zip(outcome.batch, execution.responses, strict=False)
         execution.responses = [
-            None if response is None else self.advance(inference, response)
-            for inference, response in pairs
+            None if response is None else states.keep(inference, response)
+            for inference, response in zip(outcome.batch, execution.responses, strict=False)
         ]
-
-    def advance(self, inference: Inference, response: InferResponse) -> InferResponse:
-        """Take the next states out of a response of the model."""
-        assert self._states is not None
-        entry = self._stateful.get(inference)
-        if entry is None:  # a null row
-            return response
-        if response.final:
-            del self._stateful[inference]
-        sequence, request = entry
-        sequence.states, shown = self._states.advance(request, sequence.states, response)
-        return shown
 
     def _own(self, request: InferRequest) -> InferRequest:
         """A request without inputs that have the name of a control: the batcher's values replace them."""
@@ -110,15 +92,6 @@ class Preparation:
             return request
         inputs = [tensor for tensor in request.inputs if tensor.name not in self._replaced]
         return msgspec.structs.replace(request, inputs=inputs)
-
-    def _with_inputs(self, sequence: Sequence, request: InferRequest) -> InferRequest:
-        """A request as the model gets it: with controls and states."""
-        added = with_inputs(self._own(request), self._controls.of(sequence, request.flags))
-        if self._states is None:
-            return added
-        if request.flags & SEQUENCE_START:
-            sequence.states = self._states.initial
-        return self._states.with_states(added, sequence.states)
 
 
 _PLACEHOLDER: typing.Any = None

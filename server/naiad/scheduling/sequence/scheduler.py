@@ -33,7 +33,7 @@ from naiad.scheduling.sequence.instance import ScheduledInstance
 from naiad.scheduling.sequence.plan import SequencePlan
 from naiad.scheduling.sequence.preparation import Preparation
 from naiad.scheduling.sequence.slot import Sequence, Taken
-from naiad.scheduling.sequence.state_dispatcher import StateDispatcher
+from naiad.scheduling.sequence.states import SequenceStates
 from naiad.scheduling.timer import Timers
 
 _log = logging.getLogger(__name__)
@@ -78,12 +78,11 @@ class SequenceScheduler:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._model = config.name
-        self._plan = plan = SequencePlan(config)
+        states = SequenceStates(config) if config.states else None
+        self._plan = plan = SequencePlan(config, prepare=None if states is None else states.prepare)
         self._table = plan.table
         self._iterative = plan.batching.iterative
-        self._preparation = Preparation(config, plan.batching)
-        if isinstance(dispatcher, StateDispatcher):
-            dispatcher.advance = self._preparation.advance
+        self._preparation = Preparation(config, plan.batching, states)
         self._make_pool = make_pool
         self._dispatcher = dispatcher
         self.statistics = statistics

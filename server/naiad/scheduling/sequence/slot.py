@@ -1,6 +1,7 @@
 """Sequences and slots: the objects that the table of sequences and the batchers of instances share. Pure."""
 
 import collections
+import collections.abc
 import typing
 
 from naiad.core.inference import Inference
@@ -23,7 +24,7 @@ class Sequence:
         last: its last request.
         due_ns: when it expires in the backlog (monotonic); 0: never.
         cached: the tensor of its correlation ID, once it was made.
-        states: what the server keeps for it, of a model with implicit state.
+        states: of a model with implicit state, as inputs of its next request; empty before the first one.
     """
 
     __slots__ = (
@@ -50,6 +51,10 @@ class Sequence:
         self.due_ns = 0
         self.cached: typing.Any = None
         self.states: tuple[Tensor, ...] = ()
+
+
+Prepare = collections.abc.Callable[[Sequence, Inference], None]
+"""Gives a request what only its sequence knows and batches are formed by: its implicit states."""
 
 
 class SlotBatcher(typing.Protocol):

@@ -7,7 +7,6 @@ from typing import Any
 import magika_features
 import numpy as np
 import pytest
-from google.protobuf import text_format
 from onnx import TensorProto, helper, numpy_helper
 
 from naiad.core import datatypes
@@ -24,6 +23,7 @@ from tests.server.backends.configs import (
     spec,
     tensor,
     values,
+    with_sequences,
 )
 from tests.server.backends.graphs import (
     ACCUMULATE,
@@ -60,8 +60,8 @@ def accumulate(folder: pathlib.Path, **more: Any) -> Instance:
         outputs=[spec("OUTPUT", datatypes.FP32, (1,))],
         **more,
     )
-    text_format.Merge(ACCUMULATE, config.message)
-    return instance_of(write_accumulate(folder, batched=config.max_batch_size > 0), config)
+    folder = write_accumulate(folder, batched=config.max_batch_size > 0)
+    return instance_of(folder, with_sequences(config, ACCUMULATE))
 
 
 def step(value: float, *, start: bool = False, state: float = 0, **more: Any) -> Inference:

@@ -4,14 +4,13 @@ import pathlib
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
 
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
 from naiad.core.datatypes import DataType
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from tests.server.backends.configs import inference, run, spec, tensor, values
+from tests.server.backends.configs import inference, run, spec, tensor, values, with_sequences
 from tests.server.backends.graphs import ACCUMULATE
 from tests.server.backends.python.models import (
     IDENTITY,
@@ -41,8 +40,7 @@ RESPONSE = 'pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros((1, 2), 
 
 def test_a_model_gets_controls_and_states_and_gives_its_states(tmp_path: pathlib.Path) -> None:
     """A state is an output of the model, though not one of the config."""
-    config = python_config(inputs=[spec("INPUT", datatypes.FP32, (1,))])
-    text_format.Merge(ACCUMULATE, config.message)
+    config = with_sequences(python_config(inputs=[spec("INPUT", datatypes.FP32, (1,))]), ACCUMULATE)
     model = """
         import triton_python_backend_utils as pb_utils
 

@@ -9,6 +9,7 @@ from naiad.config.model_config import TensorSpec
 from naiad.config.sequence_batching import DirectStrategy, OldestStrategy, SequenceBatching
 from naiad.config.sequence_states import SequenceState
 from naiad.core.inference import Inference
+from naiad.core.request import RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
@@ -83,6 +84,7 @@ class SequenceModel:
         name: str = "",
         rows: int = 1,
         timeout_us: int = 0,
+        outputs: tuple[str, ...] = (),
     ) -> Inference:
         """Send a request of a sequence, with flags "s" and "e"."""
 
@@ -103,6 +105,7 @@ class SequenceModel:
             on_response=on_response,
         )
         inference.batch_size = rows
+        inference.request.requested_outputs.extend(map(RequestedOutput, outputs))
         self.scheduler.submit(inference)
         return inference
 

@@ -137,7 +137,6 @@ def test_a_state_may_grow() -> None:
     grown = tensor("S_OUT", [[[1, 2, 3], [4, 5, 6]]])
     states, _ = state.advance(request(), state.initial, response(grown))
     assert states_shape(states) == (1, 2, 3)
-    assert shown(state.null(states)) == [("S_IN", [[[0, 0, 0], [0, 0, 0]]])]
 
 
 def states_shape(states: States) -> tuple[int, ...]:
@@ -152,7 +151,6 @@ def test_a_state_of_strings_begins_empty_and_stays_packed() -> None:
     states, _ = state.advance(request(), state.initial, response(packed))
     assert isinstance(states[0], PackedStrings)
     assert shown(states) == [("S_IN", [[b"a", b"bc"]])]
-    assert shown(state.null(states)) == [("S_IN", [[b"", b""]])]
 
 
 def test_an_initial_state_of_a_file() -> None:

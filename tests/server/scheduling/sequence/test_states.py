@@ -3,6 +3,7 @@
 import asyncio
 import typing
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -136,3 +137,85 @@ async def test_the_state_of_a_sequence_goes_with_it() -> None:
     assert seen(model, first) == [("y", 0.0)]
     assert model.statistics.sequences is not None
     assert model.statistics.sequences().used == 1
+
+
+GROWS = msgspec.structs.replace(STATE, dims=(-1,))
+
+
+def grown(inference: Inference) -> InferResponse:
+    """The state is as long as the request's value says."""
+    size = int(typing.cast("float", inputs_of(inference)["x"]))
+    values = np.arange(size, dtype=np.float32).reshape(1, size)
+    outputs = [Tensor("state_out", FP32, values.shape, values)]
+    return InferResponse("m", 1, inference.request.id, outputs, {})
+
+
+def sized(size: int) -> Tensor:
+    return fp32("x", size)
+
+
+def shapes(batch: list[Inference]) -> list[tuple[str, tuple[int, ...]]]:
+    """Whose row each one is, and the shape of its state."""
+    return [
+        (
+            str(each.request.correlation_id or "-"),
+            next(t.shape for t in each.request.inputs if t.name == "state_in"),
+        )
+        for each in batch
+    ]
+
+
+@pytest.mark.parametrize(
+    ("batching", "second"),
+    [
+        (SequenceBatching(), [[("1", (1, 2)), ("-", (1, 2)), ("3", (1, 2))], [("-", (1, 3)), ("2", (1, 3))]]),
+        (SequenceBatching(strategy=OLDEST), [[("1", (1, 2))], [("2", (1, 3))], [("3", (1, 2))]]),
+    ],
+)  # fmt: skip
+async def test_states_of_other_shapes_are_not_in_one_batch(
+    batching: SequenceBatching, second: list[list[tuple[str, tuple[int, ...]]]]
+) -> None:
+    """Null rows have the shapes of the batch."""
+    model = SequenceModel(batching, states=(GROWS,))
+    model.host.respond = grown
+    for key, size in ((1, 2), (2, 3), (3, 2)):
+        model.send(key, "s", sized(size))
+    await turn()
+    assert shapes(model.host.batches[0]) == [("1", (1, 1)), ("2", (1, 1)), ("3", (1, 1))]
+    model.host.finish()
+    for key in (1, 2, 3):
+        model.send(key, "e", sized(1))
+    await turn()
+    for _ in second:
+        model.host.finish()
+    assert [shapes(batch) for batch in model.host.batches[1:]] == second
+    model.nothing_left()
+
+
+async def test_a_client_that_asks_for_some_outputs_gets_these_and_its_state_goes_on() -> None:
+    model = made()
+    first = model.send(1, "s", outputs=("y",))
+    await turn()
+    assert model.host.batches[0][0].request.output_names == ["y", "state_out"]
+    model.host.finish()
+    assert seen(model, first) == [("y", 0.0)]
+    last = model.send(1, "e")
+    await turn()
+    model.host.finish()
+    assert seen(model, last) == [("y", 1.0)]
+
+
+async def test_a_request_that_comes_back_has_its_new_state() -> None:
+    model = made(SequenceBatching(iterative=True))
+    sent = model.send(0)
+    await turn()
+    given: list[object] = []
+    assert model.host.on_deferred is not None
+    for _ in range(3):
+        given.append((inputs_of(sent)["state_in"], len(sent.request.inputs)))
+        model.host.on_deferred(DeferredResponse(sent, response(sent, final=False), 0))
+        model.host.finish_with([None], rescheduled=[0])
+        await turn()
+    model.host.finish()
+    assert given == [(0.0, 2), (1.0, 2), (2.0, 2)]
+    model.nothing_left()
