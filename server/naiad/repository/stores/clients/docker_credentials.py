@@ -23,6 +23,8 @@ Environ = collections.abc.Mapping[str, str]
 
 class _Entry(msgspec.Struct, frozen=True):
     auth: str = ""
+    username: str = ""
+    password: str = ""
 
 
 class _File(msgspec.Struct, frozen=True, rename="camel"):
@@ -42,7 +44,8 @@ def login(registry: str, environ: Environ = os.environ) -> tuple[str, str] | Non
     Raises:
         StoreError: a file or a credential helper does not work.
     """
-    names = [registry, f"https://{registry}", *([_HUB_KEY] if registry == _HUB else [])]
+    names = [registry, *(f"https://{registry}{end}" for end in ("", "/", "/v1/", "/v2/"))]
+    names += [_HUB_KEY, "docker.io"] if registry == _HUB else []
     for path in _paths(environ):
         file = _read(path)
         if file is None:
@@ -53,6 +56,8 @@ def login(registry: str, environ: Environ = os.environ) -> tuple[str, str] | Non
                 return _from_helper(helper, name, path)
             if (entry := file.auths.get(name)) and entry.auth:
                 return _decoded(entry.auth, name, path)
+            if entry and entry.username:
+                return entry.username, entry.password
     return None
 
 

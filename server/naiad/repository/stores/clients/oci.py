@@ -1,7 +1,7 @@
 """Images and artifacts of an OCI registry (`oci://registry/name[:tag|@digest]`), read only.
 
-An image holds the models in its folder /models. Of an artifact, a layer with a title is a file, or a folder if it is packed; any other tarball is
-unpacked at the top. Tarballs are unpacked while they arrive, into a temporary folder; files are read in ranges.
+An image holds the models in its folder /models. Of an artifact, a layer with a title (ORAS) or a path (Docker's model artifacts, CNCF ModelPack) is a
+file, or a folder if it is packed; any other tarball is unpacked at the top. Tarballs are unpacked while they arrive, into a temporary folder; files are read in ranges.
 """
 
 import collections.abc
@@ -33,6 +33,7 @@ from naiad.repository.stores.objects import StoredObject, StoreError
 _log = logging.getLogger("naiad.repository")
 
 _TITLE = "org.opencontainers.image.title"
+_PATH = "org.cncf.model.filepath"
 _UNPACK = "io.deis.oras.content.unpack"
 
 _IMAGE_CONFIGS = (
@@ -82,8 +83,8 @@ class OciClient(SnapshotClient):
         unpacker = Unpacker(folder, where=self._where, below=_IMAGE_FOLDER if is_image else "")
         files = dict[str, UnpackedFile | Descriptor | None]()
         for layer in manifest.layers:
-            title = layer.annotations.get(_TITLE)
-            if title and not is_image and layer.annotations.get(_UNPACK) != "true":
+            title = "" if is_image else _file_of(layer)
+            if title:
                 files[title] = layer
             elif "tar" in layer.media_type:
                 self._unpack(unpacker, layer)
@@ -161,6 +162,19 @@ class OciClient(SnapshotClient):
         raise StoreError(
             f"{self._where}: there is no image for linux/{architecture}, only for {listed}: push one"
         )
+
+
+def _file_of(layer: Descriptor) -> str:
+    """The path of a layer that is a file of an artifact; "" for one that is packed."""
+    if layer.annotations.get(_UNPACK) == "true":
+        return ""
+    title = layer.annotations.get(_TITLE, "")
+    # ModelPack packs by the media type, and its path is one inside of the tarball then.
+    return title or ("" if _is_tar(layer) else layer.annotations.get(_PATH, ""))
+
+
+def _is_tar(layer: Descriptor) -> bool:
+    return "tar" in layer.media_type.rpartition("/")[2].replace("+", ".").split(".")
 
 
 class _Hashing:
