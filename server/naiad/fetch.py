@@ -1,4 +1,4 @@
-"""`naiad fetch URI --to FOLDER`: bring a model repository into a folder, each model whole or not at all.
+"""`naiad fetch URI --to FOLDER`: bring a model repository into a folder, each model whole or not at all; or into a cache folder of servers.
 
 For init containers and scripts that have credentials which the server should not have. What is fetched is copied beside FOLDER first and takes its
 name at the end, so that a server never sees half a model, and a fetch that was killed is simply run again. What is there
@@ -26,7 +26,14 @@ from typing_extensions import override
 from naiad.errors import InferenceError, invalid
 from naiad.options.command_parser import CommandParser
 from naiad.repository import contents
-from naiad.repository.source import Holdings, Source, open_source
+from naiad.repository.source import (
+    Holdings,
+    RemoteSource,
+    SharedCache,
+    Source,
+    open_source,
+)
+from naiad.repository.stores.cache import OPTION as CACHE_OPTION
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -52,23 +59,54 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
         options = parser().parse_args(arguments)
     except SystemExit as exit_:  # argparse has said why, or shown its help
         return USAGE if exit_.code else DONE
-    if not options.uri or not options.to:
-        sys.stderr.write("naiad fetch: URI or --to is empty; is a variable of yours not set?\n")
+    empty = [one for one in (options.to, options.repository_cache_directory) if one == ""]
+    if not options.uri or empty:
+        sys.stderr.write(
+            "naiad fetch: URI, --to or --repository-cache-directory is empty; is a variable of yours not set?\n"
+        )
+        return USAGE
+    if options.to is None and options.repository_cache_directory is None:
+        sys.stderr.write("naiad fetch: write --to=FOLDER, or --repository-cache-directory=FOLDER\n")
+        return USAGE
+    if options.to is not None and options.every is not None:
+        sys.stderr.write("naiad fetch: --every is for a cache alone: leave --to out\n")
         return USAGE
     # The first process of a container has no default for SIGTERM: without a handler a pod would wait for its whole grace period.
     signal.signal(signal.SIGTERM, _terminated)
     try:
+        status = _run(options)
+        while options.every is not None:
+            time.sleep(options.every)
+            status = _run(options)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return status
+
+
+def _run(options: argparse.Namespace) -> int:
+    """One fetch."""
+    folder, directory = options.to, options.repository_cache_directory
+    cache = (
+        SharedCache(pathlib.Path(directory).absolute(), options.repository_cache_bytes)
+        if directory is not None
+        else None
+    )
+    try:
         with _reports():
-            summary, failed = fetch(options.uri, pathlib.Path(options.to))
+            if folder is not None:
+                summary, failed = fetch(options.uri, pathlib.Path(folder), cache)
+            else:
+                assert cache is not None, "one of both is there"
+                summary, failed = fill(options.uri, cache)
     except InferenceError as error:
         sys.stderr.write(f"naiad fetch: error: {error.message}\n")
         return FAILED
     except OSError as error:
-        sys.stderr.write(f"naiad fetch: error: --to={options.to}: {_unwritable(error)}\n")
+        option = f"--to={folder}" if folder is not None else f"{CACHE_OPTION}={directory}"
+        sys.stderr.write(f"naiad fetch: error: {option}: {_unwritable(error)}\n")
         return FAILED
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
     sys.stdout.write(f"naiad fetch: {summary}\n")
+    sys.stdout.flush()
     for reason in failed:
         sys.stderr.write(f"naiad fetch: error: {reason}\n")
     return FAILED if failed else DONE
@@ -78,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = CommandParser(
         prog="naiad fetch",
-        description="Bring a model repository into a folder, each model whole or not at all.",
+        description="Bring a model repository into a folder, each model whole or not at all, or into a cache folder of servers.",
         epilog="Exit status: 0 the models are there, 1 they could not be fetched, 2 the command is wrong.",
     )
     made.add_argument(
@@ -86,11 +124,40 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--to",
-        required=True,
         metavar="FOLDER",
         help="where to; it must not exist yet, be empty, or come from an earlier fetch",
     )
+    made.add_argument(
+        CACHE_OPTION,
+        metavar="FOLDER",
+        help="a cache folder that servers and other fetches use as well: what is in it is not downloaded; without --to it is only filled",
+    )
+    made.add_argument(
+        "--repository-cache-bytes",
+        type=_bytes,
+        default=0,
+        metavar="N",
+        help="the largest size of the cache folder; objects that no server uses are removed, the least recently used first (default: 0, no limit)",
+    )
+    made.add_argument(
+        "--every",
+        type=_seconds,
+        metavar="SECONDS",
+        help="fill the cache again and again, so that it has what was changed; an error is reported and tried again",
+    )
     return made
+
+
+def _bytes(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of bytes")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of seconds, from 1")
+    return int(text)
 
 
 @contextlib.contextmanager
@@ -116,8 +183,15 @@ def _terminated(number: int, frame: types.FrameType | None) -> typing.NoReturn:
     raise SystemExit(_TERMINATED)
 
 
-def fetch(uri: str, folder: pathlib.Path) -> tuple[str, list[str]]:
+def fetch(
+    uri: str, folder: pathlib.Path, cache: SharedCache | None = None
+) -> tuple[str, list[str]]:
     """Copy a repository into a folder.
+
+    Args:
+        uri: the repository.
+        folder: where to.
+        cache: a folder of objects that servers use as well.
 
     Returns:
         What was done, for people, and why models could not be copied.
@@ -127,11 +201,32 @@ def fetch(uri: str, folder: pathlib.Path) -> tuple[str, list[str]]:
         OSError: the folder cannot be written.
     """
     folder = folder.absolute()
-    with contextlib.closing(open_source(uri, objects=_beside(folder, "objects"))) as source:
+    source = open_source(uri, objects=_beside(folder, "objects"), shared=cache)
+    with contextlib.closing(source):
         source.check_target(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             return _fetch(source, folder)
+
+
+def fill(uri: str, cache: SharedCache) -> tuple[str, list[str]]:
+    """Download what a cache folder lacks of a repository.
+
+    Returns:
+        What was done, for people, and why models could not be downloaded.
+
+    Raises:
+        InferenceError: the repository cannot be read, or the cache has no room for it.
+    """
+    source = open_source(uri, objects=cache.folder, shared=cache)
+    if not isinstance(source, RemoteSource):
+        raise invalid(f"{uri}: is a folder: a cache is for what is downloaded, so give an address")
+    with contextlib.closing(source):
+        holdings = source.holdings()
+        failed = [f"model '{name}': {reason}" for name, reason in holdings.failed.items()]
+        source.fill(Progress(models=holdings.models, size=holdings.size).advance)
+        models = _counted(holdings.models, "model")
+        return f"{models}, {_amount(holdings.size)}, in the cache {cache.folder}", failed
 
 
 def _fetch(source: Source, folder: pathlib.Path) -> tuple[str, list[str]]:

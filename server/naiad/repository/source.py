@@ -15,7 +15,7 @@ from naiad.core.clock import SystemClock
 from naiad.errors import InferenceError, invalid
 from naiad.repository import contents
 from naiad.repository.contents import Advance
-from naiad.repository.store import LocalStore, local_root
+from naiad.repository.store import Checkout, LocalStore, local_root
 from naiad.repository.stores import address
 from naiad.repository.stores.cache import LISTINGS, Cache, Lease
 from naiad.repository.stores.clients import connect
@@ -85,12 +85,27 @@ class Source(typing.Protocol):
         ...
 
 
-def open_source(location: str, *, objects: pathlib.Path) -> Source:
+class SharedCache(msgspec.Struct, frozen=True):
+    """A cache folder that servers and other fetches use as well.
+
+    Attributes:
+        folder: as `--repository-cache-directory` takes it.
+        limit: its largest size in bytes; 0: no limit.
+    """
+
+    folder: pathlib.Path
+    limit: int = 0
+
+
+def open_source(
+    location: str, *, objects: pathlib.Path, shared: SharedCache | None = None
+) -> Source:
     """The repository at a location; nothing is read or written yet.
 
     Args:
         location: as `--model-repository` takes it.
         objects: a folder of this fetch, on the disk of the copy: keeps the objects that were downloaded when a fetch is interrupted.
+        shared: used in its place for what is downloaded, if there is one.
 
     Raises:
         InferenceError: the location is wrong.
@@ -98,7 +113,7 @@ def open_source(location: str, *, objects: pathlib.Path) -> Source:
     root = local_root(location)
     if root is not None:
         return LocalSource(root)
-    return RemoteSource(address.parse(location), objects)
+    return RemoteSource(address.parse(location), objects, shared)
 
 
 class LocalSource:
@@ -137,13 +152,17 @@ class RemoteSource:
 
     Args:
         place: the address.
-        objects: the cache folder.
+        objects: the cache folder of this fetch.
+        shared: the cache folder in its place.
     """
 
-    def __init__(self, place: address.Address, objects: pathlib.Path) -> None:
+    def __init__(
+        self, place: address.Address, objects: pathlib.Path, shared: SharedCache | None = None
+    ) -> None:
         self.location = str(place)
         self._place = place
-        self._objects = objects
+        self._shared = shared
+        self._objects = objects if shared is None else shared.folder
         self._downloader = Downloader()
         self._lease: Lease | None = None
         self._client: ObjectClient | None = None
@@ -176,9 +195,40 @@ class RemoteSource:
 
     def copy(self, target: pathlib.Path, advance: Advance) -> None:
         """See `Source`."""
+
+        def take(name: str, checkout: Checkout) -> None:
+            if self._shared is None:
+                checkout.folder.rename(target / name)
+                return
+            # Files of its own: those of the cache count as in use as long as there is a link to them.
+            shutil.copytree(checkout.folder, target / name, symlinks=True)
+            assert checkout.release is not None, "a cache's"
+            checkout.release()
+
+        self._check_out(take, advance)
+        if self._shared is None:
+            shutil.rmtree(self._objects / "objects")
+
+    def fill(self, advance: Advance) -> None:
+        """Download every model into the shared cache.
+
+        Raises:
+            InferenceError: it cannot be read, or changes meanwhile.
+        """
+
+        def take(_: str, checkout: Checkout) -> None:
+            assert checkout.release is not None, "a cache's"
+            checkout.release()
+
+        self._check_out(take, advance)
+
+    def _check_out(
+        self, take: collections.abc.Callable[[str, Checkout], None], advance: Advance
+    ) -> None:
+        """Check out every model that can be copied, some at a time."""
         store, adding = self._opened(), threading.Lock()
 
-        def copy_model(name: str) -> None:
+        def check_out(name: str) -> None:
             before = 0
 
             def on_bytes(done: int, _: int) -> None:
@@ -187,11 +237,10 @@ class RemoteSource:
                     advance(done - before)
                 before = done
 
-            store.checkout(name, on_bytes).folder.rename(target / name)
+            take(name, store.checkout(name, on_bytes))
 
         with concurrent.futures.ThreadPoolExecutor(_MODELS_AT_A_TIME) as threads:
-            list(threads.map(copy_model, self._names))
-        shutil.rmtree(self._objects / "objects")
+            list(threads.map(check_out, self._names))
 
     def close(self) -> None:
         """See `Source`."""
@@ -200,6 +249,8 @@ class RemoteSource:
             self._client.close()
         if self._lease is not None:
             self._lease.close()
+            if self._shared is not None:
+                return
             objects = self._objects / "objects"
             if not objects.is_dir() or not any(objects.iterdir()):
                 shutil.rmtree(self._objects, ignore_errors=True)
@@ -208,7 +259,8 @@ class RemoteSource:
         if self._store is None:
             clock = SystemClock()
             self._lease = Lease(self._objects)
-            cache = Cache(self._objects, limit=0, is_temporary=False, clock=clock)
+            limit = self._shared.limit if self._shared is not None else 0
+            cache = Cache(self._objects, limit=limit, is_temporary=False, clock=clock)
             cache.clean()
             self._client = connect(
                 self._place, Folders(self._lease.folder, self._objects / LISTINGS)
