@@ -50,6 +50,8 @@ def selector() -> Manifest:
         {"networkPolicy": {"enabled": True, "ingressFrom": [PEER]}, "prometheusNamespace": "1"},
         {**NAMESPACED, "nodeInspection": "always"},
         {"fullnameOverride": "models"},
+        {"nodeCache": {"enabled": True}},
+        {"nodeCache": {"enabled": True, "fill": [{"namespace": "a", "uri": "s3://b/c"}]}},
     ],
     ids=str,
 )
@@ -226,3 +228,29 @@ def test_the_page_lists_every_value_with_its_default() -> None:
     page = (helm.CHART / "README.md").read_text()
     rows = re.findall(r"^\| `(\S+)` \| `(.*?)` \| \S", page, re.MULTILINE)
     assert {name: json.loads(default) for name, default in rows} == leaves(SCHEMA, values)
+
+
+def test_a_cache_on_the_node_is_prepared_and_filled_per_namespace() -> None:
+    assert of_kind({}, "DaemonSet") == []
+    fill = {
+        "namespace": "team-a",
+        "uri": "s3://models/production",
+        "everySeconds": 60,
+        "envFrom": [{"secretRef": {"name": "store"}}],
+    }
+    cache = {"enabled": True, "path": "/srv/cache", "size": 100 << 30, "fill": [fill]}
+    [made] = of_kind({"nodeCache": cache}, "DaemonSet")
+    spec = made["spec"]["template"]["spec"]
+    [prepare] = spec["initContainers"]
+    assert prepare["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert spec["volumes"][0]["hostPath"] == {"path": "/srv/cache", "type": "DirectoryOrCreate"}
+    [container] = spec["containers"]
+    assert container["args"] == [
+        "s3://models/production",
+        "--repository-cache-directory=/cache/objects",
+        f"--repository-cache-bytes={100 << 30}",
+        "--every=60",
+    ]
+    assert container["securityContext"]["runAsUser"] == 1000
+    assert container["volumeMounts"][0]["subPath"] == "team-a"
+    assert container["envFrom"] == fill["envFrom"]

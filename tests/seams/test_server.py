@@ -28,7 +28,7 @@ from naiad.repository.store import open_store
 from naiad_operator import versions
 from naiad_operator.api.parsing import service
 from naiad_operator.builders import server
-from naiad_operator.builders.workload import storage
+from naiad_operator.builders.workload import cache, storage
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine
 from tests.support import manifests
 
@@ -38,9 +38,9 @@ FAMILIES = {
 
 
 def arguments(path: pathlib.Path) -> list[str]:
-    spec = service.parse(manifests.example(path)[0]).spec
-    repositories = storage.mounted(spec.predictor.model).repositories
-    return server.arguments(spec, repositories, versions.OWN)
+    parsed = service.parse(manifests.example(path)[0])
+    repositories = storage.mounted(parsed.spec.predictor.model).repositories
+    return server.arguments(parsed.spec, repositories, versions.OWN, cache.options(parsed))
 
 
 def fetches(path: pathlib.Path) -> list[dict[str, typing.Any]]:

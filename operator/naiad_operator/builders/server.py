@@ -55,6 +55,8 @@ OPTIONS: collections.abc.Mapping[str, Option] = types.MappingProxyType(
         "--model-config-override": Option(_V0_2, "spec.predictor.model.overrides"),
         "--readiness-policy": Option(_V0_2, "spec.predictor.readiness"),
         "--python-requirement": Option(_V0_2, "spec.predictor.model.pythonRequirements"),
+        "--repository-cache-directory": Option(OLDEST_VERSION),
+        "--repository-cache-bytes": Option(OLDEST_VERSION),
     }
 )
 """Every option that the operator writes. A new option is a new row with the version of the release that brings it; tests/seams compares the
@@ -101,6 +103,7 @@ REPOSITORIES_FOLDER = "/mnt/repositories"
 CACHE_FOLDER = "/var/cache/naiad"
 IMAGE_FOLDER = "/mnt/image"
 FETCHED_FOLDER = "/mnt/fetched"
+OBJECTS_FOLDER = f"{CACHE_FOLDER}/objects"
 CACHED_REPOSITORIES_FOLDER = f"{CACHE_FOLDER}/repositories"
 
 
@@ -119,18 +122,26 @@ def stop(spec: Spec) -> Stop:
     return Stop(drain, grace - drain - STOP_MARGIN_SECONDS, grace)
 
 
-def fetch_arguments(repository: str, folder: str) -> list[str]:
-    """The arguments that fetch a repository into a folder."""
-    return [repository, f"--to={folder}"]
+def fetch_arguments(
+    repository: str, folder: str, cache: collections.abc.Iterable[str] = ()
+) -> list[str]:
+    """The arguments that fetch a repository into a folder, by way of a cache if there are options of one."""
+    return [repository, f"--to={folder}", *cache]
 
 
-def arguments(spec: Spec, repositories: tuple[str, ...], version: Version = OWN) -> list[str]:
+def arguments(
+    spec: Spec,
+    repositories: tuple[str, ...],
+    version: Version = OWN,
+    cache: collections.abc.Iterable[str] = (),
+) -> list[str]:
     """The server's command-line arguments: only options that its version knows, and then the user's own.
 
     Args:
         spec: the service.
         repositories: the model repositories in the server's notation (`builders.workload.storage`).
         version: the server's version (`builders.workload.image.resolve`); that of this release by default.
+        cache: the options of a cache folder that stays.
 
     Raises:
         InvalidSpec: a field of the service needs an option that this server does not know.
@@ -138,6 +149,7 @@ def arguments(spec: Spec, repositories: tuple[str, ...], version: Version = OWN)
     predictor = spec.predictor
     seconds = stop(spec)
     written = [f"--model-repository={repository}" for repository in repositories]
+    written += cache if predictor.model.delivery == "server" else ()
     load = predictor.model.load
     if load.mode == "explicit":
         written.append("--model-control-mode=explicit")

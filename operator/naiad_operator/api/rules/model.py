@@ -270,7 +270,7 @@ LOAD = (
 
 CACHE = (
     Rule(
-        cel="has(self.size) == (self.type == 'emptyDir')",
+        cel="self.type == 'emptyDir' ? has(self.size) : (self.type == 'hostPath' || !has(self.size))",
         message="an emptyDir needs a size, e.g. 20Gi; a claim has its own, so leave size out with type: pvc",
         field="size",
     ),
@@ -278,5 +278,15 @@ CACHE = (
         cel="has(self.claimName) == (self.type == 'pvc')",
         message="claimName names the PersistentVolumeClaim of type: pvc: write both, or neither",
         field="claimName",
+    ),
+    Rule(
+        cel="has(self.path) == (self.type == 'hostPath')",
+        message="path names the folder of the nodes of type: hostPath: write both, or neither",
+        field="path",
+    ),
+    Rule(
+        cel=f"!has(self.path) || !self.path.matches('{_NO_DOTS_IN_A_PATH}')",
+        message=_NO_DOTS,
+        field="path",
     ),
 )

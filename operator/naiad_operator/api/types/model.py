@@ -98,14 +98,19 @@ class Cache(Part, frozen=True):
     """A volume for what a server keeps on disk: copies of remote models and built Python environments.
 
     Attributes:
-        type: emptyDir is deleted with the pod; pvc persists and may be shared.
-        size: the size limit of an emptyDir; also the pod's ephemeral-storage request when resources.requests has none.
+        type: emptyDir is deleted with the pod; pvc persists and may be shared; hostPath is a folder of the node, shared by the pods of a namespace on it. Only
+            a profile names one, unless the platform allows every podTemplate.
+        size: the size limit of an emptyDir; also the pod's ephemeral-storage request when resources.requests has none. With hostPath, how much downloaded models
+            may take per node and namespace: what no pod uses is removed beyond it.
         claim_name: the PersistentVolumeClaim (pvc only); pods on several nodes need one that is ReadWriteMany.
+        path: the folder of the nodes (hostPath only), which exists and which every user may write, as the chart's nodeCache prepares it. Each namespace has a
+            folder of its own in it.
     """
 
-    type: typing.Literal["emptyDir", "pvc"] = "emptyDir"
+    type: typing.Literal["emptyDir", "pvc", "hostPath"] = "emptyDir"
     size: Quantity | None = None
     claim_name: ObjectName | None = None
+    path: FolderPath | None = None
 
 
 class ModelImage(Part, frozen=True):

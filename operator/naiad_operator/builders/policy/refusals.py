@@ -94,6 +94,9 @@ def _of_pods(service: InferenceService, policy: Policy) -> collections.abc.Itera
     if volume is not None and volume.host_path is not None:
         message = f"a folder of the node is refused, because podTemplate is {policy.pod_template} here ({policy.pod_template_origin}): write claimName of a claim, e.g. of a local PersistentVolume with that folder, or ask for a profile that allows it"
         yield Problem("spec.predictor.model.volume.hostPath", message)
+    if own.model.cache is not None and own.model.cache.type == "hostPath":
+        message = f"a folder of the node is refused, because podTemplate is {policy.pod_template} here ({policy.pod_template_origin}): leave cache out, or ask for a profile that has this cache"
+        yield Problem("spec.predictor.model.cache.type", message)
     if (own.priority_class_name or "").startswith(_SYSTEM):
         message = f"{own.priority_class_name} is refused, because podTemplate is {policy.pod_template} here ({policy.pod_template_origin}): it is for Kubernetes' own pods"
         yield Problem("spec.predictor.priorityClassName", message)

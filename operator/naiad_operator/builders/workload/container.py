@@ -55,7 +55,7 @@ def amounts(service: InferenceService) -> dict[str, dict[str, str]]:
     requests = dict((wanted.requests if wanted else None) or {})
     limits = dict((wanted.limits if wanted else None) or {})
     cache = predictor.model.cache
-    if cache is not None and cache.size is not None:
+    if cache is not None and cache.type == "emptyDir" and cache.size is not None:
         requests.setdefault("ephemeral-storage", cache.size)
     both = {"requests": requests, "limits": limits}
     return {

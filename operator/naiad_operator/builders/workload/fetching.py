@@ -6,7 +6,7 @@ import typing
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders import server
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.builders.workload import container, storage
+from naiad_operator.builders.workload import cache, container, storage
 
 Object = dict[str, typing.Any]
 
@@ -24,12 +24,17 @@ def folders(service: InferenceService, repositories: tuple[str, ...]) -> tuple[s
     In a cache, which pods of different specs may share, the folder's name is a hash of the repository: a new storageUri must not
     remove the models of servers that are still running.
     """
-    if service.spec.predictor.model.cache is None:
+    if not _is_in_cache(service):
         return tuple(f"{server.FETCHED_FOLDER}/{number}" for number in range(len(repositories)))
     return tuple(
         f"{server.CACHED_REPOSITORIES_FOLDER}/{hashlib.sha256(one.encode()).hexdigest()[:16]}"
         for one in repositories
     )
+
+
+def _is_in_cache(service: InferenceService) -> bool:
+    """Whether the repositories themselves are in the cache's volume."""
+    return service.spec.predictor.model.cache is not None and not cache.is_of_node(service)
 
 
 def containers(service: InferenceService, facts: ClusterFacts) -> list[Object]:
@@ -38,6 +43,8 @@ def containers(service: InferenceService, facts: ClusterFacts) -> list[Object]:
     written = storage.mounted(service.spec.predictor.model).repositories
     resources = container.shared(container.amounts(service))
     made = []
+    # A claim has the repositories themselves; a folder of the node their objects, of which each pod has a copy.
+    kept = cache.options(service) if cache.is_of_node(service) else []
     places = zip(sources, written, folders(service, written), strict=True)
     for number, (source, repository, folder) in enumerate(places):
         access = storage.credentials((source,))
@@ -50,7 +57,7 @@ def containers(service: InferenceService, facts: ClusterFacts) -> list[Object]:
             "name": f"{server.FETCH_CONTAINER}{number}",
             "image": facts.image,
             "command": list(server.FETCH_COMMAND),
-            "args": server.fetch_arguments(repository, folder),
+            "args": server.fetch_arguments(repository, folder, kept),
             **container.environment(service, access.env),
             "securityContext": container.hardened(),
             "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -65,14 +72,14 @@ def containers(service: InferenceService, facts: ClusterFacts) -> list[Object]:
 def volumes(service: InferenceService) -> list[Object]:
     """The volume of the repositories, unless they are in the cache, and the credentials."""
     model = service.spec.predictor.model
-    own = [{"name": VOLUME, "emptyDir": {}}] if model.cache is None else []
+    own = [] if _is_in_cache(service) else [{"name": VOLUME, "emptyDir": {}}]
     return [*own, *storage.mounted(model).volumes]
 
 
 def volume_mounts(service: InferenceService, *, writing: bool) -> list[Object]:
     """The mounts of the init containers (`writing`), or the additional ones of the server, which only reads."""
-    cache = [{"name": "cache", "mountPath": server.CACHE_FOLDER}] if writing else []
-    if service.spec.predictor.model.cache is not None:
-        return cache
+    mounted = [cache.mount(service)] if writing else []
+    if _is_in_cache(service):
+        return mounted
     mount: Object = {"name": VOLUME, "mountPath": server.FETCHED_FOLDER}
-    return [*cache, mount if writing else {**mount, "readOnly": True}]
+    return [*mounted, mount if writing else {**mount, "readOnly": True}]

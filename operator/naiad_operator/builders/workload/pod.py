@@ -10,6 +10,7 @@ from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.builders.policy import refusals
 from naiad_operator.builders.workload import (
     accelerator,
+    cache,
     container,
     fetching,
     filled,
@@ -150,7 +151,9 @@ def _container(
         "name": server.CONTAINER,
         "image": facts.image,
         "command": list(server.COMMAND),
-        "args": server.arguments(service.spec, mounted.repositories, facts.server_version),
+        "args": server.arguments(
+            service.spec, mounted.repositories, facts.server_version, cache.options(service)
+        ),
         **container.environment(service, mounted.env),
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
@@ -214,22 +217,16 @@ def _resources(service: InferenceService) -> Object:
 def _volumes(service: InferenceService) -> tuple[list[Object], list[Object]]:
     """The writable volumes of every server, since its root is read-only, and the token Secret."""
     predictor = service.spec.predictor
-    cache = predictor.model.cache
-    cache_volume: Object = {"emptyDir": {}}
-    if cache is not None and cache.size is not None:
-        cache_volume = {"emptyDir": {"sizeLimit": quantity.canonical(cache.size)}}
-    elif cache is not None:
-        cache_volume = {"persistentVolumeClaim": {"claimName": cache.claim_name}}
     memory = {"medium": "Memory", "sizeLimit": quantity.canonical(predictor.shared_memory)}
     volumes: list[Object] = [
         {"name": "tmp", "emptyDir": {}},
         {"name": "shm", "emptyDir": memory},
-        {"name": "cache", **cache_volume},
+        {"name": cache.VOLUME, **cache.source(predictor.model.cache)},
     ]
     mounts: list[Object] = [
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own, an emptyDir
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - as above
-        {"name": "cache", "mountPath": server.CACHE_FOLDER},
+        cache.mount(service),
     ]
     auth = service.spec.auth
     if auth is not None:

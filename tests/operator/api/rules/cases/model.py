@@ -55,6 +55,18 @@ BAD: dict[str, tuple[Manifest, str]] = {
         model(storageUri="hf://a/b", storage={"region": "x"}),
         "spec.predictor.model.storage",
     ),
+    "a path of a cache that is not on the node": (
+        model(**MODEL, cache={"size": "1Gi", "path": "/srv"}),
+        "spec.predictor.model.cache.path",
+    ),
+    "a cache on the node without its folder": (
+        model(**MODEL, cache={"type": "hostPath"}),
+        "spec.predictor.model.cache.path",
+    ),
+    "a cache on the node with dots": (
+        model(**MODEL, cache={"type": "hostPath", "path": "/srv/../etc"}),
+        "spec.predictor.model.cache.path",
+    ),
     "an endpoint of a registry": (
         model(storageUri="oci://r/b:1", storage={"endpoint": "http://mirror"}),
         "spec.predictor.model.storage",
@@ -258,6 +270,9 @@ GOOD: dict[str, Manifest] = {
     "a hub and a registry": repositories(
         {"storageUri": "hf://a/b@main/c", "storage": {"secretName": "a", "endpoint": "https://m"}},
         {"storageUri": "oci://r:5000/b/c:1", "storage": {"secretName": "b"}},
+    ),
+    "a cache on the node": model(
+        **MODEL, cache={"type": "hostPath", "path": "/srv/naiad", "size": "1Gi"}
     ),
     "a registry without TLS": model(storageUri="oci://http://r:5000/b/c"),
     "dots in names": repositories(
