@@ -261,6 +261,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         message: the normalised model_config_pb2.ModelConfig; never changed.
         labels: the names of the classes of outputs (row 5.4); of an ensemble also those of the models of its steps.
         warmup: the samples to run, in their order.
+        response_cache: whether responses are to be cached, where the server has a cache.
     """
 
     name: str
@@ -282,6 +283,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     labels: Labels = NO_LABELS
     states: tuple[SequenceState, ...] = ()
     warmup: tuple[WarmupSample, ...] = ()
+    response_cache: bool = False
     sequence_batching: SequenceBatching | None = None
 
     def with_groups(self, groups: tuple[InstanceGroup, ...]) -> "ModelConfig":

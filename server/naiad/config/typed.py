@@ -95,6 +95,7 @@ def typed(
         ),
         labels=labels,
         states=sequence_states(message, initial_states),
+        response_cache=message.response_cache.enable,
         warmup=tuple(map(_warmup, (each for each in message.model_warmup if each.batch_size))),
         sequence_batching=(
             sequence_batching_of(message.sequence_batching)

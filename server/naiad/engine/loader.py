@@ -41,7 +41,10 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
 from naiad.scheduling.resources import Resources, UnlimitedResources
-from naiad.scheduling.scheduler import MakeScheduler, Submit
+from naiad.scheduling.scheduler import MakeScheduler, Scheduler, Submit
+
+if typing.TYPE_CHECKING:
+    from naiad.response_cache.cache import ResponseCache
 
 log = logging.getLogger("naiad.loader")
 
@@ -60,6 +63,7 @@ class Loader:
 
     Args:
         backend_options: `--backend-config` by backend name; "" holds what is meant for all of them.
+        cache: gives each loaded version that asks for it the response cache; None for a server without one.
         config_overrides: fields in place of those of a model's own config, as JSON by the model's name.
         auto_complete: whether missing config fields are filled in (row 11.48).
         slices: those that are MIG slices.
@@ -92,12 +96,14 @@ class Loader:
         config_overrides: collections.abc.Mapping[str, str] = types.MappingProxyType({}),
         resources: Resources | None = None,
         features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
+        cache: "ResponseCache | None" = None,
     ) -> None:
         self._registry = registry
         self._features = features
         self._resources = UnlimitedResources() if resources is None else resources
         self._make_scheduler = make_scheduler
         self._submit = submit
+        self._cache = cache
         self._backend_options = backend_options
         self._config_name = config_name
         self._config_overrides = config_overrides
@@ -161,6 +167,8 @@ class Loader:
                 submit=self._submit,
                 statistics=statistics,
             )
+            if self._cache is not None and plan.config.response_cache:
+                scheduler = await self._cached(self._cache, plan, scheduler)
             undo.push_async_callback(scheduler.stop)
             model = Model(
                 config=plan.config,
@@ -175,6 +183,18 @@ class Loader:
             undo.pop_all()
         model.on_resize = functools.partial(self._measure_again, measurement)
         return model
+
+    async def _cached(
+        self, cache: "ResponseCache", plan: VersionPlan, scheduler: Scheduler
+    ) -> Scheduler:
+        from naiad.response_cache.identity import identity_of  # noqa: PLC0415 - only for servers with a cache
+
+        identity = b""
+        if cache.store.shared:
+            identity = await self.in_thread(identity_of, plan)
+        return cache.in_front_of(
+            scheduler, config=plan.config, version=plan.version, identity=identity
+        )
 
     async def _check_gpus(self, config: ModelConfig) -> None:
         if self._gpu_limit.concerns(config):

@@ -97,6 +97,14 @@ def _of_sequences(
     )
 
 
+def _of_cache(family: Family, value: collections.abc.Callable[[ModelStatistics], _Value]) -> _Lines:
+    """One line of a model that uses the response cache, none of any other (row 8.22)."""
+    text = f"{family.name}{{{_MODEL},{_VERSION}}}{_VALUE}"
+    return _Lines(
+        family, lambda s: text if s.caches else "", lambda s: (value(s),) if s.caches else ()
+    )
+
+
 _Reason = typing.TypeVar("_Reason", FailureReason, CloseReason, RestartReason, SequenceEnd)
 
 
@@ -167,6 +175,10 @@ _FAMILIES: tuple[_Lines, ...] = (
     _one(families.COMPUTE_INFER_DURATION, lambda s: s.compute_infer_ns // _NS_PER_US),
     _one(families.COMPUTE_OUTPUT_DURATION, lambda s: s.compute_output_ns // _NS_PER_US),
     _one(families.PENDING, lambda s: s.pending),
+    _of_cache(families.CACHE_HITS, lambda s: s.cache_hit_count),
+    _of_cache(families.CACHE_MISSES, lambda s: s.cache_miss_count),
+    _of_cache(families.CACHE_HIT_DURATION, lambda s: s.cache_hit_ns // _NS_PER_US),
+    _of_cache(families.CACHE_MISS_DURATION, lambda s: s.cache_miss_ns // _NS_PER_US),
     _one(families.MODEL_LOAD_DURATION, lambda s: number(s.load_ns / _NS_PER_SECOND)),
     _distribution(families.REQUEST_TIME, lambda s: s.request_time, unit=_NS_PER_SECOND),
     _distribution(families.QUEUE_TIME, lambda s: s.queue_time, unit=_NS_PER_SECOND),

@@ -61,6 +61,20 @@ PENDING = Family(
     "Instantaneous number of pending requests awaiting execution per-model.",
     "gauge",
 )
+CACHE_HITS = Family("nv_cache_num_hits_per_model", "Number of cache hits per model", "counter")
+CACHE_HIT_DURATION = Family(
+    "nv_cache_hit_duration_per_model",
+    "Total cache hit duration per model, in microseconds",
+    "counter",
+)
+CACHE_MISSES = Family(
+    "nv_cache_num_misses_per_model", "Number of cache misses per model", "counter"
+)
+CACHE_MISS_DURATION = Family(
+    "nv_cache_miss_duration_per_model",
+    "Total cache miss (insert+lookup) duration per model, in microseconds",
+    "counter",
+)
 MODEL_LOAD_DURATION = Family("nv_model_load_duration_secs", "Model load time in seconds", "gauge")
 PINNED_TOTAL = Family(
     "nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes", "gauge"

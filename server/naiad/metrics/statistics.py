@@ -180,6 +180,9 @@ class ModelStatistics:
         steps: the times of the steps of an ensemble; empty for any other model.
         sequences: gives the counts of a model with sequences; None for any other model.
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
+        caches: whether the model uses the response cache.
+        cache_hit_count, cache_hit_ns: requests with a response from the cache, which `success_count` includes, and the time of their look-ups.
+        cache_miss_count, cache_miss_ns: requests whose response was put into the cache, and the time of look-up and insertion.
     """
 
     def __init__(self) -> None:
@@ -208,6 +211,11 @@ class ModelStatistics:
         self.worker_restarts: dict[RestartReason, int] = {}
         self.steps: list[StepTimes] = []
         self.sequences: collections.abc.Callable[[], SequenceCounts] | None = None
+        self.caches = False
+        self.cache_hit_count = 0
+        self.cache_hit_ns = 0
+        self.cache_miss_count = 0
+        self.cache_miss_ns = 0
 
     @property
     def fail_count(self) -> int:
@@ -235,6 +243,22 @@ class ModelStatistics:
             queue_counts[find(bounds, duration)] += 1
         self.request_time.total += total_ns
         self.queue_time.total += waited_ns
+
+    def record_cache_hit(self, *, request_ns: int, queue_ns: int, lookup_ns: int) -> None:
+        """Count a successful request that was not executed: neither as an inference nor in the times of computing (row 8.4)."""
+        self.success_count += 1
+        self.success_ns += request_ns
+        self.queue_ns += queue_ns
+        self.cache_hit_count += 1
+        self.cache_hit_ns += lookup_ns
+        self.request_time.observe(request_ns)
+        self.queue_time.observe(queue_ns)
+
+    def record_cache_miss(self, took_ns: int) -> None:
+        """Count a request whose response went into the cache; its time is that of the request, too."""
+        self.success_ns += took_ns
+        self.cache_miss_count += 1
+        self.cache_miss_ns += took_ns
 
     def record_failure(self, *, reason: FailureReason, request_ns: int) -> None:
         """Count a failed request."""

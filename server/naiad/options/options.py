@@ -14,6 +14,7 @@ import msgspec
 
 from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.repository.control_mode import ControlMode
+from naiad.response_cache.settings import CacheSettings
 from naiad.scheduling.rate_limiter.keys import ExplicitAmounts
 
 Restrictions = collections.abc.Mapping[str, tuple[str, str]]
@@ -54,6 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         model_load_gpu_limit: by device, the fraction of its memory that may be in use when a model is loaded (row 7.38).
         rate_limit: whether the rate limiter grants resources (row 14.17).
         rate_limit_resource: how much there is of each resource (row 14.18).
+        cache: the response cache; None without one.
         model_memory_limit: bytes by device; `memory_limits.HOST` for the host.
         notes: one line for every option that was accepted and has no effect here, said once in the log.
     """
@@ -79,6 +81,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     model_load_gpu_limit: collections.abc.Mapping[int, float] = _NOTHING
     model_memory_limit: collections.abc.Mapping[int, int] = _NOTHING
     evicted_model_wait_secs: float = 0.0
+
+    cache: CacheSettings | None = None
 
     allow_http: bool = True
     http_address: str = "0.0.0.0"  # noqa: S104 - Triton's default: a container's server is meant to be reached
@@ -312,10 +316,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _special("rate-limit-resource", "NAME:COUNT or NAME:COUNT:DEVICE: how much there is of a resource, on each device or on one; may be given several "
                  "times. Default: the most that any instance needs; once the option is given, there is nothing of a resource that it does not name."),
     ),
+    "Response cache": (
+        _special("cache-config", "local,size=BYTES or redis,host=HOST,port=PORT: keeps the responses of models with response_cache { enable: true }."),
+        _special("response-cache-byte-size", "The older way to write local,size=BYTES; 0 is no cache."),
+        _idle("cache-directory", _S, "both caches are part of the server"),
+    ),
     "Features that are not supported yet": (
-        _missing("cache-config", _S, "the response cache"),
-        _idle("cache-directory", _S, "the response cache is not supported yet, and a config that asks for it is refused"),
-        _missing("response-cache-byte-size", _I, "the response cache", "0"),
         _missing("trace-config", _S, "tracing"),
         _missing("trace-file", _S, "tracing", ""),
         _missing("trace-level", _S, "tracing", "off", "disabled"),

@@ -8,12 +8,18 @@ import collections.abc
 import difflib
 import json
 import math
+import os
 import re
 import types
 from typing import Any
 
 from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.options.addresses import listen_address, overlap
+from naiad.options.cache_config import (
+    notes as cache_notes,
+    settings as cache_settings,
+    take as take_cache,
+)
 from naiad.options.memory_limits import gpu_fraction, memory_limit
 from naiad.options.metrics_config import COUNTERS, metrics_note
 from naiad.options.options import FLAGS, Flag, Kind, Options
@@ -25,6 +31,8 @@ _MAX_PORT = 65535
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _RESERVED = frozenset(("v2", "docs", "openapi.json"))
 """What paths without a base path begin with."""
+_CACHE = "cache-config"
+_TWO_CACHES = "Incompatible flags --response-cache-byte-size and --cache-config both provided. Please provide one or the other."
 _TRUE = frozenset(("true", "on", "1"))
 _FALSE = frozenset(("false", "off", "0"))
 
@@ -72,8 +80,12 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         fields["notes"].append(
             "--rate-limit-resource has no effect here: resources are granted only with --rate-limit=execution_count"
         )
+    cache = fields.pop("cache", {})
+    fields["cache"] = cache_settings(cache, _CACHE, os.environ)
+    fields["notes"] += cache_notes(cache, _CACHE)
     if fields.get("grpc_use_ssl_mutual"):
         fields["grpc_use_ssl"] = True
+    fields.pop("legacy_cache", None)
     options = Options(**{name: _frozen(value) for name, value in fields.items()})
     _check_together(options)
     return options
@@ -335,6 +347,23 @@ def _readiness_policy(fields: _Fields, flag: Flag, value: str) -> None:
         )
 
 
+def _cache(fields: _Fields, flag: Flag, value: str) -> None:
+    if "legacy_cache" in fields:
+        raise UsageError(_TWO_CACHES)
+    take_cache(fields.setdefault("cache", {}), flag.name, value)
+
+
+def _legacy_cache(fields: _Fields, flag: Flag, value: str) -> None:
+    if fields.get("cache"):
+        raise UsageError(_TWO_CACHES)
+    if not value.isdecimal():
+        raise UsageError(f"--{flag.name}={value}: expected an integer")
+    fields["notes"].append(f"--{flag.name} is deprecated: use --{_CACHE}=local,size={value}")
+    fields["legacy_cache"] = True
+    if int(value):
+        take_cache(fields.setdefault("cache", {}), flag.name, f"local,size={value}")
+
+
 def _strict_model_config(fields: _Fields, flag: Flag, value: str) -> None:
     fields["strict_model_config"] = _boolean(flag, value)
 
@@ -349,6 +378,8 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "log-verbose": _log_verbose,
     "readiness-policy": _readiness_policy,
     "strict-model-config": _strict_model_config,
+    "cache-config": _cache,
+    "response-cache-byte-size": _legacy_cache,
     "metrics-config": _metrics_config,
     "backend-config": _backend_config,
     "model-memory-limit": _memory_limit,

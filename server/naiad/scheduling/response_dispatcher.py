@@ -157,6 +157,22 @@ class ResponseDispatcher:
             )
         self._send(inference, response)
 
+    def respond_cached(
+        self, inference: Inference, response: InferResponse, *, queue_ns: int, lookup_ns: int
+    ) -> None:
+        """Send a response from the response cache; it counts and completes the inference.
+
+        Args:
+            inference: not completed.
+            response: the only one.
+            queue_ns: that it waited before the look-up.
+            lookup_ns: of the look-up.
+        """
+        self._statistics.record_cache_hit(
+            request_ns=self._now() - inference.received_ns, queue_ns=queue_ns, lookup_ns=lookup_ns
+        )
+        self._send(inference, response)
+
     def _count_response(
         self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
     ) -> None:

@@ -161,6 +161,13 @@ async def assembled(
         calls, custom = ModelCalls(clock=clock), CustomMetrics()
         api = ServerApi(calls, custom)
         resources = _resources(options)
+        cache = None
+        if options.cache is not None:
+            from naiad.response_cache.cache import make_cache  # noqa: PLC0415 - only for servers with a cache
+
+            cache = make_cache(options.cache, clock=clock)
+            undo.push_async_callback(cache.store.close)
+            await cache.store.start()
         loader = Loader(
             registry=Registry(
                 clock=clock,
@@ -182,7 +189,10 @@ async def assembled(
             gpu_limits=options.model_load_gpu_limit,
             config_overrides=options.model_config_override,
             resources=resources,
-            features=ServerFeatures(rate_limiter=options.rate_limit),
+            features=ServerFeatures(
+                rate_limiter=options.rate_limit, response_cache=cache is not None
+            ),
+            cache=cache,
         )
         undo.callback(loader.close)
         coordination = Coordination(options.model_load_thread_count)

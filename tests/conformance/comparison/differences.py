@@ -17,6 +17,16 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
         "says",
         "2.51 reads it as 0, which is raw mode; row 3.3: 'Unable to parse'",
     ),
+    (
+        "cache: an error response",
+        "*",
+        "2.51 keeps an error as a success without outputs; row 14.27: successes only",
+    ),
+    (
+        "cache: an execution that fails",
+        "*",
+        "2.51 keeps an error as a success without outputs; row 14.27: successes only",
+    ),
     ("label file: outside", "*", "2.51 reads any file; 2.73 refuses it (model.cc)"),
     ("nesting of 150", "*", "2.51 has no limit; row 1.12: 100"),
     ("more than 65536 chunks", "status", "2.51 has no limit; row 1.13: 400"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.conformance.scenarios.wire import Target
 from tests.conformance.servers import (
+    cached,
     callees,
     catalogue,
     classes,
@@ -21,6 +22,7 @@ from tests.conformance.servers import (
     environments,
     limited,
     polling,
+    warmed,
 )
 from tests.conformance.servers.broken import BROKEN, COMPLETING
 from tests.reference.install import install
@@ -166,6 +168,19 @@ SETUPS: dict[str, Setup] = {
     "ensemble-namespaces": Setup(
         ensemble_life.namespaces,
         ("--model-namespacing=true", "--exit-on-error=false", "--disable-auto-complete-config"),
+    ),
+    "warmed": Setup(
+        warmed.put,
+        ("--exit-on-error=false", "--strict-readiness=false", "--disable-auto-complete-config"),
+    ),
+    "cached": Setup(
+        cached.put,
+        (
+            "--exit-on-error=false",
+            "--strict-readiness=false",
+            "--disable-auto-complete-config",
+            f"--cache-config=local,size={cached.SIZE}",
+        ),
     ),
     "explicit": Setup(
         _explicit,

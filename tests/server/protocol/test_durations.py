@@ -48,3 +48,21 @@ def test_a_failed_response_was_computed_and_a_cancelled_one_was_not() -> None:
         "empty_response": (1, 8),
         "cancel": (1, 7),
     }
+
+
+def test_a_hit_succeeds_and_waits_but_is_not_computed() -> None:
+    counted = ModelStatistics()
+    counted.record_successes(rows=5, request_ns=[40], queue_ns=[7], timing=TIMING)
+    counted.record_cache_miss(30)
+    counted.record_cache_hit(request_ns=10, queue_ns=2, lookup_ns=1)
+    assert durations.of_model(counted) == {
+        "success": (2, 80),
+        "fail": (0, 0),
+        "queue": (2, 9),
+        "compute_input": (1, 1),
+        "compute_infer": (1, 20),
+        "compute_output": (1, 3),
+        "cache_hit": (1, 1),
+        "cache_miss": (1, 30),
+    }
+    assert counted.inference_count == 5

@@ -26,7 +26,6 @@ NOT_YET_IN_A_CONFIG = {
 }
 NOT_YET_AS_OPTION = {
     "shared memory": "--allow-client-shm=true",
-    "response cache": "--cache-config=local,size=1048576",
     "tracing": "--trace-config=mode=opentelemetry",
     "SageMaker": "--allow-sagemaker=true",
     "Vertex AI": "--allow-vertex-ai=true",

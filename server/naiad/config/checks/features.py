@@ -21,9 +21,11 @@ class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rate_limiter: `--rate-limit=execution_count`.
+        response_cache: `--cache-config`.
     """
 
     rate_limiter: bool = False
+    response_cache: bool = False
 
 
 CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
@@ -58,10 +60,11 @@ _NO_RATE_LIMIT = (
     "the rate limiter is off (--rate-limit), so every free instance takes the next batch"
 )
 
+_NO_CACHE = "this server has no response cache (--cache-config), so every request is executed"
+_RESPONSE_CACHE = ("response_cache", "enable")
+
 NO_EFFECT = {
-    ("response_cache", "enable"): (
-        "this server has no response cache (--cache-config), so every request is executed"
-    ),
+    _RESPONSE_CACHE: _NO_CACHE,
     ("instance_group", "*", "rate_limiter", "resources"): _NO_RATE_LIMIT,
     ("instance_group", "*", "rate_limiter", "priority"): _NO_RATE_LIMIT,
     ("instance_group", "*", "host_policy"): "this server defines no host policy (--host-policy)",
@@ -125,14 +128,29 @@ def note_what_has_no_effect(message: Any, findings: Findings, features: ServerFe
     for pattern, why in NO_EFFECT.items():
         if why is _NO_RATE_LIMIT and features.rate_limiter:
             continue
+        if why is _NO_CACHE and features.response_cache:
+            continue
         for path in present(message, pattern):
             findings.notes.append(f"{dotted(path)} has no effect: {why}")
-    if message.response_cache.enable and message.model_transaction_policy.decoupled:
-        findings.add(
-            ("response_cache", "enable"),
-            f"Response Cache does not currently support model {message.name} with 'decoupled' transaction policy",
-            "take response_cache out",
-        )
+    _check_response_cache(message, findings)
+    _check_model_metrics(message, findings)
+
+
+def _check_response_cache(message: Any, findings: Findings) -> None:
+    if message.response_cache.enable:
+        for without_cache, what in (
+            (message.model_transaction_policy.decoupled, "'decoupled' transaction policy"),
+            (message.HasField("sequence_batching"), "sequence batching scheduler"),
+        ):
+            if without_cache:
+                findings.add(
+                    _RESPONSE_CACHE,
+                    f"Response Cache does not currently support model {message.name} with {what}",
+                    "take response_cache out",
+                )
+
+
+def _check_model_metrics(message: Any, findings: Findings) -> None:
     for index, control in enumerate(message.model_metrics.metric_control):  # row 11.46
         path = ("model_metrics", "metric_control", index)
         if not control.metric_identifier.family:

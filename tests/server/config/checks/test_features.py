@@ -150,3 +150,17 @@ def test_a_metric_without_buckets_is_refused(tmp_path: pathlib.Path) -> None:
         'backend: "python" model_metrics { metric_control { metric_identifier { family: "f" } } }'
     )
     assert "non-empty 'buckets'" in only(resolve(make_model(tmp_path, text))).message
+
+
+def test_a_response_cache_of_sequences_is_refused(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "python" sequence_batching {} response_cache { enable: true }'
+    found = resolve(make_model(tmp_path, text)).problems
+    assert any("with sequence batching scheduler" in problem.message for problem in found)
+
+
+def test_a_server_with_a_cache_has_no_note_of_it(tmp_path: pathlib.Path) -> None:
+    text = f'backend: "python" {TENSOR} response_cache {{ enable: true }}'
+    found = resolve(make_model(tmp_path, text), features=ServerFeatures(response_cache=True))
+    assert found.config is not None
+    assert found.config.response_cache
+    assert found.notes == ()

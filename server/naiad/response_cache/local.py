@@ -1,0 +1,77 @@
+"""The local store: entries in the server's memory, up to so many bytes; the least recently used ones make room (row 14.27). Plain state."""
+
+import collections
+
+from naiad.response_cache.entry import CachedResponse
+from naiad.response_cache.store import Inserted, OnFound
+
+LEAST_BYTES = 1024
+"""The smallest size of a store, as in the reference."""
+
+
+class LocalStore:
+    """Implements `ResponseStore`.
+
+    Args:
+        size: bytes.
+
+    Attributes:
+        used: bytes of the entries that are kept.
+        evicted: how many entries made room for others.
+    """
+
+    shared = False
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._entries = collections.OrderedDict[bytes, tuple[str, CachedResponse]]()
+        self._keys: dict[str, set[bytes]] = {}
+        self.used = 0
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def look_up(self, owner: str, key: bytes, on_found: OnFound) -> None:
+        """See `ResponseStore`."""
+        found = self._entries.get(key)
+        if found is None:
+            on_found(None)
+            return
+        self._entries.move_to_end(key)
+        on_found(found[1])
+
+    def insert(self, owner: str, key: bytes, entry: CachedResponse) -> Inserted:
+        """See `ResponseStore`."""
+        if key in self._entries:
+            return Inserted.KNOWN
+        if not self.accepts(entry.size):
+            return Inserted.TOO_LARGE
+        self.used += entry.size
+        while self.used > self._size:
+            oldest, (its_owner, dropped) = self._entries.popitem(last=False)
+            self._keys[its_owner].discard(oldest)
+            self.used -= dropped.size
+            self.evicted += 1
+        self._entries[key] = owner, entry
+        self._keys.setdefault(owner, set()).add(key)
+        return Inserted.NEW
+
+    def accepts(self, size: int) -> bool:
+        """See `ResponseStore`."""
+        return size <= self._size
+
+    def forget(self, owner: str) -> None:
+        """See `ResponseStore`."""
+        for key in self._keys.pop(owner, ()):
+            _, dropped = self._entries.pop(key)
+            self.used -= dropped.size
+
+    async def start(self) -> None:
+        """See `ResponseStore`: there is nothing to connect to."""
+
+    async def close(self) -> None:
+        """See `ResponseStore`."""
+        self._entries.clear()
+        self._keys.clear()
+        self.used = 0

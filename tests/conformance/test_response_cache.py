@@ -1,0 +1,311 @@
+"""The local response cache (8.4, 8.22, 14.14, 14.22 to 14.27): what is a hit, how it is counted, what is refused."""
+
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.conformance.conftest import Ask
+from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.wire import Answer, Target, value
+
+_SERVER = "cached"
+_FRESH = itertools.count(1)
+"""No two scenarios, and no two times that one is asked, send the same values."""
+
+
+def fresh() -> float:
+    """A value that was not sent before."""
+    return float(next(_FRESH))
+
+
+def a(*values: float, rows: int = 1) -> dict[str, Any]:
+    """The input A."""
+    return value("A", "FP32", [rows, len(values) // rows], list(values))
+
+
+def mode(text: str, rows: int = 1) -> dict[str, Any]:
+    """The input MODE."""
+    return value("MODE", "BYTES", [rows, 1], [text] * rows)
+
+
+def sent(
+    target: Target, model: str, *inputs: Any, outputs: tuple[str, ...] = (), **more: Any
+) -> Any:
+    """The reply to a request."""
+    body: dict[str, Any] = {"inputs": list(inputs), **more}
+    if outputs:
+        body["outputs"] = [{"name": name} for name in outputs]
+    return target.infer(model, body).answer()
+
+
+def execution(reply: Any) -> int:
+    """Which execution a response is from; -1 for a response without it."""
+    if reply["status"] != 200:
+        return -1
+    found = {each["name"]: each["data"] for each in reply["json"]["outputs"]}
+    return int(found["EXECUTION"][0]) if "EXECUTION" in found else -1
+
+
+def counts(target: Target, model: str) -> dict[str, int]:
+    """Its counters."""
+    stat = target.http("GET", f"/v2/models/{model}/stats").answer()["json"]["model_stats"][0]
+    return {
+        "inferences": stat["inference_count"],
+        "executions": stat["execution_count"],
+        **{name: each["count"] for name, each in stat["inference_stats"].items()},
+    }
+
+
+def settled(target: Target, model: str) -> dict[str, int]:
+    """Its counters, once they no longer change: a miss is counted behind its response."""
+    last = counts(target, model)
+    while True:
+        time.sleep(0.05)
+        now = counts(target, model)
+        if now == last:
+            return now
+        last = now
+
+
+def added(target: Target, model: str, do: Any) -> Answer:
+    """What it returns, and what it adds to the counters."""
+    before = settled(target, model)
+    answer = do()
+    after = settled(target, model)
+    return {"answer": answer, "added": {name: after[name] - before[name] for name in after}}
+
+
+def twice(target: Target, model: str, first: list[Any], second: list[Any], **more: Any) -> Answer:
+    """Two requests: whether the second one was executed, and what both add."""
+
+    def both() -> Answer:
+        one, two = sent(target, model, *first, **more), sent(target, model, *second, **more)
+        return {
+            "statuses": [one["status"], two["status"]],
+            "executed": execution(one) != execution(two) or execution(one) == -1,
+        }
+
+    return added(target, model, both)
+
+
+PAIRS: dict[str, tuple[str, str, Any]] = {
+    "the same request": ("cached", "14.24 14.25 14.26 8.4", lambda x: ([a(x, 1)], [a(x, 1)])),
+    "other values": ("cached", "14.24", lambda x: ([a(x, 1)], [a(x, 2)])),
+    "the same bytes in another shape": ("cached", "14.24", lambda x: ([a(x, 1)], [a(x, 1, rows=2)])),
+    "inputs in another order": (
+        "cached", "14.24", lambda x: ([a(x), value("B", "FP32", [1, 1], [5])], [value("B", "FP32", [1, 1], [5]), a(x)])
+    ),
+    "values of another input": (
+        "cached", "14.24", lambda x: ([a(x), value("B", "FP32", [1, 1], [5])], [a(x), value("B", "FP32", [1, 1], [6])])
+    ),
+    "an optional input more": ("cached", "14.24", lambda x: ([a(x)], [a(x), value("B", "FP32", [1, 1], [5])])),
+    "an error response": ("cached", "14.27", lambda x: ([a(x), mode("error")], [a(x), mode("error")])),
+    "an execution that fails": ("cached", "14.27", lambda x: ([a(x), mode("raise")], [a(x), mode("raise")])),
+    "with dynamic batching": ("batched", "14.25", lambda x: ([a(x)], [a(x)])),
+    "with preserve_ordering": ("ordered", "14.25", lambda x: ([a(x)], [a(x)])),
+    "several rows": ("batched", "14.25 8.4", lambda x: ([a(x, 1, 2, 3, rows=4)], [a(x, 1, 2, 3, rows=4)])),
+    "a model without it": ("uncached", "14.22", lambda x: ([a(x)], [a(x)])),
+    "a model that switches it off": ("off", "14.22", lambda x: ([a(x)], [a(x)])),
+    "strings of a mode": ("cached", "14.24", lambda x: ([a(x), mode("x")], [a(x), mode("x")])),
+    "other strings": ("cached", "14.24", lambda x: ([a(x), mode("x")], [a(x), mode("y")])),
+    "a request that validation refuses": ("cached", "14.25", lambda x: ([a(*[x] * 9, rows=9)], [a(*[x] * 9, rows=9)])),
+    "an ensemble whose step is cached": ("e_of_cached", "14.14", lambda x: ([a(x)], [a(x)])),
+    "an ensemble that is cached": ("e_cached", "14.14", lambda x: ([a(x)], [a(x)])),
+    "an ensemble that is cached, and its step": ("e_both", "14.14", lambda x: ([a(x)], [a(x)])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs(ask: Ask, name: str) -> None:
+    model, rows, make = PAIRS[name]
+
+    def run(target: Target) -> Answer:
+        first, second = make(fresh())
+        return twice(target, model, first, second)
+
+    ask(Scenario(f"cache: {name}", tuple(rows.split()), run, server=_SERVER))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("another id", [{"id": "one"}, {"id": "two"}]),
+        ("another parameter", [{"parameters": {"p": 1}}, {"parameters": {"p": 2}}]),
+        ("a priority", [{}, {"parameters": {"priority": 1}}]),
+        ("a timeout", [{}, {"parameters": {"timeout": 1_000_000}}]),
+        ("a sequence id", [{}, {"parameters": {"sequence_id": 7}}]),
+    ],
+)
+def test_what_is_not_part_of_the_key(ask: Ask, name: str, more: list[dict[str, Any]]) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        replies = [sent(target, "cached", a(x), **each) for each in more]
+        return {
+            "ids": [reply["json"].get("id") for reply in replies],
+            "executed": execution(replies[0]) != execution(replies[1]),
+        }
+
+    ask(Scenario(f"cache key: {name}", ("14.24",), run, server=_SERVER))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((), ("SUM",)), (("EXECUTION",), ()), (("SUM",), ("EXECUTION",)), (("SUM", "EXECUTION"), ())],
+)
+def test_requested_outputs_are_not_part_of_the_key(
+    ask: Ask, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        replies = [sent(target, "cached", a(x), outputs=names) for names in (first, second)]
+        return {
+            "statuses": [reply["status"] for reply in replies],
+            "names": [
+                [each["name"] for each in reply["json"].get("outputs", [])] for reply in replies
+            ],
+        }
+
+    name = f"cache: outputs {first} then {second}"
+    ask(Scenario(name, ("14.24",), run, server=_SERVER))
+
+
+def test_other_models_have_entries_of_their_own(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        sent(target, "cached", a(x))
+        return added(target, "twin", lambda: sent(target, "twin", a(x))["status"])
+
+    ask(Scenario("cache: another model", ("14.24",), run, server=_SERVER))
+
+
+def test_a_hit_is_the_same_response(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        replies = [sent(target, "cached", a(x, 2, rows=2), id="i") for _ in range(2)]
+        return {"same": replies[0]["json"] == replies[1]["json"], "shape": replies[1]["json"]["outputs"][0]["shape"]}  # fmt: skip
+
+    ask(Scenario("cache: the same response", ("14.25",), run, server=_SERVER))
+
+
+def test_strings(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        words = value("IN", "BYTES", [3], [f"w{fresh()}", "", "ü"])
+        return added(
+            target,
+            "words",
+            lambda: [
+                each["data"][1:]
+                for _ in range(2)
+                for each in sent(target, "words", words)["json"]["outputs"]
+            ],
+        )
+
+    ask(Scenario("cache: strings", ("14.25",), run, server=_SERVER))
+
+
+def test_what_is_too_large_is_executed_each_time(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        inputs = [a(*[x] * 8, rows=8), mode("large", 8)]
+        return twice(target, "cached", inputs, inputs)
+
+    ask(Scenario("cache: a response that is too large", ("14.26",), run, server=_SERVER))
+
+
+def test_the_least_recently_used_makes_room(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        first, second = fresh(), fresh()
+        executions = {
+            x: execution(sent(target, "small", a(x), mode("large"))) for x in (first, second)
+        }
+        # Each has 16 KB: four of them do not fit with what else there is.
+        for _ in range(3):
+            sent(target, "small", a(first), mode("large"))
+            sent(target, "small", a(fresh()), mode("large"))
+        return {
+            "recent is kept": execution(sent(target, "small", a(first), mode("large"))) == executions[first],
+            "old is gone": execution(sent(target, "small", a(second), mode("large"))) != executions[second],
+        }  # fmt: skip
+
+    ask(Scenario("cache: the least recently used", ("14.27",), run, server=_SERVER))
+
+
+def test_grpc_and_http_share_entries(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        first = execution(sent(target, "cached", a(x)))
+        binary = value("A", "FP32", [1, 1], [x])
+        reply = target.infer(
+            "cached", {"inputs": [binary], "outputs": [{"name": "EXECUTION", "parameters": {"binary_data": True}}]}
+        )  # fmt: skip
+        return {"hit": int.from_bytes(reply.body[-4:], "little") == first}
+
+    ask(Scenario("cache: binary outputs", ("14.25",), run, server=_SERVER))
+
+
+@pytest.mark.parametrize("model", ["e_of_cached", "e_both"])
+def test_statistics_of_a_step(ask: Ask, model: str) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        return added(
+            target, "step", lambda: [sent(target, model, a(x))["status"] for _ in range(3)]
+        )
+
+    ask(Scenario(f"cache: the step of {model}", ("14.14", "8.4"), run, server=_SERVER))
+
+
+def _metrics(target: Target, model: str) -> Answer:
+    x = fresh()
+    before = _families(target, model)
+    for _ in range(3):
+        sent(target, model, a(x))
+    settled(target, model)
+    after = _families(target, model)
+    return {"families": sorted(after), "added": {name: after[name] - before.get(name, 0) for name in after if "num" in name}}  # fmt: skip
+
+
+def _families(target: Target, model: str) -> dict[str, float]:
+    page = target.http("GET", "/metrics", port=target.process.ports.metrics).body.decode()
+    found = {}
+    for line in page.splitlines():
+        if line.startswith("nv_cache") and f'model="{model}"' in line:
+            name, _, number = line.rpartition(" ")
+            found[name.partition("{")[0]] = float(number)
+    return found
+
+
+@pytest.mark.parametrize("model", ["cached", "uncached", "e_cached", "e_of_cached"])
+def test_metrics(ask: Ask, model: str) -> None:
+    ask(
+        Scenario(f"cache metrics: {model}", ("8.22",), lambda t: _metrics(t, model), server=_SERVER)
+    )
+
+
+def test_hits_under_load(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        x = fresh()
+        first = execution(sent(target, "ordered", a(x)))
+        with ThreadPoolExecutor(8) as pool:
+            seen = list(pool.map(lambda _: execution(sent(target, "ordered", a(x))), range(40)))
+        return {"all hits": set(seen) == {first}}
+
+    ask(Scenario("cache: hits in order", ("14.25",), run, server=_SERVER))
+
+
+@pytest.mark.parametrize("model", ["c_decoupled", "c_sequence"])
+def test_what_is_refused(ask: Ask, model: str) -> None:
+    def run(target: Target) -> Answer:
+        return {
+            "ready": target.http("GET", f"/v2/models/{model}/ready").status == 200,
+            "infers": sent(target, model, a(fresh()))["status"] == 200,
+        }
+
+    ask(
+        Scenario(
+            f"cache refused: {model}", ("11.45",), run, expect={"ready": False, "infers": False},
+            server=_SERVER,
+        )
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Tests of the response cache in Redis."""
