@@ -128,7 +128,7 @@ def _typed(option: str, name: str, key: str, value: str) -> object:
     kind = _CACHES[name][key]
     if kind is int:
         if not value.strip().isdecimal():
-            raise UsageError(f"--{option}={name},{key}={value}: expected a whole number")
+            raise UsageError(f"--{option}={name},{key}={value}: expected a non-negative integer")
         return int(value)
     if kind is bool:
         if value.lower() not in _BOOLEANS:

@@ -318,7 +318,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "Response cache": (
         _special("cache-config", "local,size=BYTES or redis,host=HOST,port=PORT: keeps the responses of models with response_cache { enable: true }."),
-        _special("response-cache-byte-size", "The older way to write local,size=BYTES; 0 is no cache."),
+        _special("response-cache-byte-size", "The older way to write local,size=BYTES; 0 means that there is none."),
         _idle("cache-directory", _S, "both caches are part of the server"),
     ),
     "Features that are not supported yet": (

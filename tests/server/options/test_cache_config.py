@@ -46,7 +46,7 @@ def test_user_and_password_come_from_the_environment_unless_they_are_given(
         (["--cache-config=local"], "expected NAME,KEY=VALUE"),
         (["--cache-config=local,size"], "expected NAME,KEY=VALUE"),
         (["--cache-config=local,sise=5"], "did you mean size?"),
-        (["--cache-config=local,size=x"], "expected a whole number"),
+        (["--cache-config=local,size=x"], "expected a non-negative integer"),
         (["--cache-config=local,size=1"], "Failed to initialize LocalCache: the smallest size is 1024 bytes"),
         (["--cache-config=local,full_key=true"], "config didn't contain a valid 'size' field"),
         (["--cache-config=memcached,size=1"], "no cache is called 'memcached': local and redis are"),

@@ -70,7 +70,7 @@ class RedisStore:
                 if not self._broken_entry_logged:
                     self._broken_entry_logged = True
                     _log.warning(
-                        "the response cache in Redis at %s has an entry that is none: %s; this is logged once",
+                        "the response cache in Redis at %s has an entry that cannot be read: %s; this is logged once",
                         self._where,
                         error,
                     )

@@ -28,6 +28,6 @@ def test_replies_in_pieces_of_any_size(size: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [b"HTTP/1.1 400\r\n", b"$x\r\n", b"*1\r\n", b"\r\n", b"$%d\r\n" % (LARGEST + 1)])  # fmt: skip
-def test_what_is_no_reply_is_refused(wrong: bytes) -> None:
+def test_other_bytes_are_refused(wrong: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         read(wrong)

@@ -158,7 +158,9 @@ async def test_a_redis_that_hangs_costs_its_time_limit_once(
     assert "no reply within 20 ms" in caplog.text
 
 
-async def test_a_busy_loop_is_no_slow_redis(redis: Redis, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_busy_loop_does_not_count_against_redis(
+    redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
     async with store_at(redis.port) as store:
         store.insert("m", KEY, ENTRY)
         for _ in range(5):
@@ -201,7 +203,7 @@ async def test_a_redis_without_memory_is_not_asked(
 
 
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+PONG\r\n+PONG\r\n"])
-async def test_what_is_no_redis_is_given_up(said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_another_server_is_given_up(said: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(said)
@@ -218,7 +220,7 @@ async def test_what_is_no_redis_is_given_up(said: bytes, caplog: pytest.LogCaptu
     server.close()
 
 
-async def test_an_entry_of_something_else_is_none_and_logged_once(
+async def test_an_entry_of_something_else_is_a_miss_and_logged_once(
     redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with store_at(redis.port) as store:
@@ -227,4 +229,4 @@ async def test_an_entry_of_something_else_is_none_and_logged_once(
                 other.sendall(b"SET naiad:%s rubbish\r\n" % key.hex().encode())
                 assert other.recv(100) == b"+OK\r\n"
             assert await found(store, key) is None
-    assert caplog.text.count("has an entry that is none") == 1
+    assert caplog.text.count("has an entry that cannot be read") == 1
