@@ -119,7 +119,7 @@ class Cached:
 
     def __init__(self, store: Any = None, *, ordered: bool = False) -> None:
         self.inner = Inner()
-        self.store = LocalStore(1 << 30) if store is None else store
+        self.store: Any = LocalStore(1 << 30) if store is None else store
         self.clock = ManualClock()
         self.got: list[tuple[str, Any]] = []
         self.scheduler = self.make(ordered=ordered)
