@@ -13,6 +13,7 @@ import typing
 from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
 from naiad.backends.python.plugin import PLUGIN as PYTHON, PYTHON_BASED_FILE, python_based
+from naiad.backends.pytorch.plugin import PLUGIN as PYTORCH
 from naiad.config.backend_type import BackendType, Form, ModelFormat
 from naiad.errors import unavailable
 
@@ -28,6 +29,7 @@ log = logging.getLogger("naiad.backends")
 OWN = {
     "onnxruntime": "naiad.backends.onnxruntime.plugin:PLUGIN",
     "python": "naiad.backends.python.plugin:PLUGIN",
+    "pytorch": "naiad.backends.pytorch.plugin:PLUGIN",
 }
 """The server's own backends, as `pyproject.toml` declares them as entry points."""
 
@@ -59,19 +61,8 @@ _OPENVINO = BackendType(
     missing_file="",
     formats=(ModelFormat(filename="model.xml", form=Form.EITHER),),
 )
-_PYTORCH = BackendType(
-    name="pytorch",
-    supported=False,
-    missing_file="",
-    has_files_per_gpu=True,
-    formats=(
-        ModelFormat(filename="model.pt", platform="pytorch_libtorch", aliases=("libtorch",)),
-        ModelFormat(filename="model.pt2", platform="torch_aoti"),
-    ),
-)
 
-
-_OWN: tuple[BackendType, ...] = (_TENSORFLOW, _TENSORRT, ONNXRUNTIME, _OPENVINO, _PYTORCH, PYTHON)
+_OWN: tuple[BackendType, ...] = (_TENSORFLOW, _TENSORRT, ONNXRUNTIME, _OPENVINO, PYTORCH, PYTHON)
 """The server's own backends and those not supported yet, in the order in which Triton looks for model files (row 11.4)."""
 
 

@@ -121,6 +121,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         formats: of its model files; the first is the default. None for a backend without model files.
         runtime: the `runtime` that configs get where they have none (row 11.5); "" for none.
+        python_runtime: another `runtime`, with which the model is code of that name in the version folder (row 16.17); "" for none.
         supported: whether this server can run it. One that it cannot is known by name, so that messages say so.
         cpu_instances: the default count of a KIND_CPU group (row 11.31).
         instance_kinds: the kinds of instances that it can have, as in config.pbtxt.
@@ -140,6 +141,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     formats: tuple[ModelFormat, ...] = ()
     runtime: str = ""
+    python_runtime: str = ""
     supported: bool = True
     cpu_instances: int = 1
     instance_kinds: frozenset[str] = ALL_KINDS
@@ -159,10 +161,19 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         """The platforms of its formats."""
         return tuple(entry.platform for entry in self.formats if entry.platform)
 
-    def model_file(self, version_dir: pathlib.Path, filename: str) -> pathlib.Path:
-        """Where a version's model file is expected; the folder itself for a backend without model files. An empty `filename` is the default."""
+    def model_file(
+        self, version_dir: pathlib.Path, filename: str, runtime: str = ""
+    ) -> pathlib.Path:
+        """Where a version's model file is expected; the folder itself for a backend without model files. An empty `filename` is the default.
+
+        `runtime` is the config's: with the backend's `python_runtime` the default is the code of that name, if it is there.
+        """
         if not self.formats:
             return version_dir / filename
+        if runtime and runtime == self.python_runtime and not filename:
+            code = version_dir / runtime
+            if code.is_file():
+                return code
         default = self.formats[0]
         path = version_dir / (filename or default.filename)
         return path / default.inner if default.inner and path.is_dir() else path

@@ -27,10 +27,16 @@ def autofill(message: Any, listing: Listing, backends: BackendTypes) -> None:
         backend, model_format = match
         message.backend = message.backend or backend.name
         message.platform = message.platform or model_format.platform
-        message.default_model_filename = message.default_model_filename or model_format.filename
+        if not message.default_model_filename and not _is_code(message, backend):
+            message.default_model_filename = model_format.filename
     elif not _names_a_backend(message) and "." in message.name:
         message.backend = message.name.partition(".")[2]
         message.default_model_filename = f"model.{message.backend}"
+
+
+def _is_code(message: Any, backend: BackendType) -> bool:
+    """Whether the model is code beside its file, so that no file is the only one (row 16.17)."""
+    return bool(message.runtime) and bool(message.runtime == backend.python_runtime)
 
 
 def _names_a_backend(message: Any) -> bool:

@@ -170,7 +170,7 @@ def backend_folder(root: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
-    for name in ("vllm", "v2.1-beta", "python", "pytorch", ".hidden"):
+    for name in ("vllm", "v2.1-beta", "python", "tensorrt", ".hidden"):
         backend_folder(tmp_path, name)
     (tmp_path / "libtriton_other.so").touch()
     (tmp_path / "other").mkdir()
@@ -178,6 +178,7 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
     assert found.python_based_names() == ["v2.1-beta", "vllm"]
     assert [entry.name for entry in found if entry.supported] == [
         "onnxruntime",
+        "pytorch",
         "python",
         "v2.1-beta",
         "vllm",
@@ -185,9 +186,9 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
     vllm = Registry(clock=ManualClock(), catalog=found).get("vllm")
     assert isinstance(vllm, PythonBackend)
     assert vllm.name == "vllm"
-    pytorch = found.find("pytorch")
-    assert pytorch is not None
-    assert not pytorch.supported, (
+    tensorrt = found.find("tensorrt")
+    assert tensorrt is not None
+    assert not tensorrt.supported, (
         "Triton's own folder of that name is not a backend based on Python"
     )
 

@@ -382,7 +382,10 @@ ONE_OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: 1 }'
             ["1/net.onnx"],
             '{folder}/1 holds net.onnx: rename it to model.onnx, or write backend: "onnxruntime" and default_model_filename: "net.onnx"',
         ),
-        (["1/weights.bin"], 'write backend: "onnxruntime" or backend: "python", or put model.onnx'),
+        (
+            ["1/weights.bin"],
+            'write backend: "onnxruntime" or backend: "pytorch" or backend: "python", or put model.onnx or model.pt or model.py into',
+        ),
         (["notes.txt"], "put the model file into {folder}/1"),
     ],
 )

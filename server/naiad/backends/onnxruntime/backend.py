@@ -5,12 +5,13 @@ there once. Each GPU instance has a session of its own on its device. Where batc
 """
 
 import collections.abc
+import functools
 import pathlib
 from typing import Any
 
 from typing_extensions import override
 
-from naiad.backends import batch as batches, device_errors
+from naiad.backends import batch as batches, device_errors, text
 from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.batch import Array
 from naiad.backends.instance import (
@@ -20,7 +21,6 @@ from naiad.backends.instance import (
     Instance,
     InstanceSpec,
     LoadedModel,
-    Output,
     Response,
 )
 from naiad.backends.onnxruntime import batch_sizes, onnx_graph, session_completion
@@ -30,7 +30,7 @@ from naiad.backends.onnxruntime.cuda import device_memory, preload
 from naiad.backends.onnxruntime.graph_check import check_session
 from naiad.backends.onnxruntime.plan import CUDA, SessionPlan, plan_session
 from naiad.backends.onnxruntime.plugin import PLUGIN
-from naiad.backends.onnxruntime.runner import SessionRunner, decoded
+from naiad.backends.onnxruntime.runner import SessionRunner
 from naiad.backends.onnxruntime.session import (
     GlobalThreadPool,
     make_session,
@@ -42,7 +42,6 @@ from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
 
-_NO_OUTPUTS: list[Output] = []
 _NO_PARAMETERS: dict[str, Any] = {}
 
 
@@ -238,28 +237,11 @@ class OnnxInstance(Instance):
         self, sessions: BatchSessions, batch: collections.abc.Sequence[Call]
     ) -> Execution[Response]:
         """`execute` for a model with BYTES inputs: each request's text is decoded before the batch is made."""
-        good: list[Call] = []
-        inputs: list[list[InputTensor]] = []
-        failed: dict[int, Response] = {}
-        for index, call in enumerate(batch):
-            request = call.request
-            try:
-                texts = [decoded(tensor, label=request.label) for tensor in request.inputs]
-            except InferenceError as error:
-                failed[index] = Response(_NO_OUTPUTS, _NO_PARAMETERS, error.bare())
-            else:
-                good.append(call)
-                inputs.append(texts)
-        if not good:
-            now_ns = self._now_ns()
-            return Execution(list(failed.values()), now_ns, now_ns)
-        execution = self._execute(sessions, good, inputs)
-        if not failed:
-            return execution
-        rest = iter(execution.responses)
-        merged = [failed[index] if index in failed else next(rest) for index in range(len(batch))]
-        return Execution(
-            merged, execution.input_end_ns, execution.output_start_ns, execution.padding_rows
+        return text.execute_decoded(
+            batch,
+            functools.partial(self._execute, sessions),
+            of="ONNX strings",
+            now_ns=self._now_ns,
         )
 
     def _run_again(

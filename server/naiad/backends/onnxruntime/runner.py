@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from naiad.backends import text
 from naiad.backends.batch import Array, OutputRule
-from naiad.backends.instance import InputTensor
 from naiad.backends.onnxruntime.onnx_graph import Signature
 from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_tensors import model_inputs, model_outputs
 from naiad.core import datatypes
-from naiad.core.tensor import Tensor, object_array
-from naiad.errors import FailureReason, InferenceError, invalid
+from naiad.errors import invalid
 
 _TIMED_RUNS = 5
 _TIMED_NS = 100_000_000
@@ -142,7 +141,7 @@ class SessionRunner:
             rule = self._rules[name]
             array = given
             if rule.spec.datatype is datatypes.BYTES:
-                array = _encoded(array)
+                array = text.encoded(array)
             if array.ndim == 0 and not self._batched:
                 array = array.reshape((1,) * len(rule.spec.reshape or rule.spec.dims))
             rule.check(array, rows=rows, model=self.model)
@@ -170,37 +169,3 @@ def _array_of(value: Any) -> Array:
     size = value.tensor_size_in_bytes()
     content = ctypes.string_at(value.data_ptr(), size)
     return np.frombuffer(content, datatypes.BF16.dtype).reshape(value.shape())
-
-
-def decoded(tensor: InputTensor, *, label: str) -> InputTensor:
-    """The tensor with text in place of bytes; a tensor of numbers as it is.
-
-    Raises:
-        InferenceError: INVALID_ARG: an element is not UTF-8; names the input and the element.
-    """
-    array = tensor.array  # once: it may be made when it is read
-    if not array.dtype.hasobject:
-        return tensor
-    texts: list[str] = []
-    for element in array.ravel().tolist():
-        try:
-            texts.append(element.decode())
-        except UnicodeDecodeError as error:
-            raise _not_utf8(tensor.name, len(texts), error, label=label) from error
-    return Tensor(
-        tensor.name, datatypes.BYTES, array.shape, object_array(texts).reshape(array.shape)
-    )
-
-
-def _encoded(array: Array) -> Array:
-    """The array with bytes in place of text."""
-    return object_array([text.encode() for text in array.ravel().tolist()]).reshape(array.shape)
-
-
-def _not_utf8(name: str, index: int, error: UnicodeDecodeError, *, label: str) -> InferenceError:
-    failed = invalid(
-        f"{label}element {index} of input '{name}' is not UTF-8 ({error.reason} at byte {error.start}): ONNX strings are UTF-8 "
-        "text; encode the text as UTF-8, or send binary data as base64 text if the model expects that"
-    )
-    failed.reason = FailureReason.BACKEND
-    return failed

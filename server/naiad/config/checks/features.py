@@ -110,7 +110,9 @@ def find_unsupported(
     for feature in FEATURES:
         for path in present(message, feature.path):
             refuse(path, feature.what, feature.instead)
-    runtimes = {"", f"libtriton_{message.backend}.so", backend.runtime if backend else ""}
+    runtimes = {"", f"libtriton_{message.backend}.so"}
+    if backend is not None:
+        runtimes |= {backend.runtime, backend.python_runtime}
     if message.runtime not in runtimes:
         instead = "take it out to run the model with the backend as it is"
         refuse(("runtime",), "another runtime for a backend", instead)

@@ -1,0 +1,131 @@
+"""PyTorch models (rows 16.13 to 16.18): TorchScript, torch.export, and modules in Python. Importing this imports torch.
+
+The instances of a model on one device share its weights.
+"""
+
+import logging
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from naiad.backends.backend import ModelSource
+from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
+from naiad.backends.plugin import BackendContext
+from naiad.backends.pytorch import exported, nn_module, torchscript
+from naiad.backends.pytorch.devices import Device, device_of
+from naiad.backends.pytorch.exported import FlatProgram
+from naiad.backends.pytorch.instance import PytorchInstance
+from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
+from naiad.backends.pytorch.program import Program, set_threads
+from naiad.backends.pytorch.settings import Settings, settings_of
+from naiad.config.model_config import InstanceKind, ModelConfig
+from naiad.core.clock import Clock
+from naiad.errors import internal, unsupported
+
+log = logging.getLogger("naiad.backends")
+
+
+def make(context: BackendContext) -> "PytorchBackend":
+    """Make the backend."""
+    return PytorchBackend(clock=context.clock)
+
+
+class PytorchBackend:
+    """The backend `pytorch`."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+
+    def load(self, source: ModelSource) -> "PytorchModel":
+        """Load a model version."""
+        return PytorchModel(source, clock=self._clock)
+
+
+class PytorchModel(LoadedModel):
+    """A model version: what its instances share of each device.
+
+    Raises:
+        InferenceError: as `Backend.load`.
+    """
+
+    def __init__(self, source: ModelSource, *, clock: Clock) -> None:
+        config = source.config
+        self._config = config
+        self._clock = clock
+        self._settings = _settings(config)
+        self._path = PLUGIN.model_file(
+            source.version_dir, config.default_model_filename, config.message.runtime
+        )
+        self._shared: dict[str | None, Any] = {}
+        if config.platform == AOTI and config.message.HasField("sequence_batching"):
+            raise unsupported(
+                f"model '{config.name}': platform torch_aoti has no sequence batching: use TorchScript (platform pytorch_libtorch)"
+            )
+        set_threads(self._settings)
+
+    @override
+    def make_instance(self, spec: InstanceSpec) -> Instance:
+        device = _device(spec, self._config)
+        with torch.inference_mode(mode=False), torch.no_grad():
+            program = self._program(device)
+        return PytorchInstance(
+            spec.name,
+            program,
+            device,
+            config=self._config,
+            settings=self._settings,
+            clock=self._clock,
+        )
+
+    @override
+    def close(self) -> None:
+        self._shared.clear()
+
+    def _program(self, device: Device) -> Program:
+        config, path, shared = self._config, self._path, self._shared
+        if config.message.runtime == PYTHON_RUNTIME:
+            if device.name not in shared:
+                module = nn_module.load(path, config, device, self._settings)
+                shared[device.name] = nn_module.ModuleProgram(module, config)
+            program: Program = shared[device.name]
+            return program
+        if config.platform == AOTI:
+            if device.name not in shared:
+                runners = sum(group.count for group in config.instance_groups)
+                shared[device.name] = exported.load(path, config, device, runners=max(1, runners))
+            flat: FlatProgram = shared[device.name]
+            return flat
+        module = torchscript.load(path, config, device, shared=shared.get(device.name))
+        shared.setdefault(device.name, module)
+        return torchscript.ScriptProgram(module, config, self._settings)
+
+
+def _settings(config: ModelConfig) -> Settings:
+    return settings_of(
+        config.name, config.parameters, python_runtime=config.message.runtime == PYTHON_RUNTIME
+    )
+
+
+def _device(spec: InstanceSpec, config: ModelConfig) -> Device:
+    if spec.kind is InstanceKind.GPU and not torch.cuda.is_available():
+        raise internal(
+            f"unable to load model '{config.name}': torch {torch.__version__} cannot use the GPU of instance '{spec.name}': "
+            f"{_why_no_gpu()}"
+        )
+    try:
+        return device_of(spec)
+    except RuntimeError as error:
+        raise internal(
+            f"unable to load model '{config.name}' on GPU {spec.device_id}: {error}"
+        ) from error
+
+
+def _why_no_gpu() -> str:
+    if torch.version.cuda is None:
+        return "this build of torch is for the CPU: install the one for CUDA"
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error)
+    return "is there a device and a driver?"

@@ -1,0 +1,142 @@
+"""Where a model's tensors are while it runs: on the host, or on a GPU with a stream of the instance's own. Importing this imports torch.
+
+On a GPU a batch is gathered in pinned memory, from which one copy on the stream brings it to the device; results come back the same way. The host
+waits for its own stream only, so that instances do not wait for each other.
+"""
+
+import collections.abc
+import contextlib
+import typing
+from typing import Any
+
+import torch
+from typing_extensions import override
+
+from naiad.backends import batch as batches
+from naiad.backends.batch import Array
+from naiad.backends.instance import InputTensor, InstanceSpec
+from naiad.backends.pytorch.tensors import array_of, tensor_of
+from naiad.config.model_config import InstanceKind
+
+Inputs = collections.abc.Sequence[collections.abc.Sequence[InputTensor]]
+
+
+class Device:
+    """The host.
+
+    Attributes:
+        name: the device as torch writes it; None where the model itself decides (row 16.18).
+    """
+
+    def __init__(self, name: "str | None" = "cpu") -> None:
+        self.name = name
+
+    def gathered(self, requests: Inputs, *, copy: bool) -> dict[str, Any]:
+        """The inputs of a batch by name, as tensors and lists of text; with `copy`, in memory that the model may write to."""
+        merged = batches.merge(requests)
+        if copy and len(requests) == 1:
+            merged = {name: array.copy() for name, array in merged.items()}
+        return {name: tensor_of(array) for name, array in merged.items()}
+
+    def running(self) -> "contextlib.AbstractContextManager[Any]":
+        """Within it, the model runs."""
+        return contextlib.nullcontext()
+
+    def finish(self) -> None:
+        """Wait until what has run is complete."""
+
+    def arrays(self, results: collections.abc.Sequence[Any]) -> list[Array]:
+        """Results in the host's memory; results of a model that chose its device itself may be on a GPU."""
+        return [array_of(_on_host(result)) for result in results]
+
+    def clean(self) -> None:
+        """Give back cached memory of the device."""
+
+
+class CudaDevice(Device):
+    """A GPU, by its number in this process.
+
+    Args:
+        priority: of the stream, as CUDA numbers them: a smaller number goes first.
+    """
+
+    def __init__(self, index: int, *, priority: int = 0) -> None:
+        super().__init__(f"cuda:{index}")
+        self._index = index
+        self._stream = torch.cuda.Stream(device=index, priority=priority)
+
+    @override
+    def gathered(self, requests: Inputs, *, copy: bool) -> dict[str, Any]:
+        first = requests[0]
+        texts = [tensor.name for tensor in first if tensor.array.dtype.hasobject]
+        numbers = [[tensor for tensor in inputs if tensor.name not in texts] for inputs in requests]
+        pinned = {
+            tensor.name: _pinned(tensor.array, sum(_rows(inputs[at]) for inputs in numbers))
+            for at, tensor in enumerate(numbers[0])
+        }
+        batches.merge(numbers, out={name: array_of(tensor) for name, tensor in pinned.items()})
+        with torch.cuda.stream(self._stream):
+            feeds: dict[str, Any] = {
+                name: tensor.to(self.name, non_blocking=True) for name, tensor in pinned.items()
+            }
+        for name in texts:
+            feeds[name] = tensor_of(
+                batches.merge([[t for t in inputs if t.name == name] for inputs in requests])[name]
+            )
+        return feeds
+
+    @override
+    @contextlib.contextmanager
+    def running(self) -> collections.abc.Iterator[None]:
+        with torch.cuda.device(self._index), torch.cuda.stream(self._stream):
+            yield
+
+    @override
+    def finish(self) -> None:
+        self._stream.synchronize()
+
+    @override
+    def arrays(self, results: collections.abc.Sequence[Any]) -> list[Array]:
+        with torch.cuda.stream(self._stream):
+            copies = [
+                _to_pinned(result)
+                if isinstance(result, torch.Tensor) and result.is_cuda
+                else result
+                for result in results
+            ]
+        self._stream.synchronize()
+        return [array_of(result) for result in copies]
+
+    @override
+    def clean(self) -> None:
+        torch.cuda.empty_cache()
+
+
+def device_of(spec: InstanceSpec, *, priority: int = 0) -> Device:
+    """The device of an instance. Its GPU's number is the one of this process.
+
+    Raises:
+        RuntimeError: torch cannot use the GPU; says why.
+    """
+    if spec.kind is InstanceKind.GPU:
+        return CudaDevice(spec.device_id, priority=priority)
+    return Device(None if spec.kind is InstanceKind.MODEL else "cpu")
+
+
+def _rows(tensor: InputTensor) -> int:
+    return len(tensor.array) if tensor.array.ndim else 1
+
+
+def _pinned(array: Array, rows: int) -> "torch.Tensor":
+    like = typing.cast("torch.Tensor", tensor_of(array[:1] if array.ndim else array))
+    shape = (rows, *array.shape[1:]) if array.ndim else ()
+    return torch.empty(shape, dtype=like.dtype, pin_memory=True)
+
+
+def _to_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor.detach(), non_blocking=True)
+
+
+def _on_host(result: Any) -> Any:
+    return result.cpu() if isinstance(result, torch.Tensor) and result.is_cuda else result

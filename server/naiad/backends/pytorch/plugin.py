@@ -1,0 +1,39 @@
+"""The backend `pytorch`, declared: what configs and options know of it. Imports neither torch nor numpy."""
+
+import collections.abc
+import pathlib
+from typing import Any
+
+from naiad.backends.plugin import BackendPlugin, deferred
+from naiad.config.backend_type import ModelFormat
+
+PYTHON_RUNTIME = "model.py"
+"""The `runtime` of a config whose model is a `torch.nn.Module` in Python (row 16.17)."""
+
+LIBTORCH = "pytorch_libtorch"
+AOTI = "torch_aoti"
+
+
+def complete_nothing(
+    message: Any, version_dir: pathlib.Path, options: collections.abc.Mapping[str, str]
+) -> None:
+    """The completion of a config: a PyTorch model says neither datatypes nor shapes, so that its config lists them (row 16.14)."""
+
+
+PLUGIN = BackendPlugin(
+    name="pytorch",
+    make=deferred("naiad.backends.pytorch.backend:make"),
+    package="torch",
+    extra="torch",
+    default_host="process",
+    shares_processes=True,
+    formats=(
+        ModelFormat(filename="model.pt", platform=LIBTORCH, aliases=("libtorch",)),
+        ModelFormat(filename="model.pt2", platform=AOTI),
+    ),
+    has_files_per_gpu=True,
+    python_runtime=PYTHON_RUNTIME,
+    complete=complete_nothing,
+    check=deferred("naiad.backends.pytorch.preflight:check_file"),
+    preflight=deferred("naiad.backends.pytorch.preflight:preflight"),
+)

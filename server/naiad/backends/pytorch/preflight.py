@@ -1,0 +1,61 @@
+"""What loading a PyTorch model would refuse, seen without torch: for `naiad check`, and for the versions of a model that cannot be served."""
+
+import collections.abc
+import pathlib
+from typing import Any
+
+from naiad.backends.pytorch import archive, naming, script_code
+from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
+from naiad.backends.pytorch.settings import settings_of
+from naiad.config.document import Document
+from naiad.config.findings import Findings
+from naiad.config.model_config import ModelConfig
+from naiad.config.problem import Problem
+from naiad.config.refused import problem_of
+from naiad.errors import InferenceError
+
+
+def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
+    """Add a problem if a model file is of a format that the config's platform cannot run. Code of the Python runtime is not looked at."""
+    if message.runtime == PYTHON_RUNTIME or not path.is_file():
+        return
+    try:
+        kind = archive.kind_of(path)
+        archive.check(path, kind, model=message.name, expects_program=message.platform == AOTI)
+    except OSError as error:
+        text = f"unable to load model '{message.name}': unable to read '{path}': {error.strerror}"
+        findings.problems.append(Problem(path=path, position=None, message=text))
+    except InferenceError as error:
+        findings.problems.append(Problem(path=path, position=None, message=error.message))
+
+
+def preflight(
+    config: ModelConfig,
+    *,
+    document: Document,
+    model_dir: pathlib.Path,
+    versions: collections.abc.Sequence[int],
+    options: collections.abc.Mapping[str, str],
+    host: str,
+) -> list[Problem]:
+    """See `Preflight`: parameters, and tensors that are not those of the model's `forward`."""
+    problems: dict[Problem, None] = {}
+    code = config.message.runtime == PYTHON_RUNTIME
+    try:
+        settings_of(config.name, config.parameters, python_runtime=code)
+    except InferenceError as error:
+        problems[problem_of(error, document)] = None
+    if code:
+        return list(problems)
+    batched = config.max_batch_size > 0
+    for version in versions:
+        path = PLUGIN.model_file(model_dir / str(version), config.default_model_filename)
+        if not path.is_file():
+            continue
+        arguments = () if config.platform == AOTI else script_code.forward_arguments(path)
+        try:
+            naming.plan_outputs(config.name, config.outputs, batched=batched)
+            naming.plan_inputs(config.name, arguments, config.inputs, batched=batched)
+        except InferenceError as error:
+            problems[problem_of(error, document)] = None
+    return list(problems)

@@ -1,0 +1,59 @@
+"""What an instance runs: a PyTorch model of any format, as a function of tensors by name to results by position."""
+
+import collections.abc
+import contextlib
+import threading
+import typing
+from typing import Any
+
+import torch
+
+from naiad.backends.pytorch.settings import Settings
+
+
+class Program(typing.Protocol):
+    """A loaded model, on its device.
+
+    Attributes:
+        writes_inputs: it may write to the tensors that it is given.
+    """
+
+    writes_inputs: bool
+
+    @property
+    def output_index(self) -> collections.abc.Mapping[str, int]:
+        """The position of each of the config's outputs in what `run` gives."""
+
+    def run(self, feeds: collections.abc.Mapping[str, Any]) -> collections.abc.Sequence[Any]:
+        """Run a batch.
+
+        Args:
+            feeds: a tensor, or a list of `str` for BYTES, for each input of the config.
+
+        Raises:
+            Exception: what torch raises.
+        """
+
+
+_threads_lock = threading.Lock()
+_threads_set: set[str] = set()
+
+
+def set_threads(settings: Settings) -> None:
+    """Set the numbers of torch's threads in this process, each once: the first model that asks decides (row 16.15)."""
+    with _threads_lock:
+        if settings.intra_op_threads is not None and "intra" not in _threads_set:
+            _threads_set.add("intra")
+            torch.set_num_threads(settings.intra_op_threads)
+        if settings.inter_op_threads is not None and "inter" not in _threads_set:
+            _threads_set.add("inter")
+            with contextlib.suppress(RuntimeError):  # too late: work has been done in parallel
+                torch.set_num_interop_threads(settings.inter_op_threads)
+
+
+def inference(settings: Settings) -> "contextlib.AbstractContextManager[Any]":
+    """Within it, models run: nothing is recorded for gradients."""
+    guard: contextlib.AbstractContextManager[Any] = (
+        torch.inference_mode() if settings.inference_mode else torch.no_grad()
+    )
+    return guard

@@ -1,0 +1,121 @@
+"""What the parameters of a PyTorch model ask of torch (rows 16.15, 16.17). Pure."""
+
+import collections.abc
+import json
+from typing import Any
+
+import msgspec
+
+from naiad.errors import invalid
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a model; None is torch's own default.
+
+    Attributes:
+        optimized_execution: the executor optimises graphs while it runs them; the first runs of each shape take longer for it.
+        inference_mode: run in `torch.inference_mode`, else in `torch.no_grad`.
+        cudnn: use cuDNN, on a GPU.
+        cache_cleaning: give cached memory of the GPU back after each batch.
+        jit_executor, jit_profiling, tensor_fuser: of TorchScript's executor.
+        intra_op_threads, inter_op_threads: threads of the process; the first model that sets them decides for all of its process.
+        compile_parameters: arguments of `torch.compile`, of the Python runtime; None without any.
+    """
+
+    optimized_execution: bool = True
+    inference_mode: bool = True
+    cudnn: bool = True
+    cache_cleaning: bool = False
+    jit_executor: bool | None = None
+    jit_profiling: bool | None = None
+    tensor_fuser: bool | None = None
+    intra_op_threads: int | None = None
+    inter_op_threads: int | None = None
+    compile_parameters: collections.abc.Mapping[str, Any] | None = None
+
+
+def settings_of(
+    model: str, parameters: collections.abc.Mapping[str, str], *, python_runtime: bool
+) -> Settings:
+    """The settings in a model's parameters.
+
+    With the Python runtime the numbers of threads have other names, and are 1 where they are not given.
+
+    `ENABLE_WEIGHT_SHARING` is read and has no effect: instances on one device share their weights in any case.
+
+    Raises:
+        InferenceError: INVALID_ARG: a value that is not valid.
+    """
+    read = _Reader(model, parameters)
+    read.flag("ENABLE_WEIGHT_SHARING")
+    return Settings(
+        optimized_execution=not read.flag("DISABLE_OPTIMIZED_EXECUTION"),
+        inference_mode=read.flag("INFERENCE_MODE") is not False,
+        cudnn=not read.flag("DISABLE_CUDNN"),
+        cache_cleaning=bool(read.flag("ENABLE_CACHE_CLEANING")),
+        jit_executor=read.flag("ENABLE_JIT_EXECUTOR"),
+        jit_profiling=read.flag("ENABLE_JIT_PROFILING"),
+        tensor_fuser=read.flag("ENABLE_TENSOR_FUSER"),
+        intra_op_threads=read.threads("NUM_THREADS") or 1
+        if python_runtime
+        else read.threads("INTRA_OP_THREAD_COUNT"),
+        inter_op_threads=read.threads("NUM_INTEROP_THREADS") or 1
+        if python_runtime
+        else read.threads("INTER_OP_THREAD_COUNT"),
+        compile_parameters=read.compile_parameters(),
+    )
+
+
+class _Reader:
+    """Reads parameters of one model."""
+
+    def __init__(self, model: str, parameters: collections.abc.Mapping[str, str]) -> None:
+        self._model = model
+        self._parameters = parameters
+
+    def flag(self, key: str) -> bool | None:
+        """A boolean, as Triton reads one; None if it is not there."""
+        text = self._parameters.get(key)
+        if text is None:
+            return None
+        word = text.lower()
+        if word in ("true", "1"):
+            return True
+        if word in ("false", "0"):
+            return False
+        raise invalid(
+            f"failed to convert {key} '{text}' to boolean value (parameters of model '{self._model}'): write true or false"
+        )
+
+    def threads(self, key: str) -> int | None:
+        """A number of threads; None without one, and for 0 and less, as in Triton."""
+        text = self._parameters.get(key)
+        if text is None:
+            return None
+        try:
+            count = int(text)
+        except ValueError:
+            raise invalid(
+                f"failed to convert {key} '{text}' to integral number (parameters of model '{self._model}'): write a number of threads"
+            ) from None
+        return count if count > 0 else None
+
+    def compile_parameters(self) -> dict[str, Any] | None:
+        """The arguments of `torch.compile`."""
+        key = "TORCH_COMPILE_OPTIONAL_PARAMETERS"
+        text = self._parameters.get(key)
+        if text is None:
+            return None
+        try:
+            parameters = json.loads(text)
+        except ValueError as error:
+            raise invalid(
+                f'{key} of model \'{self._model}\' is not JSON ({error}): write an object, such as {{"mode": "reduce-overhead"}}'
+            ) from None
+        if not isinstance(parameters, dict):
+            raise invalid(f"{key} of model '{self._model}' must be a JSON object, not {text}")
+        if "model" in parameters:
+            raise invalid(
+                f"'model' is not an optional parameter for 'torch.compile' ({key} of model '{self._model}')"
+            )
+        return parameters
