@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
+.PHONY: help run smoke test test-fast test-stores test-frameworks test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,10 @@ test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, with
 
 test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
 	@$(PYTEST) tests/stores --durations=10
+
+test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models (torch), which are installed once into the cache: 7 GB
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/frameworks
+	@PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -n 2 tests/frameworks --durations=10
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25
@@ -84,7 +88,7 @@ e2e-full: $(VENV)/.dev ## every story, with the long ones and the faults
 	@PYTHONPATH=. $(BIN)/python -m e2e.run
 
 clean: ## remove what these commands made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-frameworks .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 $(VENV)/.server: pyproject.toml constraints.txt
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/environment server

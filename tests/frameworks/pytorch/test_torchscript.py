@@ -323,12 +323,12 @@ def test_a_config_of_another_model_is_refused_at_the_load(tmp_path: pathlib.Path
         instance_of(save(tmp_path / "number", Number()), two)
 
 
-def test_a_file_that_is_no_torchscript_is_refused_with_the_reason(tmp_path: pathlib.Path) -> None:
+def test_another_file_is_refused_with_the_reason(tmp_path: pathlib.Path) -> None:
     folder = save(tmp_path, Linear())
     path = folder / "1" / "model.pt"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InferenceError, match="is no archive"):
+    with pytest.raises(InferenceError, match="is not an archive"):
         instance_of(folder, LINEAR)
     torch.save(Linear().state_dict(), path)
     with pytest.raises(InferenceError, match=r"is a checkpoint of torch\.save"):

@@ -1,7 +1,6 @@
-"""The quickstart page works as it stands: its commands, its configs, its model.py and its requests.
+"""The quickstart page works as it stands: its commands, its configs and its requests, with the addresses of the server that is started here.
 
-Only the addresses are those of the server that is started here. PyTorch is not installed where these tests run: a stand-in of the four
-functions that the page uses lies beside the model.
+Its PyTorch model is in `tests/frameworks/pytorch/test_quickstart.py`.
 """
 
 import json
@@ -22,38 +21,6 @@ pytestmark = pytest.mark.slow
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "quickstart.md").read_text()
 ONNX, PYTORCH = PAGE.split("## A PyTorch model")
-
-TORCH = """
-import contextlib
-import json
-import types
-
-import numpy as np
-
-
-class Tensor:
-    def __init__(self, values):
-        self.values = values
-
-    def numpy(self):
-        return self.values
-
-
-class Net:
-    def __init__(self, weights):
-        self.weights = np.array(weights, np.float32)
-
-    def eval(self):
-        return self
-
-    def __call__(self, tensor):
-        return Tensor(tensor.values @ self.weights)
-
-
-from_numpy = Tensor
-inference_mode = contextlib.nullcontext
-jit = types.SimpleNamespace(load=lambda file, map_location: Net(json.loads(file.read_text())))
-"""
 
 
 def snippets(text: str, language: str) -> list[str]:
@@ -86,19 +53,3 @@ def test_an_onnx_file_is_served_in_a_few_commands(tmp_path: pathlib.Path, *, con
         assert described["inputs"] == [{"name": "X", "datatype": "FP32", "shape": [-1, 3]}]
         reply = json.loads(shell(infer.replace("localhost:8000", server.http), tmp_path))
     assert {output["name"]: output["data"] for output in reply["outputs"]}["label"] == [1, 0]
-
-
-def test_a_pytorch_model_is_served_by_a_model_py(tmp_path: pathlib.Path) -> None:
-    [config] = snippets(PYTORCH, "protobuf")
-    [code] = snippets(PYTORCH, "python")
-    [infer] = snippets(PYTORCH, "sh")
-    version = tmp_path / "models" / "net" / "1"
-    version.mkdir(parents=True)
-    (version.parent / "config.pbtxt").write_text(config)
-    (version / "model.py").write_text(code)
-    (version / "model.pt").write_text("[[1, 0], [0, 1], [1, 1]]")
-    (version / "torch.py").write_text(TORCH)
-    assert "ok  net" in shell("naiad check models", tmp_path)
-    with ServerProcess(naiad_program(), [tmp_path / "models"], log=tmp_path / "log") as server:
-        reply = json.loads(shell(infer.replace("localhost:8000", server.http), tmp_path))
-    assert reply["outputs"] == [{"name": "Y", "datatype": "FP32", "shape": [1, 2], "data": [4, 5]}]

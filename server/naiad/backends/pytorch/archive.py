@@ -22,7 +22,7 @@ class Kind(enum.Enum):
     COMPILED = "a package of AOTInductor"
     CHECKPOINT = "a checkpoint of torch.save"
     ANOTHER_ARCHIVE = "a zip archive of another kind"
-    NO_ARCHIVE = "no archive"
+    NO_ARCHIVE = "not an archive"
 
 
 def kind_of(path: pathlib.Path) -> Kind:
@@ -75,5 +75,5 @@ def _wrong(path: pathlib.Path, kind: Kind, *, model: str, expects_program: bool)
         f"{_SCRIPT}, or by {_EXPORT}",
     }
     return internal(
-        f"failed to load model '{model}': '{path.name}' is {kind.value}, and not {expected}: {ways[kind]}"
+        f"failed to load model '{model}': '{path.name}' is {kind.value}, but the model's platform needs {expected}: {ways[kind]}"
     )

@@ -1,7 +1,7 @@
 """Which tensor of a config is which argument and which result of a TorchScript model (row 16.13). Pure.
 
 The rules and the error texts are those of Triton's pytorch backend (`src/pt/model_instance_state.cc`). Beyond it, positions that do not exist, or
-that two tensors claim, are refused at the load; Triton finds out with the first request, or passes a tensor that nobody gave.
+that two tensors claim, are refused at the load; Triton finds out with the first request, or passes a tensor that no request has.
 """
 
 import collections.abc

@@ -54,8 +54,8 @@ def preflight(
             continue
         arguments = () if config.platform == AOTI else script_code.forward_arguments(path)
         try:
-            naming.plan_outputs(config.name, config.outputs, batched=batched)
             naming.plan_inputs(config.name, arguments, config.inputs, batched=batched)
+            naming.plan_outputs(config.name, config.outputs, batched=batched)
         except InferenceError as error:
             problems[problem_of(error, document)] = None
     return list(problems)

@@ -1,6 +1,6 @@
 """Between numpy and torch, without a copy: arrays as tensors and tensors as arrays. Importing this imports torch.
 
-Text is no tensor for torch: a BYTES tensor is a list of `str`, of one dimension (row 16.14).
+torch has no tensors of text: a BYTES tensor is a list of `str`, of one dimension (row 16.14).
 """
 
 import warnings

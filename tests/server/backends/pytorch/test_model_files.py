@@ -18,7 +18,7 @@ def kind_of(path: pathlib.Path, content: bytes) -> Kind:
     return archive.kind_of(path)
 
 
-def test_formats_are_told_apart(tmp_path: pathlib.Path) -> None:
+def test_each_format_is_recognised(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model"
     assert archive.kind_of(archives.script(path)) is Kind.TORCHSCRIPT
     whole = path.read_bytes()
@@ -48,7 +48,10 @@ def test_a_file_of_another_format_is_refused_with_the_way_out(
 ) -> None:
     with pytest.raises(InferenceError) as caught:
         archive.check(tmp_path / "model.pt", kind, model="m", expects_program=program)
-    assert f"failed to load model 'm': 'model.pt' is {kind.value}, and not" in caught.value.message
+    assert (
+        f"failed to load model 'm': 'model.pt' is {kind.value}, but the model's platform needs "
+        in caught.value.message
+    )
     assert said in caught.value.message
 
 

@@ -45,7 +45,7 @@ def test_the_names_of_the_arguments_come_first() -> None:
 def test_else_the_index_in_the_name_decides() -> None:
     assert names(XY, "second__1", "first__0") == ("first__0", "second__1")
     assert names(XY, "x", "b__0") == ("x", "b__0"), (
-        "one name that is no argument: the order decides"
+        "one name that is not an argument: the indexes decide"
     )
 
 
@@ -105,7 +105,7 @@ def test_a_model_of_another_number_of_arguments_is_refused() -> None:
     )
 
 
-def test_arguments_that_are_no_tensors_are_refused() -> None:
+def test_arguments_of_other_types_are_refused() -> None:
     assert (
         "An input of type 'int' was detected in the model."
         in refused("x", "y", arguments=(XY[0], Argument("y", "int"))).message

@@ -43,7 +43,7 @@ def test_no_threads_is_the_default() -> None:
     assert settings(INTRA_OP_THREAD_COUNT="0", INTER_OP_THREAD_COUNT="-1") == Settings()
 
 
-def test_the_python_runtime_has_one_thread_unless_it_is_told() -> None:
+def test_the_python_runtime_has_one_thread_by_default() -> None:
     assert settings(python_runtime=True) == Settings(intra_op_threads=1, inter_op_threads=1)
     told = settings(
         python_runtime=True, NUM_THREADS="4", NUM_INTEROP_THREADS="2", INTRA_OP_THREAD_COUNT="7"
