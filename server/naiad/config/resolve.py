@@ -420,9 +420,10 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     def _model_file(self, version: int) -> pathlib.Path:
         folder = self.model_dir / str(version)
         filename = self.message.default_model_filename
-        if self.backend is None:
-            return folder / filename
-        return self.backend.model_file(folder, filename, self.message.runtime)
+        path: pathlib.Path = folder / filename
+        if self.backend is not None:
+            path = self.backend.model_file(folder, filename, self.message.runtime)
+        return path
 
     def _fault_of_file(self, version: int) -> Problem | None:
         """What is wrong with a version's model file before it is opened."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typing_extensions import override
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core import datatypes
@@ -152,6 +153,7 @@ def test_no_pickle_of_an_archive_is_opened(tmp_path: pathlib.Path, name: str) ->
     path = folder / "1" / "model.pt2"
 
     class Bomb:
+        @override
         def __reduce__(self) -> tuple[object, tuple[object, ...]]:
             return open, (str(tmp_path / "ran"), "w")
 

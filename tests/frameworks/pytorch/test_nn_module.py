@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from typing_extensions import override
 
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
@@ -121,6 +122,7 @@ def test_weights_that_do_not_fit_say_why(tmp_path: pathlib.Path) -> None:
 
 def test_weights_are_never_unpickled_as_code(tmp_path: pathlib.Path) -> None:
     class Bomb:
+        @override
         def __reduce__(self) -> tuple[object, tuple[object, ...]]:
             return open, (str(tmp_path / "ran"), "w")
 

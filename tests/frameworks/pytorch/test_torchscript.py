@@ -1,7 +1,7 @@
 """TorchScript models through the backend, against torch itself (rows 16.13 to 16.15)."""
 
 import pathlib
-from typing import Dict, List, Tuple  # noqa: UP035 - TorchScript knows these
+from typing import Any, Dict, List, Tuple  # noqa: UP035 - TorchScript knows these
 
 import numpy as np
 import pytest
@@ -179,6 +179,8 @@ def test_a_model_that_writes_to_its_input_is_given_a_copy(tmp_path: pathlib.Path
 
 
 class Counts(torch.nn.Module):
+    seen: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.ones(1))
@@ -199,7 +201,7 @@ def test_instances_share_weights_and_keep_their_own_state(tmp_path: pathlib.Path
         [[2.0]],
         [[1.0]],
     ]
-    modules = [each.instance._program._module for each in (one, two)]
+    modules: list[Any] = [getattr(each.instance, "_program")._module for each in (one, two)]  # noqa: B009
     assert modules[0].weight.data_ptr() == modules[1].weight.data_ptr()
 
 

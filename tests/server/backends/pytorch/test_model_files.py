@@ -4,6 +4,7 @@ import pathlib
 import pickle
 
 import pytest
+from typing_extensions import override
 
 from naiad.backends.pytorch import archive
 from naiad.backends.pytorch.archive import Kind
@@ -79,6 +80,7 @@ def test_nothing_is_known_of_a_file_that_is_not_understood(tmp_path: pathlib.Pat
 
 def test_nothing_is_unpickled(tmp_path: pathlib.Path) -> None:
     class Bomb:
+        @override
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return pathlib.Path.touch, (tmp_path / "ran",)  # type: ignore[return-value]
 

@@ -6,8 +6,12 @@ from naiad.backends.pytorch.settings import Settings, settings_of
 from naiad.errors import ErrorCode, InferenceError
 
 
-def settings(*, python_runtime: bool = False, **parameters: str) -> Settings:
-    return settings_of("m", parameters, python_runtime=python_runtime)
+def settings(**parameters: str) -> Settings:
+    return settings_of("m", parameters, python_runtime=False)
+
+
+def of_code(**parameters: str) -> Settings:
+    return settings_of("m", parameters, python_runtime=True)
 
 
 def test_nothing_is_changed_by_default() -> None:
@@ -44,10 +48,8 @@ def test_no_threads_is_the_default() -> None:
 
 
 def test_the_python_runtime_has_one_thread_by_default() -> None:
-    assert settings(python_runtime=True) == Settings(intra_op_threads=1, inter_op_threads=1)
-    told = settings(
-        python_runtime=True, NUM_THREADS="4", NUM_INTEROP_THREADS="2", INTRA_OP_THREAD_COUNT="7"
-    )
+    assert of_code() == Settings(intra_op_threads=1, inter_op_threads=1)
+    told = of_code(NUM_THREADS="4", NUM_INTEROP_THREADS="2", INTRA_OP_THREAD_COUNT="7")
     assert (told.intra_op_threads, told.inter_op_threads) == (4, 2)
 
 
