@@ -150,10 +150,10 @@ def _data(name: str, length: int, *, may: bool = False) -> Queued:
     return Queued(name, more=tuple(more))
 
 
-def _plugged_shapes(target: Target, requests: Sequence[Queued]) -> Answer:
+def _plugged_shapes(target: Target, requests: Sequence[Queued], model: str = "shapes") -> Answer:
     """`shapes` needs DATA in its plug too; the plug's length is its own, so it shares no batch."""
     nine = value("DATA", "FP32", [1, 9], [1] * 9)
-    return batches(queue(target, "shapes", requests, more=(nine,)))
+    return batches(queue(target, model, requests, more=(nine,)))
 
 
 def _preferred(target: Target, count: int) -> Answer:
@@ -256,6 +256,22 @@ BATCHES = [
         ("12.8", "4.10"),
         lambda target: _plugged_shapes(
             target, [_data("a", 2), _data("b", 2, may=True), _data("c", 2, may=True)]
+        ),
+        expect={"batches.0": "a", "batches.1": "b+c"},
+    ),
+    Scenario(
+        "ragged inputs do not end the batch",
+        ("12.7", "11.14", "11.18"),
+        lambda target: _plugged_shapes(
+            target, [_data("a", 2), _data("b", 3), _data("c", 1), _data("d", 5)], "ragged"
+        ),
+        expect={"batches.0": "a+b+c+d"},
+    ),
+    Scenario(
+        "optional inputs end a ragged batch",
+        ("12.8", "11.14"),
+        lambda target: _plugged_shapes(
+            target, [_data("a", 2), _data("b", 3, may=True), _data("c", 1, may=True)], "ragged"
         ),
         expect={"batches.0": "a", "batches.1": "b+c"},
     ),

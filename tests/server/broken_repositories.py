@@ -521,11 +521,11 @@ BROKEN: dict[str, Broken] = {
     "ensemble_of_a_broken_model": ensemble("sequence_batching"),
     "ensemble_of_itself": ensemble("ensemble_of_itself"),
     "ensemble_whose_tensor_nothing_writes": ensemble("sequence_batching", reads="t"),
-    "ragged_batches": tensor(
-        'name: "IN" data_type: TYPE_FP32 dims: [ 2 ] allow_ragged_batch: true'
+    "batch_input": python('batch_input { target_name: "B" source_input: "NO" }\n'),
+    "batch_output": python('batch_output { target_name: "NO" source_input: "IN" }\n'),
+    "batch_input_of_two": python(
+        'batch_input { target_name: "B" data_type: TYPE_INT32 source_input: [ "IN", "IN" ] }\n'
     ),
-    "batch_input": python('batch_input { target_name: "B" source_input: "IN" }\n'),
-    "batch_output": python('batch_output { target_name: "OUT" source_input: "IN" }\n'),
     "warmup_without_input": python('model_warmup { name: "w" batch_size: 1 }\n'),
     "warmup_of_too_many": python(
         'model_warmup { name: "w" batch_size: 99 inputs { key: "IN" value { data_type: TYPE_FP32 dims: 2 zero_data: true } } }\n'

@@ -119,10 +119,11 @@ def wanted_names(batch: collections.abc.Sequence[Call], all_names: list[str]) ->
 
 
 class OutputRule(msgspec.Struct, frozen=True):
-    """How an output of the model becomes an output of a response; if `batched`, the first dimension is the batch."""
+    """How an output of the model becomes an output of a response; if `batched`, the first dimension is the batch; if `scattered`, its shape is any."""
 
     spec: TensorSpec
     batched: bool
+    scattered: bool = False
 
     def check(self, array: Array, *, rows: int, model: str) -> None:
         """Hold an output of a whole batch against the config (row 4.17). `rows`, the size of the batch, counts only when `batched`.
@@ -136,6 +137,8 @@ class OutputRule(msgspec.Struct, frozen=True):
                 f"unexpected datatype {array.dtype} of output '{spec.name}' for model '{model}': "
                 f"its config says {spec.datatype.config_name}"
             )
+        if self.scattered:
+            return
         shape = array.shape
         expected = spec.dims if spec.reshape is None else spec.reshape
         if self.batched:
@@ -180,10 +183,25 @@ def split(
     """
     if len(batch) == 1:
         return [[(rule.spec.name, rule.spec.datatype.name, array) for rule, array in outputs]]
-    sizes = [inference.batch_size for inference in batch]
-    columns = [
-        (rule.spec.name, rule.spec.datatype.name, _rows_of(sizes, array)) for rule, array in outputs
-    ]
+    return distribute(
+        batch,
+        [
+            (rule.spec.name, rule.spec.datatype.name, rows_of(batch, array))
+            for rule, array in outputs
+        ],
+    )
+
+
+def distribute(
+    batch: collections.abc.Sequence[Call],
+    columns: collections.abc.Sequence[tuple[str, str, list[Array]]],
+) -> list[list[Output]]:
+    """Each request's outputs, only those it asked for.
+
+    Args:
+        batch: the requests that ran.
+        columns: for each output that some request asks for its name, its datatype and the part of each request.
+    """
     if len(columns) == 1:  # which every request asks for
         ((name, datatype, parts),) = columns
         return [[(name, datatype, part)] for part in parts]
@@ -201,8 +219,11 @@ def split(
     return answers
 
 
-def _rows_of(sizes: list[int], array: Array) -> list[Array]:
+def rows_of(batch: collections.abc.Sequence[Call], array: Array) -> list[Array]:
     """Each request's rows of one output, as views."""
+    sizes = [inference.batch_size for inference in batch]
+    if len(sizes) == 1:
+        return [array]
     if sizes.count(1) == len(sizes):
         # One row each: iterating over a longer shape makes the views in C, twice as fast as slicing.
         return list(array[:, np.newaxis])

@@ -25,6 +25,7 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
         dims: without the batch dimension; -1 is any size.
         reshape: what the backend sees instead of `dims` (row 4.12); None when the same.
         is_shape_tensor: its values are a shape; TensorRT only.
+        ragged: requests share a batch although its shapes differ (row 11.14).
     """
 
     name: str
@@ -33,6 +34,34 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
     reshape: tuple[int, ...] | None = None
     optional: bool = False
     is_shape_tensor: bool = False
+    ragged: bool = False
+
+
+class BatchInputKind(enum.Enum):
+    """What a tensor that the server adds to a batch says of an input (row 11.18)."""
+
+    ELEMENT_COUNT = "BATCH_ELEMENT_COUNT"
+    ACCUMULATED_ELEMENT_COUNT = "BATCH_ACCUMULATED_ELEMENT_COUNT"
+    ACCUMULATED_ELEMENT_COUNT_WITH_ZERO = "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO"
+    MAX_ELEMENT_COUNT_AS_SHAPE = "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE"
+    ITEM_SHAPE = "BATCH_ITEM_SHAPE"
+    ITEM_SHAPE_FLATTEN = "BATCH_ITEM_SHAPE_FLATTEN"
+
+
+class BatchInput(msgspec.Struct, frozen=True, kw_only=True):
+    """A tensor that the server adds to a batch, under each of these names, made of the shapes of an input."""
+
+    kind: BatchInputKind
+    targets: tuple[str, ...]
+    datatype: DataType
+    source: str
+
+
+class BatchOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """An output of which each request gets a part in the shape of its input (row 11.20)."""
+
+    target: str
+    source: str
 
 
 class TimeoutAction(enum.Enum):
@@ -259,6 +288,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).
         message: the normalised model_config_pb2.ModelConfig; never changed.
+        batch_inputs: of ragged batches, as are the outputs.
         labels: the names of the classes of outputs (row 5.4); of an ensemble also those of the models of its steps.
         warmup: the samples to run, in their order.
         response_cache: whether responses are to be cached, where the server has a cache.
@@ -281,6 +311,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     message: Any
     ensemble: Ensemble | None = None
     labels: Labels = NO_LABELS
+    batch_inputs: tuple[BatchInput, ...] = ()
+    batch_outputs: tuple[BatchOutput, ...] = ()
     states: tuple[SequenceState, ...] = ()
     warmup: tuple[WarmupSample, ...] = ()
     response_cache: bool = False

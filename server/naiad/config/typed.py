@@ -7,6 +7,9 @@ from typing import Any
 from naiad.config.labels import NO_LABELS, Labels
 from naiad.config.model_config import (
     Accelerator,
+    BatchInput,
+    BatchInputKind,
+    BatchOutput,
     DynamicBatching,
     Ensemble,
     EnsembleStep,
@@ -94,6 +97,12 @@ def typed(
             else None
         ),
         labels=labels,
+        batch_inputs=tuple(map(_batch_input, message.batch_input)),
+        batch_outputs=tuple(
+            BatchOutput(target=target, source=next(iter(output.source_input), ""))
+            for output in message.batch_output
+            for target in output.target_name
+        ),
         states=sequence_states(message, initial_states),
         response_cache=message.response_cache.enable,
         warmup=tuple(map(_warmup, (each for each in message.model_warmup if each.batch_size))),
@@ -102,6 +111,17 @@ def typed(
             if message.HasField("sequence_batching")
             else None
         ),
+    )
+
+
+def _batch_input(added: Any) -> BatchInput:
+    return BatchInput(
+        kind=BatchInputKind(added.Kind.Name(added.kind)),
+        targets=tuple(added.target_name),
+        datatype=datatypes.BY_CONFIG_NAME.get(
+            model_config_pb2.DataType.Name(added.data_type), datatypes.INT32
+        ),
+        source=next(iter(added.source_input), ""),
     )
 
 
@@ -115,6 +135,7 @@ def _tensor(spec: Any) -> TensorSpec:
         reshape=tuple(spec.reshape.shape) if reshaped else None,
         optional=getattr(spec, "optional", False),
         is_shape_tensor=spec.is_shape_tensor,
+        ragged=getattr(spec, "allow_ragged_batch", False),
     )
 
 

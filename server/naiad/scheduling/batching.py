@@ -34,7 +34,7 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
         max_rows: the most batch rows of a batch.
         preferred: sizes that run at once, in rows, ascending.
         delay_ns: how long the oldest request of a batch may wait for more requests.
-        same_shape: inputs whose shapes must agree: those with a dimension of any size (row 12.7).
+        same_shape: inputs whose shapes must agree: those with a dimension of any size that are not ragged (row 12.7).
         same_values: inputs whose values must agree: shape tensors.
         same_inputs: requests must bring the same set of inputs, for some are optional (row 12.8).
         append_only: whether a new request always goes behind the queued ones and could share a batch with any of them.
@@ -101,7 +101,8 @@ def batching_policy(
     inputs = tuple(inputs)
     max_rows = max(1, max_batch_size)
     same_values = frozenset(spec.name for spec in inputs if spec.is_shape_tensor)
-    same_shape = frozenset(spec.name for spec in inputs if -1 in spec.dims) - same_values
+    same_shape = frozenset(spec.name for spec in inputs if -1 in spec.dims and not spec.ragged)
+    same_shape -= same_values
     same_inputs = any(spec.optional for spec in inputs)
     if batching is None or not max_batch_size:
         batching, single = DynamicBatching(), True

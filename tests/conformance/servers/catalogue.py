@@ -200,6 +200,17 @@ GOOD: dict[str, Model] = {
         ),
         "describe",
     ),
+    "ragged": Model(
+        python_model(
+            f"{_DELAY}, {tensor('DATA', 'FP32', '[ -1 ]', 'allow_ragged_batch: true')}, "
+            f"{tensor('MAY', 'INT32', '[ 1 ]', 'optional: true')}",
+            _REPORT,
+            "dynamic_batching { }\n"
+            'batch_input { kind: BATCH_ELEMENT_COUNT target_name: "N" data_type: TYPE_FP32 source_input: "DATA" }',
+            batch=8,
+        ),
+        "describe",
+    ),
     "ordered": Model(
         python_model(
             _DELAY,

@@ -3,6 +3,7 @@
 import collections.abc
 import typing
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,6 +16,8 @@ from naiad.scheduling.batching import (
     BatchRun,
     Dispatch,
     WaitUntil,
+    batchable,
+    batching_policy,
     next_batch,
     next_prefetch,
     plan_batching,
@@ -383,3 +386,20 @@ def test_a_batch_that_a_request_could_overtake_is_not_prefetched(batching: Dynam
         batcher.push()
     assert batcher.ahead() is None
     assert batcher.dispatch().reason is FULL
+
+
+def test_ragged_inputs_share_a_batch_whatever_their_shapes() -> None:
+    ragged = msgspec.structs.replace(make_spec("x", -1), ragged=True)
+    policy = batching_policy([ragged, make_spec("y", -1)], 8, DynamicBatching())
+    assert policy.same_shape == {"y"}
+    one, other = (
+        make_inference(make_tensor("x", 1, size), make_tensor("y", 1, 2)) for size in (2, 3)
+    )
+    assert batchable(one, other, policy)
+    third = make_inference(make_tensor("x", 1, 2), make_tensor("y", 1, 3))
+    assert not batchable(one, third, policy)
+
+
+def test_only_ragged_inputs_need_no_comparison() -> None:
+    ragged = msgspec.structs.replace(make_spec("x", -1), ragged=True)
+    assert batching_policy([ragged], 8, DynamicBatching()).append_only

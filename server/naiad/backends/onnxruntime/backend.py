@@ -38,6 +38,7 @@ from naiad.backends.onnxruntime.session import (
     signature_of,
 )
 from naiad.backends.plugin import BackendContext
+from naiad.backends.ragged import is_ragged
 from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
@@ -153,6 +154,8 @@ class OnnxModel(LoadedModel):
 def sizes_for(source: ModelSource, plan: SessionPlan, path: pathlib.Path) -> tuple[int, ...]:
     """The sizes that batches of a model are filled up to."""
     config = source.config
+    if is_ragged(config):
+        return ()
     fill = batch_sizes.fill_of(config, source.options)
     on_cuda = fill.mode == "auto" and plan.providers[0].name == CUDA
     candidates = batch_sizes.sizes_of(config, fill, pays=on_cuda)
@@ -211,7 +214,8 @@ class OnnxInstance(Instance):
             rows += call.batch_size
         runs = sessions.runs(rows) if sessions.sizes else ()
         padding = sum(runs) - rows if runs else 0
-        feeds = batches.merge(inputs, padding)
+        ragged = sessions.first.ragged
+        feeds = batches.merge(inputs, padding) if ragged is None else ragged.merge(inputs)
         names = batches.wanted_names(batch, sessions.first.output_names)
         input_end_ns = self._now_ns()
         try:
@@ -229,7 +233,11 @@ class OnnxInstance(Instance):
             if padding:
                 sessions.filled()
         output_start_ns = self._now_ns()
-        parts = batches.split(batch, sessions.first.checked(names, arrays, rows=rows))
+        checked = sessions.first.checked(names, arrays, rows=rows)
+        if ragged is None:
+            parts = batches.split(batch, checked)
+        else:
+            parts = ragged.split(batch, inputs, checked)
         responses = [Response(outputs, _NO_PARAMETERS) for outputs in parts]
         return Execution(responses, input_end_ns, output_start_ns, padding)
 

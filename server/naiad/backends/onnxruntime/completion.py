@@ -54,6 +54,7 @@ def complete_from(
         CompletionError: it contradicts max_batch_size.
     """
     added = {tensor.spec.name for tensor in (*added_inputs(message), *added_outputs(message))}
+    added.update(name for each in message.batch_input for name in each.target_name)
     missing = [
         (side, tensor)
         for side, tensors in (("input", graph.inputs), ("output", graph.outputs))

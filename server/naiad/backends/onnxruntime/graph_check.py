@@ -93,6 +93,7 @@ class _Check:
         fixed = fixed_first(graph) if self._batching else []
         self._fixed = [tensor for tensor in fixed if tensor.name in listed]
         self._of_session = of_session
+        self._scattered = {name for each in message.batch_output for name in each.target_name}
 
     def all(self) -> None:
         """Every rule."""
@@ -110,6 +111,8 @@ class _Check:
                     self._unknown(path, spec.name, known)
             for added in self._added[side]:
                 self._added_tensor(side, added, known)
+        for index, batch in enumerate(self._message.batch_input):
+            self._batch_input(index, batch, inputs)
 
     def _added_tensor(
         self, side: str, added: AddedTensor, known: collections.abc.Mapping[str, GraphTensor]
@@ -161,6 +164,53 @@ class _Check:
                 f"model '{self._message.name}', {what} '{spec.name}': config says dims {shown(spec.dims)}, the graph says {tensor.shape_text}",
                 f"write dims: {shown(dims)}"
                 + (": dims leave the batch dimension out" if self._batching else ""),
+            )
+
+    def _batch_input(
+        self, index: int, batch: Any, known: collections.abc.Mapping[str, GraphTensor]
+    ) -> None:
+        """A tensor that the server adds to a batch is an input of the graph, of its datatype and rank."""
+        wanted = model_config_pb2.DataType.Name(batch.data_type)
+        rank = 2 if batch.kind == model_config_pb2.BatchInput.BATCH_ITEM_SHAPE else 1
+        for name in batch.target_name:
+            path: FieldPath = ("batch_input", index, "target_name")
+            tensor = known.get(name)
+            if tensor is None:
+                self._findings.add(
+                    path,
+                    f"{self._load}batch input '{name}' is no input of the model",
+                    did_you_mean(name, list(known)) or f"the model has {', '.join(sorted(known))}",
+                )
+            elif tensor.type_name != wanted:
+                self._findings.add(
+                    ("batch_input", index, "data_type"),
+                    f"{self._load}configuration expects datatype {wanted} for batch input '{name}', model provides {tensor.type_name}",
+                    f"write data_type: {tensor.type_name}"
+                    if tensor.type_name in ("TYPE_INT32", "TYPE_FP32")
+                    else "export the model with INT32 or FP32 there",
+                )
+            elif tensor.shape is not None and len(tensor.shape) != rank:
+                kind = batch.Kind.Name(batch.kind)
+                self._findings.add(
+                    path,
+                    f"{self._load}batch input '{name}' of kind {kind} has {_dimensions(rank)}, the graph says {tensor.shape_text}",
+                    "take another kind, or export the model with that shape",
+                )
+
+    def _ragged(self, path: FieldPath, spec: Any, tensor: GraphTensor) -> None:
+        """The requests of a ragged batch come as one flat tensor."""
+        begin = f"{self._load}configuration expects model provides input with shape [-1] for ragged input '{spec.name}'"
+        if spec.optional:
+            self._findings.add(
+                (*path, "optional"),
+                f"{begin}, which is not supported for optional input",
+                "take optional out, or allow_ragged_batch",
+            )
+        elif tensor.shape is not None and tensor.shape != (-1,):
+            self._findings.add(
+                (*path, "allow_ragged_batch"),
+                f"{begin}, model provides {tensor.shape_text}",
+                "export the model with one free dimension there, or take allow_ragged_batch out",
             )
 
     def _fits(self, dims: collections.abc.Sequence[int], sizes: list[int]) -> bool:
@@ -271,7 +321,11 @@ class _Check:
                 "take optional out, or write max_batch_size: 0",
             )
         self._datatype(path, spec, tensor)
-        if all(self._findings.trusted((*path, field)) for field in ("dims", "reshape")):
+        if side == "input" and spec.allow_ragged_batch:
+            self._ragged(path, spec, tensor)
+        elif spec.name not in self._scattered and all(
+            self._findings.trusted((*path, field)) for field in ("dims", "reshape")
+        ):
             self._dims(path, spec, tensor)
 
     def _datatype(self, path: FieldPath, spec: Any, tensor: GraphTensor) -> None:

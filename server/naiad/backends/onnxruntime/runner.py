@@ -19,6 +19,7 @@ import onnxruntime
 from naiad.backends import text
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.onnxruntime.onnx_graph import Signature
+from naiad.backends.ragged import RaggedBatches, is_ragged
 from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_tensors import model_inputs, model_outputs
 from naiad.core import datatypes
@@ -38,6 +39,7 @@ class SessionRunner:
         model: the model's name, for messages.
         output_names: the config's outputs, in its order, and those of states.
         has_text: some input is BYTES, so that requests are decoded one by one before they are merged.
+        ragged: makes batches of requests with different shapes; None for a model without any.
 
     Raises:
         InferenceError: INVALID_ARG: the model mixes BF16 and text.
@@ -55,7 +57,11 @@ class SessionRunner:
         self._session = session
         self._options = options
         self._batched = config.max_batch_size > 0
-        self._rules = {spec.name: OutputRule(spec, self._batched) for spec in outputs}
+        self.ragged = RaggedBatches(config) if is_ragged(config) else None
+        scattered = () if self.ragged is None else self.ragged.scattered
+        self._rules = {
+            spec.name: OutputRule(spec, self._batched, spec.name in scattered) for spec in outputs
+        }
         listed = {spec.name for spec in self._inputs}
         self._scalars = [
             tensor.name

@@ -45,13 +45,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FEATURES = (
-    Feature(path=("batch_input",), what="batch inputs"),  # row 11.18
-    Feature(path=("batch_output",), what="batch outputs"),  # row 11.20
-    Feature(
-        path=("input", "*", "allow_ragged_batch"),  # row 11.14
-        what="ragged batches",
-        instead="take it out: requests of one shape are still batched together",
-    ),
     Feature(path=("instance_group", "*", "passive"), what="passive instances"),  # row 11.34
     Feature(path=("parameters", "TRITON_BATCH_STRATEGY_PATH"), what="custom batching"),  # row 12.18
 )

@@ -8,6 +8,7 @@ import collections.abc
 from typing import Any
 
 from naiad.config.backend_type import BackendType, BackendTypes, supported_names
+from naiad.config.checks.batch_tensors import check_batch_tensors
 from naiad.config.checks.ensemble import check_ensemble
 from naiad.config.checks.sequence import check_sequence_batching
 from naiad.config.checks.states import check_states
@@ -48,6 +49,7 @@ def validate(
             "write 0 for a model without a batch dimension",
         )
     check_tensors(message, findings)
+    check_batch_tensors(message, findings)
     check_ensemble(message, findings)
     check_states(message, findings)
     check_sequence_batching(message, findings)

@@ -7,12 +7,7 @@ import pytest
 from naiad.config.checks.features import FEATURES, NO_EFFECT, ServerFeatures
 from tests.server.config.model_folders import make_model, only, resolve
 
-SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: true }'
-
 ASKED = {
-    ("batch_input",): ('\nbatch_input [ { source_input: "x" } ]', (2, 1), "batch inputs"),
-    ("batch_output",): ('\nbatch_output [ { source_input: "x" } ]', (2, 1), "batch outputs"),
-    ("input", "*", "allow_ragged_batch"): (SPECS, (2, 21), "ragged batches"),
     ("instance_group", "*", "passive"): (
         "\ninstance_group { passive: true }",
         (2, 27),
