@@ -178,7 +178,7 @@ class _Check:
             if tensor is None:
                 self._findings.add(
                     path,
-                    f"{self._load}batch input '{name}' is no input of the model",
+                    f"{self._load}batch input '{name}' is not an input of the model",
                     did_you_mean(name, list(known)) or f"the model has {', '.join(sorted(known))}",
                 )
             elif tensor.type_name != wanted:

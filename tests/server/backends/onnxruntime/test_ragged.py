@@ -165,7 +165,7 @@ def test_an_output_with_too_few_elements_is_an_error(tmp_path: pathlib.Path) -> 
     [
         ("TYPE_INT32 source", "TYPE_INT64 source", "batch input data type must be TYPE_INT32 or TYPE_FP32"),
         ("TYPE_INT32 source", "TYPE_FP32 source", "expects datatype TYPE_FP32 for batch input 'END', model provides TYPE_INT32"),
-        ('target_name: "END"', 'target_name: "NO"', "batch input 'NO' is no input of the model"),
+        ('target_name: "END"', 'target_name: "NO"', "batch input 'NO' is not an input of the model"),
         ('source_input: "X" }\nbatch_input', 'source_input: "Z" }\nbatch_input', "unknown source input name 'Z'"),
         ('target_name: "END" data_type: TYPE_INT32 source_input: "X"', 'target_name: "END" data_type: TYPE_INT32', "batch input kind 'BATCH_ACCUMULATED_ELEMENT_COUNT' expects 1 source input, got 0"),
         ('target_name: "SAME"', 'target_name: "S"', "unknown target output name 'S'"),
