@@ -22,9 +22,7 @@ def _ask(server: ServerProcess, values: "np.ndarray[tuple[int, ...], np.dtype[np
 
 def test_requests_of_different_shapes_share_a_run(tmp_path: pathlib.Path) -> None:
     sums(tmp_path / "models" / "sums", SUMS + WAITS)
-    requests = [
-        np.arange(size, dtype=np.float32) + size for size in (1, 5, 2, 300, 1, 7, 400, 3)
-    ]
+    requests = [np.arange(size, dtype=np.float32) + size for size in (1, 5, 2, 300, 1, 7, 400, 3)]
     with (
         ServerProcess(naiad_program(), [tmp_path / "models"], log=tmp_path / "log") as server,
         triton.InferenceServerClient(server.http) as client,
