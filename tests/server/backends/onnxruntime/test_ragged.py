@@ -33,7 +33,7 @@ def ask(*shape: int, start: float = 0) -> Inference:
     return inference(tensor("X", np.arange(start, start + count).reshape(shape), datatypes.FP32))
 
 
-SHAPES = [(1, 3), (1, 1), (2, 4)]
+SHAPES: list[tuple[int, ...]] = [(1, 3), (1, 1), (2, 4)]
 KINDS: dict[str, list[Any]] = {
     "BATCH_ELEMENT_COUNT": [3, 1, 8],
     "BATCH_ACCUMULATED_ELEMENT_COUNT": [3, 4, 12],
@@ -48,7 +48,9 @@ def seen(folder: pathlib.Path, kind: str, dtype: str, shapes: list[tuple[int, ..
     """What the network gets of the kind."""
     rank = 2 if kind == "BATCH_ITEM_SHAPE" else 1
     element = TensorProto.FLOAT if dtype == "FP32" else TensorProto.INT32
-    symbols: list[int | str] = ["k", "r"][:rank] if rank > 1 else ["k"]
+    symbols: list[int | str] = ["k"]
+    if rank > 1:
+        symbols.append("r")
     write_graph(
         folder,
         [
