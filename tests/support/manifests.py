@@ -6,7 +6,7 @@ import typing
 
 from naiad_operator.api import names
 from naiad_operator.api.parsing import service
-from naiad_operator.builders import KINDS, build
+from naiad_operator.builders import build, kinds
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Defaults, ScaleUp
 from tests.support import fast_yaml
 
@@ -20,7 +20,7 @@ DEFAULTS = Defaults(
     prometheus_namespace="monitoring",
     ingress_namespace="ingress",
 )
-EVERY_API = frozenset(kind.key for kind in KINDS)
+EVERY_API = kinds.keys()
 
 Manifest = dict[str, typing.Any]
 

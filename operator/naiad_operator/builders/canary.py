@@ -50,6 +50,7 @@ def _spec(spec: Spec, wanted: Canary) -> Spec:
         gateway=None,
         path_prefix=None,
         canary=None,
+        mirror=None,
     )
 
 

@@ -1,5 +1,6 @@
 """The kinds of children that a service may have."""
 
+import collections.abc
 import typing
 
 
@@ -37,6 +38,23 @@ SERVICE_MONITOR = Kind(
 RESOURCE_CLAIM_TEMPLATE = Kind(
     "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", optional=True
 )
+
+
+def keys(without: collections.abc.Container[str] = ()) -> frozenset[str]:
+    """`ClusterFacts.apis` of a cluster that has every kind but some, and every later field.
+
+    Args:
+        without: the names of kinds.
+    """
+    served = [kind for kind in KINDS if kind.kind not in without]
+    routes = (kind for kind in served if kind in (HTTP_ROUTE, GRPC_ROUTE))
+    return frozenset((*(kind.key for kind in served), *map(mirror_percent, routes)))
+
+
+def mirror_percent(route: Kind) -> str:
+    """How `ClusterFacts.apis` says that a kind of route has the field percent of a RequestMirror, which came later than the kind."""
+    return f"{route.key}#requestMirror.percent"
+
 
 KINDS = (
     RESOURCE_CLAIM_TEMPLATE,

@@ -11,7 +11,7 @@ from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.api.parsing import binding, merging, profiles, service, validation
 from naiad_operator.api.schema import resources
-from naiad_operator.builders import KINDS, build, canary
+from naiad_operator.builders import build, canary, kinds
 from naiad_operator.builders.bundle import refused
 from naiad_operator.builders.facts import STRICT, CanaryFacts, ClusterFacts, Defaults, Policy
 from naiad_operator.builders.traffic import ingress_limits, session_affinity
@@ -247,7 +247,7 @@ def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> Clu
             pod_template=options.pod_template or "Allow", triggers=options.triggers or "Allow"
         ),
     )
-    apis = frozenset(kind.key for kind in KINDS if kind.kind not in options.without)
+    apis = kinds.keys(options.without)
     chosen = image.resolve(parsed, defaults)
     beside = canary.service_of(parsed)
     own = beside is not None and beside.spec.predictor.image

@@ -1,4 +1,4 @@
-"""Discovers which kinds the API server serves.
+"""Discovers which kinds the API server serves, and which later fields of routes.
 
 It is refreshed periodically, because this changes while the operator runs: KEDA is installed, or a CRD is removed. Only the kinds that
 the operator uses and that an API server may lack are kept, so that another project's CRD causes no work.
@@ -14,6 +14,7 @@ from naiad_operator.api import names
 from naiad_operator.builders import kinds
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
+from naiad_operator.reconcile import schemas
 
 _log = logging.getLogger(__name__)
 _MIN_INTERVAL_S = 2.0
@@ -36,7 +37,8 @@ class ClusterInfo:
         api: the client of the API server.
 
     Attributes:
-        kinds: the optional kinds that the operator uses, and its own, that the API server serves, as "group/version/Kind".
+        kinds: the optional kinds that the operator uses, and its own, that the API server serves, as "group/version/Kind"; and the later fields of
+            routes that it has (`builders.kinds.mirror_percent`).
     """
 
     def __init__(self, api: Client) -> None:
@@ -45,6 +47,7 @@ class ClusterInfo:
         self.kinds: frozenset[str] = frozenset()
         self._missing: dict[str, float] = {}
         """Since when (the loop's time) discoveries lack a kind."""
+        self._schemas = schemas.RouteFields(api)
 
     async def refresh(self) -> bool:
         """Runs one discovery.
@@ -56,7 +59,8 @@ class ClusterInfo:
             ApiError: the API server refused or did not respond.
         """
         self._requested.clear()
-        served = self._confirmed(await self._api.kinds() & _USED)
+        served = await self._api.kinds() & _USED
+        served = self._confirmed(served | await self._schemas.present(served))
         has_changed = served != self.kinds
         self.kinds = served
         return has_changed

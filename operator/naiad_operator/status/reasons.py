@@ -32,6 +32,7 @@ Reason = typing.Literal[
     "Loaded",
     "Loading",
     "MetricsUnavailable",
+    "MirrorWithoutEffect",
     "ModelFailed",
     "ModelNotFound",
     "NewTemplate",

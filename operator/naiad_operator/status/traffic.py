@@ -8,7 +8,12 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import Gateway
 from naiad_operator.builders import kinds
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.builders.traffic import ingress, ingress_limits, session_affinity
+from naiad_operator.builders.traffic import (
+    ingress,
+    ingress_limits,
+    mirror,
+    session_affinity,
+)
 from naiad_operator.status.conditions import (
     MONITORING_READY,
     NETWORK_READY,
@@ -108,6 +113,7 @@ def _applied(service: InferenceService, observed: Observed) -> Condition:
             *_policy_hints(service, observed),
             *_limit_hints(service),
             *_affinity_hints(service, observed),
+            *_mirror_hints(service, observed),
         )
         if hint[1]
     ]
@@ -174,6 +180,13 @@ def _affinity_hints(
             "channel of the Gateway API: install the experimental one, or send each sequence over one gRPC stream"
         )
         yield "SessionAffinityWithoutEffect", message
+
+
+def _mirror_hints(service: InferenceService, observed: Observed) -> collections.abc.Iterator[Hint]:
+    """Requests that are not mirrored although the spec says so."""
+    if service.spec.gateway is not None and service.spec.mirror is not None:
+        wanted = ingress.route_kinds(service.spec.gateway)
+        yield "MirrorWithoutEffect", mirror.without_effect(service, observed.facts, wanted)
 
 
 def _has_entry(service: InferenceService) -> bool:

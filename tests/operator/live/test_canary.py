@@ -196,6 +196,29 @@ def test_a_canary_from_its_first_pod_to_its_promotion(admin: Kubectl, here: str)
     admin.delete("InferenceService", "demo", here)
 
 
+def test_a_share_of_the_requests_is_mirrored_as_the_routes_of_the_cluster_have_it(
+    admin: Kubectl, here: str
+) -> None:
+    """The API server publishes whether routes have a share, and keeps it."""
+    made = service(here, "copied", None)
+    made["spec"]["mirror"] = {"service": "next", "percent": 5}
+    admin.apply(made)
+
+    def mirrors() -> list[Object] | None:
+        routes = [admin.find(kind, "copied", here) for kind in ("HTTPRoute", "GRPCRoute")]
+        rules = [route["spec"]["rules"][0] for route in routes if route is not None]
+        found = [rule["filters"][0]["requestMirror"] for rule in rules if "filters" in rule]
+        return found if len(found) == len(routes) else None
+
+    http, grpc = until("the filters", mirrors)
+    assert http == {"backendRef": {"group": "", "kind": "Service", "name": "next", "port": 8000}, "percent": 5}  # fmt: skip
+    assert (grpc["backendRef"]["port"], grpc["percent"]) == (8001, 5)
+    del made["spec"]["mirror"]["percent"]
+    admin.apply(made, force=True)
+    until("all", lambda: all("percent" not in one for one in mirrors() or [{"percent": 5}]))
+    admin.delete("InferenceService", "copied", here)
+
+
 def test_neither_deployment_adopts_what_the_other_leaves(admin: Kubectl, here: str) -> None:
     """A Deployment adopts every ReplicaSet without an owner that its selector matches."""
     world = World(admin, here, "left")

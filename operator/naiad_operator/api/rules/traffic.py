@@ -11,6 +11,17 @@ SPEC = (
         field="canary",
     ),
     Rule(
+        cel="!has(self.mirror) || has(self.gateway)",
+        message="only routes of a Gateway copy requests: write spec.gateway, or leave mirror out. An Ingress has no such field; ingress-nginx copies all requests "
+        "by the annotation nginx.ingress.kubernetes.io/mirror-target, in ingress.annotations",
+        field="mirror",
+    ),
+    Rule(
+        cel="!has(self.mirror) || has(self.mirror.service) || has(self.canary)",
+        message="names no service, and there is no canary: write mirror.service, or a canary, e.g. with weight: 0",
+        field="mirror",
+    ),
+    Rule(
         cel=f"!has(self.pathPrefix) || !self.pathPrefix.matches('{_NO_PREFIX}')",
         message="the server's own paths begin with /v2, /docs and /openapi.json, and clients resolve . and ..: write another prefix, e.g. "
         "/api/predict/demo",

@@ -33,6 +33,7 @@ from naiad_operator.api.types.traffic import (
     Auth,
     Gateway,
     Ingress,
+    Mirror,
     Monitoring,
     NetworkPolicy,
     PathPrefix,
@@ -125,6 +126,7 @@ class Spec(Part, frozen=True):
         path_prefix: the prefix under which clients outside the cluster find the HTTP API, e.g. /api/predict/demo. A Gateway removes it from
             requests; without one, the server itself serves it, beside the paths without it. gRPC has no path prefix.
         canary: a second Deployment that gets a share of the requests, through Gateway routes only.
+        mirror: another service, or the canary, that gets copies of the requests, through Gateway routes only.
         network_policy: which clients may open connections to the pods.
         monitoring: how the Prometheus operator finds the pods.
         auth: API tokens.
@@ -140,6 +142,7 @@ class Spec(Part, frozen=True):
     gateway: Gateway | None = None
     path_prefix: PathPrefix | None = None
     canary: Canary | None = None
+    mirror: Mirror | None = None
     network_policy: NetworkPolicy | None = None
     monitoring: Monitoring | None = None
     auth: Auth | None = None

@@ -200,6 +200,19 @@ class Gateway(Part, frozen=True):
     session_persistence: SessionAffinity | None = None
 
 
+class Mirror(Part, frozen=True):
+    """Copies of the requests that come through the Gateway, to another service; clients get no responses of it.
+
+    Attributes:
+        service: an InferenceService of the same namespace with the same ports; the canary when not set.
+        percent: how many of a hundred requests are copied; all when not set. Needs the Gateway API 1.3 or newer; NetworkReady says when the cluster's routes
+            do not have it, and nothing is copied then.
+    """
+
+    service: ObjectName | None = None
+    percent: typing.Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+
+
 class NetworkPolicy(Part, frozen=True):
     """Which clients may open connections to the pods.
 

@@ -7,7 +7,12 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import Gateway, Ingress
 from naiad_operator.builders import canary, kinds, names, server
 from naiad_operator.builders.facts import ClusterFacts
-from naiad_operator.builders.traffic import ingress_limits, service as services, session_affinity
+from naiad_operator.builders.traffic import (
+    ingress_limits,
+    mirror,
+    service as services,
+    session_affinity,
+)
 
 Object = dict[str, typing.Any]
 
@@ -88,6 +93,7 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
     gateway = service.spec.gateway
     if gateway is None:
         return []
+    mirror.check(service)
     made = []
     wanted = [kind for kind in route_kinds(gateway) if kind.key in facts.apis]
     if kinds.HTTP_ROUTE in wanted:
@@ -103,6 +109,8 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
             "backendRefs": _references(service, facts, "grpc"),
             **session_affinity.persistence(gateway),
         }
+        if copies := mirror.filters(service, facts, kinds.GRPC_ROUTE):
+            rule["filters"] = copies
         made.append(_route(service, kinds.GRPC_ROUTE, gateway, gateway.grpc_hostnames, [rule]))
     return made
 
@@ -111,9 +119,12 @@ def _http_rule(service: InferenceService, gateway: Gateway, facts: ClusterFacts)
     prefix = service.spec.path_prefix
     match = {"path": {"type": "PathPrefix", "value": prefix or "/"}}
     rule: Object = {"matches": [match], "backendRefs": _references(service, facts, "http")}
+    filters = mirror.filters(service, facts, kinds.HTTP_ROUTE)
     if prefix:
         path = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
-        rule["filters"] = [{"type": "URLRewrite", "urlRewrite": {"path": path}}]
+        filters.insert(0, {"type": "URLRewrite", "urlRewrite": {"path": path}})
+    if filters:
+        rule["filters"] = filters
     if gateway.request_timeout_seconds is not None:
         rule["timeouts"] = {"request": f"{gateway.request_timeout_seconds}s"}
     return {**rule, **session_affinity.persistence(gateway)}

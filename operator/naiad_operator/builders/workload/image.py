@@ -23,7 +23,7 @@ _NON_POD_FIELDS = frozenset(
 """Fields of the predictor that do not affect a pod: a change of them must not cause a new image."""
 _NON_POD_PARTS = frozenset(
     (
-        "predictor", "suspend", "service", "ingress", "gateway", "path_prefix", "canary",
+        "predictor", "suspend", "service", "ingress", "gateway", "path_prefix", "canary", "mirror",
         "network_policy", "monitoring",
     )
 )  # fmt: skip

@@ -60,6 +60,11 @@ BAD: dict[str, tuple[Manifest, str]] = {
         spec(canary={"weight": 10}, ingress={"enabled": True, "host": "a.example"}),
         "spec.canary",
     ),
+    "mirrored requests behind an Ingress": (
+        spec(mirror={"service": "next"}, ingress={"enabled": True, "host": "a.example"}),
+        "spec.mirror",
+    ),
+    "requests that are mirrored to no canary": (gateway(mirror={"percent": 5}), "spec.mirror"),
     "a canary with replicas beside its autoscaler": (
         gateway(canary={"weight": 10, "replicas": 1, "autoscaling": {"class": "hpa", "queueTimeMs": 5}}),
         "spec.canary.replicas",
