@@ -53,6 +53,7 @@ _TENSORRT = BackendType(
     missing_file="",
     has_profiles=True,
     has_files_per_gpu=True,
+    instance_kinds=frozenset(("KIND_GPU",)),
     formats=(ModelFormat(filename="model.plan", platform="tensorrt_plan"),),
 )
 _OPENVINO = BackendType(

@@ -112,6 +112,12 @@ def _parser() -> argparse.ArgumentParser:
         help="as the server's option; may be given several times",
     )
     parser.add_argument(
+        "--gpu-fallback",
+        default="refuse",
+        choices=("refuse", "cpu"),
+        help="as the server's option",
+    )
+    parser.add_argument(
         "--load",
         action="store_true",
         help="also load every model as the server does, which runs its code, and unload it",
@@ -125,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         "--gpus",
         type=int,
         metavar="COUNT",
-        help="how many GPUs the serving machine has (default: any id may exist; with --load: those of this machine)",
+        help="how many GPUs the serving machine has (default: any id may exist; with --load or --gpu-fallback=cpu: those of this machine)",
     )
     return parser
 
@@ -134,11 +140,14 @@ def _check(options: argparse.Namespace) -> list[Checked]:
     backend_options = _backend_options(options.backend_config)
     backends = Catalog(options.backend_directory)
     auto_complete = not options.disable_auto_complete_config
-    features = ServerFeatures(rate_limiter=rate_limit_mode("rate-limit", options.rate_limit))
+    features = ServerFeatures(
+        rate_limiter=rate_limit_mode("rate-limit", options.rate_limit),
+        gpu_fallback=options.gpu_fallback == "cpu",
+    )
     resources = _resources(options.rate_limit_resource)
     if options.gpus is not None:
         gpus: collections.abc.Sequence[int] = range(options.gpus)
-    elif options.load:
+    elif options.load or options.gpu_fallback == "cpu":
         gpus = [gpu.index for gpu in GpuMonitor().open()]
     else:
         gpus = _ANY_GPU

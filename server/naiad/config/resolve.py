@@ -27,6 +27,7 @@ from naiad.config.checks.validate import check_backend_is_supported, check_name,
 from naiad.config.checks.warmup import check_warmup
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
+from naiad.config.gpu_fallback import fall_back_to_cpu
 from naiad.config.labels import read_labels
 from naiad.config.model_config import ModelConfig
 from naiad.config.normalise import autofill, normalise, normalise_instance_groups
@@ -60,6 +61,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
         faults: why single versions would fail to load, while others would not.
         warnings: problems that do not stop the model.
         notes: the fields that have no effect here.
+        remark: one of the warnings, that the index of the repository shows as well; "" for none.
     """
 
     config: ModelConfig | None
@@ -70,6 +72,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Problem, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    remark: str = ""
 
 
 def config_file(model_dir: pathlib.Path, config_name: str) -> pathlib.Path:
@@ -143,6 +146,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     backend: BackendType | None = None
     present: tuple[int, ...] = ()
     versions: tuple[int, ...] = ()
+    remark: str = ""
     names_no_file: bool = False
     """The config names a model file that no model can have, which is a problem already."""
     faults: list[Problem] = msgspec.field(default_factory=list)
@@ -170,6 +174,9 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         self.backend = self.backends.find(self.message.backend) if self.message.backend else None
         if self.backend is not None and not self.message.runtime:
             self.message.runtime = self.backend.runtime
+        falls_back = self.features.gpu_fallback and not self.gpus
+        if falls_back:
+            self.remark = fall_back_to_cpu(self.message, self.findings, self.backend)
         find_unsupported(self.message, self.findings, gpus=self.gpus, backend=self.backend)
         note_what_has_no_effect(self.message, self.findings, self.features)
         self._find_custom_batching()
@@ -178,12 +185,15 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         normalise_instance_groups(self.message, self.gpus, self.backend)
         self._complete_and_compare()
         normalise(self.message)
-        check_backend_is_supported(self.message, self.findings, self.backends)
+        check_backend_is_supported(
+            self.message, self.findings, self.backends, falls_back=falls_back
+        )
         validate(
             self.message,
             self.findings,
             gpus=self.gpus,
             backends=self.backends,
+            falls_back=falls_back,
             no_backend=""
             if self.message.backend or self.message.platform
             else self._how_to_name_a_backend(),
@@ -206,6 +216,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             faults=tuple(self.faults),
             warnings=tuple(self.findings.warnings),
             notes=tuple(dict.fromkeys(self.findings.notes)),
+            remark=self.remark,
         )
 
     def _find_versions(self) -> None:

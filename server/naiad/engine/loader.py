@@ -274,6 +274,7 @@ class Loader:
                     config=config,
                     version=version,
                     model_dir=folder,
+                    remark=resolution.remark,
                     fault="; ".join(
                         one_line(fault) for fault in resolution.faults if fault.version == version
                     ),

@@ -27,12 +27,14 @@ class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         fault: why it cannot be loaded, as its file says; "" as far as that is known.
+        remark: what the index shows of it once it is READY; "" for nothing.
     """
 
     config: ModelConfig
     version: int
     model_dir: pathlib.Path
     fault: str = ""
+    remark: str = ""
 
     @property
     def version_dir(self) -> pathlib.Path:

@@ -95,13 +95,20 @@ class Version(typing.Generic[S]):
         self.state = after(self.state, event)
         self.reason = reason
 
+    def _shown_reason(self) -> str:
+        if self.state is State.LOADING and self.was_evicted:
+            return EVICTED
+        if self.state is State.READY and not self.reason:
+            return self.plan.remark
+        return self.reason
+
     def snapshot(self) -> "VersionState":
         """Its state as a caller sees it."""
         return VersionState(
             name=self.plan.config.name,
             version=self.plan.version,
             state=self.state,
-            reason=EVICTED if self.state is State.LOADING and self.was_evicted else self.reason,
+            reason=self._shown_reason(),
             load_ns=self.load_ns,
             resident=self.resident,
             gpu_memory=self.gpu_memory,

@@ -190,7 +190,9 @@ async def assembled(
             config_overrides=options.model_config_override,
             resources=resources,
             features=ServerFeatures(
-                rate_limiter=options.rate_limit, response_cache=cache is not None
+                rate_limiter=options.rate_limit,
+                response_cache=cache is not None,
+                gpu_fallback=options.gpu_fallback == "cpu",
             ),
             cache=cache,
         )

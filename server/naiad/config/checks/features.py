@@ -22,10 +22,12 @@ class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         rate_limiter: `--rate-limit=execution_count`.
         response_cache: `--cache-config`.
+        gpu_fallback: `--gpu-fallback=cpu`.
     """
 
     rate_limiter: bool = False
     response_cache: bool = False
+    gpu_fallback: bool = False
 
 
 CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"

@@ -15,6 +15,7 @@ from naiad.config.checks.states import check_states
 from naiad.config.checks.tensors import check_tensors
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
+from naiad.config.gpu_fallback import OPTION, needs_gpu, without_cpu
 from naiad.config.pbtxt.cursor import placeholder_in
 from naiad.config.typed import MOST_INSTANCES
 from naiad.core.messages import model_config_pb2
@@ -34,10 +35,12 @@ def validate(
     gpus: collections.abc.Sequence[int],
     backends: BackendTypes,
     no_backend: str,
+    falls_back: bool = False,
 ) -> None:
     """Check everything that does not depend on the model file, in a config that is completed and normalised.
 
-    `no_backend` says what to do when neither config nor files name a backend; "" when another problem says it already.
+    `no_backend` says what to do when neither config nor files name a backend; "" when another problem says it already. `falls_back`: models for
+    GPUs are to run on the CPU.
     """
     backend = backends.find(message.backend) if message.backend else None
     _note_placeholders(message, findings)
@@ -58,7 +61,7 @@ def validate(
         _check_priorities(message, findings)
         _check_order(message, findings)
     for index in range(len(message.instance_group)):
-        _check_group(message, findings, index, gpus=gpus, backend=backend)
+        _check_group(message, findings, index, gpus=gpus, backend=backend, falls_back=falls_back)
     _check_count(message, findings)
 
 
@@ -73,8 +76,10 @@ def check_name(message: Any, findings: Findings, folder: str) -> None:
         )
 
 
-def check_backend_is_supported(message: Any, findings: Findings, backends: BackendTypes) -> None:
-    """The backend is one that this server can run (row 11.53)."""
+def check_backend_is_supported(
+    message: Any, findings: Findings, backends: BackendTypes, *, falls_back: bool = False
+) -> None:
+    """The backend is one that this server can run (row 11.53). `falls_back`: models for GPUs are to run on the CPU."""
     backend = backends.find(message.backend) if message.backend else None
     if not message.backend or (backend is not None and backend.supported):
         return
@@ -82,7 +87,9 @@ def check_backend_is_supported(message: Any, findings: Findings, backends: Backe
     findings.add(
         path,
         f"unable to find backend library for backend '{message.backend}'",
-        _instead_of(message.backend, backend, backends),
+        without_cpu(message.backend)
+        if falls_back and needs_gpu(backend)
+        else _instead_of(message.backend, backend, backends),
     )
 
 
@@ -238,19 +245,27 @@ def _check_group(
     *,
     gpus: collections.abc.Sequence[int],
     backend: BackendType | None,
+    falls_back: bool,
 ) -> None:
     group = message.instance_group[index]
     path: FieldPath = ("instance_group", index)
     label = f"instance group {group.name} of model {message.name}"
     kind = _Group.Kind.Name(group.kind)
-    if backend is not None and kind not in backend.instance_kinds:
+    if backend is not None and backend.supported and kind not in backend.instance_kinds:
         findings.add(
             (*path, "kind"),
             f"{label} has kind {kind}, which backend '{backend.name}' does not support",
             f"write kind: {' or '.join(sorted(backend.instance_kinds))}",
         )
     elif group.kind == _Group.KIND_GPU:
-        _check_gpus(findings, path, group, label, gpus)
+        if falls_back and backend is not None and not gpus and backend.supported:
+            findings.add(
+                (*path, "kind"),
+                f"{label} has kind KIND_GPU but no GPUs are available, and backend '{backend.name}' has no form for the CPU ({OPTION})",
+                without_cpu(backend.name),
+            )
+        else:
+            _check_gpus(findings, path, group, label, gpus)
     elif group.gpus:
         findings.add(
             (*path, "gpus"),
@@ -299,7 +314,7 @@ def _check_gpus(
         findings.add(
             (*path, "kind"),
             f"{label} has kind KIND_GPU but no GPUs are available",
-            "write kind: KIND_CPU, or KIND_AUTO to take a GPU only where there is one",
+            f"write kind: KIND_CPU, or KIND_AUTO to take a GPU only where there is one, or start the server with {OPTION}",
         )
         return
     listed = len(gpus) <= _MOST_GPUS
