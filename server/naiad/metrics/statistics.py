@@ -251,8 +251,12 @@ class ModelStatistics:
         self.queue_ns += queue_ns
         self.cache_hit_count += 1
         self.cache_hit_ns += lookup_ns
-        self.request_time.observe(request_ns)
-        self.queue_time.observe(queue_ns)
+        # As `observe`, without the calls.
+        bounds, find = DURATION_BOUNDS_NS, bisect.bisect_left
+        self.request_time.counts[find(bounds, request_ns)] += 1
+        self.request_time.total += request_ns
+        self.queue_time.counts[find(bounds, queue_ns)] += 1
+        self.queue_time.total += queue_ns
 
     def record_cache_miss(self, took_ns: int) -> None:
         """Count a request whose response went into the cache; its time is that of the request, too."""

@@ -34,12 +34,15 @@ class LocalStore:
 
     def look_up(self, owner: str, key: bytes, on_found: OnFound) -> None:
         """See `ResponseStore`."""
+        on_found(self.get(key))
+
+    def get(self, key: bytes) -> CachedResponse | None:
+        """An entry, which is the most recently used one now; None if there is none."""
         found = self._entries.get(key)
         if found is None:
-            on_found(None)
-            return
+            return None
         self._entries.move_to_end(key)
-        on_found(found[1])
+        return found[1]
 
     def insert(self, owner: str, key: bytes, entry: CachedResponse) -> Inserted:
         """See `ResponseStore`."""

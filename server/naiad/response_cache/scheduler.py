@@ -18,6 +18,7 @@ from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.response_cache.entry import CachedResponse, entry_of, size_of
 from naiad.response_cache.key import KeyMaker, hashed_aside
+from naiad.response_cache.local import LocalStore
 from naiad.response_cache.store import Inserted, ResponseStore
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
@@ -63,6 +64,7 @@ class CachingScheduler:
         self._version = version
         self._owner = owner
         self._store = store
+        self._local = store if isinstance(store, LocalStore) else None
         self._make_key = make_key
         self._now = clock.monotonic_ns
         self._order = (
@@ -98,6 +100,15 @@ class CachingScheduler:
             raise
 
     def _begin(self, inference: Inference) -> None:
+        local = self._local
+        if local is not None and (plain := self._make_key.plain(inference.request)) is not None:
+            # The usual hit: no hash, no callback.
+            entry = local.get(plain)
+            if entry is None:
+                self._execute(inference, plain, self._now() - inference.queued_ns)
+            else:
+                self._hit(inference, entry, inference.queued_ns)
+            return
         if hashed_aside(inference.request):
             self._wait(inference)
             work = asyncio.get_running_loop().run_in_executor(
@@ -131,28 +142,44 @@ class CachingScheduler:
             InferenceError: of an inference that did not wait here: the inner scheduler refuses it.
         """
         inference = look_up.inference
-        took_ns = self._now() - look_up.since_ns
         if look_up.waits:
             self._leave(inference)
         if inference.completed:
             return
         if entry is not None:
-            self._dispatcher.respond_cached(
-                inference,
-                entry.response_to(inference.request, self._version),
-                queue_ns=look_up.since_ns - inference.queued_ns,
-                lookup_ns=took_ns,
-            )
+            self._hit(inference, entry, look_up.since_ns)
             return
-        original = inference.on_response
-        inference.on_response = _Miss(self, inference, look_up.key, original, took_ns)
         try:
-            self._inner.submit(inference)
+            self._execute(inference, look_up.key, self._now() - look_up.since_ns)
         except InferenceError as error:
-            inference.on_response = original
             if not look_up.waits:
                 raise
             self._dispatcher.fail(inference, error)
+
+    def _hit(self, inference: Inference, entry: CachedResponse, since_ns: int) -> None:
+        """Respond with an entry, whose look-up began then."""
+        now = self._now()
+        self._dispatcher.respond_cached(
+            inference,
+            entry.response_to(inference.request, self._version),
+            request_ns=now - inference.received_ns,
+            queue_ns=since_ns - inference.queued_ns,
+            lookup_ns=now - since_ns,
+        )
+
+    def _execute(self, inference: Inference, key: bytes, lookup_ns: int) -> None:
+        """Have the inner scheduler execute it.
+
+        Raises:
+            InferenceError: that one refuses it.
+        """
+        original = inference.on_response
+        inference.on_response = _Miss(self, inference, key, original, lookup_ns)
+        try:
+            self._inner.submit(inference)
+        except InferenceError:
+            inference.on_response = original
+            raise
 
     def wait_for(self, inference: Inference) -> None:
         """The store has not responded yet."""

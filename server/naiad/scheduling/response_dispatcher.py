@@ -158,18 +158,25 @@ class ResponseDispatcher:
         self._send(inference, response)
 
     def respond_cached(
-        self, inference: Inference, response: InferResponse, *, queue_ns: int, lookup_ns: int
+        self,
+        inference: Inference,
+        response: InferResponse,
+        *,
+        request_ns: int,
+        queue_ns: int,
+        lookup_ns: int,
     ) -> None:
         """Send a response from the response cache; it counts and completes the inference.
 
         Args:
             inference: not completed.
             response: the only one.
+            request_ns: since it was received.
             queue_ns: that it waited before the look-up.
             lookup_ns: of the look-up.
         """
         self._statistics.record_cache_hit(
-            request_ns=self._now() - inference.received_ns, queue_ns=queue_ns, lookup_ns=lookup_ns
+            request_ns=request_ns, queue_ns=queue_ns, lookup_ns=lookup_ns
         )
         self._send(inference, response)
 

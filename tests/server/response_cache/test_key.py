@@ -78,3 +78,27 @@ def test_large_inputs_are_hashed_in_a_thread() -> None:
     assert hashed_aside(request(at_most, ONE))
     strings = Tensor("S", datatypes.BYTES, (2000,), np.full(2000, b"", dtype=object))
     assert hashed_aside(request(strings))
+
+
+def test_a_small_input_of_numbers_is_a_key_itself() -> None:
+    key = KEY.plain(request(ONE))
+    assert key is not None
+    assert key == KEY.plain(request(tensor("A", [[1.0], [2.0]]), id="7"))
+    assert key != KEY.plain(request(tensor("A", [[1.0, 3.0]])))
+    assert key != KeyMaker(b"n", full=False).plain(request(ONE))
+    assert len(key) > len(KEY(request(ONE)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        request(ONE, TWO),
+        request(),
+        request(tensor("A", np.zeros(513, np.uint8))),
+        request(Tensor("S", datatypes.BYTES, (1,), np.full(1, b"", dtype=object))),
+        request(packed_strings("S", (0,), np.empty(0, np.uint8))),
+    ],
+)
+def test_others_are_hashed(other: InferRequest) -> None:
+    assert KEY.plain(other) is None
+    assert FULL.plain(request(ONE)) is None
