@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import pathlib
+import subprocess
+import sys
 import urllib.request
 
 import numpy as np
-import pytest
 import tritonclient.http as triton
 
-from naiad.check import main as check
 from tests.reference.process import ServerProcess, naiad_program
 
 CODE = """
@@ -34,9 +34,7 @@ optimization { execution_accelerators { gpu_execution_accelerator { name: "tenso
 WARNING = "no GPU is available: what asks for one (m_0: KIND_GPU) runs on the CPU, without the accelerator tensorrt (--gpu-fallback=cpu)"
 
 
-def test_a_repository_for_gpus_on_a_laptop(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_repository_for_gpus_on_a_laptop(tmp_path: pathlib.Path) -> None:
     version = tmp_path / "models" / "m" / "1"
     version.mkdir(parents=True)
     (version / "model.py").write_text(CODE)
@@ -58,9 +56,15 @@ def test_a_repository_for_gpus_on_a_laptop(
             (entry,) = json.load(reply)
     assert (entry["state"], entry["reason"]) == ("READY", WARNING)
     assert (tmp_path / "log").read_text().count(f"m: {WARNING}") == 1
-    assert check([*options, "--gpus=0", str(tmp_path / "models")]) == 0
-    assert WARNING in capsys.readouterr().out
-    assert check(["--gpus=0", str(tmp_path / "models")]) == 1
-    out = capsys.readouterr().out
-    assert "has kind KIND_GPU but no GPUs are available" in out
-    assert "--gpu-fallback=cpu" in out
+    folder = str(tmp_path / "models")
+    checked = [
+        subprocess.run(
+            [sys.executable, "-m", "naiad", "check", *more, "--gpus=0", folder],
+            env=dict(program.environ), capture_output=True, text=True, check=False,
+        )
+        for more in (options, [])
+    ]  # fmt: skip
+    assert [each.returncode for each in checked] == [0, 1]
+    assert WARNING in checked[0].stdout
+    assert "has kind KIND_GPU but no GPUs are available" in checked[1].stdout
+    assert "--gpu-fallback=cpu" in checked[1].stdout
