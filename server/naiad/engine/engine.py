@@ -264,6 +264,8 @@ class ServingEngine:
         self, name: str, version: int = LATEST, namespace: str = ""
     ) -> Model | EvictedModel:
         """As `look_up`, for calls between models, which `not_served` does not count; `namespace`: of the model, "" for any."""
+        if version == LATEST and not namespace and (latest := self._latest.get(name)) is not None:
+            return latest
         repository = self._repository
         if namespace and isinstance(repository, Namespaces):
             repository = repository.within(namespace)

@@ -10,10 +10,10 @@ from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
-from naiad.core.request import InferRequest
+from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
-from naiad.engine.classification import requested
+from naiad.engine.classification import Classes, requested
 from naiad.engine.classified import ClassifiedResponses
 from naiad.engine.instance_update import Change, InstanceUpdate, change
 from naiad.engine.instances import ModelInstances, nothing
@@ -62,6 +62,7 @@ class Model:
         self.on_resize: collections.abc.Callable[[list[HostedInstance]], None] = _ignore
         """Called with its instances when some were added or removed."""
         self._validator = validator_of(config)
+        self._without_classes: list[RequestedOutput] | None = None
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
         self.traits = traits_of(config)
@@ -82,7 +83,8 @@ class Model:
             # Not counted as a failed inference: the reference validates before its statistics begin (Run comes after Prepare).
             on_response(failure(request, error, version=self.version))
             return None
-        if request.requested_outputs and (classes := requested(request)):
+        wanted = request.requested_outputs
+        if wanted and wanted is not self._without_classes and (classes := self._classes(request)):
             on_response = ClassifiedResponses(
                 on_response,
                 classes,
@@ -105,6 +107,13 @@ class Model:
             on_response(failure(request, error, version=self.version))
             return None
         return inference
+
+    def _classes(self, request: InferRequest) -> Classes:
+        """See `requested`. Steps of ensembles ask with one list over and over: one without classes is not searched again."""
+        classes = requested(request)
+        if not classes:
+            self._without_classes = request.requested_outputs
+        return classes
 
     @property
     def memory(self) -> tuple[MemoryUsage, ...]:

@@ -162,8 +162,10 @@ class ResponseReader:
                 raise error
         if len(groups) != len(batch):
             raise ValueError(f"{len(groups)} responses to {len(batch)} requests")
-        if layout.size <= COPIED and type(base) is not bytearray:
-            base = base[: layout.size].tobytes()
+        if layout.size <= COPIED:
+            # As bytes, so that no reader can change them, and ensembles need no view of each.
+            packed = type(base) is bytearray
+            base = bytes(base) if packed else base[: layout.size].tobytes()
         version = self._version
         responses: list[InferResponse | None] = []
         for inference, group in zip(batch, groups, strict=True):

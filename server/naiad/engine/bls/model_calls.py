@@ -199,7 +199,10 @@ class ModelCalls:
         except InferenceError as error:
             call.fail(call.worded(request, error))
             return call
-        self._begin(call, model)
+        self._calls[call.number] = call
+        call.begin(model)
+        if self._timer is None and self._calls:
+            self._set_timer()
         return call
 
     def submit(
@@ -220,7 +223,10 @@ class ModelCalls:
         except InferenceError as error:
             call.fail(error)
         else:
-            self._begin(call, called)
+            self._calls[call.number] = call
+            call.begin(called)
+            if self._timer is None and self._calls:
+                self._set_timer()
         return call
 
     def _call(
@@ -242,12 +248,6 @@ class ModelCalls:
             worded=worded,
             flow=flow,
         )
-
-    def _begin(self, call: ModelCall, model: ServedModel) -> None:
-        self._calls[call.number] = call
-        call.begin(model)
-        if self._timer is None and self._calls:
-            self._set_timer()
 
     def _find(self, request: InferRequest, *, decoupled: bool, worded: Worded) -> ServedModel:
         name = request.model_name

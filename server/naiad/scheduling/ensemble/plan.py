@@ -234,11 +234,13 @@ def as_named(tensor: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
     if type(tensor) is PackedStrings:
         return packed_strings(name, shape, tensor.packed)
     array = tensor.array
-    if array.shape != shape:
+    if tensor.shape is not shape:
         array = array.reshape(shape)
     if array.flags.writeable:
         array = array.view()
         array.flags.writeable = False
+    elif tensor.shape is shape and tensor.name == name:
+        return tensor
     return Tensor(name, tensor.datatype, shape, array)
 
 

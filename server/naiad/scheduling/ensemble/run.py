@@ -166,10 +166,15 @@ class EnsembleRun:
         parameters = response.parameters
         if parameters and not _OWN_PARAMETERS.isdisjoint(parameters):
             sequence = _sequence(parameters, sequence)
-        sent = {tensor.name: tensor for tensor in response.outputs}
-        values: dict[str, Value] = {}
-        for name, tensor in call.step.outputs.items():
-            values[tensor] = Value(sent.get(name), batch_size, sequence)
+        outputs, sent = call.step.outputs, response.outputs
+        if len(outputs) == 1 and len(sent) == 1 and (name := outputs.get(sent[0].name)) is not None:
+            self._add({name: Value(sent[0], batch_size, sequence)}, key)
+            return
+        tensors = {tensor.name: tensor for tensor in sent}
+        values = {
+            tensor: Value(tensors.get(name), batch_size, sequence)
+            for name, tensor in outputs.items()
+        }
         self._add(values, key)
 
     def _add(self, values: dict[str, Value], key: Key) -> None:
@@ -187,9 +192,7 @@ class EnsembleRun:
                 left = missing[index] = missing[index] - 1
                 if not left:
                     ready.append(index)
-        if not ready:
-            return
-        steps = context.plan.steps
+        steps, uses = context.plan.steps, self._left
         for index in ready:
             if index == len(steps):
                 self._response = self._respond_with(kept)
@@ -198,20 +201,15 @@ class EnsembleRun:
                 return
             step = steps[index]
             call = self._call(step, key, kept)
-            self._drop(step.tensors)
+            for tensor in step.tensors:
+                left = uses[tensor] = uses[tensor] - 1
+                if not left:
+                    del kept[tensor]
             self._begin(call)
-
-    def _drop(self, tensors: collections.abc.Iterable[str]) -> None:
-        """A step has taken these."""
-        uses, values = self._left, self._values
-        for tensor in tensors:
-            left = uses[tensor] = uses[tensor] - 1
-            if not left:
-                del values[tensor]
 
     def _begin(self, call: StepCall) -> None:
         calls = self._context.calls
-        if calls.is_full(call.step):
+        if calls.limit and calls.is_full(call.step):
             self._waiting[call] = None
             calls.wait(call)
         else:

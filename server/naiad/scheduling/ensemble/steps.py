@@ -77,12 +77,13 @@ class StepCalls:
         clock: gives the time.
 
     Attributes:
+        limit: as given.
         times: of each step.
     """
 
     def __init__(self, model: str, *, steps: int, limit: int, submit: Submit, clock: Clock) -> None:
         self._model = model
-        self._limit = limit
+        self.limit = limit
         self._submit = submit
         self._now = clock.monotonic_ns
         self._running = [0] * steps
@@ -92,7 +93,7 @@ class StepCalls:
 
     def is_full(self, step: PlannedStep) -> bool:
         """Whether a call has to wait."""
-        return 0 < self._limit <= self._running[step.index]
+        return 0 < self.limit <= self._running[step.index]
 
     def wait(self, call: StepCall) -> None:
         """Make a call once another one of its step has ended."""
@@ -113,7 +114,7 @@ class StepCalls:
         times.total_ns += self._now() - call.begun_ns
         times.queue_ns += queue_ns
         times.compute_ns += compute_ns
-        if not self._limit:
+        if not self.limit:
             return
         waiting = self._waiting[index]
         if not waiting or index in self._filling:
@@ -132,12 +133,13 @@ class StepCalls:
         call.begun_ns = self._now()
         request, call.request = call.request, None
         assert request is not None, "a call is made once"
+        owner = call.owner
         made = self._submit(
             request,
             call.respond,
             model=self._model,
-            batch=call.owner.batch,
+            batch=owner.batch,
             flow=call.flow,
             namespace=call.step.namespace,
         )
-        call.owner.made(call, made)
+        owner.made(call, made)
