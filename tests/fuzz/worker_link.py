@@ -12,7 +12,6 @@ import os
 import pathlib
 import socket
 import struct
-import subprocess
 import typing
 
 import numpy as np
@@ -22,6 +21,7 @@ from naiad.backends.instance import Execution, InstanceSpec, Response
 from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
+from naiad.core.launch import Child
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal
@@ -215,7 +215,9 @@ class _Far:
         self.used = False
         self.output = -1
 
-    def spawn(self, identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
+    async def spawn(
+        self, identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack
+    ) -> Spawned:
         if self.used:
             raise OSError("a replacement is not started here")
         self.used = True
@@ -228,7 +230,7 @@ class _Far:
         for descriptor in (output, gone):
             os.set_blocking(descriptor, False)
             undo.callback(os.close, descriptor)
-        process = typing.cast("subprocess.Popen[bytes]", _Process())
+        process = typing.cast("Child", _Process())
         return Spawned(process, [ours], control, output, gone)
 
     def end(self) -> None:

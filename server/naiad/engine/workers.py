@@ -10,7 +10,6 @@ import collections.abc
 import contextlib
 import os
 import selectors
-import subprocess
 import time
 import typing
 
@@ -21,10 +20,11 @@ from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import ModelConfig
 from naiad.core.child_process import in_words
 from naiad.core.clock import Clock
+from naiad.core.launch import Child
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance, Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.spawn import ORPHAN_REAPER, end_children, is_gone, order, spawn
+from naiad.hosts.spawn import ORPHAN_REAPER, end_children, is_gone, order, spawn_blocking
 from naiad.hosts.warmup import Warmup
 from naiad.hosts.worker import codec, kinds
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
@@ -188,7 +188,7 @@ def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> t
     """
     with contextlib.ExitStack() as undo:
         try:
-            process, data, _, reading, gone = spawn(identity, plan, undo)
+            process, data, _, reading, gone = spawn_blocking(identity, plan, undo)
         except OSError as error:
             raise unavailable(f"{identity}: no worker process could be started: {error}") from error
         output = OutputLog(identity)
@@ -254,7 +254,7 @@ def _read(reading: int, output: OutputLog, most: int = _PIPE_BYTES) -> int:
     return len(data)
 
 
-def _end(process: "subprocess.Popen[bytes]", gone: int, reading: int, output: OutputLog) -> None:
+def _end(process: Child, gone: int, reading: int, output: OutputLog) -> None:
     """Wait briefly for its end, kill it and its children, and read the rest of its output."""
     if process.returncode is None:
         is_gone(gone, _GRACE_S)

@@ -10,18 +10,21 @@ the server the system ends everything, and there is nothing to do.
 
 import asyncio
 import collections.abc
+import concurrent.futures
 import contextlib
+import functools
 import logging
 import os
 import pathlib
 import select
 import signal
 import socket
-import subprocess
 import threading
 import typing
 
 from naiad.backends.backend import WorkerPlan
+from naiad.core.child_process import in_words
+from naiad.core.launch import Child, above_standard, launch
 from naiad.hosts import worker
 from naiad.hosts.output_log import Identity
 from naiad.hosts.worker import codec
@@ -32,6 +35,9 @@ _JUST_STARTED_S = 5.0
 _MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
 
 
+Argument = typing.TypeVar("Argument")
+Result = typing.TypeVar("Result")
+
 _FIRST = 1
 """The id of a container's first process."""
 
@@ -39,6 +45,7 @@ _SHELL = "/bin/sh"
 
 # A background job reads from /dev/null unless its input is redirected. `groups` holds each group with a space on both sides.
 _SCRIPT = """
+cd / || exit
 exec 3<&0
 {
   trap '' HUP INT QUIT TERM
@@ -99,21 +106,16 @@ class OrphanReaper:
             try:
                 reading, writing = os.pipe()
                 undo.callback(os.close, writing)
-                with os.fdopen(reading, "rb") as source:
-                    subprocess.run(  # noqa: S603 - a constant script
-                        [_SHELL, "-c", _SCRIPT],
-                        stdin=source,
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                        cwd="/",
-                        env={},  # no variable of it may affect the script
-                        start_new_session=True,
-                        check=True,
-                    )
+                with os.fdopen(reading, "rb"):
+                    # No variable may affect the script.
+                    shell = launch([_SHELL, "-c", _SCRIPT], {}, source=reading, session=True)
+                    shell.wait()
+                if shell.returncode:
+                    raise OSError(f"{_SHELL} {in_words(shell.returncode)}")
                 # A shell that does not read must not block the server.
                 os.set_blocking(writing, False)
                 os.write(writing, lines.encode())
-            except (OSError, subprocess.CalledProcessError) as error:
+            except OSError as error:
                 _log.debug("processes that models start would survive a killed server: %s", error)
                 return
             undo.pop_all()
@@ -141,15 +143,55 @@ class Spawned(typing.NamedTuple):
         gone: its pidfd.
     """
 
-    process: "subprocess.Popen[bytes]"
+    process: Child
     data: list[socket.socket]
     control: socket.socket
     output: int
     gone: int
 
 
-def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
-    """Start a worker's process.
+class Launcher:
+    """The thread that starts the workers of this process, so that no event loop waits until one has executed its interpreter.
+
+    It is there as long as the process: the system ends a worker with the thread that started it.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._thread: concurrent.futures.ThreadPoolExecutor | None = None
+        self._making = threading.Lock()
+
+    def call(
+        self, function: collections.abc.Callable[[Argument], Result], argument: Argument
+    ) -> "concurrent.futures.Future[Result]":
+        """Call a function in the thread; from any thread."""
+        with self._making:
+            if self._thread is None:
+                self._thread = concurrent.futures.ThreadPoolExecutor(1, "naiad-launcher")
+        return self._thread.submit(function, argument)
+
+
+LAUNCHER = Launcher()
+"""That of this process."""
+
+
+class _Prepared(typing.NamedTuple):
+    """A worker's process that is about to be started; the descriptors of `Spawned` and its own ends of them."""
+
+    data: list[socket.socket]
+    control: socket.socket
+    output: int
+    command: list[str]
+    environ: dict[str, str]
+    its_output: int
+    passed: tuple[int, ...]
+
+
+async def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
+    """Start a worker's process, by the thread that does, while the event loop runs on.
 
     Args:
         identity: whose it is.
@@ -160,38 +202,92 @@ def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> S
         OSError: there is no such interpreter, or no descriptor or memory left.
     """
     with contextlib.ExitStack() as its:
-        links = [_pair(undo, its) for _ in plan.instances or (None,)]
-        control, its_control = _pair(undo, its)
-        output, its_output = os.pipe()
-        undo.callback(os.close, output)
-        its.callback(os.close, its_output)
-        data = [ours for ours, _ in links]
-        its_data = [theirs.fileno() for _, theirs in links]
-        command = [
-            plan.executable, _MAIN,
-            f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
-            "--data-fd", *map(str, its_data), "--control-fd", str(its_control.fileno()), "--parent", str(os.getpid()),
-        ]  # fmt: skip
-        process = subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=its_output,
-            stderr=its_output,
-            env=_environ(plan),
-            pass_fds=(*its_data, its_control.fileno()),
-            process_group=0,  # so that what the model starts can be ended with it
-        )
+        prepared = _prepare(identity, plan, undo, its)
+        launching = asyncio.wrap_future(LAUNCHER.call(_launch, prepared))
+        try:
+            launched = await asyncio.shield(launching)
+        except asyncio.CancelledError:
+            # Its ends stay open until it has them.
+            launching.add_done_callback(functools.partial(_not_wanted, its.pop_all()))
+            raise
+    return _spawned(prepared, launched, undo)
+
+
+def spawn_blocking(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
+    """As `spawn`, for a thread that may wait."""
+    with contextlib.ExitStack() as its:
+        prepared = _prepare(identity, plan, undo, its)
+        launched = LAUNCHER.call(_launch, prepared).result()
+    return _spawned(prepared, launched, undo)
+
+
+def _prepare(
+    identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack, its: contextlib.ExitStack
+) -> _Prepared:
+    links = [_pair(undo, its) for _ in plan.instances or (None,)]
+    control, its_control = _pair(undo, its)
+    output, its_output = os.pipe()
+    undo.callback(os.close, output)
+    its.callback(os.close, its_output)
+    its_output, control_number, *data_numbers = (
+        _above_standard(each, its)
+        for each in (its_output, its_control.fileno(), *(theirs.fileno() for _, theirs in links))
+    )
+    command = [
+        plan.executable, _MAIN,
+        f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
+        "--data-fd", *map(str, data_numbers), "--control-fd", str(control_number), "--parent", str(os.getpid()),
+    ]  # fmt: skip
+    return _Prepared(
+        [ours for ours, _ in links],
+        control,
+        output,
+        command,
+        _environ(plan),
+        its_output,
+        (*data_numbers, control_number),
+    )
+
+
+def _above_standard(descriptor: int, its: contextlib.ExitStack) -> int:
+    found = above_standard(descriptor)
+    if found != descriptor:
+        its.callback(os.close, found)
+    return found
+
+
+def _launch(prepared: _Prepared) -> tuple[Child, int]:
+    """Start the process; returns it and its pidfd. In the launcher's thread."""
+    process = launch(
+        prepared.command, prepared.environ, output=prepared.its_output, passed=prepared.passed
+    )
     ORPHAN_REAPER.add(process.pid)
     try:
-        gone = os.pidfd_open(process.pid)
+        return process, os.pidfd_open(process.pid)
     except BaseException:
         end_now(process)
         raise
+
+
+def _spawned(
+    prepared: _Prepared, launched: tuple[Child, int], undo: contextlib.ExitStack
+) -> Spawned:
+    process, gone = launched
     undo.callback(os.close, gone)
-    for each in (*data, control):
+    for each in (*prepared.data, prepared.control):
         each.setblocking(False)
-    os.set_blocking(output, False)
-    return Spawned(process, data, control, output, gone)
+    os.set_blocking(prepared.output, False)
+    return Spawned(process, prepared.data, prepared.control, prepared.output, gone)
+
+
+def _not_wanted(its: contextlib.ExitStack, launching: "asyncio.Future[tuple[Child, int]]") -> None:
+    """A process was started, or could not be, that nothing waits for any more."""
+    its.close()
+    if launching.cancelled() or launching.exception() is not None:
+        return
+    process, gone = launching.result()
+    os.close(gone)
+    LAUNCHER.call(end_now, process)
 
 
 def _pair(
@@ -220,28 +316,24 @@ def order(
     ).encode()
 
 
-def end_children(process: "subprocess.Popen[bytes]") -> None:
+def end_children(process: Child) -> None:
     """End what a worker that is over has left running in its group; only before it is reaped, while its id is its own."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def end_now(process: "subprocess.Popen[bytes]") -> None:
+def end_now(process: Child) -> None:
     """End a worker that has only just been started, with what little it has done so far."""
     end_children(process)
-    try:
-        process.wait(_JUST_STARTED_S)
-    except subprocess.TimeoutExpired:
+    if not process.wait(_JUST_STARTED_S):
         _log.error(
             "worker process %d does not end %g s after SIGKILL", process.pid, _JUST_STARTED_S
         )
     ORPHAN_REAPER.remove(process.pid)
 
 
-def reap_later(
-    loop: asyncio.AbstractEventLoop, process: "subprocess.Popen[bytes]", pidfd: int
-) -> None:
+def reap_later(loop: asyncio.AbstractEventLoop, process: Child, pidfd: int) -> None:
     """Reap a worker that was given up, if it ever ends; `pidfd` stays the caller's."""
 
     def reap() -> None:

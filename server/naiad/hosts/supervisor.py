@@ -134,9 +134,13 @@ class WorkerSupervisor:
             owner=self,
         )
         try:
-            worker.start()
+            await worker.start()
         except OSError as error:
             raise worker_life.not_started(self._identity, error) from error
+        if self._state is not State.DOWN:  # the host was closed while it started
+            worker.kill("was no longer needed")
+            await asyncio.shield(worker.ended)
+            raise worker_life.not_loaded(self._identity, worker.ended.result(), worker.output_tail)
         self.worker = worker
         self._liveness = LivenessWatch(
             worker.pid,

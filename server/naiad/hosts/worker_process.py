@@ -102,14 +102,14 @@ class WorkerProcess:
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
-    def start(self) -> None:
-        """Start the process, on the loop's own thread, because the system kills it when that thread ends.
+    async def start(self) -> None:
+        """Start the process.
 
         Raises:
             OSError: the interpreter does not exist, or there is no descriptor or memory.
         """
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as failed:
-            made = spawn(self._identity, self._plan, undo)
+            made = await spawn(self._identity, self._plan, undo)
             failed.callback(end_now, made.process)
             self._process = made.process
             self.place = WorkerAffinity(self.pid)
