@@ -3,7 +3,7 @@
 `subprocess` and `os.posix_spawn` hold the interpreter lock until the new process has executed its program, and all threads wait for that: milliseconds, and on a
 busy machine tens of them. Here `posix_spawnp` is called by ctypes, which releases the lock; only the calling thread waits.
 
-A process that asks the system to end it with its parent (PDEATHSIG) ends with the *thread* that started it, so call `launch` in a thread that stays.
+A process that asks the system to end it with its parent (PDEATHSIG) ends with the *thread* that started it, so call `Launch.start` in a thread that stays.
 """
 
 import collections.abc
@@ -12,10 +12,12 @@ import ctypes
 import fcntl
 import functools
 import os
+import pathlib
 import select
 import signal
 import time
 import typing
+import weakref
 
 _SETPGROUP, _SETSIGDEF, _SETSID = 0x02, 0x04, 0x80
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -24,7 +26,9 @@ _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 _OPAQUE = 1 << 10
 """More bytes than the structures of glibc and musl have."""
 
-_STANDARD = 3
+PASSED = 3
+"""The number of the first descriptor that is passed on."""
+
 _POLL_S = 0.05
 
 
@@ -76,97 +80,123 @@ class Child:
         return self.returncode
 
 
-def launch(
-    command: collections.abc.Sequence[str],
-    environ: collections.abc.Mapping[str, str],
-    *,
-    source: int = -1,
-    output: int = -1,
-    passed: collections.abc.Collection[int] = (),
-    session: bool = False,
-) -> Child:
-    """Start a process, which leads a group of its own.
+class Launch:
+    """A process that is about to be started, which leads a group of its own. Everything is made ready here, so that `start` needs the interpreter lock for moments only.
 
     Args:
         command: the program, looked for in PATH if it has no slash, and its arguments.
         environ: its environment variables.
         source: the descriptor of its standard input; -1: /dev/null.
         output: of its standard output and error; -1: /dev/null.
-        passed: descriptors above 2 that it has under the same numbers. It has no others.
+        passed: descriptors that it has as `PASSED` and the numbers that follow. It has no others.
         session: whether it also leads a session.
 
     Raises:
-        OSError: there is no such program, or no descriptor or memory left.
+        OSError: there is no memory.
         ValueError: a part of the command or of the environment has a null byte.
     """
-    arguments = _strings(map(os.fsencode, command))
-    variables = _strings(
-        os.fsencode(name) + b"=" + os.fsencode(value) for name, value in environ.items()
-    )
-    library, pid = _library(), ctypes.c_int()
-    with contextlib.ExitStack() as undo:
-        actions, attributes = ctypes.create_string_buffer(_OPAQUE), ctypes.create_string_buffer(_OPAQUE)  # fmt: skip
-        _check(library.posix_spawn_file_actions_init(actions))
-        undo.callback(library.posix_spawn_file_actions_destroy, actions)
-        _check(library.posix_spawnattr_init(attributes))
-        undo.callback(library.posix_spawnattr_destroy, attributes)
-        _standard_streams(library, actions, source, output)
-        for descriptor in passed:
-            # To the same number: that it is not closed when the program is executed.
-            _check(library.posix_spawn_file_actions_adddup2(actions, descriptor, descriptor))
-        for descriptor in _inherited(passed):
-            _check(library.posix_spawn_file_actions_addclose(actions, descriptor))
+
+    def __init__(
+        self,
+        command: collections.abc.Sequence[str],
+        environ: collections.abc.Mapping[str, str],
+        *,
+        source: int = -1,
+        output: int = -1,
+        passed: collections.abc.Sequence[int] = (),
+        session: bool = False,
+    ) -> None:
+        self._program = command[0]
+        self._arguments = _strings(map(os.fsencode, command))
+        self._variables = _strings(
+            os.fsencode(name) + b"=" + os.fsencode(value) for name, value in environ.items()
+        )
+        self._actions = _Actions()
+        self._actions.descriptors(source, output, passed)
+        self._attributes = _Attributes(_SETSIGDEF | (_SETSID if session else _SETPGROUP))
+
+    def start(self) -> Child:
+        """Start it. The descriptors must be open until then.
+
+        Raises:
+            OSError: there is no such program, or no descriptor or memory left.
+        """
+        pid = ctypes.c_int()
+        failed = _c().posix_spawnp(
+            ctypes.byref(pid), self._arguments[0], self._actions.structure, self._attributes.structure, self._arguments, self._variables
+        )  # fmt: skip
+        _check(failed, self._program)
+        return Child(pid.value)
+
+
+class _Actions:
+    """What the new process does with its descriptors (posix_spawn_file_actions_t)."""
+
+    def __init__(self) -> None:
+        self.structure = ctypes.create_string_buffer(_OPAQUE)
+        _check(_quick().posix_spawn_file_actions_init(self.structure))
+        weakref.finalize(self, _quick().posix_spawn_file_actions_destroy, self.structure)
+
+    def descriptors(self, source: int, output: int, passed: collections.abc.Sequence[int]) -> None:
+        """Give it these, by way of numbers above all of them, because each may have the number that another one is to get."""
+        wanted = [source, output, output, *passed]
+        aside = max(*wanted, len(wanted)) + 1
+        for number, descriptor in enumerate(wanted):
+            if descriptor >= 0:
+                self._copy(descriptor, aside + number)
+        for number, descriptor in enumerate(wanted):
+            if descriptor >= 0:
+                self._copy(aside + number, number)
+            else:
+                self._open_nothing(number)
+        first_closed = len(wanted)
+        try:
+            close_from = _quick().posix_spawn_file_actions_addclosefrom_np
+        except AttributeError:  # musl, glibc before 2.34
+            for descriptor in (*range(aside, aside + len(wanted)), *_inherited(first_closed)):
+                _check(_quick().posix_spawn_file_actions_addclose(self.structure, descriptor))
+        else:
+            _check(close_from(self.structure, first_closed))
+
+    def _copy(self, descriptor: int, number: int) -> None:
+        _check(_quick().posix_spawn_file_actions_adddup2(self.structure, descriptor, number))
+
+    def _open_nothing(self, number: int) -> None:
+        _check(
+            _quick().posix_spawn_file_actions_addopen(
+                self.structure, number, b"/dev/null", os.O_RDWR, 0
+            )
+        )
+
+
+class _Attributes:
+    """What else it does before it executes its program (posix_spawnattr_t)."""
+
+    def __init__(self, flags: int) -> None:
+        library = _quick()
+        self.structure = ctypes.create_string_buffer(_OPAQUE)
+        _check(library.posix_spawnattr_init(self.structure))
+        weakref.finalize(self, library.posix_spawnattr_destroy, self.structure)
         signals = ctypes.create_string_buffer(_OPAQUE)
         library.sigemptyset(signals)
         for number in _IGNORED:
             library.sigaddset(signals, int(number))
-        _check(library.posix_spawnattr_setsigdefault(attributes, signals))
-        flags = _SETSIGDEF | (_SETSID if session else _SETPGROUP)
-        _check(library.posix_spawnattr_setflags(attributes, ctypes.c_short(flags)))
-        _check(
-            library.posix_spawnp(
-                ctypes.byref(pid), arguments[0], actions, attributes, arguments, variables
-            ),
-            command[0],
-        )
-    return Child(pid.value)
+        _check(library.posix_spawnattr_setsigdefault(self.structure, signals))
+        _check(library.posix_spawnattr_setflags(self.structure, ctypes.c_short(flags)))
 
 
-def _standard_streams(library: ctypes.CDLL, actions: typing.Any, source: int, output: int) -> None:
-    nowhere = b"/dev/null"
-    if source >= 0:
-        _check(library.posix_spawn_file_actions_adddup2(actions, source, 0))
-    else:
-        _check(library.posix_spawn_file_actions_addopen(actions, 0, nowhere, os.O_RDONLY, 0))
-    for stream in (1, 2):
-        if output >= 0:
-            _check(library.posix_spawn_file_actions_adddup2(actions, output, stream))
-        else:
-            _check(
-                library.posix_spawn_file_actions_addopen(actions, stream, nowhere, os.O_WRONLY, 0)
-            )
-
-
-def _inherited(passed: collections.abc.Collection[int]) -> collections.abc.Iterator[int]:
-    """The descriptors, other than these, that a program would have: libraries open some so; all of Python's are closed."""
+def _inherited(first: int) -> collections.abc.Iterator[int]:
+    """The descriptors from this number on that a program would have: libraries open some so; all of Python's are closed."""
     try:
-        names = os.listdir("/proc/self/fd")
+        names = [each.name for each in pathlib.Path("/proc/self/fd").iterdir()]
     except OSError:
         return
     for descriptor in map(int, names):
-        if descriptor < _STANDARD or descriptor in passed:
+        if descriptor < first:
             continue
         with contextlib.suppress(OSError):  # that of the list itself, or it was closed meanwhile
             if not fcntl.fcntl(descriptor, fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
                 yield descriptor
-
-
-def above_standard(descriptor: int) -> int:
-    """The descriptor, or, of one of the first three, another one of the same file: in a process without standard streams."""
-    if descriptor >= _STANDARD:
-        return descriptor
-    found: int = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
-    return found
 
 
 def _strings(parts: collections.abc.Iterable[bytes]) -> typing.Any:
@@ -183,5 +213,12 @@ def _check(number: int, what: str | None = None) -> None:
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def _c() -> ctypes.CDLL:
+    """The C library; its functions are called without the interpreter lock."""
     return ctypes.CDLL(None)
+
+
+@functools.cache
+def _quick() -> ctypes.PyDLL:
+    """The same for functions that take no time: to get the lock back may take some."""
+    return ctypes.PyDLL(None)

@@ -205,7 +205,7 @@ def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> t
             BlockingIOError,
         ) as error:  # a child process may keep the link open
             _end(process, gone, reading, output)
-            how = in_words(process.returncode)
+            how = in_words(process.returncode or 0)
             raise unavailable(
                 f"{identity}: its worker process {how} while it completed the model's config{output.output_tail()}"
             ) from error

@@ -23,8 +23,7 @@ import threading
 import typing
 
 from naiad.backends.backend import WorkerPlan
-from naiad.core.child_process import in_words
-from naiad.core.launch import Child, above_standard, launch
+from naiad.core.launch import PASSED, Child, Launch
 from naiad.hosts import worker
 from naiad.hosts.output_log import Identity
 from naiad.hosts.worker import codec
@@ -108,10 +107,8 @@ class OrphanReaper:
                 undo.callback(os.close, writing)
                 with os.fdopen(reading, "rb"):
                     # No variable may affect the script.
-                    shell = launch([_SHELL, "-c", _SCRIPT], {}, source=reading, session=True)
-                    shell.wait()
-                if shell.returncode:
-                    raise OSError(f"{_SHELL} {in_words(shell.returncode)}")
+                    launch = Launch([_SHELL, "-c", _SCRIPT], {}, source=reading, session=True)
+                    launch.start().wait()
                 # A shell that does not read must not block the server.
                 os.set_blocking(writing, False)
                 os.write(writing, lines.encode())
@@ -179,15 +176,12 @@ LAUNCHER = Launcher()
 
 
 class _Prepared(typing.NamedTuple):
-    """A worker's process that is about to be started; the descriptors of `Spawned` and its own ends of them."""
+    """A worker's process that is about to be started, and the descriptors of `Spawned`."""
 
     data: list[socket.socket]
     control: socket.socket
     output: int
-    command: list[str]
-    environ: dict[str, str]
-    its_output: int
-    passed: tuple[int, ...]
+    launch: Launch
 
 
 async def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
@@ -203,7 +197,7 @@ async def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack
     """
     with contextlib.ExitStack() as its:
         prepared = _prepare(identity, plan, undo, its)
-        launching = asyncio.wrap_future(LAUNCHER.call(_launch, prepared))
+        launching = asyncio.wrap_future(LAUNCHER.call(_launch, prepared.launch))
         try:
             launched = await asyncio.shield(launching)
         except asyncio.CancelledError:
@@ -217,7 +211,7 @@ def spawn_blocking(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitSt
     """As `spawn`, for a thread that may wait."""
     with contextlib.ExitStack() as its:
         prepared = _prepare(identity, plan, undo, its)
-        launched = LAUNCHER.call(_launch, prepared).result()
+        launched = LAUNCHER.call(_launch, prepared.launch).result()
     return _spawned(prepared, launched, undo)
 
 
@@ -229,38 +223,20 @@ def _prepare(
     output, its_output = os.pipe()
     undo.callback(os.close, output)
     its.callback(os.close, its_output)
-    its_output, control_number, *data_numbers = (
-        _above_standard(each, its)
-        for each in (its_output, its_control.fileno(), *(theirs.fileno() for _, theirs in links))
-    )
+    control_number = PASSED + len(links)
     command = [
         plan.executable, _MAIN,
         f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
-        "--data-fd", *map(str, data_numbers), "--control-fd", str(control_number), "--parent", str(os.getpid()),
+        "--data-fd", *map(str, range(PASSED, control_number)), "--control-fd", str(control_number), "--parent", str(os.getpid()),
     ]  # fmt: skip
-    return _Prepared(
-        [ours for ours, _ in links],
-        control,
-        output,
-        command,
-        _environ(plan),
-        its_output,
-        (*data_numbers, control_number),
-    )
+    passed = [*(theirs.fileno() for _, theirs in links), its_control.fileno()]
+    launch = Launch(command, _environ(plan), output=its_output, passed=passed)
+    return _Prepared([ours for ours, _ in links], control, output, launch)
 
 
-def _above_standard(descriptor: int, its: contextlib.ExitStack) -> int:
-    found = above_standard(descriptor)
-    if found != descriptor:
-        its.callback(os.close, found)
-    return found
-
-
-def _launch(prepared: _Prepared) -> tuple[Child, int]:
+def _launch(launch: Launch) -> tuple[Child, int]:
     """Start the process; returns it and its pidfd. In the launcher's thread."""
-    process = launch(
-        prepared.command, prepared.environ, output=prepared.its_output, passed=prepared.passed
-    )
+    process = launch.start()
     ORPHAN_REAPER.add(process.pid)
     try:
         return process, os.pidfd_open(process.pid)

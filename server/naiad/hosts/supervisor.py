@@ -137,7 +137,7 @@ class WorkerSupervisor:
             await worker.start()
         except OSError as error:
             raise worker_life.not_started(self._identity, error) from error
-        if self._state is not State.DOWN:  # the host was closed while it started
+        if self._closing is not None:  # while it started
             worker.kill("was no longer needed")
             await asyncio.shield(worker.ended)
             raise worker_life.not_loaded(self._identity, worker.ended.result(), worker.output_tail)
