@@ -13,7 +13,6 @@ import fcntl
 import functools
 import os
 import pathlib
-import select
 import signal
 import time
 import typing
@@ -29,7 +28,7 @@ _OPAQUE = 1 << 10
 PASSED = 3
 """The number of the first descriptor that is passed on."""
 
-_POLL_S = 0.05
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.05
 
 
 class Child:
@@ -53,17 +52,10 @@ class Child:
         if timeout is None:
             self._reap(0)
             return True
-        end = time.monotonic() + timeout
-        with contextlib.suppress(OSError):
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                poll = select.poll()
-                poll.register(descriptor, select.POLLIN)
-                poll.poll(timeout * 1_000)
-            finally:
-                os.close(descriptor)
+        end, pause = time.monotonic() + timeout, _FIRST_PAUSE_S
         while self.poll() is None and time.monotonic() < end:
-            time.sleep(_POLL_S)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
         return self.returncode is not None
 
     def _reap(self, options: int) -> int | None:

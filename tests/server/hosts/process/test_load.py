@@ -14,7 +14,7 @@ import pytest
 from naiad.errors import ErrorCode, InferenceError
 from tests.server.backends.python.models import python_config
 from tests.server.hosts.process.workers import GIVE_UP_S, SAME, Hosts, answers, begun, exists, plan
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +160,7 @@ async def test_a_worker_that_has_ended_when_its_load_is_reported_has_not_loaded(
         """
     )
     starting = asyncio.ensure_future(hosted.worker.start())
-    await asyncio.sleep(0)
+    await until(lambda: hosted.worker.pid)
     # The loop is busy with something else, until both the word that it has loaded and its end are there.
     pid = tmp_path / "pid"
     wait_until(lambda: pid.exists() and bool(pid.read_text()))
