@@ -92,6 +92,13 @@ def python_identity(repository: pathlib.Path, name: str, *, batch: int = 64) -> 
     _python(repository / name, _PYTHON_MODEL, dims=WIDTH, batch=batch)
 
 
+def python_sleeping(repository: pathlib.Path, name: str, *, milliseconds: float) -> None:
+    """`identity` under another name; each batch takes so long, without a processor."""
+    code = _PYTHON_MODEL.replace("import triton", "import time\n\nimport triton", 1)
+    slept = f"        time.sleep({milliseconds / 1000})\n        responses = []"
+    _python(repository / name, code.replace("        responses = []", slept), dims=WIDTH)
+
+
 def python_model_in_a_thread(repository: pathlib.Path) -> None:
     """`threaded`: `identity` again, in a thread of Naiad (Triton does not know the parameter)."""
     _python(repository / "threaded", _PYTHON_MODEL, dims=WIDTH, more=_IN_A_THREAD)
