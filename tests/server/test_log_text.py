@@ -15,7 +15,7 @@ from naiad.core.inference import ExecutionTimes, Inference, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.log_text import Lines, escaped, indented, message_of
 from naiad.protocol.access_log import LoggedAccess
-from naiad.protocol.observer import SequenceEnd
+from naiad.protocol.observer import Ended
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import LoadingLines
@@ -72,7 +72,7 @@ def lines_of(
     return handler.lines
 
 
-def entry(text: str, place: str) -> SequenceEnd:
+def entry(text: str, place: str) -> Ended:
     chosen = {
         "peer": "10.0.0.9:1",
         "method": "GET",
@@ -85,7 +85,7 @@ def entry(text: str, place: str) -> SequenceEnd:
     made = Inference(request, lambda _: None, batch_size=1, received_ns=0, queued_ns=1)
     made.execution = ExecutionTimes(3, 1, 1, 1, 1)
     context = RequestContext(0, inference=made, sent_ns=10**9, request_id=chosen["id"])
-    return SequenceEnd("http", chosen["peer"], chosen["method"], chosen["path"], 200, context)
+    return Ended("http", chosen["peer"], chosen["method"], chosen["path"], 200, context)
 
 
 @pytest.mark.parametrize("slow_ms", [0, 1])

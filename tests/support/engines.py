@@ -71,6 +71,9 @@ class EngineOfOneModel:
             self.on_held(inference)
         return inference
 
+    def end_sequence(self, name: str, version: int, correlation_id: int | str) -> None:
+        """No sequences here."""
+
     def look_up(self, name: str, version: int = LATEST) -> typing.Any:
         self.find(name, version)
         return self

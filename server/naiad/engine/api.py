@@ -125,6 +125,9 @@ class Engine(Infers, typing.Protocol):
             InferenceError: NOT_FOUND or UNAVAILABLE (row 2.8).
         """
 
+    def end_sequence(self, name: str, version: int, correlation_id: int | str) -> None:
+        """End an open sequence, if there is one: the client that sends its requests has gone."""
+
     def server_live(self) -> bool:
         """Whether the server is live (row 2.1). Raises InferenceError UNAVAILABLE "Server exiting" at the end of a drain."""
 

@@ -5,8 +5,10 @@ A request goes from `infer` to the validator of its model version (`validation.p
 server and its models. Wire formats are not known here.
 """
 
+import asyncio
 import collections
 import enum
+import logging
 from typing import Any
 
 from naiad.core.flow import Flow
@@ -24,6 +26,7 @@ from naiad.engine.memory.evicted import EvictedModel, EvictedModels
 from naiad.engine.model import Model
 from naiad.engine.readiness import Readiness
 from naiad.engine.readiness_policy import ReadinessPolicy
+from naiad.engine.sequence_model import SequenceModel, with_sequences
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
@@ -32,8 +35,11 @@ from naiad.repository.manager import Repository, VersionState
 from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
+log = logging.getLogger("naiad.serve")
+
 EXTENSIONS = (
     "classification",
+    "sequence",
     "model_repository",
     "model_repository(unload_dependents)",
     "schedule_policy",
@@ -127,8 +133,28 @@ class ServingEngine:
         except InferenceError as error:
             if self._evicted is not None and (found := self._evicted.find(name, version)):
                 return found
+            # Its open sequences go on; it refuses everything else.
+            if leaving := with_sequences(self._repository.unloading(), name, version):
+                return leaving
             self.not_served[error.code] += 1
             raise
+
+    def end_sequence(self, name: str, version: int, correlation_id: int | str) -> None:
+        """See `Engine`."""
+        models = [
+            *self._repository.unloading(),
+            *(each for _, _, each in self._repository.served()),
+        ]
+        if model := with_sequences(models, name, version, correlation_id):
+            model.end_sequence(correlation_id)
+
+    async def finish_sequences(self, seconds: float) -> None:
+        """The server stops: let open sequences end in this time, and start none."""
+        models = [each for _, _, each in self._repository.served()]
+        sequences = [each for each in models if isinstance(each, SequenceModel)]
+        if any(each.has_sequence(None) for each in sequences):
+            log.info("stopping: waiting for the end of open sequences, up to %.0f s", seconds)
+        await asyncio.gather(*(each.finish_sequences(seconds) for each in sequences))
 
     def server_live(self) -> bool:
         """See `Engine`: live from the first socket to the end of the drain (row 2.1)."""

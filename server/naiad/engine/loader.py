@@ -33,6 +33,7 @@ from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
 from naiad.engine.model import Model
 from naiad.engine.placement import HOST_PARAMETER, known_host
+from naiad.engine.sequence_model import Unloading, make_model
 from naiad.errors import InferenceError, internal, invalid
 from naiad.hosts.host import HostedInstance, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory
@@ -75,6 +76,7 @@ class Loader:
         gpu_limits: the fraction of each device's memory that may be in use (row 7.38).
         resources: what instances share with those of other models; the object that the schedulers have.
         features: what the server's options switch on.
+        unloading: gives the versions that are being unloaded.
     """
 
     def __init__(
@@ -97,8 +99,10 @@ class Loader:
         resources: Resources | None = None,
         features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
         cache: "ResponseCache | None" = None,
+        unloading: Unloading = tuple,
     ) -> None:
         self._registry = registry
+        self._unloading = unloading
         self._features = features
         self._resources = UnlimitedResources() if resources is None else resources
         self._make_scheduler = make_scheduler
@@ -170,7 +174,8 @@ class Loader:
             if self._cache is not None and plan.config.response_cache:
                 scheduler = await self._cached(self._cache, plan, scheduler)
             undo.push_async_callback(scheduler.stop)
-            model = Model(
+            model = make_model(
+                unloading=self._unloading,
                 config=plan.config,
                 version=plan.version,
                 scheduler=scheduler,

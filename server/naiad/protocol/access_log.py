@@ -9,12 +9,12 @@ import logging
 
 from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
-from naiad.protocol.observer import TRACEPARENT, HeaderLookup, SequenceEnd, trace_parent
+from naiad.protocol.observer import TRACEPARENT, Ended, HeaderLookup, trace_parent
 
 _logger = logging.getLogger(__name__)
 
 
-AccessLog = collections.abc.Callable[[SequenceEnd], None]
+AccessLog = collections.abc.Callable[[Ended], None]
 
 
 class AccessObserver:
@@ -34,7 +34,7 @@ class AccessObserver:
         trace = None if traceparent is None else trace_parent(traceparent)
         return RequestContext(received_ns, size, trace=trace)
 
-    def end(self, ended: SequenceEnd) -> None:
+    def end(self, ended: Ended) -> None:
         """See `Observer`."""
         ended.context.sent_ns = self.now_ns()
         try:
@@ -56,7 +56,7 @@ class LoggedAccess:
         self._every = every
         self._slow_seconds = slow_ms / 1000
 
-    def __call__(self, entry: SequenceEnd) -> None:
+    def __call__(self, entry: Ended) -> None:
         """Write an entry, if the settings ask for it."""
         slow = bool(self._slow_seconds) and entry.seconds >= self._slow_seconds
         level = logging.WARNING if slow else logging.INFO
@@ -66,7 +66,7 @@ class LoggedAccess:
             self._logger.log(level, "%s", message, extra={**fields, "suffix": suffix})
 
 
-def access_fields(entry: SequenceEnd) -> dict[str, object]:
+def access_fields(entry: Ended) -> dict[str, object]:
     """An entry as the fields of a JSON line; times in milliseconds."""
     context = entry.context
     fields: dict[str, object] = {

@@ -21,7 +21,7 @@ _TRACEPARENT = re.compile(
 _INVALID_TRACE_ID = "0" * 32
 
 
-class SequenceEnd(Record, frozen=True):
+class Ended(Record, frozen=True):
     """A request that got its response.
 
     Attributes:
@@ -53,7 +53,7 @@ class Observer(typing.Protocol):
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
         """The context of a request, also of one that comes on a stream; `size`: bytes of its body. Its inference may be read from it at the end."""
 
-    def end(self, ended: SequenceEnd) -> None:
+    def end(self, ended: Ended) -> None:
         """The response was sent now, or will never be. Called once per context of a whole request, call or stream."""
 
 

@@ -168,7 +168,12 @@ async def assembled(
             cache = make_cache(options.cache, clock=clock)
             undo.push_async_callback(cache.store.close)
             await cache.store.start()
+
+        def unloading() -> list[Model]:
+            return repository.unloading()
+
         loader = Loader(
+            unloading=unloading,
             registry=Registry(
                 clock=clock,
                 server=api,

@@ -1,4 +1,4 @@
-"""Stops the server in order: first it is not ready but still accepts, then it accepts nothing new, finishes requests in flight, and unloads models.
+"""Stops the server in order: first it is not ready but still accepts, then open sequences end, then it accepts nothing new, finishes requests in flight, and unloads models.
 
 All steps share one time budget. When it is used up, the log says how many inferences are left, and the process exits with 1 (row 17.14).
 """
@@ -15,11 +15,14 @@ log = logging.getLogger("naiad.serve")
 _NS_PER_SECOND = 1e9
 _COUNTDOWN_SECONDS = 1.0
 _LONGER_SECONDS = 1.0
+_AFTER_SEQUENCES_SECONDS = 5.0
+"""What open sequences leave of the time for requests in flight and for unloading, if that is not more than half of it."""
 
 
 async def drain(
     *,
     lame_duck: collections.abc.Callable[[], None],
+    finish_sequences: collections.abc.Callable[[float], collections.abc.Awaitable[None]],
     close: collections.abc.Callable[[float], collections.abc.Awaitable[None]],
     unload: collections.abc.Callable[[], collections.abc.Awaitable[None]],
     inflight: collections.abc.Callable[[], int],
@@ -32,6 +35,7 @@ async def drain(
 
     Args:
         lame_duck: say not ready and let connections go after their next reply, while still accepting.
+        finish_sequences: let open sequences end, in the seconds that they get, while still accepting their requests (row 13.18).
         close: accept nothing more and finish requests in flight, in the seconds that they get.
         unload: finish and unload the models.
         inflight: inferences not answered yet, for the countdown.
@@ -65,6 +69,7 @@ async def drain(
     countdown = asyncio.get_running_loop().create_task(count_down())
     try:
         async with asyncio.timeout(timeout_seconds):
+            await finish_sequences(max(left() - _AFTER_SEQUENCES_SECONDS, left() / 2))
             # A little more than is left: this timeout ends them, so that unanswered inferences are counted before their requests fail.
             await close(left() + _LONGER_SECONDS)
             await unload()

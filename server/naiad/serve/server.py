@@ -180,6 +180,7 @@ class Server:
 
         in_time = await drain(
             lame_duck=lame_duck,
+            finish_sequences=engine.finish_sequences,
             close=frontends.close,
             unload=assembly.unload,
             inflight=engine.inflight,

@@ -54,6 +54,9 @@ class FakeRepository:
         ]
         self.loads: list[LoadProgress] = []
 
+    def unloading(self) -> list[FakeModel]:
+        return []
+
     def load_progress(self) -> list[LoadProgress]:
         return self.loads
 

@@ -25,7 +25,7 @@ from naiad.protocol.grpc.call import (
     StreamWriter,
     context_of,
 )
-from naiad.protocol.observer import SequenceEnd, trace_parent
+from naiad.protocol.observer import Ended, trace_parent
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACE = TraceParent(TRACE_ID, SPAN_ID, 1)
@@ -52,7 +52,7 @@ def entry(
     trace: TraceParent | None = None,
     seconds: float = 0.00125,
     of: Inference | None = None,
-) -> SequenceEnd:
+) -> Ended:
     context = RequestContext(
         1_000,
         request_bytes=7,
@@ -62,10 +62,10 @@ def entry(
         sent_ns=1_000 + round(seconds * 1e9),
         response_bytes=12,
     )
-    return SequenceEnd("http", "10.0.0.9:1", "GET", target, 200, context)
+    return Ended("http", "10.0.0.9:1", "GET", target, 200, context)
 
 
-def line(made: SequenceEnd) -> str:
+def line(made: Ended) -> str:
     return "".join(access_line(access_fields(made)))
 
 
@@ -78,7 +78,7 @@ def test_a_line_says_who_what_and_how_long() -> None:
 
 
 def written(
-    made: SequenceEnd, caplog: pytest.LogCaptureFixture, **options: float
+    made: Ended, caplog: pytest.LogCaptureFixture, **options: float
 ) -> list[logging.LogRecord]:
     with caplog.at_level(logging.INFO, logger=LOGGER.name):
         LoggedAccess(
@@ -142,7 +142,7 @@ class Calls:
     """Calls of one method whose answers the test gives."""
 
     def __init__(self) -> None:
-        self.entries: list[SequenceEnd] = []
+        self.entries: list[Ended] = []
         self.clock = ManualClock()
         self.observer = AccessObserver(self.entries.append, clock=self.clock)
         self.answers: list[Response] = []
@@ -260,6 +260,9 @@ class StreamHandler:
 
     def may_take(self) -> bool:
         return True
+
+    def has_sequences(self) -> bool:
+        return False
 
 
 class NoReplies:

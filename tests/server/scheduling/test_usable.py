@@ -93,7 +93,7 @@ async def test_without_a_usable_host_queued_requests_fail_and_new_ones_are_refus
     model.nothing_left()
 
 
-class SequenceEnd(ScriptedHost):
+class Ended(ScriptedHost):
     """Its worker has ended before a scheduler had it."""
 
     pid = 0
@@ -108,7 +108,7 @@ async def test_a_worker_that_ended_before_its_model_is_served_gets_no_batch_unti
 ):
     model = ScheduledModel()
     loop = asyncio.get_running_loop()
-    hosts = [SequenceEnd(clock=model.clock, loop=loop), ScriptedHost(clock=model.clock, loop=loop)]
+    hosts = [Ended(clock=model.clock, loop=loop), ScriptedHost(clock=model.clock, loop=loop)]
     statistics = ModelStatistics()
     scheduler = SchedulerFactory(resources=UnlimitedResources(), clock=model.clock)(
         make_config(), version=1, instances=hosted(hosts), submit=no_submit, statistics=statistics
@@ -121,6 +121,6 @@ async def test_a_worker_that_ended_before_its_model_is_served_gets_no_batch_unti
     for host in hosts:
         host.finish()
     await scheduler.stop()
-    model.scheduler.resize(hosted([SequenceEnd(clock=model.clock, loop=loop)]), hosted(model.hosts))
+    model.scheduler.resize(hosted([Ended(clock=model.clock, loop=loop)]), hosted(model.hosts))
     with pytest.raises(InferenceError, match="no running instance"):
         model.send()

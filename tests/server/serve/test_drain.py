@@ -18,9 +18,15 @@ class Steps:
         self.taken: list[tuple[str, float]] = []
         self._close_s = close_s
         self._unload_s = unload_s
+        self.sequences_s = 0.0
+        self.sequences_in = 0.0
 
     def take(self, name: str) -> None:
         self.taken.append((name, asyncio.get_running_loop().time()))
+
+    async def finish_sequences(self, seconds: float) -> None:
+        self.sequences_in = seconds
+        await asyncio.sleep(self.sequences_s)
 
     async def close(self, seconds: float) -> None:
         self.take(f"close within {seconds:g}")
@@ -35,6 +41,7 @@ async def stop(steps: Steps, *, delay: float = 0, timeout: float = 30) -> bool: 
     clock = LoopClock(asyncio.get_running_loop())
     return await drain(
         lame_duck=lambda: steps.take("lame duck"),
+        finish_sequences=steps.finish_sequences,
         close=steps.close,
         unload=steps.unload,
         inflight=lambda: 3,
@@ -53,6 +60,17 @@ async def test_it_accepts_for_the_delay_then_closes_then_unloads() -> None:
         ("close within 31", 10),
         ("unload", 14),
     ]
+
+
+async def test_open_sequences_get_most_of_the_time_while_it_still_accepts() -> None:
+    steps = Steps(close_s=4)
+    steps.sequences_s = 8
+    assert await stop(steps, delay=10)
+    assert steps.sequences_in == 25
+    assert steps.taken == [("lame duck", 0), ("close within 23", 18), ("unload", 22)]
+    steps = Steps()
+    await stop(steps, timeout=4)
+    assert steps.sequences_in == 2
 
 
 async def test_steps_that_exceed_the_timeout_are_abandoned_and_logged(

@@ -1,4 +1,4 @@
-"""The rules for the sequence batcher of a config (rows 11.26, 11.27, 11.45), in the reference's words. Pure."""
+"""The rules for the sequence batcher of a config (rows 11.26, 11.27), in the reference's words. Pure."""
 
 import collections.abc
 from typing import Any
@@ -17,12 +17,6 @@ def check_sequence_batching(message: Any, findings: Findings) -> None:
     """Check the sequence batcher, if the config has one."""
     if not message.HasField("sequence_batching"):
         return
-    if message.response_cache.enable:
-        findings.add(
-            ("response_cache", "enable"),
-            f"Response Cache does not currently support model {message.name} with sequence batching scheduler. Please disable the response cache.",
-            "take response_cache out",
-        )
     _check_controls(message, findings)
     _check_direct(message, findings)
     _check_oldest(message, findings)

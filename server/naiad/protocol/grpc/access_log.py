@@ -18,7 +18,7 @@ from naiad.protocol.grpc.call import (
     StreamWriter,
     Unary,
 )
-from naiad.protocol.observer import Observer, SequenceEnd
+from naiad.protocol.observer import Ended, Observer
 
 _STATUS_NAMES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
@@ -120,7 +120,7 @@ class _LoggedUnary(_LoggedCall):
 class _LoggedStream(_LoggedCall):
     """Implements `StreamWriter` for the method, and `StreamHandler` for the transport."""
 
-    __slots__ = ("_cancel", "_end", "_send", "_take", "capacity", "half_close", "may_take", "pause", "resume")  # fmt: skip
+    __slots__ = ("_cancel", "_end", "_send", "_take", "capacity", "half_close", "has_sequences", "may_take", "pause", "resume")  # fmt: skip
 
     def __init__(self, path: str, call: RpcCall, observer: Observer, writer: StreamWriter) -> None:
         super().__init__(path, call, observer)
@@ -130,6 +130,7 @@ class _LoggedStream(_LoggedCall):
         """The method has begun; this is its side of the stream."""
         self._take, self._cancel, self.half_close = handler.take, handler.cancel, handler.half_close
         self.pause, self.resume, self.may_take = handler.pause, handler.resume, handler.may_take
+        self.has_sequences = handler.has_sequences
 
     def take(self, body: bytes) -> None:
         """See `StreamHandler`."""
@@ -154,7 +155,7 @@ class _LoggedStream(_LoggedCall):
 
 def _end(path: str, peer: str, status: int, context: RequestContext, observer: Observer) -> None:
     name = path.rpartition("/")[2]
-    observer.end(SequenceEnd("grpc", peer, name, path, _STATUS_NAMES[status], context))
+    observer.end(Ended("grpc", peer, name, path, _STATUS_NAMES[status], context))
 
 
 def header_of(call: RpcCall, name: bytes) -> bytes | str | None:

@@ -103,6 +103,9 @@ class StreamHandler(typing.Protocol):
     def may_take(self) -> bool:
         """Whether another request should be read now; called again after `resume` and after `StreamWriter.capacity`."""
 
+    def has_sequences(self) -> bool:
+        """Whether sequences that it began are open, which `cancel` before `half_close` ends."""
+
 
 Streaming = collections.abc.Callable[[RpcCall, StreamWriter], StreamHandler]
 """Called on the loop when a stream begins; may end it at once. It does not raise."""

@@ -14,7 +14,7 @@ import msgspec
 
 from naiad.core.flow import Flow
 from naiad.core.inference import Cancellable, RequestContext
-from naiad.core.request import InferRequest
+from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, Infers, ServedModel
 from naiad.errors import InferenceError, unavailable
@@ -49,6 +49,9 @@ STATUS_WANTED = ("triton_grpc_error", "true")
 
 MAX_IN_FLIGHT = 4096
 """Requests of one stream that wait for their responses; the next is not read until one has its last."""
+
+MAX_SEQUENCES = 4096
+"""The sequences of a stream that end with it; of more, those that began first end by their idle time."""
 
 
 _TOO_SLOW = unavailable(
@@ -135,6 +138,7 @@ class InferStream:
         self._half_closed = False
         self._ended = False
         self._decoding = False
+        self._sequences: dict[tuple[str, int, int | str], None] = {}
 
     def take(self, body: bytes) -> None:
         """See `StreamHandler`."""
@@ -201,10 +205,23 @@ class InferStream:
         forwarding = self._method.forwarding
         if forwarding is not None:
             forward_metadata(self._call.invocation_metadata(), forwarding, request.parameters)
+        if request.correlation_id:
+            self._note_sequence(request)
         on_response = functools.partial(self._on_response, pending)
         inference = model.infer(request, on_response, pending.flow, pending.context)
         if not pending.done:
             pending.work = inference
+
+    def _note_sequence(self, request: InferRequest) -> None:
+        """Keep the sequences that this stream has begun and not ended: they end with it if its client is gone."""
+        key = request.model_name, request.model_version, request.correlation_id
+        sequences = self._sequences
+        if request.flags & SEQUENCE_END:
+            sequences.pop(key, None)
+        elif request.flags & SEQUENCE_START:
+            sequences[key] = None
+            if len(sequences) > MAX_SEQUENCES:
+                del sequences[next(iter(sequences))]
 
     def half_close(self) -> None:
         """See `StreamHandler`."""
@@ -229,6 +246,10 @@ class InferStream:
         """See `StreamHandler`."""
         return not (self._held or self._decoding) and len(self._in_flight) < MAX_IN_FLIGHT
 
+    def has_sequences(self) -> bool:
+        """See `StreamHandler`."""
+        return bool(self._sequences)
+
     def cancel(self) -> None:
         """See `StreamHandler`; requests in flight are cancelled (row 10.33)."""
         if not self._ended:
@@ -242,6 +263,9 @@ class InferStream:
             work, pending.work = pending.work, None
             if work is not None:
                 work.cancel()
+        sequences, self._sequences = self._sequences, {}
+        for name, version, correlation_id in sequences:
+            self._method.engine.end_sequence(name, version, correlation_id)
 
     def _read(self, body: bytes, pending: _PendingRequest) -> Incoming:
         """Read the model that a message is for; `pending` gets its id, even if the rest cannot be read."""
@@ -355,6 +379,7 @@ class InferStream:
             self._end(rpc_status(self._method.shut_error))
 
     def _end(self, refused: RpcStatus | None) -> None:
-        """End the stream and cancel the requests in flight."""
+        """End the stream and cancel the requests in flight. Its client may continue sequences on another stream."""
+        self._sequences.clear()
         self.cancel()
         self._writer.end(refused)

@@ -141,9 +141,10 @@ class SequenceScheduler:
             lost = self._table.end(correlation_id, SequenceEnd.CANCELLED, now)
             self._after_end(sequence, lost, now)
 
-    def has_sequence(self, correlation_id: int | str) -> bool:
-        """Whether a sequence takes further requests."""
-        return correlation_id in self._table.open
+    def has_sequence(self, correlation_id: int | str | None) -> bool:
+        """Whether a sequence takes further requests; None: any."""
+        is_open = self._table.open
+        return bool(is_open) if correlation_id is None else correlation_id in is_open
 
     def inflight(self) -> int:
         """See `Scheduler`; an open sequence without a request counts as one, for its client will send another."""
@@ -188,27 +189,27 @@ class SequenceScheduler:
                 self._close_if_over(instance)
         self._wake_all(self._now())
 
-    async def stop(self) -> None:
-        """See `Scheduler`: no sequence starts, and the open ones get `SEQUENCE_GRACE_S` to end (row 13.18)."""
-        if not self._stopping:
-            self._stopping = self._table.stopping = True
-            self._holds = False
-            for instance in self._instances.values():
-                instance.pool.on_completed = functools.partial(self._on_completed, instance)
-            now = self._now()
-            self._wake_all(now)
-            self._check_drained()
+    async def finish_sequences(self, seconds: float) -> None:
+        """Let open sequences end, and start none; those that are open after that time take no further request (row 13.18)."""
+        self._table.stopping = True
+        for instance in self._instances.values():
+            instance.pool.on_completed = functools.partial(self._on_completed, instance)
+        self._check_drained()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._sequences_over.wait(), SEQUENCE_GRACE_S)
-        self.end_all_sequences()
+            await asyncio.wait_for(self._sequences_over.wait(), seconds)
+        self._table.close_all(SequenceEnd.UNLOAD, self._now())
+        self._check_drained()
+
+    async def stop(self) -> None:
+        """See `Scheduler`: no sequence starts, and the open ones get `SEQUENCE_GRACE_S` to end."""
+        if not self._stopping:
+            self._stopping = True
+            self._holds = False
+            self._wake_all(self._now())
+        await self.finish_sequences(SEQUENCE_GRACE_S)
         await drain(self._drained, abandoned=self._abandoned, abort=self._abort)
         pools = [each.pool for each in self._instances.values()]
         await asyncio.gather(*(pool.close() for pool in pools), *self._closing)
-
-    def end_all_sequences(self) -> None:
-        """Take no further request of any sequence; those that wait still run."""
-        self._table.close_all(SequenceEnd.UNLOAD, self._now())
-        self._check_drained()
 
     def _add(self, hosted: HostedInstance) -> None:
         number = next(self._numbers)
@@ -449,9 +450,11 @@ class SequenceScheduler:
         self._check_drained()
 
     def _check_drained(self) -> None:
-        if not self._stopping or self._table.open:
+        if not self._table.stopping or self._table.open:
             return
         self._sequences_over.set()
+        if not self._stopping:
+            return
         if not self.statistics.pending and not any(
             each.pool.inflight for each in self._instances.values()
         ):

@@ -19,7 +19,7 @@ from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.methods import STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import MAX_IN_FLIGHT
-from naiad.protocol.observer import SequenceEnd
+from naiad.protocol.observer import Ended
 from naiad.protocol.restricted import Category, Restriction
 from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
 from tests.server.protocol.grpc.bidi_stream import BidiStream, scripted
@@ -64,7 +64,7 @@ def test_a_request_gets_its_response_wrapped_and_marked_as_the_last() -> None:
 
 
 def test_each_request_of_a_stream_has_a_context_with_the_trace_of_the_stream() -> None:
-    engine, clock, seen = ScriptedEngine(None), ManualClock(), list[SequenceEnd]()
+    engine, clock, seen = ScriptedEngine(None), ManualClock(), list[Ended]()
     settings = GrpcSettings()
     methods = Methods(engine, settings)
     methods.observe(AccessObserver(seen.append, clock=clock))

@@ -27,7 +27,7 @@ from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
 from naiad.protocol.http.transport.service import HttpService, HttpSettings
-from naiad.protocol.observer import SequenceEnd
+from naiad.protocol.observer import Ended
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 
 TEXT = ((b"Content-Type", b"text/plain"),)
@@ -364,9 +364,9 @@ def request(method: str, path: str, *lines: str) -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: test", *lines, "", ""]).encode()
 
 
-def entries() -> tuple[list[SequenceEnd], AccessLog]:
+def entries() -> tuple[list[Ended], AccessLog]:
     """A list and the access log that fills it."""
-    found: list[SequenceEnd] = []
+    found: list[Ended] = []
     return found, found.append
 
 

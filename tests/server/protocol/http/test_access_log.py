@@ -10,7 +10,7 @@ from naiad.protocol.access_log import AccessObserver
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.transport.head import parse_head
 from naiad.protocol.http.transport.service import HttpSettings, ended
-from naiad.protocol.observer import SequenceEnd
+from naiad.protocol.observer import Ended
 from tests.server.protocol.http.scripted import (
     LIMIT,
     TEXT,
@@ -25,7 +25,7 @@ from tests.server.protocol.http.scripted import (
 
 
 def test_the_observer_measures_from_the_time_that_it_is_given() -> None:
-    found: list[SequenceEnd] = []
+    found: list[Ended] = []
     clock = ManualClock(now_ns=5)
     observer = AccessObserver(found.append, clock=clock)
     head = parse_head(b"HEAD /a HTTP/1.1\r\n\r\n")

@@ -20,6 +20,10 @@ HIGH_BYTES = 262_144
 
 LOW_BYTES = HIGH_BYTES // 2
 
+CANCEL_S = 0.05
+"""How long a stream with open sequences goes on after its last message: grpc gives the end of a cancelled one like that of any other, and the
+cancellation just after it."""
+
 
 class BidiStream:
     """One stream; implements `call.StreamWriter`. `limit`: bytes that one message may have once it is decompressed."""
@@ -96,6 +100,8 @@ class BidiStream:
             while not handler.may_take():
                 self._capacity = self._loop.create_future()
                 await self._capacity
+        if handler.has_sequences():
+            await asyncio.sleep(CANCEL_S)
         handler.half_close()
 
     async def _decompressed(self, body: bytes) -> bytes | RpcStatus:

@@ -16,7 +16,7 @@ from naiad.protocol.http.transport.body import Body, ChunkedBody, LengthBody
 from naiad.protocol.http.transport.framing import HttpError, ReplyFramer
 from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.observer import Observer, SequenceEnd
+from naiad.protocol.observer import Ended, Observer
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.sockets import TransportSettings, written
 
@@ -76,10 +76,10 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
 
 def ended(
     head: RequestHead, peer: tuple[str, int] | None, reply: HttpReply, context: RequestContext
-) -> SequenceEnd:
+) -> Ended:
     """A request that got its response."""
     context.request_id = reply.request_id
-    return SequenceEnd(
+    return Ended(
         "http",
         written(*peer) if peer else "",
         "HEAD" if head.head_only else head.method.decode("latin-1"),

@@ -209,6 +209,9 @@ class StreamHandler:
     def may_take(self) -> bool:
         return True
 
+    def has_sequences(self) -> bool:
+        return False
+
 
 async def test_what_was_not_sent_is_dropped_with_the_client() -> None:
     context, handler = StuckContext(), StreamHandler()
