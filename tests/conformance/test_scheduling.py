@@ -139,8 +139,9 @@ def _priority(name: str, level: int) -> Queued:
     return Queued(name, parameters={"priority": level})
 
 
-def _timeout(name: str, microseconds: int, **more: Any) -> Queued:
-    return Queued(name, parameters={"timeout": microseconds}, **more)
+def _timeout(name: str, microseconds: int, *, level: int | None = None, **more: Any) -> Queued:
+    parameters = {"timeout": microseconds} | ({} if level is None else {"priority": level})
+    return Queued(name, parameters=parameters, **more)
 
 
 def _data(name: str, length: int, *, may: bool = False) -> Queued:
@@ -376,7 +377,87 @@ QUEUES = [
 ]
 
 
-SCENARIOS = [*BATCHES, *QUEUES]
+LEVELS = [
+    scheduling(
+        "each level has a queue of its own size",
+        "12.10 12.11",
+        "levels",
+        [*(_priority(name, 2) for name in "abc"), _priority("d", 4), _priority("e", 1)],
+        says="Exceeds maximum queue size",
+        ran="e a b d",
+        c=503,
+    ),
+    scheduling(
+        "a level whose policy has no size takes all",
+        "12.11",
+        "levels",
+        [_priority(name, 1) for name in "abcd"],
+        ran="a b c d",
+    ),
+    scheduling(
+        "requests without a priority fill the default level",
+        "4.14 12.11",
+        "levels",
+        [Queued("a"), _priority("b", 2), Queued("c")],
+        says="Exceeds maximum queue size",
+        ran="a b",
+        c=503,
+    ),
+    scheduling(
+        "expired in a level that rejects",
+        "12.12 12.14",
+        "levels",
+        [_timeout("a", 100_000, level=1), _priority("b", 1), _priority("c", 2)],
+        says="Request timeout expired",
+        ran="b c",
+        a=503,
+    ),
+    scheduling(
+        "expired in a level that delays",
+        "12.13",
+        "levels",
+        [_timeout("a", 100_000, level=3), _priority("b", 3), _priority("c", 4), _priority("d", 2)],
+        ran="d b a c",
+    ),
+    scheduling(
+        "several that are delayed keep their order",
+        "12.13",
+        "levels",
+        [_timeout("a", 90_000, level=3), _timeout("b", 100_000, level=3), _priority("c", 3)],
+        ran="c a b",
+    ),
+    scheduling(
+        "a timeout in a level without one has no effect",
+        "12.14",
+        "levels",
+        [_timeout("a", 100_000, level=2), _timeout("b", 100_000, level=4)],
+        ran="a b",
+    ),
+    scheduling(
+        "levels fill one batch, the highest first",
+        "12.10",
+        "levels_batched",
+        [_priority("a", 4), _priority("b", 2), _priority("c", 1), _priority("d", 2)],
+        ran="b+c+d a",
+    ),
+    scheduling(
+        "a batch takes what is delayed behind what is in time",
+        "12.10 12.13",
+        "levels_batched",
+        [_timeout("a", 100_000, level=3), _priority("b", 3), _priority("c", 4), _priority("d", 4)],
+        ran="a+b+c d",
+    ),
+    scheduling(
+        "a request of several rows keeps its place in its level",
+        "12.6 12.10",
+        "levels_batched",
+        [Queued("a", 3), Queued("b"), Queued("c", 2, parameters={"priority": 1})],
+        ran="c a b",
+    ),
+]
+
+
+SCENARIOS = [*BATCHES, *QUEUES, *LEVELS]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

@@ -75,6 +75,16 @@ cc_model_filenames { key: "7.5" value: "none.py" }
 model_warmup { name: "none" }
 """
 
+_LEVELS = """
+dynamic_batching {
+  priority_levels: 4
+  default_priority_level: 2
+  default_queue_policy { max_queue_size: 2 }
+  priority_queue_policy { key: 1 value { timeout_action: REJECT default_timeout_microseconds: 9000000 allow_timeout_override: true } }
+  priority_queue_policy { key: 3 value { timeout_action: DELAY default_timeout_microseconds: 9000000 allow_timeout_override: true } }
+}
+"""
+
 GOOD: dict[str, Model] = {
     "identity": Model(python_model(_IN4, _OUT4), "passthrough"),
     "batched": Model(python_model(_IN4, _OUT4, batch=4), "passthrough"),
@@ -229,6 +239,8 @@ GOOD: dict[str, Model] = {
         ),
         "describe",
     ),
+    "levels": Model(python_model(_DELAY, _REPORT, _LEVELS, batch=1), "describe"),
+    "levels_batched": Model(python_model(_DELAY, _REPORT, _LEVELS, batch=3), "describe"),
     "queue_full": Model(
         python_model(
             _DELAY,
