@@ -360,7 +360,7 @@ BROKEN: dict[str, Broken] = {
         'instance_group [ { kind: KIND_CPU count: 1 rate_limiter { resources { name: "R" count: 1 } } },\n'
         '  { kind: KIND_CPU count: 1 rate_limiter { resources { name: "R" count: 1 global: true } } } ]\n'
     ),
-    "passive_instances": python("instance_group { passive: true }\n"),
+    "only_passive_instances": python("instance_group { passive: true }\n"),
     # parameters
     "unknown_host": python(parameter("naiad.host", "elsewhere")),
     "limit_is_not_a_number": python(parameter("naiad.execute_timeout", "soon")),

@@ -102,7 +102,7 @@ FLAGS: dict[str, Flag] = {
     "cuda-memory-pool-byte-size": Flag("string", idle="frameworks allocate GPU memory themselves"),
     "cuda-virtual-address-size": Flag("string", idle="frameworks allocate GPU memory themselves"),
     "buffer-manager-thread-count": Flag("integer", idle="a batch is put together where it runs"),
-    "host-policy": Flag("string", missing="host policies"),
+    "host-policy": Flag("string", since="0.2.0"),
     "model-load-gpu-limit": Flag("string"),
     "allow-client-shm": Flag("boolean", missing="shared memory with clients", harmless=("false", "off", "0")),
     "rate-limit": Flag("string", since="0.2.0"),

@@ -17,9 +17,11 @@ from naiad.check.checked_model import Checked
 from naiad.check.show import in_colour, json_of, text_of
 from naiad.config.checks.features import ServerFeatures
 from naiad.errors import InferenceError
+from naiad.hosts.worker.placement import HostPolicy
 from naiad.metrics.devices import GpuMonitor
 from naiad.options.backend_config import backend_setting
 from naiad.options.command_parser import CommandParser
+from naiad.options.host_policy import host_policy
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY
 from naiad.options.rate_limit import rate_limit_mode, rate_limit_resource
 from naiad.options.usage import UsageError
@@ -99,6 +101,13 @@ def _parser() -> argparse.ArgumentParser:
         help="as the server's option",
     )
     parser.add_argument(
+        "--host-policy",
+        action="append",
+        default=[],
+        metavar="NAME,SETTING=VALUE",
+        help="as the server's option; may be given several times",
+    )
+    parser.add_argument(
         "--rate-limit",
         default="off",
         metavar="off|execution_count",
@@ -140,9 +149,13 @@ def _check(options: argparse.Namespace) -> list[Checked]:
     backend_options = _backend_options(options.backend_config)
     backends = Catalog(options.backend_directory)
     auto_complete = not options.disable_auto_complete_config
+    policies: dict[str, HostPolicy] = {}
+    for text in options.host_policy:
+        policies.update([host_policy("host-policy", text, policies)])
     features = ServerFeatures(
         rate_limiter=rate_limit_mode("rate-limit", options.rate_limit),
         gpu_fallback=options.gpu_fallback == "cpu",
+        host_policies=frozenset(policies),
     )
     resources = _resources(options.rate_limit_resource)
     if options.gpus is not None:

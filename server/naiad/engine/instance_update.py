@@ -46,6 +46,16 @@ def change(running: collections.abc.Iterable[InstanceSpec], config: ModelConfig)
     return Change(kept, wanted, left)
 
 
+def scheduled(instances: collections.abc.Iterable[HostedInstance]) -> list[HostedInstance]:
+    """Those that run batches: all but the passive ones (row 11.34)."""
+    return [instance for instance in instances if not instance.spec.passive]
+
+
+def passive(instances: collections.abc.Iterable[HostedInstance]) -> list[HostedInstance]:
+    """Those that are loaded and run no batches."""
+    return [instance for instance in instances if instance.spec.passive]
+
+
 class InstanceUpdate:
     """New instances that are ready to run batches, and serve with `commit`.
 

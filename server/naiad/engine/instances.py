@@ -13,18 +13,20 @@ import typing
 
 import msgspec
 
-from naiad.backends.backend import ModelSource, PlansWorkers, instance_specs
+from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instance_specs
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
+from naiad.engine.host_policies import NO_POLICIES, HostPolicies, policy_of
 from naiad.engine.placement import check_limits, host_of, limits_of
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_host import DeviceState, ThreadHost
 from naiad.hosts.warmup import Warmup, WarmupRequest, ignore
+from naiad.hosts.worker.placement import placed
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.loading import progress
 from naiad.repository.plan import VersionPlan
@@ -100,6 +102,7 @@ class InstanceFactory:
         backend_options: `--backend-config` by backend name; "" holds what is meant for all of them.
         slices: the device ids that are MIG slices.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
+        host_policies: `--host-policy`.
     """
 
     def __init__(
@@ -111,8 +114,10 @@ class InstanceFactory:
         in_thread: InThread,
         clock: Clock,
         rpc_handler_of: collections.abc.Callable[[str, str], "WorkerRpcHandler"],
+        host_policies: HostPolicies = NO_POLICIES,
     ) -> None:
         self._registry = registry
+        self._host_policies = host_policies
         self._backend_options = backend_options
         self._slices = slices
         self._in_thread = in_thread
@@ -133,7 +138,7 @@ class InstanceFactory:
             return ModelInstances()
         warmup = await self._warmup(plan, statistics)
         of_version = OfVersion(statistics, warmup)
-        warming = Warming(plan, warmup, len(specs))
+        warming = Warming(plan, warmup, sum(not spec.passive for spec in specs))
         in_processes = functools.partial(self._in_processes, of_version)
         if await self._host_of(plan.config) == "process":
             with warming:
@@ -145,7 +150,7 @@ class InstanceFactory:
         async def more(changed: VersionPlan, specs: Specs) -> list[HostedInstance]:
             if await self._host_of(changed.config) == "process":
                 return await in_processes(changed, specs)
-            made = await self._in_thread(functools.partial(_make_instances, loaded), specs)
+            made = await self._in_thread(functools.partial(self._make_instances, loaded), specs)
             return await self._warm(warmup, self._thread_hosts(changed, made))
 
         try:
@@ -182,7 +187,9 @@ class InstanceFactory:
     ) -> list[HostedInstance]:
         """Run the warmup samples on instances in threads, one after the other; if one fails, all are closed."""
         try:
-            for _, host in hosted if warmup else ():
+            for spec, host in hosted if warmup else ():
+                if spec.passive:
+                    continue
                 samples = warmup.in_thread(self._clock.monotonic_ns())
                 warmup.ran(await host.warm_up(samples, warmup.advance))
         except BaseException:
@@ -207,6 +214,7 @@ class InstanceFactory:
                     clock=self._clock,
                     loop=loop,
                     state=self._device if spec.kind is InstanceKind.GPU else None,
+                    host_policy=policy_of(spec, self._host_policies),
                 ),
             )
             for spec, instance in instances
@@ -216,12 +224,36 @@ class InstanceFactory:
         specs = instance_specs(plan.config)
         if self._device.lost and any(spec.kind is InstanceKind.GPU for spec in specs):
             raise self._device.refusal(f"model '{plan.config.name}' cannot be loaded")
-        loaded = self._registry.get(plan.config.backend, for_model=True).load(self._source(plan))
+        backend = self._registry.get(plan.config.backend, for_model=True)
+        with self._following(specs[0]):  # the threads of what instances share
+            loaded = backend.load(self._source(plan))
         with contextlib.ExitStack() as undo:
             undo.callback(loaded.close)
-            instances = _make_instances(loaded, specs)
+            instances = self._make_instances(loaded, specs)
             undo.pop_all()
         return loaded, instances
+
+    def _make_instances(self, loaded: LoadedModel, specs: Specs) -> _Made:
+        """All of them or, after an error, none."""
+        with contextlib.ExitStack() as undo:
+            instances: _Made = []
+            for spec in specs:
+                with self._following(spec):
+                    instance = loaded.make_instance(spec)
+                undo.callback(instance.close)
+                instances.append((spec, instance))
+            undo.pop_all()
+        return instances
+
+    @contextlib.contextmanager
+    def _following(self, spec: InstanceSpec) -> collections.abc.Iterator[None]:
+        """The calling thread follows the host policy of an instance meanwhile."""
+        with contextlib.ExitStack() as undo:
+            try:
+                undo.enter_context(placed(policy_of(spec, self._host_policies)))
+            except OSError as error:
+                raise unavailable(f"instance '{spec.name}': {error.strerror}") from error
+            yield
 
     async def _in_processes(
         self, of_version: "OfVersion", plan: VersionPlan, specs: Specs
@@ -261,7 +293,8 @@ class InstanceFactory:
             assert isinstance(backend, PlansWorkers)
             plan_of = backend.worker_plan
         processes = processes_of(
-            [(plan_of(source, spec), [spec]) for spec in specs], shared=plugin.shares_processes
+            [(self._placed(plan_of(source, spec), spec), [spec]) for spec in specs],
+            shared=plugin.shares_processes,
         )
         if of_version.workers is None:
             of_version.workers = Workers(
@@ -275,6 +308,11 @@ class InstanceFactory:
                 clock=self._clock,
             )
         return of_version.workers, processes
+
+    def _placed(self, plan: WorkerPlan, spec: InstanceSpec) -> WorkerPlan:
+        """The plan of a worker process with the host policy of its instance."""
+        policy = policy_of(spec, self._host_policies)
+        return plan if policy is None else msgspec.structs.replace(plan, host_policy=policy)
 
     def _source(self, plan: VersionPlan) -> ModelSource:
         return ModelSource(
@@ -339,18 +377,6 @@ class Warming:
 
 def _close(loaded: LoadedModel) -> None:
     loaded.close()
-
-
-def _make_instances(loaded: LoadedModel, specs: Specs) -> _Made:
-    """All of them or, after an error, none."""
-    with contextlib.ExitStack() as undo:
-        instances: _Made = []
-        for spec in specs:
-            instance = loaded.make_instance(spec)
-            undo.callback(instance.close)
-            instances.append((spec, instance))
-        undo.pop_all()
-    return instances
 
 
 def _is_cancelled() -> bool:

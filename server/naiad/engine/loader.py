@@ -28,6 +28,8 @@ from naiad.config.report import one_line, render
 from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.core.threads import start_all
+from naiad.engine.host_policies import NO_POLICIES, HostPolicies
+from naiad.engine.instance_update import scheduled
 from naiad.engine.instances import BackendOptions, InstanceFactory
 from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
@@ -77,6 +79,7 @@ class Loader:
         resources: what instances share with those of other models; the object that the schedulers have.
         features: what the server's options switch on.
         unloading: gives the versions that are being unloaded.
+        host_policies: `--host-policy`.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Loader:
         features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
         cache: "ResponseCache | None" = None,
         unloading: Unloading = tuple,
+        host_policies: HostPolicies = NO_POLICIES,
     ) -> None:
         self._registry = registry
         self._unloading = unloading
@@ -126,6 +130,7 @@ class Loader:
             in_thread=self.in_thread,
             clock=clock,
             rpc_handler_of=rpc_handler_of,
+            host_policies=host_policies,
         )
         devices = devices or DeviceMemory(GpuMonitor(), {})
         self._meter = LoadMeter(in_thread=self.in_thread, devices=devices)
@@ -167,7 +172,7 @@ class Loader:
             scheduler = self._make_scheduler(
                 plan.config,
                 version=plan.version,
-                instances=instances.hosted,
+                instances=scheduled(instances.hosted),
                 submit=self._submit,
                 statistics=statistics,
             )

@@ -3,6 +3,7 @@
 Made by the loader, owned by the repository, called by the engine. All of it belongs to the event loop.
 """
 
+import asyncio
 import collections.abc
 import functools
 
@@ -15,7 +16,13 @@ from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.engine.classification import Classes, requested
 from naiad.engine.classified import ClassifiedResponses
-from naiad.engine.instance_update import Change, InstanceUpdate, change
+from naiad.engine.instance_update import (
+    Change,
+    InstanceUpdate,
+    change,
+    passive,
+    scheduled,
+)
 from naiad.engine.instances import ModelInstances, nothing
 from naiad.engine.sequence_validation import validator_of
 from naiad.errors import InferenceError
@@ -58,6 +65,7 @@ class Model:
         self._more = instances.more
         self._instances = list(instances.hosted)
         self._resources = resources
+        self._closing = set[asyncio.Future[None]]()
         self._clock = clock
         self.on_resize: collections.abc.Callable[[list[HostedInstance]], None] = _ignore
         """Called with its instances when some were added or removed."""
@@ -164,7 +172,11 @@ class Model:
                 self._instances.remove(instance)
         self._instances += added
         self.config = config
-        self._scheduler.resize(added, removed)
+        self._scheduler.resize(scheduled(added), scheduled(removed))
+        for _, host in passive(removed):
+            closing = asyncio.ensure_future(host.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
         self._resources.unregister(changed.removed)
         self.on_resize(list(self._instances))
         return changed.in_words()
@@ -172,6 +184,9 @@ class Model:
     async def stop(self) -> None:
         """Finish the requests in flight, close the instances, release memory. Idempotent."""
         await self._scheduler.stop()
+        await asyncio.gather(
+            *(host.close() for _, host in passive(self._instances)), *self._closing
+        )
         self._resources.unregister([instance.spec for instance in self._instances])
         self._instances.clear()
         release, self._release = self._release, nothing

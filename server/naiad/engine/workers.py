@@ -164,7 +164,7 @@ def processes_of(single: list[Process], *, shared: bool) -> list[Process]:
 def share_a_process(
     plan: WorkerPlan, spec: InstanceSpec, other: WorkerPlan, other_spec: InstanceSpec
 ) -> bool:
-    """Whether instances of one model version can share a process: they are on one device, and are run by one interpreter with the same variables.
+    """Whether instances of one model version can share a process: they are on one device, and are run by one interpreter with the same variables and host policy.
 
     Settings are not compared: those of a config that differs in its instances differ as well.
     """
@@ -172,6 +172,7 @@ def share_a_process(
         (spec.kind, spec.device_id) == (other_spec.kind, other_spec.device_id)
         and (plan.load, plan.executable) == (other.load, other.executable)
         and dict(plan.environ) == dict(other.environ)
+        and plan.host_policy == other.host_policy
     )
 
 

@@ -129,6 +129,13 @@ def _environ(plan: WorkerPlan) -> dict[str, str]:
     return {name: value for name, value in merged.items() if value is not None}
 
 
+def _placement(plan: WorkerPlan) -> list[str]:
+    """The worker's arguments for its host policy."""
+    cores, node = plan.host_policy or ((), None)
+    words = [f"--cores={','.join(map(str, cores))}"] if cores else []
+    return words if node is None else [*words, f"--numa-node={node}"]
+
+
 class Spawned(typing.NamedTuple):
     """A worker's process and our ends of what leads to it; none of them blocks.
 
@@ -228,6 +235,7 @@ def _prepare(
         plan.executable, _MAIN,
         f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
         "--data-fd", *map(str, range(PASSED, control_number)), "--control-fd", str(control_number), "--parent", str(os.getpid()),
+        *_placement(plan),
     ]  # fmt: skip
     passed = [*(theirs.fileno() for _, theirs in links), its_control.fileno()]
     launch = Launch(command, _environ(plan), output=its_output, passed=passed)

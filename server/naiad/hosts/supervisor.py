@@ -155,7 +155,7 @@ class WorkerSupervisor:
             warms_up = bool(self._warmup)
             worker.send(places[0], kinds.LOAD, order(plan, places, warms_up=warms_up))
             for place in places:
-                self._send_warmup(worker, place)
+                self._send_warmup(worker, place, self.instances[place][0])
             if self._load_limit.seconds:
                 self._watchdog.watch(worker, "its load", self._load_limit, _ignore)
             loaded = await self._loading.ended
@@ -198,7 +198,7 @@ class WorkerSupervisor:
         fields = {"place": place, "instance": spec.to_map(), "warms_up": bool(self._warmup)}
         try:
             worker.add(place, instance, codec.to_json(fields).encode())
-            self._send_warmup(worker, place)
+            self._send_warmup(worker, place, spec)
             limit = self._load_limit
             await asyncio.wait({loading.ended}, timeout=limit.seconds or None)
             if not loading.ended.done():
@@ -320,8 +320,8 @@ class WorkerSupervisor:
         if self._warmup:
             self._warmup.advance()
 
-    def _send_warmup(self, worker: WorkerProcess, place: int) -> None:
-        if self._warmup:
+    def _send_warmup(self, worker: WorkerProcess, place: int, spec: InstanceSpec) -> None:
+        if self._warmup and not spec.passive:
             worker.send(place, kinds.WARM_UP, *self._warmup.message())
 
     def _count_warmup(self, loaded: Loaded) -> None:

@@ -42,6 +42,7 @@ from naiad.hosts.host import (
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_queues import LoopCallQueue, LoopQueue, ThreadQueue
 from naiad.hosts.worker import device, warmup
+from naiad.hosts.worker.placement import HostPolicy, place
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ class ThreadHost:
         clock: gives the times at which a batch began and ended.
         loop: the event loop in which every method and callback is called.
         state: of the GPU that it shares with others; None for an instance without one.
+        host_policy: where its thread runs; None for where the server runs.
     """
 
     def __init__(
@@ -102,8 +104,10 @@ class ThreadHost:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         state: DeviceState | None = None,
+        host_policy: HostPolicy | None = None,
     ) -> None:
         self.name = name
+        self._host_policy = host_policy
         self._device = state or DeviceState()
         self._local = instance
         instance.on_error = self._examine
@@ -218,6 +222,8 @@ class ThreadHost:
 
     def _work(self, jobs: "ThreadQueue[_Job | _WarmupJob | None]", calls: LoopCallQueue) -> None:
         _name_this_thread(self.name)
+        if self._host_policy is not None:
+            place(self._host_policy)
         get, run, post = jobs.get, self._run, calls.put
         affinity = self._affinity
         binding = self._binding = ThreadBinding(threading.get_native_id(), Binder())

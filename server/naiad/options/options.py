@@ -13,6 +13,7 @@ import typing
 import msgspec
 
 from naiad.engine.readiness_policy import ReadinessPolicy
+from naiad.hosts.worker.placement import HostPolicy
 from naiad.repository.control_mode import ControlMode
 from naiad.response_cache.settings import CacheSettings
 from naiad.scheduling.rate_limiter.keys import ExplicitAmounts
@@ -53,6 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         metrics_address: "" follows http_address (row 8.13).
         counter_latencies: whether latency counters are kept (row 8.18).
         model_load_gpu_limit: by device, the fraction of its memory that may be in use when a model is loaded (row 7.38).
+        host_policy: by name (row 17.9).
         rate_limit: whether the rate limiter grants resources (row 14.17).
         rate_limit_resource: how much there is of each resource (row 14.18).
         cache: the response cache; None without one.
@@ -135,6 +137,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repoagent_directory: str = DEFAULT_AGENT_DIRECTORY
     backend_config: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NOTHING
 
+    host_policy: collections.abc.Mapping[str, HostPolicy] = _NOTHING
     rate_limit: bool = False
     rate_limit_resource: ExplicitAmounts = _NOTHING
 
@@ -307,7 +310,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _idle("cuda-memory-pool-byte-size", _S, "frameworks allocate GPU memory themselves"),
         _idle("cuda-virtual-address-size", _S, "frameworks allocate GPU memory themselves"),
         _idle("buffer-manager-thread-count", _I, "a batch is put together where it runs"),
-        _missing("host-policy", _S, "host policies"),
+        _special("host-policy", "NAME,cpu-cores=A-B or NAME,numa-node=N: the processors that instances of this policy run on, and the NUMA node of their "
+                 "memory; may be given several times. Instances follow the host_policy of their group, else the policy cpu, gpu_ID or model."),
         _special("model-load-gpu-limit", "ID:FRACTION: no model is loaded on GPU ID while more than this part of its memory is in use; may be given several times."),
         _missing("allow-client-shm", _B, "shared memory with clients", *_NO),
     ),

@@ -20,6 +20,7 @@ from naiad.options.cache_config import (
     settings as cache_settings,
     take as take_cache,
 )
+from naiad.options.host_policy import host_policy
 from naiad.options.memory_limits import gpu_fraction, memory_limit
 from naiad.options.metrics_config import COUNTERS, metrics_note
 from naiad.options.options import FLAGS, Flag, Kind, Options
@@ -298,6 +299,12 @@ def _rate_limit_resource(fields: _Fields, flag: Flag, value: str) -> None:
     known[key] = min(amount, known.get(key, amount))  # as in Triton
 
 
+def _host_policy(fields: _Fields, flag: Flag, value: str) -> None:
+    known = fields.setdefault("host_policy", {})
+    name, policy = host_policy(flag.name, value, known)
+    known[name] = policy
+
+
 def _restricted(fields: _Fields, flag: Flag, value: str) -> None:
     names, colon, rest = value.partition(":")
     key, equals, secret = rest.partition("=")
@@ -384,6 +391,7 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "backend-config": _backend_config,
     "model-memory-limit": _memory_limit,
     "model-load-gpu-limit": _gpu_limit,
+    "host-policy": _host_policy,
     "rate-limit": _rate_limit,
     "rate-limit-resource": _rate_limit_resource,
     "http-restricted-api": _restricted,

@@ -21,6 +21,7 @@ from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.memory.evicted import EvictedModels
 from naiad.engine.model import Model
+from naiad.hosts.worker.placement import fault
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import Gpu, GpuMonitor, SystemMetrics
@@ -144,6 +145,7 @@ async def assembled(
         AssemblyError, InferenceError: an option cannot be used.
     """
     async with contextlib.AsyncExitStack() as undo:
+        _check_host_policies(options)
         monitor = GpuMonitor()
         undo.callback(monitor.close)
         undo.push_async_callback(asyncio.to_thread, stores.close)
@@ -198,8 +200,10 @@ async def assembled(
                 rate_limiter=options.rate_limit,
                 response_cache=cache is not None,
                 gpu_fallback=options.gpu_fallback == "cpu",
+                host_policies=frozenset(options.host_policy),
             ),
             cache=cache,
+            host_policies=options.host_policy,
         )
         undo.callback(loader.close)
         coordination = Coordination(options.model_load_thread_count)
@@ -247,6 +251,13 @@ async def assembled(
         )
         undo.push_async_callback(assembly.aclose, options.exit_timeout_secs)
         yield assembly
+
+
+def _check_host_policies(options: Options) -> None:
+    """Check that this machine has what they name; raises AssemblyError."""
+    for name, policy in options.host_policy.items():
+        if wrong := fault(policy):
+            raise AssemblyError(f"--host-policy={name}: {wrong}")
 
 
 def _resources(options: Options) -> Resources:

@@ -255,11 +255,6 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "nv_cache_*",
         "a model that asks for a response cache runs without one, so there is nothing to count",
     ),
-    (
-        "an option refused: a host policy",
-        "starts",
-        "not supported yet, and an option that would be ignored is refused by name",
-    ),
 )
 
 DIFFERENCES: tuple[Difference, ...] = tuple(Difference(*one) for one in (*_OLDER, *_DECIDED))

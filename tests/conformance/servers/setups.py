@@ -21,6 +21,7 @@ from tests.conformance.servers import (
     ensembles,
     environments,
     limited,
+    placed,
     polling,
     warmed,
 )
@@ -225,6 +226,18 @@ SETUPS: dict[str, Setup] = {
         (
             "--rate-limit=execution_count",
             *(f"--rate-limit-resource={each}" for each in limited.AMOUNTS),
+            "--disable-auto-complete-config",
+        ),
+    ),
+    "placed": Setup(
+        placed.write_models,
+        (
+            "--host-policy=first,cpu-cores=0-0",
+            "--host-policy=both,cpu-cores=0-0,1-1",
+            "--host-policy=cpu,cpu-cores=1-1",
+            "--host-policy=model,cpu-cores=0-0",
+            "--exit-on-error=false",
+            "--strict-readiness=false",
             "--disable-auto-complete-config",
         ),
     ),

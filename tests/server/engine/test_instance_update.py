@@ -136,6 +136,29 @@ async def test_new_instances_serve_at_once_and_removed_ones_finish_what_they_hav
 
 
 @pytest.mark.looptime
+async def test_passive_instances_get_no_batches_and_are_closed_when_removed_and_at_the_end() -> (
+    None
+):
+    served = Served(1)
+    idle = InstanceGroup(name="idle", kind=CPU, count=2, passive=True)
+    plan = msgspec.structs.replace(served.plan(1), config=config(group(1, name="g_0"), idle))
+    (await served.model.prepare(plan)).commit()
+    first, second = served.scheduled.send(), served.scheduled.send()
+    assert served.busy() == ["g_0_0"]
+    assert [host.batches for host in served.made] == [[], []]
+    one_idle = msgspec.structs.replace(idle, count=1)
+    fewer = msgspec.structs.replace(plan, config=config(group(1, name="g_0"), one_idle))
+    (await served.model.prepare(fewer)).commit()
+    await turn()
+    assert sorted(host.closed for host in served.made) == [0, 1]
+    for _ in range(2):
+        served.scheduled.host.finish()
+    assert [served.scheduled.error(each) for each in (first, second)] == [None, None]
+    await served.model.stop()
+    assert [host.closed for host in served.made] == [1, 1]
+
+
+@pytest.mark.looptime
 async def test_all_instances_are_replaced_while_requests_wait() -> None:
     served = Served(1)
     first, second = served.scheduled.send(), served.scheduled.send()

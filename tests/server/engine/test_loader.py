@@ -260,7 +260,7 @@ async def test_a_model_without_instances_is_loaded_served_and_unloaded(loading: 
     model = await loading.loader.load(
         VersionPlan(config=config, version=1, model_dir=loading.folder)
     )
-    assert loading.instances == [()]
+    assert loading.instances == [[]]
     responses: list[InferResponse] = []
     model.infer(make_request(make_tensor("x", 1, 1)), responses.append)
     assert [response.error for response in responses] == [None]

@@ -1,4 +1,4 @@
-"""Priority levels under load, in virtual time: who waits how long, and what each level's queue policy does meanwhile.
+"""Priority levels under load, in virtual time: how long each level waits, and what each level's queue policy does meanwhile.
 
 One instance takes 10 ms for a batch of one; requests come faster than that.
 """

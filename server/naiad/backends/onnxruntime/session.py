@@ -4,6 +4,7 @@ Importing this imports onnxruntime. Its own log goes to the process's stderr pas
 """
 
 import collections.abc
+import os
 import pathlib
 import threading
 from typing import Any
@@ -191,6 +192,15 @@ def _unknown_ranks(path: pathlib.Path) -> frozenset[str]:
     )
 
 
+def _threads_where_bound() -> int:
+    """How many threads a session has whose thread may not run on all cores (a host policy, a container's cpuset); 0 for onnxruntime's choice.
+
+    With its own choice onnxruntime binds its threads to the cores of the whole machine; with a number of threads that the options name, they run where this thread does.
+    """
+    allowed = len(os.sched_getaffinity(0))
+    return allowed if allowed < (os.cpu_count() or 1) else 0
+
+
 def _session_options(plan: SessionPlan, *, model: str, pool: GlobalThreadPool) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _SEVERITY_ERROR
@@ -202,7 +212,7 @@ def _session_options(plan: SessionPlan, *, model: str, pool: GlobalThreadPool) -
         pool.use(plan.global_threads)
         options.use_per_session_threads = False
     else:
-        options.intra_op_num_threads = plan.intra_op_threads
+        options.intra_op_num_threads = plan.intra_op_threads or _threads_where_bound()
         options.inter_op_num_threads = plan.inter_op_threads
     if plan.memory_arena is not None:
         options.enable_cpu_mem_arena = plan.memory_arena

@@ -23,11 +23,13 @@ class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
         rate_limiter: `--rate-limit=execution_count`.
         response_cache: `--cache-config`.
         gpu_fallback: `--gpu-fallback=cpu`.
+        host_policies: the names of `--host-policy`.
     """
 
     rate_limiter: bool = False
     response_cache: bool = False
     gpu_fallback: bool = False
+    host_policies: frozenset[str] = frozenset()
 
 
 CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
@@ -47,7 +49,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FEATURES = (
-    Feature(path=("instance_group", "*", "passive"), what="passive instances"),  # row 11.34
     Feature(path=("parameters", "TRITON_BATCH_STRATEGY_PATH"), what="custom batching"),  # row 12.18
 )
 
@@ -57,12 +58,13 @@ _NO_RATE_LIMIT = (
 
 _NO_CACHE = "this server has no response cache (--cache-config), so every request is executed"
 _RESPONSE_CACHE = ("response_cache", "enable")
+_NO_HOST_POLICY = "this server defines no host policy (--host-policy)"
 
 NO_EFFECT = {
     _RESPONSE_CACHE: _NO_CACHE,
     ("instance_group", "*", "rate_limiter", "resources"): _NO_RATE_LIMIT,
     ("instance_group", "*", "rate_limiter", "priority"): _NO_RATE_LIMIT,
-    ("instance_group", "*", "host_policy"): "this server defines no host policy (--host-policy)",
+    ("instance_group", "*", "host_policy"): _NO_HOST_POLICY,
     ("instance_group", "*", "secondary_devices"): "only TensorRT engines use secondary devices",
     ("model_metrics", "metric_control"): (
         "the histogram that it describes is off (--metrics-config=histogram_latencies)"
@@ -102,6 +104,7 @@ def find_unsupported(
             findings.notes.append(
                 "cc_model_filenames has no effect: the model runs without a GPU's own file"
             )
+    _check_passive(message, findings)
     for feature in FEATURES:
         for path in present(message, feature.path):
             refuse(path, feature.what, feature.instead)
@@ -111,6 +114,17 @@ def find_unsupported(
     if message.runtime not in runtimes:
         instead = "take it out to run the model with the backend as it is"
         refuse(("runtime",), "another runtime for a backend", instead)
+
+
+def _check_passive(message: Any, findings: Findings) -> None:
+    """Refuse a model without an instance that runs requests (row 11.34)."""
+    groups = message.instance_group
+    if groups and all(group.passive for group in groups):
+        findings.add(
+            ("instance_group", 0, "passive"),
+            f"every instance group of model '{message.name}' is passive: no instance would run its requests",
+            "take passive out of one group, or add a group without it",
+        )
 
 
 def _on_gpus(message: Any, gpus: collections.abc.Collection[int]) -> bool:
@@ -126,6 +140,9 @@ def note_what_has_no_effect(message: Any, findings: Findings, features: ServerFe
         if why is _NO_RATE_LIMIT and features.rate_limiter:
             continue
         if why is _NO_CACHE and features.response_cache:
+            continue
+        if why is _NO_HOST_POLICY and features.host_policies:
+            _check_host_policies(message, findings, features.host_policies)
             continue
         for path in present(message, pattern):
             findings.notes.append(f"{dotted(path)} has no effect: {why}")
@@ -161,4 +178,18 @@ def _check_model_metrics(message: Any, findings: Findings) -> None:
                 path,
                 "histogram options must specify non-empty 'buckets'",
                 "write buckets, or take it out",
+            )
+
+
+def _check_host_policies(
+    message: Any, findings: Findings, known: collections.abc.Collection[str]
+) -> None:
+    """Refuse a group whose host policy is not among those of the server: a name that is misspelt would leave its instances where they are."""
+    for index, group in enumerate(message.instance_group):
+        if group.host_policy and group.host_policy not in known:
+            findings.add(
+                ("instance_group", index, "host_policy"),
+                f"instance group '{group.name}' of model '{message.name}' has host policy '{group.host_policy}', and the server defines "
+                f"{', '.join(sorted(known))}",
+                f"start the server with --host-policy={group.host_policy},cpu-cores=A-B, or name one of these",
             )

@@ -75,6 +75,8 @@ def _run() -> int:
     _find_naiad()
     arguments = _arguments()
     _be_a_child(arguments.parent, arguments.instance)
+    if arguments.cores or arguments.numa_node is not None:
+        _place(arguments.cores, arguments.numa_node)
     title = f"naiad-worker --model {arguments.model} --version {arguments.version} --instance {arguments.instance}"
     with contextlib.suppress(OSError, ValueError):
         _show(title.encode())
@@ -118,7 +120,19 @@ def _arguments() -> Any:
     parser.add_argument("--data-fd", type=int, required=True, nargs="+")
     for name in ("control-fd", "parent"):
         parser.add_argument("--" + name, type=int, required=True)
+    parser.add_argument("--cores", default="")
+    parser.add_argument("--numa-node", type=int)
     return parser.parse_args()
+
+
+def _place(cores: str, numa_node: "int | None") -> None:
+    """Follow the host policy, before anything starts threads, which inherit it."""
+    placement = importlib.import_module("naiad.hosts.worker.placement")
+    numbers = tuple(int(each) for each in cores.split(",") if each)
+    try:
+        placement.place(placement.HostPolicy(numbers, numa_node))
+    except OSError as error:
+        sys.exit(error.strerror)
 
 
 def _be_a_child(parent: int, instance: str) -> None:

@@ -96,10 +96,12 @@ class Worker:
         warmed: queue.SimpleQueue[list[warmup.Ran] | InferenceError] = queue.SimpleQueue()
         threads: list[int] = []
         try:
-            if order["warms_up"]:
+            if order["warms_up"] and not order["instances"][0]["passive"]:
                 ran += first[1].warm_up()
-            for place, runner in others:
-                if order["warms_up"]:
+            for (place, runner), spec in zip(  # noqa: B905 - as above
+                others, order["instances"][1:]
+            ):
+                if order["warms_up"] and not spec["passive"]:
                     thread = self._start(runner.name, self._warm_up, place, runner, warmed)
                     ran += _unless_error(warmed.get())
                 else:
@@ -187,7 +189,9 @@ class Worker:
         with self._changing:
             self._runners[place] = runner
         try:
-            self._start(spec.name, self._make, place, runner, spec, order["warms_up"])
+            self._start(
+                spec.name, self._make, place, runner, spec, order["warms_up"] and not spec.passive
+            )
         except (RuntimeError, MemoryError) as error:  # the system has no more threads
             self._refuse(place, runner, internal(f"no thread could be started: {error}"))
 

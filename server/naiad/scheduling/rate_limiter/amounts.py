@@ -13,7 +13,9 @@ from naiad.scheduling.rate_limiter.keys import ExplicitAmounts, ResourceKey
 
 
 def needs_of(spec: InstanceSpec) -> dict[ResourceKey, int]:
-    """What an instance needs for each batch."""
+    """What an instance needs for each batch; nothing, if it is passive."""
+    if spec.passive:
+        return {}
     return {
         ResourceKey(each.name, None if each.is_global else spec.device_id): each.amount
         for each in spec.resources

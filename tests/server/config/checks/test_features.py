@@ -7,12 +7,7 @@ import pytest
 from naiad.config.checks.features import FEATURES, NO_EFFECT, ServerFeatures
 from tests.server.config.model_folders import make_model, only, resolve
 
-ASKED = {
-    ("instance_group", "*", "passive"): (
-        "\ninstance_group { passive: true }",
-        (2, 27),
-        "passive instances",
-    ),
+ASKED: dict[tuple[str, ...], tuple[str, tuple[int, int], str]] = {
     ("parameters", "TRITON_BATCH_STRATEGY_PATH"): (
         '\nparameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/x" } }',
         (2, 19),
@@ -120,6 +115,31 @@ def test_it_is_served_and_noted(tmp_path: pathlib.Path, text: str) -> None:
     (note,) = resolution.notes
     assert note.startswith(text.split(maxsplit=1)[0])
     assert " has no effect: " in note
+
+
+@pytest.mark.parametrize("groups", ["[ { passive: true } ]", "[ { passive: true }, { passive: true } ]"])  # fmt: skip
+def test_a_model_of_passive_instances_only_is_refused(tmp_path: pathlib.Path, groups: str) -> None:
+    problem = only(resolve(make_model(tmp_path, f'backend: "python"\ninstance_group {groups}')))
+    assert problem.position is not None
+    assert problem.position.line == 2
+    assert "is passive: no instance would run its requests" in problem.message
+
+
+def test_a_passive_group_beside_others_is_served(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "python" instance_group [ { passive: true }, { count: 1 } ]'
+    assert resolve(make_model(tmp_path, text)).problems == ()
+
+
+def test_a_host_policy_that_the_server_does_not_define_is_refused(tmp_path: pathlib.Path) -> None:
+    folder = make_model(
+        tmp_path, f'backend: "python" {TENSOR}\ninstance_group {{ host_policy: "fats" }}'
+    )
+    features = ServerFeatures(host_policies=frozenset({"fast", "slow"}))
+    problem = only(resolve(folder, features=features))
+    assert "has host policy 'fats', and the server defines fast, slow" in problem.message
+    known = ServerFeatures(host_policies=frozenset({"fats"}))
+    found = resolve(folder, features=known)
+    assert (found.problems, found.notes) == ((), ())
 
 
 def test_resources_are_not_noted_while_the_rate_limiter_grants_them(tmp_path: pathlib.Path) -> None:
