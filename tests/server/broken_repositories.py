@@ -523,6 +523,16 @@ BROKEN: dict[str, Broken] = {
     "ensemble_whose_tensor_nothing_writes": ensemble("sequence_batching", reads="t"),
     "batch_input": python('batch_input { target_name: "B" source_input: "NO" }\n'),
     "batch_output": python('batch_output { target_name: "NO" source_input: "IN" }\n'),
+    "batch_strategy_library": Broken(
+        config=PYTHON + "dynamic_batching { }\n", files={"1/model.py": "", "batchstrategy.so": ""}
+    ),
+    "batch_strategy_without_a_class": Broken(
+        config=PYTHON + "dynamic_batching { }\n",
+        files={"1/model.py": "", "1/batchstrategy.py": "def include(): pass\n"},
+    ),
+    "batch_strategy_outside": python(
+        'dynamic_batching { }\nparameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "../x.py" } }\n'
+    ),
     "batch_input_of_two": python(
         'batch_input { target_name: "B" data_type: TYPE_INT32 source_input: [ "IN", "IN" ] }\n'
     ),

@@ -98,6 +98,12 @@ class Catalog:
                 return own if own.supported else _installed().get(name, own)
         return self._python_based(name) or _installed().get(name)
 
+    def folder(self, name: str) -> pathlib.Path | None:
+        """See `BackendTypes`."""
+        if self._directory is None or not _FOLDER_NAME.fullmatch(name):
+            return None
+        return self._directory / name
+
     def __iter__(self) -> collections.abc.Iterator[BackendType]:
         """The server's own first; going on looks for Python-based and installed ones."""
         yield from _OWN

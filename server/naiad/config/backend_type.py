@@ -185,6 +185,9 @@ class BackendTypes(typing.Protocol):
     def find(self, name: str) -> BackendType | None:
         """The backend of that name, supported or not."""
 
+    def folder(self, name: str) -> pathlib.Path | None:
+        """The folder of that name in `--backend-directory`, whether it is there or not; None without a directory."""
+
     def __iter__(self) -> collections.abc.Iterator[BackendType]:
         """All of them, in the order in which their model files decide (row 11.4). Going on may look for installed ones."""
 

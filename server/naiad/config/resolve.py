@@ -13,9 +13,8 @@ import msgspec
 
 from naiad.config import versions
 from naiad.config.backend_type import BackendType, BackendTypes, Completer, CompletionError
-from naiad.config.checks import misplaced
+from naiad.config.checks import batch_strategy, misplaced
 from naiad.config.checks.features import (
-    CUSTOM_BATCHING_LIBRARY,
     ServerFeatures,
     find_unsupported,
     note_what_has_no_effect,
@@ -32,7 +31,7 @@ from naiad.config.labels import read_labels
 from naiad.config.model_config import ModelConfig
 from naiad.config.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.pbtxt import parser as pbtxt
-from naiad.config.problem import Problem
+from naiad.config.problem import Position, Problem
 from naiad.config.refused import problem_of
 from naiad.config.typed import is_typed, typed
 from naiad.core.file_kind import exists, is_file
@@ -62,6 +61,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
         warnings: problems that do not stop the model.
         notes: the fields that have no effect here.
         remark: one of the warnings, that the index of the repository shows as well; "" for none.
+        strategies: the files of batching strategies, by version.
     """
 
     config: ModelConfig | None
@@ -73,6 +73,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     remark: str = ""
+    strategies: collections.abc.Mapping[int, pathlib.Path] = types.MappingProxyType({})
 
 
 def config_file(model_dir: pathlib.Path, config_name: str) -> pathlib.Path:
@@ -147,6 +148,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     present: tuple[int, ...] = ()
     versions: tuple[int, ...] = ()
     remark: str = ""
+    strategies: dict[int, pathlib.Path] = msgspec.field(default_factory=dict)
     names_no_file: bool = False
     """The config names a model file that no model can have, which is a problem already."""
     faults: list[Problem] = msgspec.field(default_factory=list)
@@ -179,9 +181,9 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             self.remark = fall_back_to_cpu(self.message, self.findings, self.backend)
         find_unsupported(self.message, self.findings, gpus=self.gpus, backend=self.backend)
         note_what_has_no_effect(self.message, self.findings, self.features)
-        self._find_custom_batching()
         normalise(self.message)
         self._serve_versions()
+        self._find_strategies()
         normalise_instance_groups(self.message, self.gpus, self.backend)
         self._complete_and_compare()
         normalise(self.message)
@@ -217,6 +219,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             warnings=tuple(self.findings.warnings),
             notes=tuple(dict.fromkeys(self.findings.notes)),
             remark=self.remark,
+            strategies=self.strategies,
         )
 
     def _find_versions(self) -> None:
@@ -286,19 +289,37 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             self.findings.problems.append(Problem(path=folder, position=None, message=text))
             return {}
 
-    def _find_custom_batching(self) -> None:
-        """Refuse a custom batching library in the model's or a version's folder (row 12.18)."""
-        for folder in (self.model_dir, *(self.model_dir / str(n) for n in self.present)):
-            library = folder / CUSTOM_BATCHING_LIBRARY
-            if exists(library):
-                self.findings.problems.append(
-                    Problem(
-                        path=library,
-                        position=None,
-                        message=f"{CUSTOM_BATCHING_LIBRARY} is not supported yet: custom batching",
-                        suggestion="take the file away to batch by the config's own rules",
-                    )
+    def _find_strategies(self) -> None:
+        """Find the batching strategy of each version (row 12.18)."""
+        message, findings = self.message, self.findings
+        if message.HasField("sequence_batching"):
+            if batch_strategy.PARAMETER in message.parameters:
+                findings.add(
+                    batch_strategy.field(),
+                    f"{batch_strategy.PARAMETER} cannot be specified with sequence batcher, using default batching strategy",
+                    "take one of them out",
                 )
+            return
+        folder = self.backends.folder(message.backend)
+        for version in self.versions:
+            found = batch_strategy.find_strategy(message, self.model_dir, version, folder)
+            if isinstance(found, pathlib.Path):
+                self.strategies[version] = found
+                found = batch_strategy.check_strategy(found)
+            if found is None:
+                continue
+            if found.path is None:
+                findings.add(batch_strategy.field(), found.message, found.suggestion)
+                continue
+            position = Position(line=found.line, column=1) if found.line else None
+            problem = Problem(path=found.path, position=position, message=found.message, suggestion=found.suggestion)  # fmt: skip
+            if problem not in findings.problems:
+                findings.problems.append(problem)
+        if self.strategies and not message.HasField("dynamic_batching"):
+            self.strategies.clear()
+            findings.notes.append(
+                "the batching strategy has no effect: without dynamic_batching each request runs alone"
+            )
 
     def _options(self, backend: str) -> dict[str, str]:
         """A backend's settings, those for all backends included."""

@@ -45,6 +45,7 @@ from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
 from naiad.scheduling.resources import Resources, UnlimitedResources
 from naiad.scheduling.scheduler import MakeScheduler, Scheduler, Submit
+from naiad.scheduling.strategy import Strategy
 
 if typing.TYPE_CHECKING:
     from naiad.response_cache.cache import ResponseCache
@@ -169,12 +170,15 @@ class Loader:
             instances = await self._instances.make(plan, statistics)
             undo.push_async_callback(instances.close)
             statistics.load_ns = self._clock.monotonic_ns() - started_ns
+            strategy = await self._strategy(plan, statistics)
+            undo.callback(strategy.close if strategy is not None else _nothing)
             scheduler = self._make_scheduler(
                 plan.config,
                 version=plan.version,
                 instances=scheduled(instances.hosted),
                 submit=self._submit,
                 statistics=statistics,
+                strategy=strategy,
             )
             if self._cache is not None and plan.config.response_cache:
                 scheduler = await self._cached(self._cache, plan, scheduler)
@@ -205,6 +209,17 @@ class Loader:
         return cache.in_front_of(
             scheduler, config=plan.config, version=plan.version, identity=identity
         )
+
+    async def _strategy(self, plan: VersionPlan, statistics: ModelStatistics) -> Strategy | None:
+        """The batching strategy of a version; None without one."""
+        if plan.strategy is None:
+            return None
+        from naiad.engine.strategies import load_strategy  # noqa: PLC0415 - few models have one
+
+        loaded = await self.in_thread(load_strategy, plan)
+        statistics.has_strategy = True
+        log.info("model '%s' forms its batches by %s", plan.config.name, plan.strategy)
+        return Strategy(loaded.code, model=plan.config.name, statistics=statistics, forget=loaded.close)  # fmt: skip
 
     async def _check_gpus(self, config: ModelConfig) -> None:
         if self._gpu_limit.concerns(config):
@@ -285,6 +300,7 @@ class Loader:
                     version=version,
                     model_dir=folder,
                     remark=resolution.remark,
+                    strategy=resolution.strategies.get(version),
                     fault="; ".join(
                         one_line(fault) for fault in resolution.faults if fault.version == version
                     ),
@@ -307,6 +323,10 @@ class Loader:
         if isinstance(backend, ModelsComplete):
             return functools.partial(_complete, backend, plugin.default_host)
         return None
+
+
+def _nothing() -> None:
+    """There is nothing to undo."""
 
 
 def _pids(instances: collections.abc.Iterable[HostedInstance]) -> set[int]:

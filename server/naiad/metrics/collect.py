@@ -105,6 +105,18 @@ def _of_cache(family: Family, value: collections.abc.Callable[[ModelStatistics],
     )
 
 
+def _of_strategy(
+    family: Family, value: collections.abc.Callable[[ModelStatistics], _Value]
+) -> _Lines:
+    """One line of a model with a batching strategy of its own."""
+    text = f"{family.name}{{{_MODEL},{_VERSION}}}{_VALUE}"
+    return _Lines(
+        family,
+        lambda s: text if s.has_strategy else "",
+        lambda s: (value(s),) if s.has_strategy else (),
+    )
+
+
 _Reason = typing.TypeVar("_Reason", FailureReason, CloseReason, RestartReason, SequenceEnd)
 
 
@@ -186,6 +198,8 @@ _FAMILIES: tuple[_Lines, ...] = (
     _distribution(families.BATCH_SIZE, lambda s: s.batch_size, unit=1),
     _one(families.PADDING_ROWS, lambda s: s.padding_rows),
     _by_reason(families.BATCH_CLOSED, lambda s: s.closes),
+    _of_strategy(families.STRATEGY_FAILURES, lambda s: s.strategy_failures),
+    _of_strategy(families.STRATEGY_SLOW, lambda s: s.strategy_slow),
     _memory(),
     _by_reason(families.WORKER_RESTARTS, lambda s: s.worker_restarts),
     _of_sequences(families.SEQUENCES_OPEN, lambda counts: counts.open),

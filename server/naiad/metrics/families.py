@@ -120,6 +120,16 @@ BATCH_CLOSED = Family(
     "Number of batches sent to an instance, by the reason why no more requests were added to them",
     "counter",
 )
+STRATEGY_FAILURES = Family(
+    "naiad_batch_strategy_failures_total",
+    "Number of exceptions of the model's batching strategy (batchstrategy.py)",
+    "counter",
+)
+STRATEGY_SLOW = Family(
+    "naiad_batch_strategy_slow_total",
+    "How often the median CPU time of 100 calls of the model's batching strategy was above 1 ms",
+    "counter",
+)
 MODEL_MEMORY = Family(
     "naiad_model_memory_bytes",
     "Memory that loading the model took in bytes, by type (CPU, GPU) and device id; estimated may include other work",

@@ -28,6 +28,7 @@ class CloseReason(enum.Enum):
     DELAY = "delay"
     IDLE = "idle_instance"
     SHAPE = "shape_change"
+    STRATEGY = "strategy"
     STOP = "shutdown"
     SINGLE = "no_batching"
 
@@ -180,6 +181,9 @@ class ModelStatistics:
         steps: the times of the steps of an ensemble; empty for any other model.
         sequences: gives the counts of a model with sequences; None for any other model.
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
+        has_strategy: whether a batching strategy of its own forms its batches.
+        strategy_failures: exceptions of that.
+        strategy_slow: how often the median of a hundred calls of it was above a millisecond.
         caches: whether the model uses the response cache.
         cache_hit_count, cache_hit_ns: requests with a response from the cache, which `success_count` includes, and the time of their look-ups.
         cache_miss_count, cache_miss_ns: requests whose response was put into the cache, and the time of look-up and insertion.
@@ -211,6 +215,9 @@ class ModelStatistics:
         self.worker_restarts: dict[RestartReason, int] = {}
         self.steps: list[StepTimes] = []
         self.sequences: collections.abc.Callable[[], SequenceCounts] | None = None
+        self.has_strategy = False
+        self.strategy_failures = 0
+        self.strategy_slow = 0
         self.caches = False
         self.cache_hit_count = 0
         self.cache_hit_ns = 0

@@ -28,6 +28,7 @@ class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fault: why it cannot be loaded, as its file says; "" as far as that is known.
         remark: what the index shows of it once it is READY; "" for nothing.
+        strategy: the file of its batching strategy; None without one.
     """
 
     config: ModelConfig
@@ -35,6 +36,7 @@ class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
     model_dir: pathlib.Path
     fault: str = ""
     remark: str = ""
+    strategy: pathlib.Path | None = None
 
     @property
     def version_dir(self) -> pathlib.Path:

@@ -24,6 +24,7 @@ from naiad.core.record import Record
 from naiad.core.tensor import Tensor
 from naiad.metrics.statistics import CloseReason
 from naiad.scheduling.queue import MICROSECOND_NS, InferenceQueue
+from naiad.scheduling.strategy import Strategy
 
 
 class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +88,12 @@ _SINGLE = Dispatch(1, CloseReason.SINGLE)
 _IDLE = CloseReason.IDLE  # looking up a member of an enum takes longer
 
 
-def plan_batching(config: ModelConfig) -> BatchingPolicy:
-    """The policy of a model with the dynamic batcher or the default scheduler."""
-    return batching_policy(config.inputs, config.max_batch_size, config.dynamic_batching)
+def plan_batching(config: ModelConfig, *, has_strategy: bool = False) -> BatchingPolicy:
+    """The policy of a model with the dynamic batcher or the default scheduler; `has_strategy`: a strategy of its own decides too."""
+    policy = batching_policy(config.inputs, config.max_batch_size, config.dynamic_batching)
+    if not has_strategy:
+        return policy
+    return msgspec.structs.replace(policy, append_only=False, awaits_follow_ups=False)
 
 
 def batching_policy(
@@ -135,6 +139,7 @@ class BatchRun:
     Args:
         queue: the model's.
         policy: the model's.
+        strategy: the model's own, asked for each request that the policy lets join; None without one.
 
     Attributes:
         queue: as given; only read.
@@ -147,10 +152,13 @@ class BatchRun:
     """
 
     __slots__ = (
-        "_compares", "_reordered", "closed", "count", "oldest_ns", "policy", "preferred_count", "queue", "rows",
+        "_compares", "_reordered", "_strategy", "closed", "count", "oldest_ns", "policy", "preferred_count", "queue", "rows",
     )  # fmt: skip
 
-    def __init__(self, queue: InferenceQueue, policy: BatchingPolicy) -> None:
+    def __init__(
+        self, queue: InferenceQueue, policy: BatchingPolicy, strategy: Strategy | None = None
+    ) -> None:
+        self._strategy = strategy
         self.queue = queue
         self.policy = policy
         self._compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
@@ -176,11 +184,14 @@ class BatchRun:
         largest = preferred[-1]
         # Not kept between decisions: it would hold the tensors of a request that has long left.
         head = next(iter(self.queue), None) if self._compares else None
-        count, rows = self.count, self.rows
+        count, rows, strategy = self.count, self.rows, self._strategy
         for inference in arrived:
             grown = rows + inference.batch_size
             if not count:
                 self.oldest_ns = inference.queued_ns
+                if strategy is not None:
+                    strategy.begin()
+                    strategy.include(inference)  # it is the batch, whatever the strategy says
             else:
                 if grown > largest and not self.preferred_count:
                     # It passes every preferred size: the requests so far count as a preferred batch.
@@ -190,6 +201,9 @@ class BatchRun:
                     break
                 if head is not None and not batchable(head, inference, self.policy):
                     self.closed = CloseReason.SHAPE
+                    break
+                if strategy is not None and not strategy.include(inference):
+                    self.closed = CloseReason.STRATEGY
                     break
                 self.oldest_ns = min(self.oldest_ns, inference.queued_ns)
             rows = grown

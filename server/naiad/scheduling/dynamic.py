@@ -36,6 +36,7 @@ from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, drain
+from naiad.scheduling.strategy import Strategy
 from naiad.scheduling.timer import Timers
 from naiad.scheduling.wakeup import NEVER
 
@@ -54,6 +55,7 @@ class DynamicScheduler:
         model: the model's name, for messages.
         queue: empty; owned by the scheduler.
         policy: how batches are formed.
+        strategy: the model's own, which is closed with the scheduler.
         dispatcher: counts and responds.
         hold: send nothing before this many requests have arrived (row 12.19).
         pool: the instances; of several free ones the one that worked last is used, because its memory is warm.
@@ -69,6 +71,7 @@ class DynamicScheduler:
         model: str,
         queue: InferenceQueue,
         policy: BatchingPolicy,
+        strategy: Strategy | None = None,
         dispatcher: ResponseDispatcher,
         hold: int,
         pool: InstancePool,
@@ -80,7 +83,8 @@ class DynamicScheduler:
         self._model = model
         self._queue = queue
         self._policy = policy
-        self._run = BatchRun(queue, policy)
+        self._run = BatchRun(queue, policy, strategy)
+        self._strategy = strategy
         self._dispatcher = dispatcher
         self._hold = hold
         self._pool = pool
@@ -175,6 +179,8 @@ class DynamicScheduler:
             self._schedule()
             self._check_drained()
         await drain(self._drained, abandoned=self._abandoned, abort=self._abort)
+        if self._strategy is not None:
+            self._strategy.close()
         await self._pool.close()
 
     def _abandoned(self) -> set[Inference]:

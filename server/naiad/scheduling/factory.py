@@ -17,6 +17,7 @@ from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler, Submit
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
+from naiad.scheduling.strategy import Strategy
 from naiad.scheduling.timer import Timers
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
@@ -47,6 +48,7 @@ class SchedulerFactory:
         instances: collections.abc.Sequence[HostedInstance],
         submit: Submit,
         statistics: ModelStatistics,
+        strategy: Strategy | None = None,
     ) -> Scheduler:
         """See `MakeScheduler`. A queue in front of instances calls no other models and never uses `submit`."""
         if config.ensemble is not None:
@@ -93,7 +95,8 @@ class SchedulerFactory:
         return DynamicScheduler(
             model=config.name,
             queue=InferenceQueue(model=config.name, batching=batching),
-            policy=plan_batching(config),
+            policy=plan_batching(config, has_strategy=strategy is not None),
+            strategy=strategy,
             dispatcher=dispatcher,
             hold=0 if batching is None else _hold_of_environment(HOLD_VARIABLE),
             pool=make_pool(instances, preserve_ordering=ordered),

@@ -13,6 +13,7 @@ from naiad.core.request import InferRequest
 from naiad.errors import ErrorCode, FailureReason
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.strategy import Strategy
 
 UNLOAD_GRACE_S = 30.0
 """How long a model that is being unloaded may take to finish requests whose clients have all gone, including a batch that hangs."""
@@ -137,6 +138,7 @@ class MakeScheduler(typing.Protocol):
         instances: collections.abc.Sequence[HostedInstance],
         submit: Submit,
         statistics: ModelStatistics,
+        strategy: Strategy | None = None,
     ) -> Scheduler:
         """Make it.
 
@@ -146,6 +148,7 @@ class MakeScheduler(typing.Protocol):
             instances: the scheduler closes their hosts when it stops. None of a model that has no instances.
             submit: runs requests by other models; usable once the scheduler has an inference.
             statistics: its counters.
+            strategy: forms its batches; the scheduler closes it when it stops.
 
         Raises:
             InferenceError: the model cannot be served; the instances remain the caller's.

@@ -3,6 +3,7 @@
 import asyncio
 import collections.abc
 import pathlib
+import sys
 import threading
 import typing
 
@@ -14,6 +15,7 @@ from naiad.backends.registry import Registry
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
+from naiad.core.messages import model_config_pb2
 from naiad.core.response import InferResponse
 from naiad.engine import instances
 from naiad.engine.loader import Loader
@@ -28,6 +30,7 @@ from naiad.repository.plan import VersionPlan
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.scheduling.scheduler import MakeScheduler, Occupancy, Scheduler, Submit
+from naiad.scheduling.strategy import Strategy
 from tests.server.backends.python.models import write
 from tests.support.inferences import make_config, make_request, make_tensor
 from tests.support.scheduled import no_submit
@@ -118,6 +121,7 @@ class Loading:
         instances: collections.abc.Sequence[HostedInstance],
         submit: Submit,
         statistics: ModelStatistics,
+        strategy: Strategy | None = None,
     ) -> Scheduler:
         self.instances.append(instances)
         return self.make_scheduler(
@@ -249,6 +253,7 @@ def echo(
     instances: collections.abc.Sequence[HostedInstance],
     submit: Submit,
     statistics: ModelStatistics,
+    strategy: Strategy | None = None,
 ) -> Scheduler:
     return Echo(statistics)
 
@@ -284,3 +289,26 @@ async def test_a_plan_says_why_each_version_without_its_model_file_fails_to_load
     for version in (1, 2):
         missing = f"Python model file not found in '{loading.folder}/{version}/model.py'"
         assert missing in plan.failed_versions[version]
+
+
+async def test_a_refused_load_finalizes_its_batching_strategy(
+    loading: Loading, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "batchstrategy.py"
+    path.write_text(
+        "class BatchStrategy:\n"
+        "    def include(self, batch, request): return True\n"
+        f"    def finalize(self): open({str(tmp_path / 'finalized')!r}, 'w').close()\n"
+    )
+    loading.make_scheduler = refuse
+    config = msgspec.structs.replace(
+        make_config(),
+        backend="",
+        instance_groups=(),
+        message=model_config_pb2.ModelConfig(),
+    )
+    plan = VersionPlan(config=config, version=1, model_dir=loading.folder, strategy=path)
+    with pytest.raises(InferenceError, match="more resources than there are"):
+        await loading.loader.load(plan)
+    assert (tmp_path / "finalized").exists()
+    assert not [name for name in sys.modules if name.startswith("naiad_batch_strategy_")]

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
-    "ragged batches": 'input { name: "R" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: true }',
+    "passive instances": "instance_group { passive: true }",
     "`pytorch` (TorchScript)": 'backend: "pytorch"',
     "`tensorrt`": 'backend: "tensorrt"',
     "`tensorflow`": 'backend: "tensorflow"',

@@ -1,6 +1,6 @@
-"""The features of Triton's configs that this server has not, in two tables: those that it refuses, and those that have no effect.
+"""The features of Triton's configs that this server has not: those that it refuses, and a table of those that have no effect.
 
-A model that uses a feature of the first table is refused at its line and never served without it. One that uses a feature of the second is
+A model that uses a feature of the first kind is refused at its line and never served without it. One that uses a feature of the table is
 served with a note, as Triton serves it while the feature is switched off: a rate limiter without `--rate-limit`, a response cache without
 `--cache-config`. A field that requests nothing (`instance_group { passive: false }`) is neither refused nor noted. Pure.
 """
@@ -31,26 +31,6 @@ class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
     gpu_fallback: bool = False
     host_policies: frozenset[str] = frozenset()
 
-
-CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
-
-
-class Feature(msgspec.Struct, frozen=True, kw_only=True):
-    """A feature that is not supported yet.
-
-    Attributes:
-        path: the field; "*" stands for each index or key.
-        instead: what to do until it is supported; "" for leaving it out.
-    """
-
-    path: tuple[str, ...]
-    what: str
-    instead: str = ""
-
-
-FEATURES = (
-    Feature(path=("parameters", "TRITON_BATCH_STRATEGY_PATH"), what="custom batching"),  # row 12.18
-)
 
 _NO_RATE_LIMIT = (
     "the rate limiter is off (--rate-limit), so every free instance takes the next batch"
@@ -105,9 +85,6 @@ def find_unsupported(
                 "cc_model_filenames has no effect: the model runs without a GPU's own file"
             )
     _check_passive(message, findings)
-    for feature in FEATURES:
-        for path in present(message, feature.path):
-            refuse(path, feature.what, feature.instead)
     runtimes = {"", f"libtriton_{message.backend}.so"}
     if backend is not None:
         runtimes |= {backend.runtime, backend.python_runtime}

@@ -4,31 +4,8 @@ import pathlib
 
 import pytest
 
-from naiad.config.checks.features import FEATURES, NO_EFFECT, ServerFeatures
+from naiad.config.checks.features import NO_EFFECT, ServerFeatures
 from tests.server.config.model_folders import make_model, only, resolve
-
-ASKED: dict[tuple[str, ...], tuple[str, tuple[int, int], str]] = {
-    ("parameters", "TRITON_BATCH_STRATEGY_PATH"): (
-        '\nparameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/x" } }',
-        (2, 19),
-        "custom batching",
-    ),
-}
-
-
-def test_every_feature_of_the_table_is_shown_here() -> None:
-    assert ASKED.keys() == {feature.path for feature in FEATURES}
-
-
-@pytest.mark.parametrize("path", ASKED, ids=".".join)
-def test_each_is_refused_at_its_line(tmp_path: pathlib.Path, path: tuple[str, ...]) -> None:
-    config, place, what = ASKED[path]
-    problem = only(resolve(make_model(tmp_path, f'backend: "python" {config}')))
-    assert problem.position is not None
-    assert (problem.position.line, problem.position.column) == place
-    assert problem.message.endswith(f" is not supported yet: {what}")
-    assert problem.message.startswith(path[0])
-    assert problem.suggestion
 
 
 @pytest.mark.parametrize(
@@ -58,16 +35,6 @@ def test_another_runtime_is_refused(tmp_path: pathlib.Path) -> None:
     assert (
         problem.message == "runtime 'mine.so' is not supported yet: another runtime for a backend"
     )
-
-
-@pytest.mark.parametrize("where", ["1/batchstrategy.so", "batchstrategy.so"])
-def test_a_batching_library_in_the_folder_asks_for_custom_batching(
-    tmp_path: pathlib.Path, where: str
-) -> None:
-    folder = make_model(tmp_path, files={"1/model.py": b"", where: b""})
-    problem = only(resolve(folder))
-    assert problem.path == folder / where
-    assert problem.message == "batchstrategy.so is not supported yet: custom batching"
 
 
 def test_a_file_for_each_kind_of_gpu_is_refused_where_there_is_one(tmp_path: pathlib.Path) -> None:

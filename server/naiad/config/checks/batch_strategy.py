@@ -1,0 +1,124 @@
+"""The batching strategy of a model: which file it is in, and what can be wrong with it without running it (row 12.18).
+
+`TRITON_BATCH_STRATEGY_PATH` names the file, in the model's folder; else `batchstrategy.py` is looked for in the folders of the version, the model and the backend.
+A library for Triton's C interface is refused, unless a strategy in Python stands beside it.
+"""
+
+import ast
+import pathlib
+from typing import Any
+
+import msgspec
+
+from naiad.config.document import FieldPath
+from naiad.core.file_kind import exists, is_file
+
+PARAMETER = "TRITON_BATCH_STRATEGY_PATH"
+FILE = "batchstrategy.py"
+LIBRARY = "batchstrategy.so"
+CLASS = "BatchStrategy"
+INCLUDE = "include"
+
+_FOLDER = "$$TRITON_MODEL_DIRECTORY"
+_IN_PYTHON = f"write {FILE} beside it, with a class {CLASS} (docs/scheduling.md)"
+
+
+class Wrong(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong; `path` is the file, or None for the parameter; `line` is that of the file, 0 for all of it."""
+
+    message: str
+    suggestion: str
+    path: pathlib.Path | None = None
+    line: int = 0
+
+
+def find_strategy(
+    message: Any, model_dir: pathlib.Path, version: int, backend_dir: pathlib.Path | None
+) -> pathlib.Path | Wrong | None:
+    """The file of the strategy of a version; None for a model without one."""
+    if PARAMETER in message.parameters:
+        return _named(message.parameters[PARAMETER].string_value, model_dir)
+    folders = [model_dir / str(version), model_dir]
+    if backend_dir is not None:
+        folders.append(backend_dir)
+    for folder in folders:
+        if exists(folder / FILE):
+            return folder / FILE
+        if exists(folder / LIBRARY):
+            return _library(folder / LIBRARY)
+    return None
+
+
+def check_strategy(path: pathlib.Path) -> Wrong | None:
+    """What is wrong with the file of a strategy, as far as reading it says."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except OSError as error:
+        return Wrong(path=path, message=f"unable to read '{path}': {error.strerror}", suggestion="let the server read it")  # fmt: skip
+    except (SyntaxError, ValueError) as error:
+        line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
+        return Wrong(path=path, line=line, message=f"{path.name} is not valid Python: {error}", suggestion="correct it")  # fmt: skip
+    found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == CLASS]
+    if not found and not _assigns_class(tree):
+        return Wrong(
+            path=path,
+            message=f"{path.name} has no class {CLASS}",
+            suggestion=f"write class {CLASS} with a method {INCLUDE}(self, batch, request), which says whether a request joins the batch",
+        )
+    for node in found:
+        methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+        if not node.bases and INCLUDE not in methods:
+            return Wrong(
+                path=path,
+                line=node.lineno,
+                message=f"class {CLASS} of {path.name} does not define all required custom batching functions: {INCLUDE} is missing",
+                suggestion=f"add def {INCLUDE}(self, batch, request), which says whether a request joins the batch",
+            )
+    return None
+
+
+def field() -> FieldPath:
+    """The field of the parameter."""
+    return ("parameters", PARAMETER)
+
+
+def _assigns_class(tree: ast.Module) -> bool:
+    """Whether something else gives the name, such as an import."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            if any((each.asname or each.name) == CLASS for each in node.names):
+                return True
+        elif isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == CLASS for target in node.targets
+        ):
+            return True
+    return False
+
+
+def _named(text: str, model_dir: pathlib.Path) -> pathlib.Path | Wrong:
+    path = pathlib.Path(text.replace(_FOLDER, str(model_dir)))
+    path = path if path.is_absolute() else model_dir / path
+    try:
+        inside = path.resolve().is_relative_to(model_dir.resolve())
+    except (OSError, RuntimeError, ValueError):
+        inside = False
+    if not inside:
+        return Wrong(
+            message=f"Batching library path escapes model repository: {PARAMETER} is '{text}'",
+            suggestion=f"copy the file into the model's folder and write its name, or {_FOLDER}/{FILE}",
+        )
+    if path.suffix == ".so":
+        return path.with_suffix(".py") if is_file(path.with_suffix(".py")) else _library(path)
+    if not is_file(path):
+        return Wrong(
+            message=f"Batching library path not found: {path}", suggestion="put the file there"
+        )
+    return path
+
+
+def _library(path: pathlib.Path) -> Wrong:
+    return Wrong(
+        path=path if exists(path) else None,
+        message=f"{path.name} is a batching strategy for Triton's C interface, which this server cannot load",
+        suggestion=_IN_PYTHON,
+    )
