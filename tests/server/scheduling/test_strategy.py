@@ -4,6 +4,7 @@ import logging
 import typing
 
 import pytest
+from typing_extensions import override
 
 from naiad.config.model_config import DynamicBatching
 from naiad.core.inference import Inference
@@ -134,11 +135,13 @@ class Failing(ByVolume):
         super().__init__()
         self.where = where
 
+    @override
     def begin_batch(self) -> dict[str, int]:
         if self.where == "begin_batch":
             raise ValueError("on purpose")
         return super().begin_batch()
 
+    @override
     def include(self, batch: dict[str, int], request: StrategyRequest) -> bool:
         if self.where == "include":
             raise ValueError("on purpose")
@@ -146,10 +149,12 @@ class Failing(ByVolume):
             raise SystemExit(3)
         return super().include(batch, request)
 
+    @override
     def end_batch(self, batch: dict[str, int]) -> None:
         if self.where == "end_batch":
             raise ValueError("on purpose")
 
+    @override
     def finalize(self) -> None:
         if self.where == "finalize":
             raise ValueError("on purpose")

@@ -18,8 +18,6 @@ ROOT = pathlib.Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
-    "passive instances": "instance_group { passive: true }",
-    "`pytorch` (TorchScript)": 'backend: "pytorch"',
     "`tensorrt`": 'backend: "tensorrt"',
     "`tensorflow`": 'backend: "tensorflow"',
     "`openvino`": 'backend: "openvino"',
