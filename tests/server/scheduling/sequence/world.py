@@ -121,25 +121,31 @@ class World:
             sequence = self.names
         sent = self.sent[inference.request.id] = Sent(inference, sequence, self.sizes[sequence])
         self.sizes[sequence] += 1
+        refusal: InferenceError | None = None
         try:
             self.scheduler.submit(inference)
-        except InferenceError as refusal:
+        except InferenceError as error:
+            refusal = error
+        if refusal is not None:
             del self.sent[inference.request.id]
             self.sizes[sequence] -= 1
             self.refused += 1
-            if refusal.code is ErrorCode.INVALID_ARG:
-                assert not was_open
-                assert "s" not in flags
-                assert "must specify the START flag" in refusal.message
-            else:
-                assert refusal.code is ErrorCode.UNAVAILABLE
-                assert self.stopping is not None or not any(host.alive for host in self.running)
+            self.may_refuse(refusal, flags, was_open=was_open)
             return
         self.accepted += 1
         assert was_open or "s" in flags
         self.sequence_of[key] = sent.sequence
         if "e" in flags:
             assert not self.scheduler.has_sequence(key)
+
+    def may_refuse(self, refusal: InferenceError, flags: str, *, was_open: bool) -> None:
+        if refusal.code is ErrorCode.INVALID_ARG:
+            assert not was_open
+            assert "s" not in flags
+            assert "must specify the START flag" in refusal.message
+        else:
+            assert refusal.code is ErrorCode.UNAVAILABLE
+            assert self.stopping is not None or not any(host.alive for host in self.running)
 
     @property
     def running(self) -> list["CheckedHost"]:
