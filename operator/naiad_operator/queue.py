@@ -9,6 +9,7 @@ written. When a low-priority key has waited longer than `QueueConfig.starvation_
 
 The queue guarantees:
 
+* Of the keys that are heavy (their services are large) few have a worker at once: each takes much memory, and the others do not wait for them.
 * A key has at most one worker, and is in the queue once however often it is added.
 * A key that is added while it is being reconciled is reconciled once more afterwards.
 * A failure doubles the wait of its own key only, up to a limit; an event for the key does not wait for that backoff.
@@ -82,6 +83,7 @@ class QueueConfig:
 
     Attributes:
         workers: how many keys are reconciled at once.
+        heavy_workers: how many heavy ones of these.
         backoff: the wait after a first failure; it doubles with each failure.
         max_backoff: the longest wait after a failure.
         starvation_limit: how long a due low-priority key waits behind high-priority ones; after that the two priorities alternate.
@@ -89,6 +91,7 @@ class QueueConfig:
     """
 
     workers: int = 16
+    heavy_workers: int = 2
     backoff: float = 0.25
     max_backoff: float = 60.0
     starvation_limit: float = 60.0
@@ -118,9 +121,19 @@ class Schedule:
     Args:
         config: the settings of the queue.
         jitter: returns a random number from 0 to 1, which varies the waits.
+        is_heavy: whether reconciling a key takes much memory.
     """
 
-    def __init__(self, config: QueueConfig, *, jitter: collections.abc.Callable[[], float]) -> None:
+    def __init__(
+        self,
+        config: QueueConfig,
+        *,
+        jitter: collections.abc.Callable[[], float],
+        is_heavy: collections.abc.Callable[[Key], bool] = lambda _: False,
+    ) -> None:
+        self._is_heavy = is_heavy
+        self._heavy: set[Key] = set()
+        self._held: list[tuple[bool, _HeapEntry]] = []
         self._config = config
         self._jitter = jitter
         self._items: dict[Key, _Entry] = {}
@@ -155,6 +168,22 @@ class Schedule:
         """Assigns the next due key to a worker and returns it; None when no key is due or all workers are busy."""
         if self._working >= self._config.workers:
             return None
+        while (entry := self._pop_due(now)) is not None:
+            _, _, key = entry
+            item = self._items[key]
+            if self._is_heavy(key):
+                if len(self._heavy) >= self._config.heavy_workers:
+                    self._held.append((item.low_priority, entry))
+                    continue
+                self._heavy.add(key)
+            item.due, item.working = None, now
+            self._working += 1
+            self._last_taken = now
+            return key
+        return None
+
+    def _pop_due(self, now: float) -> _HeapEntry | None:
+        """The next due entry; None when there is none."""
         high, low = self._first_due(self._high), self._first_due(self._low)
         starved = low is not None and low <= now - self._config.starvation_limit
         if high is not None and high <= now and not (starved and self._took_high):
@@ -163,18 +192,18 @@ class Schedule:
             heap, self._took_high = self._low, False
         else:
             return None
-        _, _, key = heapq.heappop(heap)
-        item = self._items[key]
-        item.due, item.working = None, now
-        self._working += 1
-        self._last_taken = now
-        return key
+        return heapq.heappop(heap)
 
     def finish(self, key: Key, outcome: Outcome, now: float) -> None:
         """Records the outcome of a worker and plans the next run of its key."""
         item = self._items[key]
         item.working = None
         self._working -= 1
+        if key in self._heavy:
+            self._heavy.remove(key)
+            held, self._held = self._held, []
+            for low_priority, entry in held:
+                heapq.heappush(self._low if low_priority else self._high, entry)
         if isinstance(outcome, Deleted):
             if item.due is None:
                 del self._items[key]
@@ -287,11 +316,18 @@ class Queue:
     Args:
         work: reconciles a key. An exception is logged and counts as `Retry`.
         config: the settings of the queue.
+        is_heavy: see `Schedule`.
     """
 
-    def __init__(self, work: Work, config: QueueConfig) -> None:
+    def __init__(
+        self,
+        work: Work,
+        config: QueueConfig,
+        *,
+        is_heavy: collections.abc.Callable[[Key], bool] = lambda _: False,
+    ) -> None:
         self._work = work
-        self.schedule = Schedule(config, jitter=random.random)
+        self.schedule = Schedule(config, jitter=random.random, is_heavy=is_heavy)
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False

@@ -100,6 +100,30 @@ def test_there_are_at_most_as_many_runs_as_workers() -> None:
     assert plan.take(1.0) == B
 
 
+def test_few_heavy_keys_run_at_once_and_the_others_do_not_wait_for_them() -> None:
+    heavy = [Key("heavy", str(number)) for number in range(5)]
+    plan = Schedule(
+        QueueConfig(workers=9, heavy_workers=2),
+        jitter=lambda: 0.5,
+        is_heavy=lambda key: key in heavy,
+    )
+    for number, key in enumerate([*heavy[:4], A, B]):
+        plan.add(key, float(number) / 10)
+    plan.add(heavy[4], 1.0, low_priority=True)
+    assert [plan.take(2.0) for _ in range(5)] == [*heavy[:2], A, B, None]
+    assert plan.next_due() is None, "the loop waits for the end of a heavy one"
+    assert (plan.depth(2.0), plan.oldest_wait(2.0)) == (3, 1.8)
+    plan.finish(A, Result(), 3.0)
+    assert plan.take(3.0) is None
+    plan.finish(heavy[1], Result(), 4.0)
+    plan.add(C, 4.0)
+    assert [plan.take(4.0) for _ in range(3)] == [heavy[2], C, None], "in their order"
+    plan.add(heavy[3], 4.0)  # an event, while it is held
+    plan.finish(heavy[0], Result(), 5.0)
+    plan.finish(heavy[2], Result(), 5.0)
+    assert [plan.take(5.0) for _ in range(3)] == [heavy[3], heavy[4], None]
+
+
 def test_a_key_that_is_added_during_its_run_runs_once_more_afterwards() -> None:
     plan = schedule()
     plan.add(A, 0.0)

@@ -8,7 +8,6 @@ client has no cache, no retry (the queue retries the whole key) and no knowledge
 `errors.ApiError`.
 """
 
-import asyncio
 import collections.abc
 import contextlib
 import dataclasses
@@ -17,14 +16,18 @@ import typing
 import aiohttp
 import msgspec
 
-from naiad_operator.cluster import credentials, errors, reading
+from naiad_operator.cluster import errors, reading, responses
 from naiad_operator.cluster.resource_ref import ResourceRef
 
 Object = dict[str, typing.Any]
 Manifest = collections.abc.Mapping[str, typing.Any]
 
+_FIRST_PAGE = 5
+"""Objects in the first request of a list, whose size is not known. Five of the largest that an API server stores are 7.5 MB, and a page is in memory twice."""
 PAGE = 50
-"""Objects per list request. A page of ordinary services is half a megabyte, one of the largest that an API server stores 75, which is the peak memory of a list."""
+"""Objects in later requests at most."""
+_PAGE_BYTES = 4 << 20
+"""How large later pages should be: the peak memory of a list."""
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML, and parses faster
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -111,21 +114,21 @@ class Client:
             action: the request in words.
             query: the parameters.
         """
-        with _translated(action):
+        with responses.translated(action):
             async with self._session.get(
                 self._server + path,
                 params=query,
                 timeout=self._timeout(),
                 allow_redirects=False,
             ) as response:
-                if response.status < _FIRST_ERROR:
+                if response.status < responses.FIRST_ERROR:
                     yield Page(response.status, response.content.iter_any())
                     return
-                text = await _start_of(response)
-                status = _status(text)
+                text = await responses.start_of(response)
+                status = responses.status_of(text)
                 if status.get("kind") == "Status":
                     raise errors.from_response(action, code=response.status, status=status)
-                yield Page(response.status, _one(text))
+                yield Page(response.status, responses.one(text))
 
     async def apply(
         self,
@@ -201,7 +204,7 @@ class Client:
             await self._request("DELETE", ref.url(), action=f"delete {ref}", body=body)
 
     async def pages(
-        self, ref: ResourceRef, *, labels: str = "", fields: str = "", limit: int = PAGE
+        self, ref: ResourceRef, *, labels: str = "", fields: str = ""
     ) -> collections.abc.AsyncIterator[tuple[collections.abc.Iterable[Object], str]]:
         """Lists a collection: yields the objects of each page, and the resourceVersion from which to watch.
 
@@ -209,6 +212,7 @@ class Client:
         """
         continue_token = ""
         singles = 0
+        limit = _FIRST_PAGE
         while True:
             query = {"limit": "1" if singles else str(limit)}
             query |= {"labelSelector": labels} if labels else {}
@@ -222,7 +226,9 @@ class Client:
                 singles = limit
                 continue
             except ValueError:
-                raise _not_json(action, text) from None
+                raise responses.not_json(action, text) from None
+            if not singles:
+                limit = min(PAGE, max(1, _PAGE_BYTES * limit // len(text)))
             del text
             singles = max(0, singles - 1)
             yield self._noted(ref, page.items), page.version
@@ -244,7 +250,7 @@ class Client:
         try:
             groups = msgspec.json.decode(text).get("items") or []
         except (ValueError, RecursionError, AttributeError):
-            raise _not_json("read /apis", text) from None
+            raise responses.not_json("read /apis", text) from None
         for group in groups:
             name = group["metadata"]["name"]
             for version in group.get("versions") or []:
@@ -280,15 +286,15 @@ class Client:
             total=None, sock_connect=self._timeouts.connect, sock_read=idle_timeout
         )
         action = f"watch {ref}"
-        with _translated(action):
+        with responses.translated(action):
             async with self._session.get(
                 self._server + ref.url(),
                 params=query,
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
-                await _raise_for(response, action)
-                yield lines(response.content)
+                await responses.raise_for(response, action)
+                yield responses.lines(response.content)
 
     async def _json(
         self,
@@ -306,7 +312,7 @@ class Client:
         try:
             return reading.read_object(text)
         except ValueError:
-            raise _not_json(action, text) from None
+            raise responses.not_json(action, text) from None
 
     async def _request(
         self,
@@ -319,7 +325,7 @@ class Client:
         headers: dict[str, str] | None = None,
     ) -> bytes:
         all_headers = {"Content-Type": "application/json", **(headers or {})}
-        with _translated(action):
+        with responses.translated(action):
             async with self._session.request(
                 method,
                 self._server + path,
@@ -329,79 +335,10 @@ class Client:
                 timeout=self._timeout(),
                 allow_redirects=False,
             ) as response:
-                await _raise_for(response, action)
+                await responses.raise_for(response, action)
                 return await response.read()
 
     def _timeout(self) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(
             total=self._timeouts.request, sock_connect=self._timeouts.connect
         )
-
-
-@contextlib.contextmanager
-def _translated(action: str) -> collections.abc.Iterator[None]:
-    try:
-        yield
-    except credentials.CredentialsError as error:
-        raise errors.Unauthorized(action, message=str(error)) from error
-    except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
-        reason = str(error) or type(error).__name__
-        raise errors.Unreachable(
-            action, message=f"no response from the API server: {reason}"
-        ) from error
-
-
-async def _raise_for(response: aiohttp.ClientResponse, action: str) -> None:
-    if response.status < _FIRST_ERROR:
-        return
-    text = await _start_of(response)
-    status = _status(text) or {"message": text[:500].decode(errors="replace")}
-    if response.status < _FIRST_REFUSAL:
-        status = {
-            "message": f"a redirect to {response.headers.get('Location')}, which is not followed"
-        }
-    raise errors.from_response(
-        action, code=response.status, status=status, retry_after=response.headers.get("Retry-After")
-    )
-
-
-def _not_json(action: str, text: bytes) -> errors.ServerTrouble:
-    return errors.ServerTrouble(action, message=f"the response is not JSON: {text[:200]!r}")
-
-
-def _status(text: bytes) -> Object:
-    """The Status object in a response; empty if it has none."""
-    try:
-        status = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return {}
-    return status if isinstance(status, dict) else {"message": str(status)}
-
-
-async def _start_of(response: aiohttp.ClientResponse) -> bytes:
-    """The first 64 KiB of a response, or a little more."""
-    text = b""
-    async for chunk in response.content.iter_any():
-        text += chunk
-        if len(text) >= _LONGEST_ERROR:
-            break
-    return text
-
-
-async def _one(chunk: bytes) -> collections.abc.AsyncIterator[bytes]:
-    yield chunk
-
-
-_FIRST_ERROR = 300
-_FIRST_REFUSAL = 400
-_LONGEST_ERROR = 1 << 16
-
-
-async def lines(content: aiohttp.StreamReader) -> collections.abc.AsyncIterator[bytes]:
-    """Complete lines of any length; the stream's own `readline` rejects lines over 64 KB, and a Deployment can be longer."""
-    rest = b""
-    async for chunk in content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            if line:
-                yield line

@@ -13,7 +13,7 @@ import aiohttp
 from typing_extensions import override
 
 from naiad_operator.api import names
-from naiad_operator.cluster import client, reading
+from naiad_operator.cluster import reading, responses
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class _ReadableLines:
 
     async def iter_chunked(self, size: int) -> collections.abc.AsyncIterator[bytes]:
         """One line after the other, whatever the size."""
-        async for line in client.lines(self._content):
+        async for line in responses.lines(self._content):
             try:
                 event = reading.read_event(line)
             except ValueError:

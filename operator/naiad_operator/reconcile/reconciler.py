@@ -9,6 +9,7 @@ import collections
 import collections.abc
 import dataclasses
 import datetime as dt
+import functools
 import logging
 import typing
 
@@ -30,6 +31,7 @@ from naiad_operator.reconcile import (
     lookups,
     model_poller,
     plan,
+    requeue,
     scale_ups,
     service_store,
 )
@@ -43,32 +45,19 @@ from naiad_operator.status import (
     scheduling,
     workload,
 )
-from naiad_operator.status.canary import divided, next_change, without_node
+from naiad_operator.status.canary import divided, without_node
 from naiad_operator.status.compute import compute, compute_bug, compute_invalid
-from naiad_operator.status.conditions import PROGRESSING, UPGRADED, reason_of
+from naiad_operator.status.conditions import UPGRADED, reason_of
 from naiad_operator.status.upgrade import FAILED
 from naiad_operator.upgrade import turn as turns
 from naiad_operator.upgrade.newer import NewerOperators
 from naiad_operator.upgrade.scheduler import UpgradeScheduler
-from naiad_operator.upgrade.turn import Hold, remaining
+from naiad_operator.upgrade.turn import Hold
 
 _log = logging.getLogger(__name__)
 
-_CONFLICT_REQUEUE_S = 30.0
-"""The wait after a conflict: the object that is in the way may be deleted without an event that the operator receives."""
-_CREATED_REQUEUE_S = 1.0
-"""The wait after children were created; their own first events usually cause an earlier reconcile."""
-_TERMINATING_REQUEUE_S = 5.0
-"""The wait while a child is being deleted; its last event causes an earlier reconcile, unless it has lost the operator's labels."""
-
-_KEPT_REQUEUE_S = 5.0
-"""The wait while a child is kept for a route; the route's new status usually causes an earlier reconcile."""
-
 _KEPT_S = 60.0
 """How long a child is kept at most: a Gateway whose controller is gone never has the new route."""
-
-_ROUNDING_S = 1.0
-"""Times in statuses are whole seconds."""
 
 _REPORT_AFTER = 2
 """The number of server errors in a row after which they are reported in the status: one or two are usually temporary."""
@@ -146,7 +135,10 @@ class Reconciler:
                 manifest = await self._dependencies.api.get(service_store.ref(key))
             except errors.NotFound:
                 return self._remove(key)
+            was_large = self._dependencies.services.is_large(key)
             self._dependencies.services.put(key, manifest)
+            if self._dependencies.services.is_large(key) and not was_large:
+                return Result(requeue_after=requeue.LARGE_S)
             return await self._reconcile_manifest(key, manifest, is_fresh=True) or Retry()
         except (errors.Conflict, errors.NotFound):
             # The known version may be outdated: the next attempt reads it.
@@ -233,7 +225,7 @@ class Reconciler:
         if waits and not (result.refused or result.conflicts or result.terminating):
             # The children's controllers are working now: a status would be outdated before it is written.
             self._dependencies.services.mark_seen(key, service.raw["metadata"]["resourceVersion"])
-            return Result(requeue_after=_CREATED_REQUEUE_S)
+            return Result(requeue_after=requeue.CREATED_S)
         if steps:
             children, pods = self._children_and_pods(key)
         dependencies.hosts.claim(key, host_claims.claimed(wanted))
@@ -277,7 +269,14 @@ class Reconciler:
         ):
             return Result(requeue_after=delay)
         await self._status.write(key, service.raw, status)
-        return self._outcome(key, service, observed, status, kept=result.kept)
+        return requeue.outcome(
+            service,
+            observed,
+            status,
+            kept=result.kept,
+            now=dependencies.clock(),
+            next_look=functools.partial(dependencies.scale_ups.until_next, key.namespace),
+        )
 
     async def _apply(
         self, key: Key, service: services.InferenceService, steps: list[plan.Step]
@@ -292,7 +291,7 @@ class Reconciler:
                 steps,
                 namespace=key.namespace,
                 uid=service.uid,
-                was_complete=_was_complete(service),
+                was_complete=requeue.was_complete(service),
                 is_new=not service.status,
                 report_server_errors=self._server_errors[key] >= _REPORT_AFTER,
             )
@@ -305,39 +304,6 @@ class Reconciler:
         for event in result.events:
             await self._recorder.record(service.raw, event)
         return result
-
-    def _outcome(
-        self,
-        key: Key,
-        service: services.InferenceService,
-        observed: Observed,
-        status: services.Manifest,
-        *,
-        kept: bool,
-    ) -> Outcome:
-        """When the service is reconciled next, after its status was written."""
-        if observed.errors:
-            return Retry()
-        if observed.terminating:
-            return Result(requeue_after=_TERMINATING_REQUEUE_S)
-        if observed.conflicts:
-            return Result(requeue_after=_CONFLICT_REQUEUE_S)
-        now = self._dependencies.clock()
-        change = next_change(service, observed, now)
-        delays = [max((change - now).total_seconds(), 0) + _ROUNDING_S] if change else []
-        upgrade = observed.upgrade
-        if upgrade is not None and upgrade.is_awaited_by_others:
-            # Then other services no longer wait for this one.
-            delays.append(remaining(upgrade.since, now, upgrade.time_limit_s) + _ROUNDING_S)
-        if kept:
-            delays.append(_KEPT_REQUEUE_S)
-        if reason_of(status, PROGRESSING) == "WaitingForNode":
-            # An autoscaler of nodes writes Events, which are not watched.
-            of_pods = self._dependencies.scale_ups
-            delays += [
-                of_pods.until_next(key.namespace, pod) for pod in without_node(observed.pods)
-            ]
-        return Result(requeue_after=min(delays)) if delays else Result()
 
     def _poll_models(
         self,
@@ -419,19 +385,3 @@ def _are_starting(
 
 def _unreadable(child: Child) -> str:
     return f"the operator cannot read this object, so everything stays as it is: {child.problem}; delete it, and it is created again"
-
-
-def _was_complete(service: services.InferenceService) -> bool:
-    """Whether the current spec was applied before without a conflict or a refusal."""
-    if not service.is_observed:
-        return False
-    reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
-    return not reasons & {
-        "ResourceConflict",
-        "ApplyFailed",
-        "BeingDeleted",
-        "InvalidSpec",
-        "ProfileNotFound",
-        "OperatorError",
-        "WatchFailed",
-    }

@@ -21,6 +21,12 @@ from naiad_operator.queue import Key
 Manifest = collections.abc.Mapping[str, typing.Any]
 Clock = collections.abc.Callable[[], float]
 
+LARGE = 1 << 16
+"""Bytes, compressed: from which size on a service counts as large. Ordinary ones have one or two thousand."""
+
+MOST_OF_LARGE = 8 << 20
+"""Bytes: how much of large services is kept, so that a few users of the largest objects cannot fill the memory. All others are read for each reconcile."""
+
 MAX_AGE_S = 3600.0
 """How long a version is used without a confirmation, in seconds."""
 
@@ -30,6 +36,7 @@ class _Entry:
     version: str
     confirmed_at: float
     body: bytes
+    size: int
 
 
 class ServiceStore:
@@ -45,6 +52,8 @@ class ServiceStore:
         self._clock = clock
         self._entries: dict[Key, _Entry] = {}
         self._seen_versions: dict[Key, str] = {}
+        self._large: dict[Key, int] = {}
+        self._kept_of_large = 0
 
     def notice(self, key: Key, metadata: Manifest, *, listed: bool = False) -> bool:
         """Takes in which version of a service the API server has: the one that is kept is confirmed, or an older one removed.
@@ -63,7 +72,7 @@ class ServiceStore:
         if entry is not None and entry.version == version:
             self._entries[key] = dataclasses.replace(entry, confirmed_at=self._clock())
         elif entry is not None and (listed or is_newer(version, entry.version)):
-            del self._entries[key]
+            self._drop(key)
         seen = self._seen_versions.get(key)
         if seen is None:
             return True
@@ -74,12 +83,30 @@ class ServiceStore:
         metadata = manifest["metadata"]
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
         body = packed.pack({**manifest, "metadata": kept})
-        self._entries[key] = _Entry(_version(manifest), self._clock(), body)
+        size = len(body)
+        self._drop(key)
+        self._large.pop(key, None)
+        if size >= LARGE:
+            self._large[key] = size
+            if self._kept_of_large + size > MOST_OF_LARGE:
+                body = b""
+            self._kept_of_large += len(body)
+        self._entries[key] = _Entry(_version(manifest), self._clock(), body, size)
+
+    def is_large(self, key: Key) -> bool:
+        """Whether the service was large when it was read last."""
+        return key in self._large
+
+    def _drop(self, key: Key) -> None:
+        """Removes the version of a service; whether it is large stays known."""
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.size >= LARGE:
+            self._kept_of_large -= len(entry.body)
 
     def get(self, key: Key) -> dict[str, typing.Any] | None:
-        """The newest version; None if none is known, or when it was not confirmed for too long."""
+        """The newest version; None if none is known or kept, or when it was not confirmed for too long."""
         entry = self._entries.get(key)
-        if entry is None or self._clock() - entry.confirmed_at > MAX_AGE_S:
+        if entry is None or not entry.body or self._clock() - entry.confirmed_at > MAX_AGE_S:
             return None
         return packed.unpack(entry.body)
 
@@ -89,11 +116,12 @@ class ServiceStore:
 
     def discard(self, key: Key) -> None:
         """Removes the version of a service that was deleted, or that is outdated: the next reconcile reads it."""
-        self._entries.pop(key, None)
+        self._drop(key)
 
     def forget(self, key: Key) -> None:
         """Removes everything about a service that no longer exists."""
-        self._entries.pop(key, None)
+        self._drop(key)
+        self._large.pop(key, None)
         self._seen_versions.pop(key, None)
 
 

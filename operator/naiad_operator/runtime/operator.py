@@ -44,8 +44,6 @@ _log = logging.getLogger(__name__)
 
 _CHILD_EVENT_DELAY_S = 0.2
 """How long a child's event waits for further events of the same service: a rollout causes several at once, and each reconcile may cost a request."""
-_SERVICES_AT_ONCE = 20
-"""Services per list request: one may have 1.5 MB, and at the start the pages are the peak of the operator's memory."""
 _USER_AGENT = "naiad-operator"
 
 
@@ -83,9 +81,11 @@ class Runtime:
             manager=names.FIELD_MANAGER,
             timeouts=client.Timeouts(),
         )
+        self._services = service_store.ServiceStore(time.monotonic)
         self._queue = Queue(
             self._work,
             QueueConfig(workers=options.workers, resync_period=options.resync_seconds),
+            is_heavy=self._services.is_large,
         )
         self._children = child_store.ChildStore(
             child_store.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
@@ -122,7 +122,6 @@ class Runtime:
             time_limit_s=options.upgrades.time_limit_seconds,
             wake=functools.partial(self._queue.add, low_priority=True),
         )
-        self._services = service_store.ServiceStore(time.monotonic)
         self._reconciler = reconciler.Reconciler(
             reconciler.Dependencies(
                 api=self.api,
@@ -167,7 +166,7 @@ class Runtime:
         await self._cluster_info.refresh()
         for namespace in self.options.namespaces or ("",):
             ref = ResourceRef(names.API_VERSION, names.PLURAL, namespace)
-            async for services, _ in self.api.pages(ref, limit=_SERVICES_AT_ONCE):
+            async for services, _ in self.api.pages(ref):
                 for manifest in services:
                     key = _key(manifest["metadata"])
                     self._services.put(key, manifest)

@@ -62,10 +62,11 @@ class Listing(Client):
         self.limits.append(query["limit"])
         first = int(query.get("continue", "0"))
         end = min(first + int(query["limit"]), len(self.named))
+        large = '"' + "x" * 1_000_000 + '"'
         deep = '{"x":' * 1_000 + "1" + "}" * 1_000
         items = ",".join(
             f'{{"apiVersion":"v1","kind":"A","metadata":{{"name":"{name}","resourceVersion":"1","uid":"{number}"}},'
-            f'"spec":{{"a":{deep if "deep" in name else 1}}}}}'
+            f'"spec":{{"a":{deep if "deep" in name else large if "large" in name else 1}}}}}'
             for number, name in enumerate(self.named[first:end], first)
         )
         token = str(end) if end < len(self.named) else ""
@@ -75,7 +76,7 @@ class Listing(Client):
 
 async def test_a_page_with_an_object_that_is_too_deep_is_read_object_by_object() -> None:
     named = [f"a{number}" for number in range(3 * PAGE)]
-    named[PAGE + 1] = "deep"
+    named[10] = "deep"
     client = Listing(*named)
     found: list[dict[str, Any]] = []
     async for items, version in client.pages(ResourceRef("v1", "as")):
@@ -83,5 +84,13 @@ async def test_a_page_with_an_object_that_is_too_deep_is_read_object_by_object()
         found += items
     assert [item["metadata"]["name"] for item in found] == named
     assert [item["metadata"]["name"] for item in found if problem_of(item)] == ["deep"]
-    assert client.limits == [str(PAGE), str(PAGE), *["1"] * PAGE, str(PAGE)]
+    assert client.limits == ["5", str(PAGE), *["1"] * PAGE, str(PAGE), str(PAGE)]
     assert client.unreadable.counts == {"as": 1}
+
+
+async def test_pages_have_as_many_objects_as_fit_into_four_megabytes() -> None:
+    named = [f"large{number}" for number in range(12)] + [f"a{number}" for number in range(100)]
+    client = Listing(*named)
+    found = [item async for items, _ in client.pages(ResourceRef("v1", "as")) for item in items]
+    assert [item["metadata"]["name"] for item in found] == named
+    assert client.limits == ["5", "4", "4", "5", "50", "50"]

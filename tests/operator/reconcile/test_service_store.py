@@ -1,9 +1,10 @@
 """The service store: which versions need a reconcile, and which may be used without a read."""
 
+import random
 import typing
 
 from naiad_operator.queue import Key
-from naiad_operator.reconcile.service_store import MAX_AGE_S, ServiceStore
+from naiad_operator.reconcile.service_store import LARGE, MAX_AGE_S, MOST_OF_LARGE, ServiceStore
 from tests.support import manifests
 
 KEY = Key("models", "demo")
@@ -103,3 +104,44 @@ def test_a_deleted_service_leaves_nothing() -> None:
     store.mark_seen(KEY, "10")
     store.forget(KEY)
     assert store.notice(KEY, metadata("3"))
+
+
+def large(version: str, size: int) -> dict[str, typing.Any]:
+    resource = service(version)
+    resource["spec"]["predictor"]["env"] = [{"name": "A", "value": random.Random(1).randbytes(size).hex()}]  # fmt: skip
+    return resource
+
+
+def test_of_large_services_only_some_are_kept_and_the_others_are_read_each_time() -> None:
+    store = ServiceStore(Clock())
+    size = MOST_OF_LARGE // 4
+    keys = [Key("models", f"large-{number}") for number in range(6)]
+    for key in keys:
+        store.put(key, large("5", size))
+    kept = [key for key in keys if store.get(key) is not None]
+    assert 0 < len(kept) < 5
+    assert all(store.is_large(key) for key in keys)
+    store.put(KEY, service("5"))
+    assert store.get(KEY) is not None, "ordinary ones are kept anyway"
+    assert not store.is_large(KEY)
+    left = next(key for key in keys if key not in kept)
+    assert not store.notice(left, metadata("5")) or store.get(left) is None
+    store.mark_seen(left, "5")
+    assert not store.notice(left, metadata("5")), "an unchanged one needs no reconcile"
+    store.forget(kept[0])
+    assert not store.is_large(kept[0])
+    store.put(left, large("6", size))
+    assert version_of(store.get(left)) == "6", "there is room again"
+
+
+def test_a_large_service_that_becomes_small_is_an_ordinary_one() -> None:
+    store = ServiceStore(Clock())
+    for _ in range(20):
+        store.put(KEY, large("5", MOST_OF_LARGE // 2))
+        store.notice(KEY, metadata("9"))
+        assert store.is_large(KEY), "as far as is known"
+    store.put(KEY, large("9", LARGE // 4))
+    assert not store.is_large(KEY)
+    assert store.get(KEY) is not None
+    store.put(KEY, large("10", MOST_OF_LARGE // 2))
+    assert store.get(KEY) is not None, "nothing is counted twice"
