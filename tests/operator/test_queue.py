@@ -1,6 +1,7 @@
 """Which key runs next, and how soon again: the schedule with numbers, the loop in virtual time."""
 
 import asyncio
+import typing
 
 import pytest
 
@@ -9,8 +10,7 @@ from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig, Resu
 A, B, C = Key("ns", "a"), Key("ns", "b"), Key("other", "a")
 
 
-def schedule(**config: float) -> Schedule:
-    workers = int(config.pop("workers", 2))
+def schedule(*, workers: int = 2, **config: typing.Any) -> Schedule:
     return Schedule(QueueConfig(workers=workers, **config), jitter=lambda: 0.5)
 
 

@@ -6,6 +6,7 @@ What one tenant writes must not stop or slow another one's services: at the star
 import contextlib
 import json
 import ssl
+import statistics
 import typing
 
 import httpx
@@ -115,6 +116,64 @@ def test_deep_objects_are_marked_at_a_start_and_while_it_runs_and_stop_nothing(
     repaired = raw.http.patch(f"{PATH.format(theirs)}/a", content=repair, headers=headers)
     assert repaired.status_code == 200, repaired.text[:500]
     until("its Deployment", lambda: kubectl.find("Deployment", "a", theirs))
+
+
+HOSTILE = {
+    "deep": f'{{"affinity":{nested(5_000)}}}',
+    "bottom": f'{{"affinity":{{"a":[{"1," * 400_000}1],"b":{nested(2_000)}}}}}',
+    "wide": f'{{"affinity":{{"nodeAffinity":[{"{}," * 24_000}{{}}]}}}}',
+    "many": f'{{"affinity":{{"nodeAffinity":[{"{}," * 100_000}{{}}]}}}}',
+    "text": json.dumps({"affinity": {"nodeAffinity": {"x": "x" * 1_000_000}}}),
+    "number": '{"affinity":{"nodeAffinity":1e308}}',
+    "half": '{"podTemplate":{"spec":{"nodeName":"\\ud800"}}}',
+    "types": '{"podTemplate":{"spec":{"containers":[{"name":"server","resources":7}]}}}',
+    "refused": '{"podTemplate":{"spec":{"containers":[{"name":"a b"}]}}}',
+}
+"""What a tenant may write, each in its own way too much."""
+_TURNS, _ROUNDS = 2, 4
+
+
+def test_an_ordinary_service_costs_as_much_beside_hostile_ones_as_alone(
+    raw: Raw, kubectl: Kubectl, start: Start
+) -> None:
+    """Until its Deployment exists, measured as the operator's processor time: on a busy machine the time of day shows the machine alone.
+
+    Services with and without the others take turns, so that what the operator does now and then is in both.
+    """
+    mine, theirs = (make_namespace(kubectl, f"cost-{name}") for name in ("mine", "theirs"))
+    operator = start(f"--watch-namespaces={mine},{theirs}").wait_ready()
+    served(kubectl, "first", mine)
+
+    def cost(name: str) -> float:
+        before = operator.cpu_ms()
+        served(kubectl, name, mine)
+        return operator.cpu_ms() - before
+
+    alone: list[float] = []
+    beside: list[float] = []
+    for turn in range(_TURNS):
+        alone += [cost(f"alone-{turn}-{number}") for number in range(_ROUNDS)]
+        written = [name for name, spec in HOSTILE.items() if raw.create(name, theirs, spec)]
+        assert len(written) >= len(HOSTILE) - 1
+        for name in written:
+            until(f"a condition of {name}", lambda name=name: '"type":"Ready"' in raw.affinity(name, theirs))  # type: ignore[misc]  # fmt: skip
+        beside += [cost(f"beside-{turn}-{number}") for number in range(_ROUNDS)]
+        for name in written:
+            raw.http.delete(f"{PATH.format(theirs)}/{name}")
+    assert statistics.median(beside) <= 1.5 * statistics.median(alone), (alone, beside)
+
+
+def test_hostile_services_that_are_created_first_do_not_hold_one_up(
+    raw: Raw, kubectl: Kubectl, start: Start
+) -> None:
+    """All at once: the ordinary one waits for no more than a look at each of the others."""
+    mine, theirs = (make_namespace(kubectl, f"first-{name}") for name in ("mine", "theirs"))
+    operator = start(f"--watch-namespaces={mine},{theirs}").wait_ready()
+    served(kubectl, "first", mine)
+    before = operator.looks()
+    written = [name for name, spec in HOSTILE.items() if raw.create(name, theirs, spec)]
+    served(kubectl, "last", mine)
+    assert operator.looks() - before <= 4 * (len(written) + 1)
 
 
 _LEAVES = st.one_of(
