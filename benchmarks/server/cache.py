@@ -1,9 +1,10 @@
 """Hits of the local response cache beside Triton, over HTTP: one request that is in the cache, again and again.
 
 Rounds of both servers take turns; medians and the medians of ratios are shown. It means something on a quiet machine only:
-`python -m benchmarks.server.cache [ROUNDS]`. A second table has Naiad alone: misses, and the same model without a cache, show what a miss costs.
+`python -m benchmarks.server.cache [ROUNDS]`. A second table has Naiad alone: the same model without a cache.
 """
 
+import dataclasses
 import pathlib
 import statistics
 import sys
@@ -12,6 +13,7 @@ import textwrap
 
 import numpy as np
 
+from benchmarks import process_time
 from benchmarks.load import HttpRequest, require_tools, wrk
 from benchmarks.requests import Sample
 from tests.reference.install import install
@@ -39,6 +41,7 @@ _CONFIG = """
     {more}
 """
 _VALUES = {"16 values": 16, "4 KB": 1024, "600 KB": 150_528}
+_MOST_AS_TEXT = 4096
 _CONNECTIONS = (1, 16)
 _SECONDS = 2
 _OPTIONS = ["--cache-config=local,size=104857600"]
@@ -60,23 +63,51 @@ def _request(server: ServerProcess, model: str, count: int, wire: str) -> HttpRe
     return sample.json(server.http) if wire == "JSON" else sample.binary(server.http)
 
 
-def _rate(request: HttpRequest, connections: int) -> float:
-    return wrk(request, connections=connections, seconds=_SECONDS).per_second
+@dataclasses.dataclass(frozen=True)
+class _Measured:
+    """Requests per second, and microseconds of processor time per request, of all processes of the server."""
+
+    per_second: float
+    cpu_us: float
+
+
+def _measure(server: ServerProcess, request: HttpRequest, connections: int) -> _Measured:
+    before = process_time.of_tree(server.process.pid)
+    rate = wrk(request, connections=connections, seconds=_SECONDS)
+    spent = process_time.of_tree(server.process.pid) - before
+    return _Measured(rate.per_second, spent / max(rate.requests, 1) * 1e6)
+
+
+def _medians(measured: list[_Measured]) -> tuple[float, float]:
+    return (
+        statistics.median(each.per_second for each in measured),
+        statistics.median(each.cpu_us for each in measured),
+    )
 
 
 def _contest(triton: ServerProcess, naiad: ServerProcess, rounds: int) -> None:
-    print("| hits | connections | Triton, requests/s | Naiad, requests/s | times as many |")
-    print("|---|---|---|---|---|")
+    print(
+        "| hits | connections | Triton, requests/s | Naiad, requests/s | times as many | Triton, processor µs per request | Naiad, processor µs per request |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for size, count in _VALUES.items():
         for wire in ("JSON", "binary"):
-            if wire == "JSON" and count > max(_VALUES.values()) // 2:
+            if wire == "JSON" and count > _MOST_AS_TEXT:
                 continue  # it measures numbers as text
+            requests = [(each, _request(each, "cached", count, wire)) for each in (triton, naiad)]
             for connections in _CONNECTIONS:
-                servers = [_request(each, "cached", count, wire) for each in (triton, naiad)]
-                pairs = [tuple(_rate(each, connections) for each in servers) for _ in range(rounds)]
-                theirs, ours = (statistics.median(each) for each in zip(*pairs, strict=True))
-                ratio = statistics.median(b / a for a, b in pairs)
-                print(f"| {wire}, {size} | {connections} | {theirs:,.0f} | {ours:,.0f} | {ratio:.2f} |", flush=True)  # fmt: skip
+                found: list[list[_Measured]] = [[], []]
+                for _ in range(rounds):
+                    for (server, request), into in zip(requests, found, strict=True):
+                        into.append(_measure(server, request, connections))
+                theirs, ours = map(_medians, found)
+                ratio = statistics.median(
+                    b.per_second / a.per_second for a, b in zip(*found, strict=True)
+                )
+                print(
+                    f"| {wire}, {size} | {connections} | {theirs[0]:,.0f} | {ours[0]:,.0f} | {ratio:.2f} | {theirs[1]:,.0f} | {ours[1]:,.0f} |",
+                    flush=True,
+                )
 
 
 def main(rounds: int) -> None:
@@ -96,7 +127,9 @@ def main(rounds: int) -> None:
             for connections in _CONNECTIONS:
                 plain, hits = (
                     statistics.median(
-                        _rate(_request(naiad, model, 16, "binary"), connections)
+                        _measure(
+                            naiad, _request(naiad, model, 16, "binary"), connections
+                        ).per_second
                         for _ in range(rounds)
                     )
                     for model in ("plain", "cached")
