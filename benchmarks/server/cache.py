@@ -72,9 +72,11 @@ class _Measured:
 
 
 def _measure(server: ServerProcess, request: HttpRequest, connections: int) -> _Measured:
-    before = process_time.of_tree(server.process.pid)
+    assert server.process is not None
+    pid = server.process.pid
+    before = process_time.of_tree(pid)
     rate = wrk(request, connections=connections, seconds=_SECONDS)
-    spent = process_time.of_tree(server.process.pid) - before
+    spent = process_time.of_tree(pid) - before
     return _Measured(rate.per_second, spent / max(rate.requests, 1) * 1e6)
 
 
