@@ -13,8 +13,9 @@ import yaml
 
 from tests.toolchain import go
 
+_GATEWAY_API = "sigs.k8s.io/gateway-api@v1.4.0"
 _MODULES = {
-    "sigs.k8s.io/gateway-api@v1.4.0": (
+    _GATEWAY_API: (
         "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
         "config/crd/standard/gateway.networking.k8s.io_grpcroutes.yaml",
     ),
@@ -49,6 +50,22 @@ def definitions() -> list[dict[str, Any]]:
         folder = _fetched(program, module)
         found += [yaml.safe_load((folder / file).read_text(encoding="utf-8")) for file in files]
     return found
+
+
+def routes(channel: str) -> list[dict[str, Any]]:
+    """The routes of the Gateway API in a channel: "standard", or "experimental", which has fields that may change.
+
+    Raises:
+        ForeignDefinitionsUnavailableError: as above.
+    """
+    program = go.path()
+    if program is None:
+        raise ForeignDefinitionsUnavailableError("Go is not installed")
+    folder = _fetched(program, _GATEWAY_API)
+    return [
+        yaml.safe_load((folder / file.replace("standard", channel)).read_text(encoding="utf-8"))
+        for file in _MODULES[_GATEWAY_API]
+    ]
 
 
 def _fetched(program: str, module: str) -> Path:

@@ -48,12 +48,18 @@ def keys(without: collections.abc.Container[str] = ()) -> frozenset[str]:
     """
     served = [kind for kind in KINDS if kind.kind not in without]
     routes = (kind for kind in served if kind in (HTTP_ROUTE, GRPC_ROUTE))
-    return frozenset((*(kind.key for kind in served), *map(mirror_percent, routes)))
+    fields = (field(kind) for kind in routes for field in (mirror_percent, session_persistence))
+    return frozenset((*(kind.key for kind in served), *fields))
 
 
 def mirror_percent(route: Kind) -> str:
     """How `ClusterFacts.apis` says that a kind of route has the field percent of a RequestMirror, which came later than the kind."""
     return f"{route.key}#requestMirror.percent"
+
+
+def session_persistence(route: Kind) -> str:
+    """Likewise: that it has the field sessionPersistence of a rule, which is in the experimental channel of the Gateway API."""
+    return f"{route.key}#sessionPersistence"
 
 
 KINDS = (

@@ -1,6 +1,6 @@
 """Discovers which later fields the routes of a cluster have, from the schemas that the API server publishes to every client.
 
-A field that a CustomResourceDefinition lacks is dropped without a word, and a mirror without its share would copy every request.
+A route with a field that its CustomResourceDefinition lacks is refused, and a mirror without its share would copy every request.
 """
 
 import collections.abc
@@ -33,7 +33,7 @@ class RouteFields:
         self._present: frozenset[str] = frozenset()
 
     async def present(self, served: collections.abc.Set[str]) -> frozenset[str]:
-        """The fields that routes have, as `kinds.mirror_percent` writes them; none of a cluster without routes, or whose schemas cannot be read.
+        """The fields that routes have, as `kinds.mirror_percent` and `kinds.session_persistence` write them; none of a cluster without routes, or whose schemas cannot be read.
 
         Args:
             served: the kinds of the cluster.
@@ -47,7 +47,10 @@ class RouteFields:
             if address and address != self._read_at:
                 schema = _decoded(await self._api.get_text(address))
                 self._present = fields_of(schema) & {
-                    kinds.mirror_percent(kind) for kind in _ROUTES if kind.key in served
+                    field(kind)
+                    for kind in _ROUTES
+                    if kind.key in served
+                    for field in (kinds.mirror_percent, kinds.session_persistence)
                 }
                 self._read_at = address
         except (errors.ApiError, msgspec.DecodeError) as error:
@@ -62,7 +65,10 @@ def fields_of(document: Fields) -> frozenset[str]:
         names = {one.get("kind") for one in entries(schema, "x-kubernetes-group-version-kind")}
         for kind in _ROUTES:
             if kind.kind in names:
-                filters = _items(part(schema, "properties", "spec"), "rules", "filters")
+                rule = _items(part(schema, "properties", "spec"), "rules")
+                if "sessionPersistence" in part(rule, "properties"):
+                    found.add(kinds.session_persistence(kind))
+                filters = _items(rule, "filters")
                 mirrored = part(filters, "properties", "requestMirror", "properties")
                 found |= {kinds.mirror_percent(kind)} if "percent" in mirrored else set()
     return frozenset(found)

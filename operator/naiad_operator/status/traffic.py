@@ -3,7 +3,6 @@
 import collections.abc
 import typing
 
-from naiad_operator.api.manifests.unvalidated import entries, part
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import Gateway
 from naiad_operator.builders import kinds
@@ -112,7 +111,7 @@ def _applied(service: InferenceService, observed: Observed) -> Condition:
             *shared,
             *_policy_hints(service, observed),
             *_limit_hints(service),
-            *_affinity_hints(service, observed),
+            *_persistence_hints(service, observed),
             *_mirror_hints(service, observed),
         )
         if hint[1]
@@ -149,6 +148,7 @@ def _limit_hints(service: InferenceService) -> collections.abc.Iterator[Hint]:
     entry, gateway = service.spec.ingress, service.spec.gateway
     if entry is not None and entry.enabled:
         yield "LimitsWithoutEffect", ingress_limits.without_effect(entry)
+        yield "SessionAffinityWithoutEffect", session_affinity.without_effect(entry)
     hosts = gateway.grpc_hostnames if gateway is not None else None
     if entry is not None and entry.enabled and entry.grpc_host is not None:
         hosts = (entry.grpc_host,)
@@ -159,26 +159,14 @@ def _limit_hints(service: InferenceService) -> collections.abc.Iterator[Hint]:
         )
 
 
-def _affinity_hints(
+def _persistence_hints(
     service: InferenceService, observed: Observed
 ) -> collections.abc.Iterator[Hint]:
-    """What does not keep clients at their pods although the spec says so."""
-    entry, gateway = service.spec.ingress, service.spec.gateway
-    if entry is not None:
-        yield "SessionAffinityWithoutEffect", session_affinity.without_effect(entry)
-    if gateway is None or gateway.session_persistence is None:
-        return
-    without = [
-        f"{kind} ({name})"
-        for (kind, name), route in observed.children.items()
-        if kind in _ROUTES
-        and not all("sessionPersistence" in rule for rule in entries(part(route, "spec"), "rules"))
-    ]
-    if without:
-        message = (
-            f"gateway.sessionPersistence has no effect: the API server does not keep it in {', '.join(without)}, because this cluster has the standard "
-            "channel of the Gateway API: install the experimental one, or send each sequence over one gRPC stream"
-        )
+    """Routes that do not keep clients at their pods although the spec says so."""
+    gateway = service.spec.gateway
+    if gateway is not None:
+        wanted = ingress.route_kinds(gateway)
+        message = session_affinity.persistence_without_effect(gateway, observed.facts, wanted)
         yield "SessionAffinityWithoutEffect", message
 
 

@@ -35,6 +35,14 @@ def test_a_field_is_found_by_kind() -> None:
     assert fields_of({}) == frozenset()
 
 
+def test_session_persistence_is_a_field_of_a_rule() -> None:
+    made = document("GRPCRoute")
+    schema = made["components"]["schemas"]["io.k8s.GRPCRoute"]
+    rule = schema["properties"]["spec"]["properties"]["rules"]["items"]
+    rule["properties"]["sessionPersistence"] = {"type": "object"}
+    assert fields_of(made) == {kinds.session_persistence(kinds.GRPC_ROUTE)}
+
+
 class Api:
     """Has schemas, and counts how often each path is read."""
 

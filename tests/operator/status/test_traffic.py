@@ -4,7 +4,9 @@ import typing
 
 import pytest
 
+from naiad_operator.builders import kinds
 from tests.operator.api.specs import gateway, spec
+from tests.support import manifests
 from tests.support.observations import condition, status
 
 Manifest = dict[str, typing.Any]
@@ -90,18 +92,15 @@ def test_an_affinity_that_the_class_does_not_take_is_reported() -> None:
     assert kept == ("True", "Applied", "")
 
 
-def test_routes_without_the_persistence_that_was_applied_are_reported() -> None:
-    """The API server drops a field that the standard channel of the Gateway API does not have."""
+def test_routes_that_cannot_have_the_persistence_are_reported() -> None:
     hosts = {"hostnames": ["a.example"], "sessionPersistence": {"type": "Header"}}
-    accepted = ACCEPTED["HTTPRoute", "demo"]
-    rule: Manifest = {"backendRefs": [{"name": "demo"}]}
-    dropped = {("HTTPRoute", "demo"): {**accepted, "spec": {"rules": [rule]}}}
-    given = network(gateway(hosts=hosts), children=dropped)
+    lacking = kinds.session_persistence(kinds.HTTP_ROUTE)
+    given = network(
+        gateway(hosts=hosts), children=ACCEPTED, facts=manifests.facts(missing=[lacking])
+    )
     assert given[:2] == ("True", "SessionAffinityWithoutEffect")
-    assert "does not keep it in HTTPRoute (demo)" in given[2]
-    rule = {"sessionPersistence": {"type": "Header", "sessionName": "naiad-sequence"}}
-    kept = {("HTTPRoute", "demo"): {**accepted, "spec": {"rules": [rule]}}}
-    assert network(gateway(hosts=hosts), children=kept) == ("True", "Applied", "")
+    assert "HTTPRoute of this cluster do not have it" in given[2]
+    assert network(gateway(hosts=hosts), children=ACCEPTED) == ("True", "Applied", "")
 
 
 def test_several_hints_are_all_said() -> None:

@@ -187,7 +187,7 @@ class Gateway(Part, frozen=True):
         request_timeout_seconds: how long a whole response of HTTP may take, streams included; 0 is without a limit. When not set, the
             Gateway's default counts, which is 15 seconds in some. Not every Gateway supports it.
         session_persistence: keeps clients at their pods. The routes need the experimental channel of the Gateway API for it, and not every
-            Gateway supports it; NetworkReady says when the cluster's routes do not have it.
+            Gateway supports it; where the cluster's routes do not have it, they are without, and NetworkReady says so.
     """
 
     parent_refs: typing.Annotated[

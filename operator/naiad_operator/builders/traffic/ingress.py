@@ -107,7 +107,7 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
         rule = {
             "matches": matches,
             "backendRefs": _references(service, facts, "grpc"),
-            **session_affinity.persistence(gateway),
+            **session_affinity.persistence(gateway, facts, kinds.GRPC_ROUTE),
         }
         if copies := mirror.filters(service, facts, kinds.GRPC_ROUTE):
             rule["filters"] = copies
@@ -127,7 +127,7 @@ def _http_rule(service: InferenceService, gateway: Gateway, facts: ClusterFacts)
         rule["filters"] = filters
     if gateway.request_timeout_seconds is not None:
         rule["timeouts"] = {"request": f"{gateway.request_timeout_seconds}s"}
-    return {**rule, **session_affinity.persistence(gateway)}
+    return {**rule, **session_affinity.persistence(gateway, facts, kinds.HTTP_ROUTE)}
 
 
 def _references(service: InferenceService, facts: ClusterFacts, port: str) -> list[Object]:

@@ -8,6 +8,8 @@ import collections.abc
 import typing
 
 from naiad_operator.api.types.traffic import Gateway, Ingress, SessionAffinity
+from naiad_operator.builders import kinds
+from naiad_operator.builders.facts import ClusterFacts
 
 Annotations = dict[str, str]
 
@@ -135,10 +137,10 @@ def without_effect(ingress: Ingress) -> str:
     return f"ingress.sessionAffinity of type {wanted.type} cannot be set through an Ingress of class {ingress.class_name}: {where}"
 
 
-def persistence(gateway: Gateway) -> dict[str, typing.Any]:
-    """The `sessionPersistence` of the rules of a route; empty without one."""
+def persistence(gateway: Gateway, facts: ClusterFacts, kind: kinds.Kind) -> dict[str, typing.Any]:
+    """The `sessionPersistence` of the rules of a route; empty without one, and where the routes of the cluster do not have it."""
     wanted = gateway.session_persistence
-    if wanted is None:
+    if wanted is None or kinds.session_persistence(kind) not in facts.apis:
         return {}
     made: dict[str, typing.Any] = {"type": wanted.type, "sessionName": name_of(wanted)}
     if wanted.max_age_seconds:
@@ -146,6 +148,23 @@ def persistence(gateway: Gateway) -> dict[str, typing.Any]:
         if wanted.type == COOKIE:
             made["cookieConfig"] = {"lifetimeType": "Permanent"}
     return {"sessionPersistence": made}
+
+
+def persistence_without_effect(
+    gateway: Gateway, facts: ClusterFacts, wanted: collections.abc.Iterable[kinds.Kind]
+) -> str:
+    """Which routes of the cluster cannot have the session persistence of the spec, and what to do; "" if all can, or there is none."""
+    lacking = [
+        kind.kind
+        for kind in wanted
+        if kind.key in facts.apis and kinds.session_persistence(kind) not in facts.apis
+    ]
+    if gateway.session_persistence is None or not lacking:
+        return ""
+    return (
+        f"gateway.sessionPersistence has no effect: {' and '.join(lacking)} of this cluster do not have it: install the experimental channel of the Gateway API, "
+        "or send each sequence over one gRPC stream"
+    )
 
 
 def _elsewhere(ingress: Ingress) -> str:

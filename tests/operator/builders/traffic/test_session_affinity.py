@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from naiad_operator.api.types.traffic import Gateway, Ingress, ParentReference, SessionAffinity
+from naiad_operator.builders import kinds
 from naiad_operator.builders.traffic import session_affinity
+from tests.support import manifests
 
 COOKIE = SessionAffinity(type="Cookie")
 HEADER = SessionAffinity(type="Header")
@@ -127,7 +129,7 @@ def test_a_class_that_does_not_take_it_is_reported(
 def test_a_route_has_it_in_its_rules() -> None:
     def rule(wanted: SessionAffinity | None) -> dict[str, typing.Any]:
         gateway = Gateway(parent_refs=(ParentReference(name="g"),), session_persistence=wanted)
-        return session_affinity.persistence(gateway)
+        return session_affinity.persistence(gateway, manifests.facts(), kinds.HTTP_ROUTE)
 
     assert rule(None) == {}
     assert rule(HEADER) == {
@@ -141,3 +143,14 @@ def test_a_route_has_it_in_its_rules() -> None:
             "cookieConfig": {"lifetimeType": "Permanent"},
         }
     }
+
+
+def test_routes_of_the_standard_channel_are_made_without() -> None:
+    gateway = Gateway(parent_refs=(ParentReference(name="g"),), session_persistence=HEADER)
+    facts = manifests.facts(missing=[kinds.session_persistence(kinds.HTTP_ROUTE)])
+    assert session_affinity.persistence(gateway, facts, kinds.HTTP_ROUTE) == {}
+    assert session_affinity.persistence(gateway, facts, kinds.GRPC_ROUTE)
+    both = (kinds.HTTP_ROUTE, kinds.GRPC_ROUTE)
+    message = session_affinity.persistence_without_effect(gateway, facts, both)
+    assert message.startswith("gateway.sessionPersistence has no effect: HTTPRoute of this cluster")
+    assert session_affinity.persistence_without_effect(gateway, manifests.facts(), both) == ""
