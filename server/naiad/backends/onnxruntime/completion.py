@@ -7,13 +7,9 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends.onnxruntime.onnx_graph import (
-    GraphTensor,
-    OnnxFileError,
-    Signature,
-    read,
-)
+from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, read
 from naiad.backends.onnxruntime.plugin import PLUGIN
+from naiad.backends.signature import GraphTensor, Signature
 from naiad.config.backend_type import CompletionError
 from naiad.config.sequence_tensors import added_inputs, added_outputs
 from naiad.core.messages import model_config_pb2

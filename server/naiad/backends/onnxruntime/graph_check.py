@@ -11,7 +11,8 @@ from typing import Any
 
 from naiad.backends.onnxruntime import external_weights
 from naiad.backends.onnxruntime.completion import export_help, fixed_first, unsupported_kind
-from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, Signature, read
+from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, read
+from naiad.backends.signature import GraphTensor, Signature
 from naiad.config.checks.tensors import shown
 from naiad.config.document import Document, FieldPath
 from naiad.config.findings import Findings, did_you_mean

@@ -12,8 +12,8 @@ from typing import Any
 import onnxruntime
 
 from naiad.backends.onnxruntime import cuda, locales, onnx_graph, plan as plans
-from naiad.backends.onnxruntime.onnx_graph import GraphTensor, Signature
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
+from naiad.backends.signature import GraphTensor, Signature
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.errors import internal, invalid, unavailable

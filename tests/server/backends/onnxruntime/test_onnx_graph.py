@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from naiad.backends import wire_format
 from naiad.backends.onnxruntime import onnx_graph
 from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, has_operator, read
 from naiad.backends.onnxruntime.plugin import PLUGIN
@@ -150,7 +151,7 @@ def test_a_file_without_a_graph_has_no_operators(tmp_path: pathlib.Path) -> None
 
 def test_metadata_of_any_size_is_stepped_over(tmp_path: pathlib.Path) -> None:
     proto = model([value("x", [2])], [value("y", [2])])
-    helper.set_model_props(proto, {"labels": "0 90", "huge": "x" * (onnx_graph.MAX_TEXT + 1)})
+    helper.set_model_props(proto, {"labels": "0 90", "huge": "x" * (wire_format.MAX_TEXT + 1)})
     assert [tensor.name for tensor in read(save(proto, tmp_path / "m.onnx")).inputs] == ["x"]
 
 
@@ -168,7 +169,7 @@ def test_weights_are_stepped_over_and_not_read(
     with path.open("wb") as file:
         file.write(before)
         file.truncate(len(before) + size)
-    monkeypatch.setattr(onnx_graph, "MAX_FIELDS", 100)
+    monkeypatch.setattr(wire_format, "MAX_FIELDS", 100)
     assert [t.name for t in read(path).inputs] == ["x"]
 
 
@@ -225,7 +226,7 @@ def test_a_partial_copy_is_said_to_be_cut_off(tmp_path: pathlib.Path) -> None:
 def test_a_file_of_very_many_fields_is_given_up(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_graph, "MAX_FIELDS", 1000)
+    monkeypatch.setattr(wire_format, "MAX_FIELDS", 1000)
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08\x01" * 1001)
     with pytest.raises(OnnxFileError, match="more than 1000 fields"):
