@@ -302,7 +302,8 @@ def test_a_backend_of_triton_s_that_is_not_here_is_not_taken_for_a_slip(
     assert main([str(tmp_path)]) == 1
     shown = capsys.readouterr().out
     assert (
-        "that backend is not supported yet: this server has onnxruntime, python, pytorch" in shown
+        "that backend is not supported yet: this server has onnxruntime, python, pytorch, tensorflow"
+        in shown
     )
     assert "did you mean" not in shown
 

@@ -14,6 +14,7 @@ from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
 from naiad.backends.python.plugin import PLUGIN as PYTHON, PYTHON_BASED_FILE, python_based
 from naiad.backends.pytorch.plugin import PLUGIN as PYTORCH
+from naiad.backends.tensorflow.plugin import PLUGIN as TENSORFLOW
 from naiad.config.backend_type import BackendType, Form, ModelFormat
 from naiad.errors import unavailable
 
@@ -30,23 +31,12 @@ OWN = {
     "onnxruntime": "naiad.backends.onnxruntime.plugin:PLUGIN",
     "python": "naiad.backends.python.plugin:PLUGIN",
     "pytorch": "naiad.backends.pytorch.plugin:PLUGIN",
+    "tensorflow": "naiad.backends.tensorflow.plugin:PLUGIN",
 }
 """The server's own backends, as `pyproject.toml` declares them as entry points."""
 
 
 # Triton's backends that this server cannot run yet: known by name, so that messages and completed configs say what a model is for.
-_TENSORFLOW = BackendType(
-    name="tensorflow",
-    supported=False,
-    missing_file="",
-    cpu_instances=2,
-    formats=(
-        ModelFormat(
-            filename="model.savedmodel", platform="tensorflow_savedmodel", form=Form.FOLDER
-        ),
-        ModelFormat(filename="model.graphdef", platform="tensorflow_graphdef"),
-    ),
-)
 _TENSORRT = BackendType(
     name="tensorrt",
     supported=False,
@@ -63,7 +53,7 @@ _OPENVINO = BackendType(
     formats=(ModelFormat(filename="model.xml", form=Form.EITHER),),
 )
 
-_OWN: tuple[BackendType, ...] = (_TENSORFLOW, _TENSORRT, ONNXRUNTIME, _OPENVINO, PYTORCH, PYTHON)
+_OWN: tuple[BackendType, ...] = (TENSORFLOW, _TENSORRT, ONNXRUNTIME, _OPENVINO, PYTORCH, PYTHON)
 """The server's own backends and those not supported yet, in the order in which Triton looks for model files (row 11.4)."""
 
 

@@ -1,0 +1,91 @@
+"""What loading a TensorFlow model would refuse, seen without TensorFlow: the config against the file, and settings."""
+
+import collections.abc
+import pathlib
+from typing import Any
+
+from naiad.backends.onnxruntime.graph_check import check_graph
+from naiad.backends.tensorflow.plugin import GRAPH_DEF
+from naiad.backends.tensorflow.saved_model import read_nodes, read_signature
+from naiad.backends.tensorflow.settings import settings_of
+from naiad.backends.wire_format import ModelFileError
+from naiad.config.document import Document
+from naiad.config.findings import Findings, did_you_mean
+from naiad.config.model_config import ModelConfig
+from naiad.config.problem import Problem
+from naiad.config.refused import problem_of
+from naiad.config.sequence_tensors import added_inputs
+from naiad.errors import InferenceError
+
+
+def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
+    """Add a problem for everything in a completed config that the model's file contradicts."""
+    try:
+        if message.platform == GRAPH_DEF:
+            _check_nodes(message, path, findings)
+            return
+        signature = read_signature(
+            path,
+            tag=_parameter(message, "TF_GRAPH_TAG"),
+            signature=_parameter(message, "TF_SIGNATURE_DEF"),
+        )
+    except ModelFileError as error:
+        text = f"unable to load model '{message.name}', {error}"
+        findings.problems.append(Problem(path=path, position=None, message=text))
+        return
+    check_graph(message, signature, findings)
+
+
+def preflight(
+    config: ModelConfig,
+    *,
+    document: Document,
+    model_dir: pathlib.Path,
+    versions: collections.abc.Sequence[int],
+    options: collections.abc.Mapping[str, str],
+    host: str,
+) -> list[Problem]:
+    """See `Preflight`: settings that no session could have."""
+    try:
+        settings_of(config, options)
+    except InferenceError as error:
+        return [problem_of(error, document)]
+    return []
+
+
+def _parameter(message: Any, key: str) -> str:
+    return str(message.parameters[key].string_value) if key in message.parameters else ""
+
+
+def _check_nodes(message: Any, path: pathlib.Path, findings: Findings) -> None:
+    """A GraphDef has names alone: placeholders for inputs, and other nodes for outputs."""
+    nodes = read_nodes(path, model=message.name)
+    controls = [(tensor.path, tensor.spec.name) for tensor in added_inputs(message)]
+    inputs: list[tuple[Any, str]] = [
+        (("input", index, "name"), spec.name) for index, spec in enumerate(message.input)
+    ]
+    outputs: list[tuple[Any, str]] = [
+        (("output", index, "name"), spec.name) for index, spec in enumerate(message.output)
+    ]
+    for what, named, known in (
+        ("input", [*inputs, *controls], nodes.placeholders),
+        ("output", outputs, nodes.others),
+    ):
+        for field, name in named:
+            if name and _node(name) not in known:
+                shown = ", ".join(sorted(known)) if len(known) < _MANY else f"{len(known)} nodes"
+                findings.add(
+                    field,
+                    f"unexpected inference {what} '{name}', allowed {what}s are: {shown}",
+                    did_you_mean(name, list(known)),
+                )
+
+
+_MANY = 50
+"""So many names are listed in a message."""
+
+
+def _node(name: str) -> str:
+    """The node of a tensor's name, which may end with the number of an output."""
+    node, colon, index = name.rpartition(":")
+    return node if colon and index.isdigit() else name

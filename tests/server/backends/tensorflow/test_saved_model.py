@@ -1,0 +1,79 @@
+"""The signatures of a SavedModel, read without TensorFlow."""
+
+import pathlib
+
+import pytest
+
+from naiad.backends.tensorflow.saved_model import read_nodes, read_signature
+from naiad.backends.wire_format import ModelFileError
+from naiad.core import datatypes
+from tests.server.backends.tensorflow.saved_models import (
+    COMPLEX64,
+    FLOAT,
+    STRING,
+    graph_def,
+    saved_model,
+    signature,
+    tensor,
+)
+
+ADD = signature({"x": tensor("in:0", FLOAT, [-1, 2])}, {"y": tensor("out:0", STRING, None)})
+OTHER = signature({}, {"z": tensor("z:0", COMPLEX64, [3])})
+
+
+def test_tensors_are_those_of_the_signature(tmp_path: pathlib.Path) -> None:
+    found = read_signature(saved_model(tmp_path / "m", {"serving_default": ADD, "other": OTHER}))
+    assert (found.key, found.tags) == ("serving_default", {"serve"})
+    (x,), (y,) = found.inputs, found.outputs
+    assert (x.name, x.datatype, x.shape) == ("x", datatypes.FP32, (-1, 2))
+    assert (y.name, y.datatype, y.shape) == ("y", datatypes.BYTES, None)
+    assert (found.inputs_in_graph, found.outputs_in_graph) == ({"x": "in:0"}, {"y": "out:0"})
+
+
+def test_a_signature_is_chosen_by_name(tmp_path: pathlib.Path) -> None:
+    folder = saved_model(tmp_path / "m", {"serving_default": ADD, "other": OTHER})
+    (z,) = read_signature(folder, signature="other").outputs
+    assert (z.datatype, z.type_name) == (None, "DT_COMPLEX64")
+    with pytest.raises(
+        ModelFileError, match=r"expected 'third' signature; .* has other, serving_default"
+    ):
+        read_signature(folder, signature="third")
+
+
+def test_without_the_usual_signature_another_one_is_served_but_none_for_training(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = saved_model(tmp_path / "m", {"__saved_model_init_op": OTHER, "predict": ADD})
+    assert read_signature(folder).key == "predict"
+    folder = saved_model(tmp_path / "n", {"__saved_model_init_op": OTHER})
+    with pytest.raises(ModelFileError, match="expected 'serving_default' signature"):
+        read_signature(folder)
+
+
+def test_a_graph_is_chosen_by_its_tag(tmp_path: pathlib.Path) -> None:
+    folder = saved_model(tmp_path / "m", {"serving_default": ADD}, tags=["serve", "gpu"])
+    assert read_signature(folder, tag="gpu").tags == {"serve", "gpu"}
+    with pytest.raises(ModelFileError, match=r"expected 'train' tag; .* has gpu serve"):
+        read_signature(folder, tag="train")
+
+
+def test_a_file_that_is_not_whole_says_so(tmp_path: pathlib.Path) -> None:
+    folder = saved_model(tmp_path / "m", {"serving_default": ADD})
+    file = folder / "saved_model.pb"
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(
+        ModelFileError, match=r"is cut off after .* bytes, or is not a SavedModel of TensorFlow"
+    ):
+        read_signature(folder)
+    file.unlink()
+    with pytest.raises(ModelFileError, match="unable to find"):
+        read_signature(folder)
+
+
+def test_placeholders_of_a_graph_may_be_inputs_and_all_other_nodes_outputs(
+    tmp_path: pathlib.Path,
+) -> None:
+    nodes = read_nodes(graph_def(tmp_path / "g", {"A": "Placeholder", "SUM": "AddV2"}), model="m")
+    assert (nodes.placeholders, nodes.others) == ({"A"}, {"SUM"})
+    with pytest.raises(ModelFileError, match="is empty"):
+        read_nodes(graph_def(tmp_path / "h", {}), model="m")
