@@ -108,6 +108,11 @@ class RaggedBatches:
         return tuple(source[index] if size == -1 else size for index, size in enumerate(dims))
 
 
+def ragged_batches(config: ModelConfig) -> RaggedBatches | None:
+    """What makes a model's batches if they need any of this; None if they do not."""
+    return RaggedBatches(config) if is_ragged(config) else None
+
+
 def is_ragged(config: ModelConfig) -> bool:
     """Whether batches of a model need any of this."""
     return bool(

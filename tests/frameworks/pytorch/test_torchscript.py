@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from naiad.config.model_config import BatchInput, BatchInputKind
 from naiad.core import datatypes
 from naiad.core.tensor import Tensor, object_array
 from naiad.errors import ErrorCode, FailureReason, InferenceError
@@ -350,3 +351,34 @@ def test_parameters_reach_the_executor(tmp_path: pathlib.Path) -> None:
     for each, expected in ((config, False), (LINEAR, True)):
         run(instance_of(save(tmp_path, Linear()), each), inference(tensor("x", [[0.0] * 4], FP32)))
         assert torch._C._get_graph_executor_optimize() is expected
+
+
+class Sums(torch.nn.Module):
+    """The sum of each request's values."""
+
+    def forward(self, values: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        sums = torch.cumsum(values, 0)[ends.long() - 1]
+        return torch.diff(sums, prepend=torch.zeros(1)).reshape(-1, 1)
+
+
+def test_requests_of_different_shapes_share_a_batch(tmp_path: pathlib.Path) -> None:
+    config = torch_config(
+        inputs=[spec("values__0", FP32, (-1,), ragged=True)],
+        outputs=[spec("SUM__0", FP32, (1,))],
+        batch_inputs=(
+            BatchInput(
+                kind=BatchInputKind.ACCUMULATED_ELEMENT_COUNT,
+                targets=("ends__1",),
+                datatype=FP32,
+                source="values__0",
+            ),
+        ),
+    )
+    instance = instance_of(save(tmp_path, Sums()), config)
+    one, two = run(
+        instance,
+        inference(tensor("values__0", [[1.0, 2.0]], FP32)),
+        inference(tensor("values__0", [[3.0, 4.0, 5.0]], FP32)),
+    )
+    assert values(one) == {"SUM__0": [[3.0]]}
+    assert values(two) == {"SUM__0": [[12.0]]}

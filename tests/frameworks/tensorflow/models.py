@@ -1,7 +1,8 @@
 """TensorFlow models for tests, and instances that have loaded them."""
 
 import pathlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -13,6 +14,8 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.config.resolve import resolve
 from naiad.core.clock import ManualClock
 from tests.server.backends.configs import Instance, Loaded
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 SPEC = InstanceSpec(name="m_0_0", kind=InstanceKind.CPU, device_id=0)
 
@@ -44,6 +47,7 @@ def instance_of(model: pathlib.Path, text: str = "") -> Instance:
     return load(model, text).make_instance(SPEC)
 
 
-def function(*specs: tf.TensorSpec) -> Any:
+def function(*specs: tf.TensorSpec) -> Callable[[_Method], _Method]:
     """Decorates a method that is a signature with these inputs."""
-    return tf.function(input_signature=specs)
+    decorator: Callable[[_Method], _Method] = tf.function(input_signature=specs)
+    return decorator

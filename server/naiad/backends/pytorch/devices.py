@@ -16,6 +16,7 @@ from naiad.backends import batch as batches
 from naiad.backends.batch import Array
 from naiad.backends.instance import InputTensor, InstanceSpec
 from naiad.backends.pytorch.tensors import array_of, tensor_of
+from naiad.backends.ragged import RaggedBatches
 from naiad.config.model_config import InstanceKind
 
 Inputs = collections.abc.Sequence[collections.abc.Sequence[InputTensor]]
@@ -31,9 +32,14 @@ class Device:
     def __init__(self, name: "str | None" = "cpu") -> None:
         self.name = name
 
-    def gathered(self, requests: Inputs, *, copy: bool) -> dict[str, Any]:
-        """The inputs of a batch by name, as tensors and lists of text; with `copy`, in memory that the model may write to."""
-        merged = batches.merge(requests)
+    def gathered(
+        self, requests: Inputs, *, copy: bool, ragged: RaggedBatches | None = None
+    ) -> dict[str, Any]:
+        """The inputs of a batch by name, as tensors and lists of text; with `copy`, in memory that the model may write to.
+
+        `ragged` merges requests of different shapes.
+        """
+        merged = batches.merge(requests) if ragged is None else ragged.merge(requests)
         if copy and len(requests) == 1:
             merged = {name: array.copy() for name, array in merged.items()}
         return {name: tensor_of(array) for name, array in merged.items()}
@@ -66,7 +72,11 @@ class CudaDevice(Device):
         self._stream = torch.cuda.Stream(device=index, priority=priority)
 
     @override
-    def gathered(self, requests: Inputs, *, copy: bool) -> dict[str, Any]:
+    def gathered(
+        self, requests: Inputs, *, copy: bool, ragged: RaggedBatches | None = None
+    ) -> dict[str, Any]:
+        if ragged is not None:
+            return self._on_device(super().gathered(requests, copy=copy, ragged=ragged))
         first = requests[0]
         texts = [tensor.name for tensor in first if tensor.array.dtype.hasobject]
         numbers = [[tensor for tensor in inputs if tensor.name not in texts] for inputs in requests]
@@ -84,6 +94,16 @@ class CudaDevice(Device):
                 batches.merge([[t for t in inputs if t.name == name] for inputs in requests])[name]
             )
         return feeds
+
+    def _on_device(self, feeds: dict[str, Any]) -> dict[str, Any]:
+        """Tensors of the host on the device."""
+        with torch.cuda.stream(self._stream):
+            return {
+                name: feed.pin_memory().to(self.name, non_blocking=True)
+                if isinstance(feed, torch.Tensor)
+                else feed
+                for name, feed in feeds.items()
+            }
 
     @override
     @contextlib.contextmanager

@@ -12,6 +12,7 @@ from naiad.backends.instance import Call, Execution, InputTensor, Instance, Resp
 from naiad.backends.pytorch.devices import Device
 from naiad.backends.pytorch.program import Program, inference
 from naiad.backends.pytorch.settings import Settings
+from naiad.backends.ragged import ragged_batches
 from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
@@ -47,7 +48,11 @@ class PytorchInstance(Instance):
         self._batched = config.max_batch_size > 0
         outputs = sequence_tensors.model_outputs(config)
         self._output_names = [spec.name for spec in outputs]
-        self._rules = {spec.name: OutputRule(spec, self._batched) for spec in outputs}
+        self._ragged = ragged_batches(config)
+        scattered = () if self._ragged is None else self._ragged.scattered
+        self._rules = {
+            spec.name: OutputRule(spec, self._batched, spec.name in scattered) for spec in outputs
+        }
         self._has_text = any(
             spec.datatype is datatypes.BYTES for spec in sequence_tensors.model_inputs(config)
         )
@@ -86,7 +91,7 @@ class PytorchInstance(Instance):
         try:
             torch.backends.cudnn.enabled = self._settings.cudnn
             with inference(self._settings), device.running():
-                feeds = device.gathered(inputs, copy=program.writes_inputs)
+                feeds = device.gathered(inputs, copy=program.writes_inputs, ragged=self._ragged)
                 input_end_ns = self._now_ns()
                 results = program.run(feeds)
                 device.finish()
@@ -105,7 +110,12 @@ class PytorchInstance(Instance):
             (self._rule(name, array, rows), array)
             for name, array in zip(names, arrays, strict=True)
         ]
-        responses = [Response(outputs, _NO_PARAMETERS) for outputs in batches.split(batch, checked)]
+        parts = (
+            batches.split(batch, checked)
+            if self._ragged is None
+            else self._ragged.split(batch, inputs, checked)
+        )
+        responses = [Response(outputs, _NO_PARAMETERS) for outputs in parts]
         return Execution(responses, input_end_ns, output_start_ns)
 
     def _result(self, name: str, results: collections.abc.Sequence[Any]) -> Any:

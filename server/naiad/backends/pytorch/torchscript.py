@@ -20,7 +20,7 @@ from naiad.backends.pytorch.script_code import kind_of_type
 from naiad.backends.pytorch.settings import Settings
 from naiad.backends.pytorch.tensors import flattened
 from naiad.config import sequence_tensors
-from naiad.config.model_config import ModelConfig
+from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.errors import internal, unavailable
 
 log = logging.getLogger("naiad.backends")
@@ -42,7 +42,14 @@ class ScriptProgram:
     def __init__(self, module: Any, config: ModelConfig, settings: Settings) -> None:
         batched = config.max_batch_size > 0
         arguments = _arguments(module)
-        added = sequence_tensors.model_inputs(config)[len(config.inputs) :]
+        added = (
+            *sequence_tensors.model_inputs(config)[len(config.inputs) :],
+            *(
+                TensorSpec(name=name, datatype=each.datatype, dims=(-1,))
+                for each in config.batch_inputs
+                for name in each.targets
+            ),
+        )
         self._plan = naming.plan_inputs(
             config.name, arguments, config.inputs, added=added, batched=batched
         )

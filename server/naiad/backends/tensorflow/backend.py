@@ -15,6 +15,7 @@ from naiad.backends.backend import ModelSource
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, LoadedModel, Response
 from naiad.backends.plugin import BackendContext
+from naiad.backends.ragged import ragged_batches
 from naiad.backends.tensorflow.session import ModelSession, make_session
 from naiad.backends.tensorflow.settings import settings_of
 from naiad.config import sequence_tensors
@@ -94,8 +95,11 @@ class TensorflowInstance(Instance):
         self._model = config.name
         self._batched = config.max_batch_size > 0
         self._now_ns = clock.monotonic_ns
+        self._ragged = ragged_batches(config)
+        scattered = () if self._ragged is None else self._ragged.scattered
         self._rules = [
-            OutputRule(spec, self._batched) for spec in sequence_tensors.model_outputs(config)
+            OutputRule(spec, self._batched, spec.name in scattered)
+            for spec in sequence_tensors.model_outputs(config)
         ]
 
     @override
@@ -107,7 +111,9 @@ class TensorflowInstance(Instance):
         """
         session = self._session
         assert session is not None, "closed"
-        feeds = batches.merge([call.request.inputs for call in batch])
+        ragged = self._ragged
+        inputs = [call.request.inputs for call in batch]
+        feeds = batches.merge(inputs) if ragged is None else ragged.merge(inputs)
         rows = sum(call.batch_size for call in batch)
         input_end_ns = self._now_ns()
         try:
@@ -123,7 +129,12 @@ class TensorflowInstance(Instance):
         for rule, result in zip(self._rules, results, strict=True):
             if rule.spec.name in wanted:
                 outputs.append((rule, self._checked(rule, result, rows)))
-        responses = [Response(each, _NO_PARAMETERS) for each in batches.split(batch, outputs)]
+        parts = (
+            batches.split(batch, outputs)
+            if ragged is None
+            else ragged.split(batch, inputs, outputs)
+        )
+        responses = [Response(each, _NO_PARAMETERS) for each in parts]
         return Execution(responses, input_end_ns, output_start_ns)
 
     @override

@@ -98,7 +98,7 @@ def _load_saved_model(
     """Load it into the session; the tensor in the graph of each input and output."""
     signature = read_signature(path, tag=settings.tag, signature=settings.signature)
     v1.saved_model.loader.load(session, sorted(signature.tags) or [DEFAULT_TAG], str(path))
-    inputs = [spec.name for spec in sequence_tensors.model_inputs(config)]
+    inputs = _input_names(config)
     outputs = [spec.name for spec in sequence_tensors.model_outputs(config)]
     return (
         {name: signature.inputs_in_graph[name] for name in inputs},
@@ -122,9 +122,15 @@ def _load_graph_def(
         return {name: name if ":" in name else f"{name}:0" for name in names}
 
     return (
-        tensors([spec.name for spec in sequence_tensors.model_inputs(config)]),
+        tensors(_input_names(config)),
         tensors([spec.name for spec in sequence_tensors.model_outputs(config)]),
     )
+
+
+def _input_names(config: ModelConfig) -> list[str]:
+    """The inputs that the model is given: with those that the sequence batcher and batch_input add."""
+    added = [name for each in config.batch_inputs for name in each.targets]
+    return [*(spec.name for spec in sequence_tensors.model_inputs(config)), *added]
 
 
 def _config_of(settings: Settings, *, kind: InstanceKind, device_id: int) -> Any:
