@@ -12,6 +12,7 @@ import asyncio
 import collections.abc
 import concurrent.futures
 import contextlib
+import errno
 import functools
 import logging
 import os
@@ -171,11 +172,19 @@ class Launcher:
     def call(
         self, function: collections.abc.Callable[[Argument], Result], argument: Argument
     ) -> "concurrent.futures.Future[Result]":
-        """Call a function in the thread; from any thread."""
+        """Call a function in the thread; from any thread.
+
+        Raises:
+            OSError: the system has no more threads, or the process ends.
+        """
         with self._making:
             if self._thread is None:
                 self._thread = concurrent.futures.ThreadPoolExecutor(1, "naiad-launcher")
-        return self._thread.submit(function, argument)
+            try:
+                return self._thread.submit(function, argument)
+            except RuntimeError as error:
+                self._thread = None  # or the next thread would make this call, too
+                raise OSError(errno.EAGAIN, str(error)) from error
 
 
 LAUNCHER = Launcher()

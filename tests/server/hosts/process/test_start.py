@@ -10,6 +10,7 @@ import pytest
 
 from naiad.core.launch import Child, Launch
 from naiad.errors import ErrorCode, InferenceError
+from naiad.hosts import spawn
 from tests.server.hosts.process.workers import (
     GIVE_UP_S,
     SAME,
@@ -109,3 +110,21 @@ async def test_a_restart_that_is_closed_meanwhile_leaves_nothing(
     await asyncio.wait_for(closing, GIVE_UP_S)
     await until(lambda: bool(held.started) and not exists(held.started[0]))
     assert hosted.worker.pid == 0
+
+
+async def test_a_system_without_further_threads_is_an_error_of_the_load(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(spawn, "LAUNCHER", spawn.Launcher())
+    hosted = hosts.make(SAME)
+    before = open_descriptors()
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(InferenceError, match=r"could be started.*can't start new thread"):
+            await hosted.worker.start()
+    assert open_descriptors() == before
+    await asyncio.wait_for(hosted.worker.start(), GIVE_UP_S)
+    assert answers(await hosted.run(ask((1, 2)))) == [{"OUT": [[1, 2]]}]
