@@ -55,8 +55,9 @@ def _on_own_cluster(pytest: "list[str]", step: Callable[[str], None], *, keep: b
     if _CI not in pytest:
         # The stories themselves run in the cluster's network, which has no link to the machine's.
         programs.find(install.MONITORING)
+        programs.find(["registry"])
         keda.prepare()
-        step("programs of Prometheus and KEDA")
+        step("programs of Prometheus, KEDA and a registry")
     cluster = Cluster(step=step)
     try:
         cluster.up()

@@ -76,6 +76,15 @@ def google_storage(cluster: Target) -> None:
     wait_for_deployments(cluster, "store/gcs")
 
 
+def registry(cluster: Target) -> None:
+    """A registry of the OCI specification; nothing if it runs."""
+    if "registry" in cluster.kubectl("-n", "store", "get", "deployments", "-o", "name"):
+        return
+    import_program(cluster, "registry")
+    apply(cluster, "registry")
+    wait_for_deployments(cluster, "store/registry")
+
+
 def server_image(kubectl: Callable[..., str]) -> str:
     """The image that the operator gives to services."""
     option = "--default-image="

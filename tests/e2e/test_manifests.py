@@ -13,4 +13,4 @@ def test_what_stands_alone_prefers_the_node_that_no_story_ends() -> None:
             if one["kind"] == "Deployment" and one["metadata"]["namespace"] in {"ingress", "store"}:
                 affinity = one["spec"]["template"]["spec"].get("affinity", {})
                 found[one["metadata"]["name"]] = NODES[0].name in str(affinity.get("nodeAffinity"))
-    assert found == {"gcs": True, "s3": True, "traefik": True}
+    assert found == {"gcs": True, "registry": True, "s3": True, "traefik": True}
