@@ -21,6 +21,8 @@ import typing
 import msgspec
 
 from naiad_operator.api.manifests.unreadable import (
+    CONTAINERS,
+    LEVELS,
     MAX_CONTAINERS,
     MAX_LEVELS,
     marked,
@@ -118,7 +120,7 @@ def _read_within_bounds(text: bytes) -> tuple[Object | None, str]:
     """An object, or why it cannot be read. What the text shows is found before it is decoded: to decode a megabyte of values takes 5 to 10 ms."""
     opened = text.count(b"{") + text.count(b"[")
     if opened > MAX_CONTAINERS:
-        return None, f"it holds more than {MAX_CONTAINERS:,} objects and lists"
+        return None, CONTAINERS.message
     try:
         if not text.isascii():
             text.decode()
@@ -130,7 +132,7 @@ def _read_within_bounds(text: bytes) -> tuple[Object | None, str]:
         return None, f"it is not valid JSON ({error})"
     where = _deep_field(text)
     place = f"{where} is" if where else "it is"
-    return None, f"{place} nested too deeply to be meant: an object may have {MAX_LEVELS} levels"
+    return None, f"{place} {LEVELS.message}"
 
 
 def read_list(text: bytes) -> Page:

@@ -186,7 +186,7 @@ def test_what_kubectl_would_reject_is_reported(
         (HEAD.replace("demo", "a, labels: {a: yes}") + "spec: {}", "metadata.labels[a]: is True: write"),
         (HEAD.replace("demo", "a, annotations: [a]") + "spec: {}", "metadata.annotations: is ['a']: write"),
         (f"{HEAD}spec: {'{a: ' * 3000}1{'}' * 3000}", "nested too deeply"),
-        (predictor(f"affinity: {'{a: ' * 400}1{'}' * 400}"), "nested too deeply to be meant: it has more than 100"),
+        (predictor(f"affinity: {'{a: ' * 400}1{'}' * 400}"), "nested too deeply to be meant: an object may have 100 levels"),
         ("".join(f"a{n}: &a{n} [{'*a' + str(n - 1) if n else ''}]\n" for n in range(400)), "nested too deeply"),
         (predictor("affinity: {a: .inf}"), "this is not a readable float"),
     ],

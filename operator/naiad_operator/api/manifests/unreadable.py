@@ -8,11 +8,40 @@ drops unknown fields beside `spec`.
 import collections.abc
 import typing
 
+
+class Bound(typing.NamedTuple):
+    """A bound on a whole manifest, which `check` and the operator hold in the same words, and the API server does not.
+
+    Attributes:
+        most: the largest number that is allowed.
+        message: what is wrong with a manifest beyond it, and what it may have.
+        why: why no rule of the CRD holds it.
+    """
+
+    most: int
+    message: str
+    why: str
+
+
 MAX_LEVELS = 100
 """How deep objects and lists may be nested, the manifest itself included. Objects of Kubernetes have twenty levels, and what compares and writes values is recursive."""
 
 MAX_CONTAINERS = 25_000
 """How many objects and lists a manifest may hold, its managed fields included: as Python objects they take a few megabytes, and as JSON a few milliseconds."""
+
+LEVELS = Bound(
+    MAX_LEVELS,
+    f"nested too deeply to be meant: an object may have {MAX_LEVELS} levels",
+    "the fields of Kubernetes' own types (affinity, podTemplate, triggers …) preserve unknown fields: CEL sees nothing below them, and has neither recursion nor a function "
+    "for depth; a schema of these types would be ten times the CRD, and refuse fields of newer versions of Kubernetes",
+)
+CONTAINERS = Bound(
+    MAX_CONTAINERS,
+    f"it holds more than {MAX_CONTAINERS:,} objects and lists",
+    "as for levels; and the managed fields, which the API server itself adds, count as well, so that a file may have fewer than half of them",
+)
+BOUNDS = (LEVELS, CONTAINERS)
+"""What `api.rules.table` cannot have, since the API server could not evaluate it."""
 
 _KEY = "unreadable"
 

@@ -8,7 +8,7 @@ import typing
 import yaml
 from typing_extensions import override
 
-from naiad_operator.api.manifests.unreadable import MAX_LEVELS
+from naiad_operator.api.manifests.unreadable import CONTAINERS, LEVELS
 
 
 class _Dumper(yaml.SafeDumper):
@@ -105,13 +105,14 @@ _MOST_VALUES = 1_000_000
 
 
 class _Extent(typing.NamedTuple):
-    """How many values a node holds, itself included, and how many levels of mappings and sequences, with its aliases expanded."""
+    """How many values a node holds, itself included, how many levels of mappings and sequences, and how many of these, with its aliases expanded."""
 
     values: int
     levels: int
+    containers: int
 
 
-_BEING_MEASURED = _Extent(0, 0)
+_BEING_MEASURED = _Extent(0, 0, 0)
 
 
 def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.ConstructorError]:
@@ -125,8 +126,22 @@ def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.Construc
     _measure(root, extents, errors)
     if not errors and extents[id(root)].values > _MOST_VALUES:
         errors.append((root, "the aliases of this document expand to more than a million values"))
+    for item in _objects_of(root):
+        if not errors and extents[id(item)].containers > CONTAINERS.most:
+            errors.append((item, CONTAINERS.message))
     for node, message in errors:
         yield yaml.constructor.ConstructorError(None, None, message, node.start_mark)
+
+
+def _objects_of(root: yaml.Node) -> list[yaml.Node]:
+    """The objects of a List, as `kubectl get -o yaml` writes several; any other document is one."""
+    if isinstance(root, yaml.MappingNode):
+        fields = {key.value: value for key, value in root.value if isinstance(key, yaml.ScalarNode)}
+        items = fields.get("items")
+        if isinstance(items, yaml.SequenceNode) and "kind" in fields:
+            objects: list[yaml.Node] = items.value
+            return objects
+    return [root]
 
 
 def _measure(
@@ -139,7 +154,7 @@ def _measure(
             errors.append((node, "this value contains itself, through an alias of its own anchor"))
         return known
     extents[id(node)] = _BEING_MEASURED
-    values, levels = 1, 0
+    values, levels, containers = 1, 0, 0
     below: list[yaml.Node] = []
     if isinstance(node, yaml.SequenceNode):
         below = node.value
@@ -150,10 +165,11 @@ def _measure(
     for one in below:
         inner = _measure(one, extents, errors)
         values, levels = values + inner.values, max(levels, inner.levels)
-    if levels == MAX_LEVELS:
-        message = f"this is nested too deeply to be meant: it has more than {MAX_LEVELS} levels"
-        errors.append((node, message))
-    extents[id(node)] = _Extent(values, levels + isinstance(node, yaml.CollectionNode))
+        containers += inner.containers
+    if levels == LEVELS.most:
+        errors.append((node, f"this is {LEVELS.message}"))
+    is_container = isinstance(node, yaml.CollectionNode)
+    extents[id(node)] = _Extent(values, levels + is_container, containers + is_container)
     return extents[id(node)]
 
 

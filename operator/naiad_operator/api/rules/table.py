@@ -2,6 +2,7 @@
 
 import collections.abc
 
+from naiad_operator.api.manifests import unreadable
 from naiad_operator.api.rules import (
     accelerator as accelerator_rules,
     model as model_rules,
@@ -56,3 +57,6 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     traffic.Monitoring: traffic_rules.MONITORING,
 }
 """The rules of each part of the resource."""
+
+BOUNDS = unreadable.BOUNDS
+"""The rules that the API server cannot have, each with the reason: `check` refuses a file and the operator marks a stored resource in the same words."""
