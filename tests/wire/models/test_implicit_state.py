@@ -34,12 +34,15 @@ sequence_batching {{
   }}
 }}
 """
+IN_PROCESS = 'parameters { key: "naiad.host" value { string_value: "process" } }\n'
 STRATEGIES = {
     "direct": ("max_batch_size: 4", "direct { }", 1),
     "oldest": ("max_batch_size: 4", "oldest { max_candidate_sequences: 16 }", 1),
     "two": ("max_batch_size: 4", "direct { }", 2),
     "alone": ("", "direct { }", 1),
+    "process": ("max_batch_size: 4", "oldest { max_candidate_sequences: 16 }", 1),
 }
+"""By model: its batch size, strategy and instances; `process` runs in a worker process."""
 INITIAL = np.array([0.5, -0.5, 0.25], np.float32)
 
 CODE = """\
@@ -131,6 +134,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         write_recurrent(folder, batched=bool(batch))
         (folder / "config.pbtxt").write_text(
             RECURRENT.format(batch=batch, strategy=strategy, instances=instances, width=WIDTH)
+            + (IN_PROCESS if name == "process" else "")
         )
         put(folder / "initial_state" / "half", INITIAL.tobytes())
     put(root / "sum/1/model.py", CODE.encode())
