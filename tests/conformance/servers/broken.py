@@ -49,6 +49,46 @@ def _complete(says: str, rows: str, how: str, more: str = "") -> Broken:
 
 BROKEN: dict[str, Broken] = {
     "broken_unknown_field": _config("", "11.1", "max_batchsize: 3"),
+    "broken_batch_source": _config(
+        "unknown source input name 'NO'",
+        "11.18 11.19",
+        'batch_input { kind: BATCH_ELEMENT_COUNT target_name: "B" data_type: TYPE_FP32 source_input: "NO" }',
+    ),
+    "broken_batch_sources": _config(
+        "batch input kind 'BATCH_ITEM_SHAPE' expects 1 source input, got 2",
+        "11.18 11.19",
+        'batch_input { kind: BATCH_ITEM_SHAPE target_name: "B" data_type: TYPE_FP32 source_input: [ "IN", "IN" ] }',
+    ),
+    "broken_batch_type": _config(
+        "batch input data type must be TYPE_INT32 or TYPE_FP32",
+        "11.18 11.19",
+        'batch_input { target_name: "B" data_type: TYPE_INT64 source_input: "IN" }',
+    ),
+    "broken_batch_target": _config(
+        "unknown target output name 'NO'",
+        "11.20",
+        'batch_output { target_name: "NO" source_input: "IN" }',
+    ),
+    "broken_batch_target_twice": _config(
+        "target output name 'OUT' can only be specified once",
+        "11.20",
+        'batch_output { target_name: [ "OUT", "OUT" ] source_input: "IN" }',
+    ),
+    "broken_batch_output_source": _config(
+        "batch output kind 'BATCH_SCATTER_WITH_INPUT_SHAPE' expects 1 source input, got 0",
+        "11.20",
+        'batch_output { target_name: "OUT" }',
+    ),
+    "broken_strategy_path": _config(
+        "Batching library path",
+        "12.18",
+        'dynamic_batching { } parameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/nowhere/x.so" } }',
+    ),
+    "broken_strategy_with_sequences": _config(
+        "TRITON_BATCH_STRATEGY_PATH cannot be specified with sequence batcher",
+        "12.18",
+        'sequence_batching { } parameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "x.so" } }',
+    ),
     "broken_negative_batch": _config("'max_batch_size' must be non-negative", "11.9", batch=-1),
     "broken_name": _config(
         "unexpected directory name 'broken_name' for model 'another', directory name must equal model name",

@@ -205,6 +205,12 @@ def test_a_name_of_a_config_never_leads_out_of_the_directory(
     assert Catalog(tmp_path / "backends").find(name) is None
 
 
+def test_the_folder_of_a_backend_is_below_the_directory(tmp_path: pathlib.Path) -> None:
+    assert Catalog(tmp_path).folder("onnxruntime") == tmp_path / "onnxruntime"
+    assert Catalog(tmp_path).folder("../x") is None
+    assert Catalog().folder("onnxruntime") is None
+
+
 def test_a_directory_that_does_not_exist_has_no_backends(tmp_path: pathlib.Path) -> None:
     assert Catalog(tmp_path / "gone").python_based_names() == []
     assert Catalog(tmp_path / "gone").find("vllm") is None

@@ -4,6 +4,8 @@ import pathlib
 
 import pytest
 
+from naiad.backends.catalog import Catalog
+from naiad.config import resolve as resolving
 from naiad.config.resolve import Resolution
 from tests.server.config.model_folders import make_model, resolve
 
@@ -92,3 +94,16 @@ def test_without_dynamic_batching_it_has_no_effect(tmp_path: pathlib.Path) -> No
 def test_an_inherited_or_imported_class_is_taken_as_it_is(tmp_path: pathlib.Path) -> None:
     source = b"from somewhere import BatchStrategy\n"
     assert found(made(tmp_path, {"batchstrategy.py": source})) == {1: "batchstrategy.py"}
+
+
+def test_that_of_the_backend_comes_last(tmp_path: pathlib.Path) -> None:
+    backends = tmp_path / "backends"
+    (backends / "python").mkdir(parents=True)
+    (backends / "python" / "batchstrategy.py").write_bytes(GOOD)
+    catalog = Catalog(backends)
+    folder = make_model(tmp_path, DYNAMIC, files={"1/model.py": b""})
+    found = resolving.resolve(folder, backends=catalog)
+    assert found.strategies == {1: backends / "python" / "batchstrategy.py"}
+    (folder / "batchstrategy.py").write_bytes(GOOD)
+    found = resolving.resolve(folder, backends=catalog)
+    assert found.strategies == {1: folder / "batchstrategy.py"}
