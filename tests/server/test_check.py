@@ -116,6 +116,41 @@ def test_a_name_in_two_repositories_is_a_problem_of_both(
         assert f"'same' is also {twin}, and none of them is served" in shown
 
 
+_STEP = """platform: "ensemble"
+max_batch_size: 4
+input {{ name: "X" data_type: TYPE_FP32 dims: 4 }}
+output {{ name: "Y" data_type: TYPE_FP32 dims: 4 }}
+ensemble_scheduling {{ step {{ model_name: "{model}" model_version: -1
+  input_map {{ key: "IN" value: "X" }} output_map {{ key: "OUT" value: "Y" }} }} }}
+"""
+_PLAIN = """backend: "python"
+max_batch_size: {batch}
+input {{ name: "IN" data_type: TYPE_FP32 dims: 4 }}
+output {{ name: "OUT" data_type: TYPE_FP32 dims: 4 }}
+"""
+
+
+def test_with_namespaces_a_step_is_the_model_of_its_own_repository(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path / "a", "same", _PLAIN.format(batch=4))
+    _model(tmp_path / "b", "same", _PLAIN.format(batch=2))
+    _model(tmp_path / "b", "other", _PLAIN.format(batch=4))
+    for repository in "ab":
+        _model(tmp_path / repository, "of_same", _STEP.format(model="same"))
+    _model(tmp_path / "a", "of_other", _STEP.format(model="other"))
+    _model(tmp_path / "c", "ambiguous", _STEP.format(model="same"))
+    folders = [str(tmp_path / repository) for repository in "abc"]
+
+    assert main(["--model-namespacing", *folders]) == 1
+    shown = capsys.readouterr().out
+    assert "2 problems in 2 of 7 models: of_same, ambiguous" in shown
+    assert shown.count("allows maximum batch size 4, but it contains model same") == 1
+    assert "ensemble ambiguous contains models that are not available or ambiguous: same" in shown
+    assert main(folders) == 1
+    assert "model appears in two or more repositories" in capsys.readouterr().out
+
+
 def test_a_repository_given_twice_is_checked_once(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,7 @@ class Checker:
         trial: loads models without problems; None to load none.
         features: what the server's options switch on.
         resources: `--rate-limit-resource`.
+        namespaces: `--model-namespacing`.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class Checker:
         trial: "TrialLoader | None",
         features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
         resources: ExplicitAmounts = _NO_RESOURCES,
+        namespaces: bool = False,
     ) -> None:
+        self._namespaces = namespaces
         self._config_name = config_name
         self._auto_complete = auto_complete
         self._gpus = gpus
@@ -97,7 +100,7 @@ class Checker:
         models = [self._model(folder, by_name[folder.name]) for folder in folders]
         if self._features.rate_limiter:
             models = check_resources(models, self._resources)
-        return check_ensembles(models, is_repository=not alone)
+        return check_ensembles(models, is_repository=not alone, namespaces=self._namespaces)
 
     def _model(
         self, folder: pathlib.Path, same_name: collections.abc.Sequence[pathlib.Path]
@@ -114,7 +117,7 @@ class Checker:
             features=self._features,
         )
         changing = _changing_agents(resolution)
-        found = _duplicates(folder, same_name)
+        found = [] if self._namespaces else _duplicates(folder, same_name)
         agent_problems = self._agent_problems(folder, resolution)
         found += agent_problems
         if reason := no_model(folder):

@@ -121,6 +121,11 @@ def _parser() -> argparse.ArgumentParser:
         help="as the server's option; may be given several times",
     )
     parser.add_argument(
+        "--model-namespacing",
+        action="store_true",
+        help="models of several repositories may have the same name, as with the server's option",
+    )
+    parser.add_argument(
         "--gpu-fallback",
         default="refuse",
         choices=("refuse", "cpu"),
@@ -189,6 +194,7 @@ def _check(options: argparse.Namespace) -> list[Checked]:
             trial=trial,
             features=features,
             resources=resources,
+            namespaces=options.model_namespacing,
         ).check(options.folders)
 
 

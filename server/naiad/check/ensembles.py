@@ -5,6 +5,7 @@ The words are those of `repository/loading/ensembles.py`.
 
 import collections.abc
 import dataclasses
+import pathlib
 
 from naiad.check.checked_model import Checked
 from naiad.config import composing
@@ -13,26 +14,32 @@ from naiad.config.problem import Problem
 from naiad.config.report import one_line
 
 
-def check_ensembles(models: list[Checked], *, is_repository: bool) -> list[Checked]:
+def check_ensembles(
+    models: list[Checked], *, is_repository: bool, namespaces: bool = False
+) -> list[Checked]:
     """The models that were checked, and what is wrong with ensembles among them.
 
     Args:
         models: of all repositories.
         is_repository: whether these are all models; otherwise a note says that steps are not checked.
+        namespaces: whether models of several repositories may have the same name.
     """
-    return _Ensembles(models, is_repository=is_repository).run()
+    return _Ensembles(models, is_repository=is_repository, namespaces=namespaces).run()
 
 
 class _Ensembles:
-    def __init__(self, models: list[Checked], *, is_repository: bool) -> None:
+    """Models are known by their folders: their names may be the same."""
+
+    def __init__(self, models: list[Checked], *, is_repository: bool, namespaces: bool) -> None:
         self._models = models
         self._is_repository = is_repository
+        self._namespaces = namespaces
         self._by_name: dict[str, list[Checked]] = {}
         for model in models:
             self._by_name.setdefault(model.path.name, []).append(model)
-        self._bound: dict[str, ModelConfig] = {}
-        self._failed: dict[str, list[Problem]] = {}
-        self._path: list[str] = []
+        self._bound: dict[pathlib.Path, ModelConfig] = {}
+        self._failed: dict[pathlib.Path, list[Problem]] = {}
+        self._path: list[pathlib.Path] = []
 
     def run(self) -> list[Checked]:
         return [self._checked(model) for model in self._models]
@@ -44,56 +51,62 @@ class _Ensembles:
         if not self._is_repository:
             note = "the models of its steps are not checked with it: check the model repository"
             return dataclasses.replace(model, notes=(*model.notes, note))
-        self._resolve(config.name)
-        return dataclasses.replace(model, problems=tuple(self._failed.get(config.name, ())))
+        self._resolve(model)
+        return dataclasses.replace(model, problems=tuple(self._failed.get(model.path, ())))
 
-    def _resolve(self, name: str) -> None:
+    def _of_step(self, name: str, ensemble: Checked) -> Checked | None:
+        """The model of a step: with namespaces that of the ensemble's own repository, else of the only one that has it (row 7.37)."""
+        found = self._by_name.get(name, [])
+        if self._namespaces and len(found) > 1:
+            found = [each for each in found if each.path.parent == ensemble.path.parent]
+        return found[0] if len(found) == 1 else None
+
+    def _resolve(self, model: Checked) -> None:
         """Find the config that a model has once it is loaded, or why it is not."""
-        if name in self._bound or name in self._failed:
+        path, config = model.path, model.resolution.config
+        if path in self._bound or path in self._failed:
             return
-        (model,) = self._by_name[name]
-        config = model.resolution.config
         if model.problems or config is None:
-            self._failed[name] = list(model.problems)
+            self._failed[path] = list(model.problems)
         elif config.ensemble is None:
-            self._bound[name] = config
+            self._bound[path] = config
         else:
-            self._path.append(name)
+            self._path.append(path)
             self._bind(model, config)
             self._path.pop()
 
     def _bind(self, model: Checked, config: ModelConfig) -> None:
         assert config.ensemble is not None, "it is an ensemble"
         name, steps = config.name, config.ensemble.models
-        missing = sorted(step for step in steps if len(self._by_name.get(step, ())) != 1)
+        found = {step: self._of_step(step, model) for step in steps}
+        missing = sorted(step for step, of_step in found.items() if of_step is None)
         if missing:
             self._fail(model, [composing.not_available(name, missing)])
             return
-        for step in steps:
-            if step in self._path:
-                cycle = self._path[self._path.index(step) :]
+        loaded: dict[str, collections.abc.Mapping[int, ModelConfig]] = {}
+        for step, of_step in found.items():
+            assert of_step is not None, "none is missing"
+            if of_step.path in self._path:
+                cycle = [each.name for each in self._path[self._path.index(of_step.path) :]]
                 self._fail(model, [composing.circular(cycle, name, step)])
                 return
-            self._resolve(step)
-            if name in self._failed:
+            self._resolve(of_step)
+            if model.path in self._failed:
                 return
-            if step in self._failed:
-                reason = "; ".join(map(one_line, self._failed[step]))
+            if of_step.path in self._failed:
+                reason = "; ".join(map(one_line, self._failed[of_step.path]))
                 self._fail(model, [composing.not_loaded(name, step, reason)])
                 return
-        loaded = {step: self._versions(step) for step in steps}
+            versions = of_step.resolution.versions
+            loaded[step] = dict.fromkeys(versions, self._bound[of_step.path])
         bound, wrong = composing.bound(config, loaded)
         if not wrong:
-            self._bound[name] = bound
+            self._bound[model.path] = bound
             return
         document = model.resolution.document
-        self._failed[name] = [document.problem(each.path, each.text) for each in wrong]
-
-    def _versions(self, step: str) -> collections.abc.Mapping[int, ModelConfig]:
-        (model,) = self._by_name[step]
-        return dict.fromkeys(model.resolution.versions, self._bound[step])
+        self._failed[model.path] = [document.problem(each.path, each.text) for each in wrong]
 
     def _fail(self, model: Checked, texts: collections.abc.Iterable[str]) -> None:
         document = model.resolution.document
         path = ("ensemble_scheduling",)
-        self._failed[model.path.name] = [document.problem(path, text) for text in texts]
+        self._failed[model.path] = [document.problem(path, text) for text in texts]
