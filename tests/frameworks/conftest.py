@@ -2,7 +2,7 @@
 
 import importlib.util
 
-_FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow"}
+_FRAMEWORKS = {"openvino": "openvino", "pytorch": "torch", "tensorflow": "tensorflow"}
 """The package that the tests of a folder import."""
 
 collect_ignore = [

@@ -11,11 +11,12 @@ import re
 import typing
 
 from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
+from naiad.backends.openvino.plugin import PLUGIN as OPENVINO
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
 from naiad.backends.python.plugin import PLUGIN as PYTHON, PYTHON_BASED_FILE, python_based
 from naiad.backends.pytorch.plugin import PLUGIN as PYTORCH
 from naiad.backends.tensorflow.plugin import PLUGIN as TENSORFLOW
-from naiad.config.backend_type import BackendType, Form, ModelFormat
+from naiad.config.backend_type import BackendType, ModelFormat
 from naiad.errors import unavailable
 
 if typing.TYPE_CHECKING:
@@ -29,6 +30,7 @@ log = logging.getLogger("naiad.backends")
 
 OWN = {
     "onnxruntime": "naiad.backends.onnxruntime.plugin:PLUGIN",
+    "openvino": "naiad.backends.openvino.plugin:PLUGIN",
     "python": "naiad.backends.python.plugin:PLUGIN",
     "pytorch": "naiad.backends.pytorch.plugin:PLUGIN",
     "tensorflow": "naiad.backends.tensorflow.plugin:PLUGIN",
@@ -46,14 +48,8 @@ _TENSORRT = BackendType(
     instance_kinds=frozenset(("KIND_GPU",)),
     formats=(ModelFormat(filename="model.plan", platform="tensorrt_plan"),),
 )
-_OPENVINO = BackendType(
-    name="openvino",
-    supported=False,
-    missing_file="",
-    formats=(ModelFormat(filename="model.xml", form=Form.EITHER),),
-)
 
-_OWN: tuple[BackendType, ...] = (TENSORFLOW, _TENSORRT, ONNXRUNTIME, _OPENVINO, PYTORCH, PYTHON)
+_OWN: tuple[BackendType, ...] = (TENSORFLOW, _TENSORRT, ONNXRUNTIME, OPENVINO, PYTORCH, PYTHON)
 """The server's own backends and those not supported yet, in the order in which Triton looks for model files (row 11.4)."""
 
 

@@ -177,7 +177,9 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
     found = Catalog(tmp_path)
     assert found.python_based_names() == ["v2.1-beta", "vllm"]
     assert [entry.name for entry in found if entry.supported] == [
+        "tensorflow",
         "onnxruntime",
+        "openvino",
         "pytorch",
         "python",
         "v2.1-beta",

@@ -36,7 +36,7 @@ def test_an_unknown_backend_is_refused_with_the_names_there_are() -> None:
         Registry(clock=ManualClock()).get("magic")
     assert caught.value.code is ErrorCode.INVALID_ARG
     assert "unable to find backend library for backend 'magic'" in caught.value.message
-    assert "onnxruntime, python" in caught.value.message
+    assert "onnxruntime, openvino, python, pytorch, tensorflow" in caught.value.message
 
 
 def test_a_missing_framework_is_named_with_the_command_that_installs_it(

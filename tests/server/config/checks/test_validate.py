@@ -315,7 +315,7 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
             'platform: "tensorrt_plan"',
             (1, 11),
             "tensorrt",
-            "that backend is not supported yet: this server has onnxruntime, python, pytorch, tensorflow",
+            "that backend is not supported yet: this server has onnxruntime, openvino, python, pytorch, tensorflow",
         ),
     ],
 )
