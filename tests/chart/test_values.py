@@ -237,6 +237,7 @@ def test_a_cache_on_the_node_is_prepared_and_filled_per_namespace() -> None:
         "uri": "s3://models/production",
         "everySeconds": 60,
         "envFrom": [{"secretRef": {"name": "store"}}],
+        "secretName": "pull",
     }
     cache = {"enabled": True, "path": "/srv/cache", "size": 100 << 30, "fill": [fill]}
     [made] = of_kind({"nodeCache": cache}, "DaemonSet")
@@ -254,3 +255,5 @@ def test_a_cache_on_the_node_is_prepared_and_filled_per_namespace() -> None:
     assert container["securityContext"]["runAsUser"] == 1000
     assert container["volumeMounts"][0]["subPath"] == "team-a"
     assert container["envFrom"] == fill["envFrom"]
+    assert container["volumeMounts"][-1]["mountPath"] == "/etc/naiad/credentials"
+    assert spec["volumes"][-1] == {"name": "credentials-0", "secret": {"secretName": "pull"}}
