@@ -109,7 +109,7 @@ class ImplicitState:
             array = unpack(np.frombuffer(state.initial, np.uint8)).reshape(shape)
         else:
             array = np.frombuffer(state.initial, state.datatype.dtype).reshape(shape)
-        return Tensor(state.input_name, state.datatype, shape, array)
+        return Tensor(state.input_name, state.datatype, shape, _own(array))
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
@@ -121,12 +121,14 @@ def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
 def _zeros(name: str, datatype: datatypes.DataType, shape: tuple[int, ...]) -> Tensor:
     if datatype is datatypes.BYTES:
         size = int(np.prod(shape))
-        return Tensor(name, datatype, shape, object_array([b""] * size).reshape(shape))
-    return Tensor(name, datatype, shape, np.zeros(shape, datatype.dtype))
+        return Tensor(name, datatype, shape, _own(object_array([b""] * size).reshape(shape)))
+    return Tensor(name, datatype, shape, _own(np.zeros(shape, datatype.dtype)))
 
 
 def _own(
     array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]",
 ) -> "np.ndarray[tuple[int, ...], np.dtype[np.generic]]":
-    """The array itself if it is all of its memory, else a copy."""
-    return array if array.base is None else array.copy()
+    """The array itself if it is all of its memory, else a copy; read-only, since a model that wrote to its input would change the state."""
+    own = array if array.base is None else array.copy()
+    own.flags.writeable = False
+    return own

@@ -20,6 +20,7 @@ from naiad.scheduling.sequence.implicit_state import ImplicitState, States
 from tests.support.inferences import make_request, make_tensor
 
 SUM = 'state { input_name: "S_IN" output_name: "S_OUT" data_type: TYPE_FP32 dims: 2 }'
+WORDS = 'state { input_name: "W_IN" output_name: "W_OUT" data_type: TYPE_STRING dims: 1 }'
 SHOWN = 'state { input_name: "T_IN" output_name: "OUT" data_type: TYPE_FP32 dims: 1 }'
 
 
@@ -129,6 +130,19 @@ def test_of_a_batch_only_the_sequences_own_row_is_kept() -> None:
     batch[:] = 9
     assert shown(states) == [("S_IN", [[3, 4]])]
     assert states[0].array.base is None
+
+
+def test_a_model_that_writes_to_its_input_does_not_change_a_state() -> None:
+    """In a thread of the server it would have the arrays themselves, and those of new sequences belong to all of them."""
+    state = ImplicitState(config(SUM, WORDS))
+    states, _ = state.advance(
+        request(),
+        state.initial,
+        response(tensor("S_OUT", [[1, 2]]), tensor("W_OUT", [[b"a"]], datatypes.BYTES)),
+    )
+    for each in (*state.initial, *states):
+        with pytest.raises(ValueError, match="read-only"):
+            each.array[...] = 0
 
 
 def test_a_state_may_grow() -> None:
