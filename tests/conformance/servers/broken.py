@@ -47,7 +47,67 @@ def _complete(says: str, rows: str, how: str, more: str = "") -> Broken:
     return Broken(Model(config, "complete"), says, tuple(rows.split()))
 
 
+def _state(says: str, rows: str, initial: str, files: dict[str, str] | None = None) -> Broken:
+    """A sequence whose state has such an initial state."""
+    more = (
+        "sequence_batching { state { "
+        'input_name: "STATE_IN" output_name: "STATE_OUT" data_type: TYPE_FP32 dims: [ 2, -1 ] '
+        f"{initial} }} }}"
+    )
+    config = python_model(_IN, _OUT, more, 4)
+    return Broken(Model(config, "passthrough", files=files or {}), says, tuple(rows.split()))
+
+
+_INITIAL = 'initial_state { name: "i" data_type: TYPE_FP32 dims: [ 2, 3 ] zero_data: true }'
+_OF_FILE = _INITIAL.replace("zero_data: true", 'data_file: "start"')
+
 BROKEN: dict[str, Broken] = {
+    "broken_state_twice": _state(
+        "initial_state field for state input 'STATE_IN' must contain exactly one or zero element. Found '2' elements.",
+        "13.21",
+        f"{_INITIAL} {_INITIAL}",
+    ),
+    "broken_state_type": _state(
+        "The data type used for 'initial_state' field of state 'STATE_IN' does not match the state data type.",
+        "13.21",
+        _INITIAL.replace("FP32", "INT32"),
+    ),
+    "broken_state_name": _state(
+        "Field 'name' must be set when using initial_state for state input 'STATE_IN'.",
+        "13.21",
+        _INITIAL.replace('name: "i"', ""),
+    ),
+    "broken_state_rank": _state(
+        "Number of dimensions in 'initial_state' doesn't match the size of 'state' dimensions for state input 'STATE_IN'. 1 != 2",
+        "13.21",
+        _INITIAL.replace("[ 2, 3 ]", "[ 2 ]"),
+    ),
+    "broken_state_variable": _state(
+        "'initial_state' field for state input name 'STATE_IN' contains variable dimensions.",
+        "13.21",
+        _INITIAL.replace("[ 2, 3 ]", "[ 2, -1 ]"),
+    ),
+    "broken_state_dims": _state(
+        "'initial_state' dim for input name 'STATE_IN' doesn't match 'state' dim description. 4 != 2",
+        "13.21",
+        _INITIAL.replace("[ 2, 3 ]", "[ 4, 3 ]"),
+    ),
+    "broken_state_empty": _state(
+        "initial_state setting expects state'STATE_IN' to have state_data set",
+        "13.21",
+        _INITIAL.replace("zero_data: true", ""),
+    ),
+    "broken_state_file": _state(
+        "failed to open text file for read",
+        "13.21 11.28",
+        _OF_FILE,
+    ),
+    "broken_state_short": _state(
+        "initial_state setting expects 24 bytes, but the data provided from start",
+        "13.21 11.28",
+        _OF_FILE,
+        {"initial_state/start": "too short"},
+    ),
     "broken_unknown_field": _config("", "11.1", "max_batchsize: 3"),
     "broken_batch_source": _config(
         "unknown source input name 'NO'",
