@@ -1,15 +1,20 @@
 """The local response cache (8.4, 8.22, 14.14, 14.22 to 14.27): what is a hit, how it is counted, what is refused."""
 
 import itertools
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.conftest import Ask
 from tests.conformance.scenarios.scenario import Scenario
+from tests.conformance.scenarios.starting import exits, server_on, start
 from tests.conformance.scenarios.wire import Answer, Target, value
+from tests.conformance.servers import catalogue
+from tests.conformance.servers.cached import MODELS
 
 _SERVER = "cached"
 _FRESH = itertools.count(1)
@@ -309,3 +314,60 @@ def test_what_is_refused(ask: Ask, model: str) -> None:
             server=_SERVER,
         )
     )  # fmt: skip
+
+
+def _started(target: Target, *options: str) -> Answer:
+    with tempfile.TemporaryDirectory() as folder:
+        repository = catalogue.write(Path(folder) / "models", catalogue.GOOD, only=[])
+        return exits(target, repository, *options)
+
+
+STARTS = [
+    start(
+        "cache: both options", "14.23",
+        lambda target: _started(target, "--cache-config=local,size=1048576", "--response-cache-byte-size=1048576"),
+        says="Incompatible flags --response-cache-byte-size and --cache-config both provided",
+        status=1,
+    ),
+    start(
+        "cache: too small", "14.22",
+        lambda target: _started(target, "--cache-config=local,size=1"),
+        says="Failed to initialize LocalCache",
+        status=1,
+    ),
+    start(
+        "cache: without its size", "14.22",
+        lambda target: _started(target, "--cache-config=local,other=1"),
+        status=1,
+    ),
+    start(
+        "cache: two of them", "14.22",
+        lambda target: _started(target, "--cache-config=local,size=1048576", "--cache-config=redis,host=h,port=1"),
+        says="found multiple cache configurations, but only a single cache is currently supported",
+        status=1,
+    ),
+    start(
+        "cache: an unknown one", "14.22",
+        lambda target: _started(target, "--cache-config=nonesuch,size=1048576"),
+        status=1,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", STARTS, ids=lambda scenario: scenario.name)
+def test_what_does_not_start(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)
+
+
+def test_the_older_option_is_a_local_cache(ask: Ask) -> None:
+    def run(target: Target) -> Answer:
+        with tempfile.TemporaryDirectory() as folder:
+            repository = catalogue.write(Path(folder) / "models", MODELS, only=["cached"])
+            with server_on(target, repository, "--response-cache-byte-size=1048576") as server:
+                x = fresh()
+                asked = Target(server)
+                executions = {execution(sent(asked, "cached", a(x))) for _ in range(3)}
+                asked.close()
+        return {"executions": len(executions)}
+
+    ask(start("cache: the older option", "14.23", run, executions=1))

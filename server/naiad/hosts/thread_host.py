@@ -254,8 +254,16 @@ class ThreadHost:
 
     def _run_warmup(self, job: _WarmupJob) -> collections.abc.Callable[[], None]:
         """Run warmup samples; returns what the loop does next."""
+
+        def advance() -> None:
+            if (
+                job.ended.cancelled()
+            ):  # the load was given up: the thread is wanted for nothing but its end
+                raise unavailable("the load was cancelled")
+            job.advance()
+
         try:
-            ran = warmup.run(self._instance, job.samples, job.advance, self._now)
+            ran = warmup.run(self._instance, job.samples, advance, self._now)
         except InferenceError as error:
             self._examine(error)
             return functools.partial(_fail_unless_cancelled, job.ended, error)

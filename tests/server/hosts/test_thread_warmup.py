@@ -77,18 +77,20 @@ async def test_responses_that_are_deferred_afterwards_go_to_the_scheduler(hosted
     assert got == [False, False, True]
 
 
-async def test_a_load_that_is_cancelled_meanwhile_ends(hosted: Hosted) -> None:
+async def test_a_load_that_is_cancelled_meanwhile_ends_with_the_iteration(hosted: Hosted) -> None:
     begun, may_end = threading.Event(), threading.Event()
+    instance = ScriptedInstance()
 
     def advance() -> None:
         begun.set()
         may_end.wait(GIVE_UP_S)
 
-    host = hosted(ScriptedInstance())
-    task = asyncio.create_task(host.warm_up(warmup().in_thread(0), advance))
+    host = hosted(instance)
+    task = asyncio.create_task(host.warm_up(warmup(count=1_000_000).in_thread(0), advance))
     await asyncio.to_thread(begun.wait, GIVE_UP_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     may_end.set()
     await host.close()
+    assert len(instance.executed) == 1

@@ -100,9 +100,14 @@ def test_onnxruntime_in_a_thread_and_a_model_that_calls_it(tmp_path: pathlib.Pat
     ) as server:
         # Two instances, which share a session.
         assert counts(server, "doubles") == (20, 6)
+        # Another one joins them.
+        config = tmp_path / "models/doubles/config.pbtxt"
+        config.write_text(config.read_text() + "instance_group { count: 3 kind: KIND_CPU }\n")
+        assert ask(server, "/v2/repository/models/doubles/load", {}) is None
+        assert counts(server, "doubles") == (30, 9)
         assert ask(server, "/v2/repository/models/calls/load", {}) is None
         assert counts(server, "calls") == (2, 1)
-        assert counts(server, "doubles") == (22, 8)
+        assert counts(server, "doubles") == (32, 11)
         refused = ask(server, "/v2/repository/models/fails/load", {})
         assert "failed to run warmup sample 'd': " in refused["error"]
         assert "nowhere" in refused["error"]
