@@ -230,3 +230,37 @@ async def test_an_entry_of_something_else_is_a_miss_and_logged_once(
                 assert other.recv(100) == b"+OK\r\n"
             assert await found(store, key) is None
     assert caplog.text.count("has an entry that cannot be read") == 1
+
+
+async def test_tls(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    tls = pathlib.Path(__file__).parents[3] / "conformance" / "tls"
+    certificate, key = tls / "server.pem", tls / "server.key"
+    port = free_port()
+    server = Redis(
+        tmp_path,
+        f"--tls-port {port}",
+        f"--tls-cert-file {certificate}",
+        f"--tls-key-file {key}",
+        f"--tls-ca-cert-file {certificate}",
+        "--tls-auth-clients no",
+    )
+    try:
+        await until(lambda: not _refused(port))
+        settings = {"tls": True, "cacert": str(certificate), "sni": "localhost"}
+        async with store_at(port, **settings) as store:
+            store.insert("m", KEY, ENTRY)
+            assert await found(store) is not None
+        assert not caplog.text
+        async with store_at(port, tls=True) as store:
+            assert await found(store) is None
+        assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
+    finally:
+        server.stop()
+
+
+def _refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return True
+    return False
