@@ -8,7 +8,7 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
-from naiad.engine.api import EnsembleGraph, ModelTraits
+from naiad.engine.api import EnsembleGraph, ModelQueue, ModelTraits
 from naiad.errors import InferenceError, invalid, not_found
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
@@ -98,6 +98,10 @@ class EngineOfOneModel:
 
     def model_graph(self, name: str, version: int = LATEST) -> EnsembleGraph:
         raise invalid(f"model '{name}' is not an ensemble")
+
+    def model_queue(self, name: str, version: int = LATEST) -> ModelQueue:
+        self.find(name, version)
+        return ModelQueue(name=name, version=1, pending=0, queue=None, sequences=None)
 
     def load_progress(self) -> list[LoadProgress]:
         return []

@@ -72,7 +72,12 @@ class ScheduledModel:
         return self.hosts[0]
 
     def send(
-        self, *tensors: Tensor, rows: int = 1, priority: int = 0, timeout_us: int = 0
+        self,
+        *tensors: Tensor,
+        rows: int = 1,
+        priority: int = 0,
+        timeout_us: int = 0,
+        parameters: collections.abc.Mapping[str, typing.Any] | None = None,
     ) -> Inference:
         def on_response(response: InferResponse) -> None:
             self.answered.append((response.id, self.now_ms, response))
@@ -85,6 +90,7 @@ class ScheduledModel:
             received_ns=self.clock.monotonic_ns(),
             on_response=on_response,
         )
+        inference.request.parameters.update(parameters or {})
         self.scheduler.submit(inference)
         return inference
 

@@ -14,7 +14,8 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.memory import MemoryUsage
-from naiad.metrics.statistics import ModelStatistics, StepTimes
+from naiad.metrics.queue_state import QueueState
+from naiad.metrics.statistics import ModelStatistics, SequenceCounts, StepTimes
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
@@ -72,6 +73,22 @@ class EnsembleGraph(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[str, ...]
     steps: tuple[EnsembleStep, ...]
     times: list[StepTimes]
+
+
+class ModelQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits at a model version now.
+
+    Attributes:
+        pending: requests that wait for an execution, as the metrics count them.
+        queue: None for a model without a queue in front of instances: an ensemble, or one with sequences.
+        sequences: None for a model without.
+    """
+
+    name: str
+    version: int
+    pending: int
+    queue: QueueState | None
+    sequences: SequenceCounts | None
 
 
 class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +165,10 @@ class Engine(Infers, typing.Protocol):
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
         """Counters of one model version, of a model's READY versions, or of all READY ones (name ""). Row 8.8 for errors."""
+
+    def model_queue(self, name: str, version: int = LATEST) -> ModelQueue:
+        """What waits at a model version. Raises InferenceError as `look_up` does."""
+        ...
 
     def model_graph(self, name: str, version: int = LATEST) -> EnsembleGraph:
         """The graph of an ensemble. Raises InferenceError as `look_up` does, and INVALID_ARG for another model."""

@@ -19,6 +19,7 @@ from naiad.engine.api import (
     EnsembleGraph,
     IndexEntry,
     ModelMetadata,
+    ModelQueue,
     ModelVersionStatistics,
     ServerMetadata,
 )
@@ -210,6 +211,18 @@ class ServingEngine:
             outputs=tuple(spec.name for spec in config.outputs),
             steps=config.ensemble.steps,
             times=model.statistics.steps,
+        )
+
+    def model_queue(self, name: str, version: int = LATEST) -> ModelQueue:
+        """See `Engine`."""
+        model = self._repository.get(name, version)
+        statistics = model.statistics
+        return ModelQueue(
+            name=name,
+            version=model.version,
+            pending=statistics.pending,
+            queue=None if statistics.queue is None else statistics.queue(),
+            sequences=None if statistics.sequences is None else statistics.sequences(),
         )
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:

@@ -143,6 +143,23 @@ EVICTIONS = Family(
 WORKER_RESTARTS = Family(
     "naiad_worker_restarts_total", "Number of restarted worker processes, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
 )  # fmt: skip
+QUEUE_REQUESTS = Family(
+    "naiad_queue_requests",
+    "Number of requests that wait for an instance, by priority level; level 0 of a model without levels",
+    "gauge",
+)
+QUEUE_OLDEST = Family(
+    "naiad_queue_oldest_wait_seconds",
+    "How long the request waits that waits longest in seconds",
+    "gauge",
+)
+QUEUE_ESTIMATE = Family(
+    "naiad_queue_estimated_wait_seconds",
+    "How long a request without a priority that comes now would wait in seconds; absent before the first batch",
+    "gauge",
+)
+INSTANCES = Family("naiad_instances", "Number of instances that can run batches", "gauge")
+INSTANCES_BUSY = Family("naiad_instances_busy", "Number of instances that execute a batch", "gauge")
 SEQUENCES_OPEN = Family(
     "naiad_sequences_open", "Number of sequences that may get further requests", "gauge"
 )

@@ -13,6 +13,7 @@ import msgspec
 from naiad.core.record import Record
 from naiad.errors import FailureReason
 from naiad.metrics.memory import MemoryUsage
+from naiad.metrics.queue_state import QueueState
 
 MICROSECOND = 1_000
 
@@ -180,6 +181,7 @@ class ModelStatistics:
         memory: what loading took, by memory (row 8.7); empty before it is measured.
         steps: the times of the steps of an ensemble; empty for any other model.
         sequences: gives the counts of a model with sequences; None for any other model.
+        queue: gives what waits and runs now; None for a model without a queue in front of instances.
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
         has_strategy: whether a batching strategy of its own forms its batches.
         strategy_failures: exceptions of that.
@@ -218,6 +220,7 @@ class ModelStatistics:
         self.has_strategy = False
         self.strategy_failures = 0
         self.strategy_slow = 0
+        self.queue: collections.abc.Callable[[], QueueState] | None = None
         self.caches = False
         self.cache_hit_count = 0
         self.cache_hit_ns = 0

@@ -33,6 +33,7 @@ from naiad.scheduling.batching import (
 )
 from naiad.scheduling.follow_ups import FollowUps
 from naiad.scheduling.instance_pool import InstancePool
+from naiad.scheduling.outlook import Outlook
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, drain
@@ -104,14 +105,18 @@ class DynamicScheduler:
         self._prefetched_due_ns = NEVER
         self._stopping = False
         self._drained = asyncio.Event()
+        self._outlook = Outlook(
+            model=model, queue=queue, policy=policy, pool=pool, now=clock.monotonic_ns
+        )
+        statistics.queue = self._outlook.state
         pool.open(on_free=self._on_free, on_begun=self._on_begun, on_lost=self._on_lost)
 
     def submit(self, inference: Inference) -> None:
         """See `Scheduler`. A refused inference is not counted here: the error's `reason` names its counter."""
         if self._stopping or not self._pool.usable:
             raise self._shutting_down(inference) if self._stopping else self._no_instance()
-        if inference.cancelled:
-            raise InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
+        if inference.cancelled or inference.request.parameters:
+            self._check(inference)
         queue, now = self._queue, self._now()
         try:
             queue.push(inference, now)
@@ -144,6 +149,12 @@ class DynamicScheduler:
                     self._loop.call_soon(self._schedule)
         if inference.deadline_ns:
             self._timer.set(inference.deadline_ns, exact=False)
+
+    def _check(self, inference: Inference) -> None:
+        """Refuse what is cancelled already, and what would be answered too late."""
+        if inference.cancelled:
+            raise InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
+        self._outlook.check_deadline(inference)
 
     def inflight(self) -> int:
         """See `Scheduler`."""
@@ -182,6 +193,7 @@ class DynamicScheduler:
         if self._strategy is not None:
             self._strategy.close()
         await self._pool.close()
+        self.statistics.queue = None
 
     def _abandoned(self) -> set[Inference]:
         """All remaining inferences, if no client waits for any of them; else none."""
@@ -256,12 +268,18 @@ class DynamicScheduler:
                 self._enough_rows = decision.rows
                 self._timer.set(decision.at_ns, exact=True)
                 return
-            slot = pool.acquire(pool.last_used)
+            preferred = pool.last_used
+            if pool.speeds.mixed:
+                preferred = pool.speeds.fastest()
+                if again := pool.speeds.awaits_faster(self._outlook.batches(), now):
+                    self._timer.set(again, exact=False)
+                    return
+            slot = pool.acquire(preferred)
             if slot is None:
                 return
             self.statistics.closes[decision.reason] += 1
             self.statistics.pending -= decision.count
-            pool.send(slot, self._take(decision.count))
+            pool.send(slot, self._take(decision.count), now)
 
     def _prefetch(self, now: int) -> None:
         """Reject requests of a prefetched batch whose timeout is over; send the next batch if the instance may have it."""

@@ -24,10 +24,12 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import BatchOutcome, DeferredResponse, HostedInstance, InProcess
-from naiad.scheduling.instance_slot import InstanceSlot
+from naiad.scheduling.instance_slot import InstanceSlot, deferred_of
+from naiad.scheduling.instance_speeds import Speeds
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
+from naiad.scheduling.speed.times import BatchTimes
 
 _log = logging.getLogger(__name__)
 
@@ -51,13 +53,15 @@ class InstancePool:
         usable: how many instances can run batches, whether free or not.
         inflight: how many inferences it owns.
         prefetcher: the only instance, if it may have two batches; else None.
+        speeds: how fast the instances are.
         last_used: the instance whose batch came back last, whose memory is warm; None at first.
         on_completed: called when it owns fewer inferences than before; set by a scheduler that waits for that, None otherwise.
     """
 
     __slots__ = (
         "_clock", "_closing", "_deferred", "_dispatcher", "_loop", "_model", "_on_begun", "_on_free", "_on_lost", "_order", "_resources",
-        "_slots", "_waiting", "free", "inflight", "last_used", "on_completed", "prefetcher", "usable",
+        "_slots", "_times", "_waiting", "free", "inflight", "last_used", "on_completed", "prefetcher", "speeds",
+        "usable",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +81,7 @@ class InstancePool:
         self._order = Reordering[BatchOutcome]() if preserve_ordering else None
         self._clock = clock
         self._loop = loop
+        self._times: dict[tuple[str, str], BatchTimes] = {}
         self._slots = [self._slot(instance) for instance in instances]
         self.free = self._slots[::-1]
         self.usable = len(self._slots)
@@ -87,6 +92,7 @@ class InstancePool:
         self._deferred = set[Inference]()
         self._closing = set[asyncio.Task[None]]()
         self.prefetcher = self._prefetcher()
+        self.speeds = Speeds(self._slots, self.free)
 
     def open(
         self,
@@ -129,6 +135,7 @@ class InstancePool:
             self._take_out(slot)
             self._close_if_idle(slot)
         self.prefetcher = self._prefetcher()
+        self.speeds.update()
         if self.usable:
             self._on_free(None)
         else:
@@ -154,15 +161,20 @@ class InstancePool:
             self._waiting.add(slot)
         return None
 
-    def send(self, slot: InstanceSlot, batch: list[Inference]) -> None:
+    def send(self, slot: InstanceSlot, batch: list[Inference], now: int = 0) -> None:
         """Execute a batch on an instance that was acquired, or after the one that the `prefetcher` executes.
 
         Whatever fails, each inference gets its final response.
+
+        Args:
+            slot: the instance.
+            batch: its requests.
+            now: monotonic nanoseconds; 0 if no estimate needs it.
         """
         self.inflight += len(batch)
         ticket = 0 if self._order is None else self._order.sent()
         if slot.batch is None:
-            slot.batch, slot.ticket = batch, ticket
+            slot.batch, slot.ticket, slot.began_ns = batch, ticket, now
         else:
             slot.prefetched, slot.prefetched_ticket = batch, ticket
         try:
@@ -199,13 +211,13 @@ class InstancePool:
             ticket = slot.prefetched_ticket
         else:
             return  # it was aborted before
-        execution = outcome.execution
-        if execution is not None and None in execution.responses:
-            slot.deferred.update(_deferred(outcome))
+        if outcome.execution is not None:
+            slot.ran(outcome)
         if slot.limited:
             self._resources.release(slot)
         if prefetched is not None:
             slot.prefetched = None
+            slot.began_ns = outcome.compute_end_ns
             self._on_begun(prefetched)
         elif slot.removed:
             self._close_if_idle(slot)
@@ -307,7 +319,12 @@ class InstancePool:
 
     def _slot(self, instance: HostedInstance) -> InstanceSlot:
         limited = self._resources.limits(instance.spec)
-        return InstanceSlot(instance, limited=limited, came_back=self.came_back, retry=self.retry)
+        spec = instance.spec
+        group = spec.name.rpartition("_")[0], str(spec.kind)
+        times = self._times.setdefault(group, BatchTimes())
+        return InstanceSlot(
+            instance, limited=limited, times=times, came_back=self.came_back, retry=self.retry
+        )
 
     def _watch(self, slot: InstanceSlot) -> None:
         slot.host.deferred_to(functools.partial(self._on_deferred, slot))
@@ -363,7 +380,7 @@ class InstancePool:
         execution = outcome.execution
         self._dispatcher.deliver(outcome)
         if execution is not None and None in execution.responses:
-            deferred = _deferred(outcome)
+            deferred = deferred_of(outcome)
             self._deferred.update(deferred)
             self.inflight += len(deferred)
         if self.on_completed is not None:
@@ -391,16 +408,3 @@ class InstancePool:
     def _failed(self, batch: list[Inference], error: InferenceError) -> BatchOutcome:
         now = self._clock.monotonic_ns()
         return BatchOutcome(batch, None, error, now, now)
-
-
-def _deferred(outcome: BatchOutcome) -> list[Inference]:
-    """The inferences of a batch whose responses come later. One that is rescheduled is not among them: it is its scheduler's again."""
-    execution = outcome.execution
-    assert execution is not None
-    return [
-        inference
-        for index, (inference, response) in enumerate(
-            zip(outcome.batch, execution.responses, strict=True)
-        )
-        if response is None and not inference.completed and index not in execution.rescheduled
-    ]

@@ -180,6 +180,32 @@ class InferenceQueue:
                 self._drop_empty(inference.priority_level, level)
         return rejected
 
+    def waiting(self) -> dict[int, int]:
+        """How many requests wait, by level, the highest first; a level without any may be missing."""
+        return {
+            priority: len(level.waiting) + len(level.delayed)
+            for priority, level in ((each, self._levels[each]) for each in self._order)
+        }
+
+    def oldest_ns(self) -> int:
+        """When the request came that waits longest; 0 if none waits."""
+        first = (
+            next(iter(requests)).queued_ns
+            for level in self._levels.values()
+            for requests in (level.waiting, level.delayed)
+            if requests
+        )
+        return min(first, default=0)
+
+    def rows_before(self, priority: int) -> float:
+        """About how many rows run before a request of a level that comes now: those of its level and of higher ones."""
+        count = sum(each for level, each in self.waiting().items() if level <= priority)
+        return count * self.rows / self.size if count else 0.0
+
+    def level_of(self, priority: int) -> int:
+        """The level of a request that names this priority (row 4.14)."""
+        return 0 if self._only is not None else self._batching.level_of(priority)
+
     def next_deadline(self) -> int:
         """When `expire` has something to do (monotonic ns); 0 means never."""
         deadlines = self.deadlines

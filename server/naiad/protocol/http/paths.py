@@ -100,6 +100,7 @@ API: tuple[ApiPath, ...] = (
     *_model_paths("model_config", Category.MODEL_CONFIG, "/config"),
     *_model_paths("model_statistics", Category.STATISTICS, "/stats"),
     *_model_paths("model_graph", Category.STATISTICS, "/graph"),
+    *_model_paths("model_queue", Category.STATISTICS, "/queue"),
     *_paths(
         "index",
         Category.MODEL_REPOSITORY,

@@ -27,6 +27,7 @@ from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.http.admin import models, openapi
 from naiad.protocol.http.admin.errors import add_error_replies, response_of
 from naiad.protocol.http.admin.graph import graph
+from naiad.protocol.http.admin.queue import queue
 from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
 from naiad.protocol.http.paths import API
@@ -112,6 +113,7 @@ class _Endpoints:
             "model_config": self.model_config,
             "model_statistics": self.model_statistics,
             "model_graph": self.model_graph,
+            "model_queue": self.model_queue,
             "index": self.index,
             "load_progress": self.load_progress,
             "load": self.load,
@@ -163,6 +165,10 @@ class _Endpoints:
     async def model_graph(self, request: fastapi.Request) -> Response:
         """GET …/graph: ours."""
         return _json(graph(self._engine.model_graph(*_version_of(request))))
+
+    async def model_queue(self, request: fastapi.Request) -> Response:
+        """GET …/queue: ours."""
+        return _json(queue(self._engine.model_queue(*_version_of(request))))
 
     async def model_statistics(self, request: fastapi.Request) -> Response:
         return _json(models.statistics(self._engine.statistics(*_version_of(request))))

@@ -250,6 +250,7 @@ OPERATIONS: dict[str, Operation] = {
     "model_metadata": Operation("metadata", "The model's inputs and outputs", _OF_MODEL),
     "model_config": Operation("metadata", "The model's whole config", _OF_MODEL),
     "model_graph": Operation("statistics", "The steps of an ensemble and their times", _OF_MODEL),
+    "model_queue": Operation("statistics", "What waits, and for how long", _OF_MODEL),
     "model_statistics": Operation("statistics", "The model's counters", _OF_MODEL),
     "index": Operation(
         "repository",

@@ -1,0 +1,125 @@
+"""`GET /v2/models/M/queue`, its gauges, and `naiad_deadline_ms` over HTTP and gRPC, while requests wait for a busy model."""
+
+import collections.abc
+import concurrent.futures
+import json
+import time
+import typing
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+
+from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
+
+CONFIG = """\
+backend: "python"
+max_batch_size: 1
+input { name: "SECONDS" data_type: TYPE_FP32 dims: 1 }
+output { name: "SECONDS" data_type: TYPE_FP32 dims: 1 }
+instance_group { kind: KIND_CPU count: 1 }
+dynamic_batching { priority_levels: 2 default_priority_level: 2 }
+"""
+
+CODE = """\
+import time
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        given = [pb_utils.get_input_tensor_by_name(each, "SECONDS") for each in requests]
+        time.sleep(float(given[0].as_numpy().ravel()[0]))
+        return [pb_utils.InferenceResponse([each]) for each in given]
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
+    root = tmp_path_factory.mktemp("models")
+    (root / "sleeps" / "1").mkdir(parents=True)
+    (root / "sleeps" / "config.pbtxt").write_text(CONFIG)
+    (root / "sleeps" / "1" / "model.py").write_text(CODE)
+    with ServerProcess(naiad_program(), [root], log=root.with_suffix(".log")) as server:
+        yield server
+
+
+def get(server: ServerProcess, path: str) -> typing.Any:
+    with urllib.request.urlopen(f"http://{server.http}{path}") as reply:
+        return json.load(reply)
+
+
+def infer(server: ServerProcess, seconds: float, **parameters: typing.Any) -> tuple[int, str]:
+    tensor = {"name": "SECONDS", "datatype": "FP32", "shape": [1, 1], "data": [seconds]}
+    body = json.dumps({"id": "a", "inputs": [tensor], "parameters": parameters}).encode()
+    url = f"http://{server.http}/v2/models/sleeps/infer"
+    try:
+        with urllib.request.urlopen(url, data=body) as reply:
+            return reply.status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["error"]
+
+
+def gauges(server: ServerProcess) -> dict[str, float]:
+    url = f"http://127.0.0.1:{server.ports.metrics}/metrics"
+    with urllib.request.urlopen(url) as reply:
+        lines = reply.read().decode().splitlines()
+    values = (
+        line.rpartition(" ")
+        for line in lines
+        if line.startswith(("naiad_queue_", "naiad_instances"))
+    )
+    return {name: float(value) for name, _, value in values if "_bucket" not in name}  # fmt: skip
+
+
+def test_what_waits_is_shown_and_a_deadline_that_cannot_be_met_is_refused_at_once(
+    server: ServerProcess,
+) -> None:
+    assert infer(server, 0.4) == (200, "")
+    assert get(server, "/v2/models/sleeps/queue")["waiting"] == 0
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(infer, server, 0.4) for _ in range(3)]
+        running.append(pool.submit(infer, server, 0.4, priority=1))
+        wait_until(lambda: get(server, "/v2/models/sleeps/queue")["waiting"] == 3)
+        state = get(server, "/v2/models/sleeps/versions/1/queue")
+        assert {each["priority"]: each["waiting"] for each in state["priorities"]} == {1: 1, 2: 2}
+        assert state["instances"] == {"usable": 1, "busy": 1}
+        assert 0 < state["oldest_wait_ms"] < 400
+        assert 900 < state["estimated_wait_ms"] < 1700
+        high, low = (each["estimated_wait_ms"] for each in state["priorities"])
+        assert high < low
+        shown = gauges(server)
+        labels = 'model="sleeps",version="1"'
+        assert shown['naiad_queue_requests{model="sleeps",priority="1",version="1"}'] == 1
+        assert (
+            shown[f"naiad_instances{{{labels}}}"] == shown[f"naiad_instances_busy{{{labels}}}"] == 1
+        )
+        assert shown[f"naiad_queue_estimated_wait_seconds{{{labels}}}"] > 0.8
+        began = time.monotonic()
+        status, error = infer(server, 0.4, naiad_deadline_ms=300)
+        assert time.monotonic() - began < 0.3, "refused, and not after waiting"
+        assert status == 503
+        assert error.startswith(
+            "[request id: a] The deadline of 300 ms (naiad_deadline_ms) cannot be met: model 'sleeps'"
+        )
+        with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+            given = tritonclient.grpc.InferInput("SECONDS", [1, 1], "FP32")
+            given.set_data_from_numpy(np.array([[0.1]], np.float32))
+            with pytest.raises(tritonclient.grpc.InferenceServerException) as refused:
+                client.infer("sleeps", [given], parameters={"naiad_deadline_ms": 300})
+            assert refused.value.status() == "StatusCode.UNAVAILABLE"
+        running.append(pool.submit(infer, server, 0.1, naiad_deadline_ms=60_000))
+        assert [each.result() for each in running] == [(200, "")] * 5
+    assert infer(server, 0.0, naiad_deadline_ms=0)[0] == 400
+    with tritonclient.http.InferenceServerClient(server.http) as client:
+        assert client.is_server_ready()
+
+
+def test_a_model_that_is_not_there(server: ServerProcess) -> None:
+    with pytest.raises(urllib.error.HTTPError) as missing:
+        get(server, "/v2/models/none/queue")
+    assert missing.value.code in (400, 404)
