@@ -129,6 +129,16 @@ def sequences(*controls: str) -> Broken:
     )
 
 
+START = 'name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }'
+STATE = 'input_name: "S" output_name: "T" data_type: TYPE_FP32 dims: 2'
+FROM_FILE = ' initial_state { name: "i" data_type: TYPE_FP32 dims: 2 data_file: "start" }'
+
+
+def state(fields: str, *, files: Mapping[str, Content] = _NONE) -> Broken:
+    """A Python model with such an implicit state."""
+    return python(f"sequence_batching {{ state {{ {fields} }} }}\n", files=files)
+
+
 def parameter(key: str, text: str) -> str:
     """A parameter as a line of a config."""
     return f'parameters {{ key: "{key}" value {{ string_value: "{text}" }} }}\n'
@@ -514,6 +524,27 @@ BROKEN: dict[str, Broken] = {
         "sequence_batching { direct { minimum_slot_utilization: 1.5 } }\n"
     ),
     "sequence_response_cache": python("sequence_batching { }\nresponse_cache { enable: true }\n"),
+    "state_without_names": state("data_type: TYPE_FP32 dims: 2"),
+    "state_without_data_type": state('input_name: "S" output_name: "T" dims: 2'),
+    "state_that_is_an_input": state(STATE.replace('"S"', '"IN"')),
+    "state_of_growable_memory": state(STATE + " use_growable_memory: true"),
+    "state_of_another_type_than_its_output": state(
+        STATE.replace('"T"', '"OUT"').replace("FP32", "INT8")
+    ),
+    "initial_state_without_data": state(
+        STATE + ' initial_state { name: "i" data_type: TYPE_FP32 dims: 2 }'
+    ),
+    "initial_state_of_no_file": state(STATE + FROM_FILE),
+    "initial_state_too_short": state(STATE + FROM_FILE, files={"initial_state/start": b"1234567"}),
+    "initial_state_of_other_strings": state(
+        (STATE + FROM_FILE).replace("FP32", "STRING"), files={"initial_state/start": b"\1\0\0\0a"}
+    ),
+    "onnx_control_that_is_missing": graph(
+        IN + OUT + "sequence_batching { control_input { " + START + " } }\n"
+    ),
+    "onnx_state_that_is_missing": graph(
+        IN + OUT + "sequence_batching { state { " + STATE + " } }\n"
+    ),
     # ensembles
     "ensemble_without_steps": Broken(config='platform: "ensemble"\n' + IN + OUT, files={"1": None}),
     "ensemble_with_instances": ensemble("sequence_batching", more="instance_group { }\n"),

@@ -136,6 +136,38 @@ class TritonPythonModel:
 DECOUPLED = CONFIG + "model_transaction_policy { decoupled: true }"
 
 
+SEQUENCE = """
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        x, start, state = (
+            pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+            for name in ("X", "START", "S_IN")
+        )
+        total = np.where(start != 0, x, x + state)
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, total) for name in ("Y", "S_OUT")])
+"""
+
+
+def test_a_test_gives_the_controls_and_states_of_a_sequence_and_gets_its_states(load: Load) -> None:
+    config = (
+        CONFIG
+        + """
+sequence_batching {
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
+  state { input_name: "S_IN" output_name: "S_OUT" data_type: TYPE_FP32 dims: 1 }
+}
+"""
+    )
+    model = load(SEQUENCE, config)
+    first = model.infer({"X": [[1]], "START": [[1]], "S_IN": [[9]]})
+    assert first["S_OUT"].tolist() == [[1]]
+    second = model.infer({"X": [[2]], "START": [[0]], "S_IN": first["S_OUT"]})
+    assert second["Y"].tolist() == [[3]]
+
+
 def test_a_decoupled_model_gives_all_its_responses(load: Load) -> None:
     model = load(COUNT, DECOUPLED)
     assert [each["Y"].item() for each in model.stream({"X": [[3]]})] == [0, 1, 2]
