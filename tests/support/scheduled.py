@@ -14,6 +14,7 @@ from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.resources import Resources, UnlimitedResources
+from naiad.scheduling.strategy import Strategy
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import (
@@ -41,6 +42,7 @@ class ScheduledModel:
         resources: Resources | None = None,
         prefetches: bool = False,
         specs: collections.abc.Sequence[InstanceSpec] = (),
+        strategy: typing.Any = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.clock = LoopClock(loop)
@@ -64,6 +66,9 @@ class ScheduledModel:
             instances=list(map(HostedInstance, specs, self.hosts)) if specs else hosted(self.hosts),
             submit=no_submit,
             statistics=self.statistics,
+            strategy=None
+            if strategy is None
+            else Strategy(strategy, model=name, statistics=self.statistics),
         )
         self.answered: list[tuple[str, float, InferResponse]] = []
 

@@ -246,3 +246,16 @@ def test_what_a_strategy_sees_of_a_request() -> None:
     assert seen.inputs["x"].shape == (2, 3)
     assert seen.inputs["x"].datatype.name == "FP32"
     assert seen.byte_size == 24
+
+
+def test_a_request_that_leaves_the_queue_makes_room_in_its_batch() -> None:
+    code = ByVolume()
+    queued = Queued(code, delay_us=100)
+    first, _, _ = queued.add(6, 4, 5)
+    run = queued.run
+    run.update()
+    assert (run.count, run.closed) == (2, CloseReason.STRATEGY)
+    queued.queue.remove(first)
+    run.update()
+    assert (run.count, run.closed) == (2, None), "the batch was formed again without it"
+    assert code.calls.count("begin") == 2

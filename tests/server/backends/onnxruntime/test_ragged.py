@@ -203,3 +203,39 @@ def test_the_network_takes_a_ragged_input_flat(tmp_path: pathlib.Path) -> None:
     assert "expects model provides input with shape [-1] for ragged input 'X'" in problem.message
     assert problem.position is not None
     assert problem.position.line == 2
+
+
+def test_text_of_different_lengths(tmp_path: pathlib.Path) -> None:
+    write_graph(
+        tmp_path,
+        [helper.make_node("Identity", ["X"], ["SAME"])],
+        [value("X", ["n"], TensorProto.STRING), value("END", ["k"], TensorProto.INT32)],
+        [value("SAME", ["n"], TensorProto.STRING)],
+    )
+    config = SUMS.replace("TYPE_FP32", "TYPE_STRING")
+    start, end = config.index('output { name: "SUM"'), config.index('output { name: "SAME"')
+    (tmp_path / "config.pbtxt").write_text(config[:start] + config[end:])
+    instance = _loaded(tmp_path)
+    requests = [
+        inference(tensor("X", [texts], datatypes.BYTES)) for texts in ([b"a", b"bb"], [b"c"])
+    ]
+    assert list(map(values, run(instance, *requests))) == [
+        {"SAME": [[b"a", b"bb"]]},
+        {"SAME": [[b"c"]]},
+    ]
+    broken = inference(tensor("X", [[b"\xff"]], datatypes.BYTES))
+    failed, good = instance.execute([broken, requests[1]]).responses
+    assert failed is not None
+    assert failed.error is not None
+    assert good is not None
+    assert values(good) == {"SAME": [[b"c"]]}
+
+
+def test_a_model_without_a_batch_dimension(tmp_path: pathlib.Path) -> None:
+    config = SUMS.replace("max_batch_size: 8", "max_batch_size: 0").replace(
+        "dims: [ 1 ] reshape { shape: [ ] }", "dims: [ -1 ]"
+    )
+    instance = _loaded(sums(tmp_path, config))
+    request = inference(tensor("X", [1.0, 2.0, 3.0], datatypes.FP32), rows=1)
+    (answer,) = run(instance, request)
+    assert values(answer) == {"SUM": [6.0], "SAME": [1.0, 2.0, 3.0]}
