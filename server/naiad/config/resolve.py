@@ -13,7 +13,8 @@ import msgspec
 
 from naiad.config import versions
 from naiad.config.backend_type import BackendType, BackendTypes, Completer, CompletionError
-from naiad.config.checks import batch_strategy, misplaced
+from naiad.config.checks import misplaced
+from naiad.config.checks.batch_strategy import batch_strategies
 from naiad.config.checks.features import (
     ServerFeatures,
     find_unsupported,
@@ -31,7 +32,7 @@ from naiad.config.labels import read_labels
 from naiad.config.model_config import ModelConfig
 from naiad.config.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.pbtxt import parser as pbtxt
-from naiad.config.problem import Position, Problem
+from naiad.config.problem import Problem
 from naiad.config.refused import problem_of
 from naiad.config.typed import is_typed, typed
 from naiad.core.file_kind import exists, is_file
@@ -148,7 +149,6 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     present: tuple[int, ...] = ()
     versions: tuple[int, ...] = ()
     remark: str = ""
-    strategies: dict[int, pathlib.Path] = msgspec.field(default_factory=dict)
     names_no_file: bool = False
     """The config names a model file that no model can have, which is a problem already."""
     faults: list[Problem] = msgspec.field(default_factory=list)
@@ -183,10 +183,13 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         note_what_has_no_effect(self.message, self.findings, self.features)
         normalise(self.message)
         self._serve_versions()
-        self._find_strategies()
         normalise_instance_groups(self.message, self.gpus, self.backend)
         self._complete_and_compare()
         normalise(self.message)
+        folder = self.backends.folder(self.message.backend)
+        strategies = batch_strategies(
+            self.message, self.findings, self.model_dir, self.versions, folder
+        )
         check_backend_is_supported(
             self.message, self.findings, self.backends, falls_back=falls_back
         )
@@ -219,7 +222,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             warnings=tuple(self.findings.warnings),
             notes=tuple(dict.fromkeys(self.findings.notes)),
             remark=self.remark,
-            strategies=self.strategies,
+            strategies=strategies,
         )
 
     def _find_versions(self) -> None:
@@ -288,38 +291,6 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             text = f"unable to read '{folder}': {error.strerror}"
             self.findings.problems.append(Problem(path=folder, position=None, message=text))
             return {}
-
-    def _find_strategies(self) -> None:
-        """Find the batching strategy of each version (row 12.18)."""
-        message, findings = self.message, self.findings
-        if message.HasField("sequence_batching"):
-            if batch_strategy.PARAMETER in message.parameters:
-                findings.add(
-                    batch_strategy.field(),
-                    f"{batch_strategy.PARAMETER} cannot be specified with sequence batcher, using default batching strategy",
-                    "take one of them out",
-                )
-            return
-        folder = self.backends.folder(message.backend)
-        for version in self.versions:
-            found = batch_strategy.find_strategy(message, self.model_dir, version, folder)
-            if isinstance(found, pathlib.Path):
-                self.strategies[version] = found
-                found = batch_strategy.check_strategy(found)
-            if found is None:
-                continue
-            if found.path is None:
-                findings.add(batch_strategy.field(), found.message, found.suggestion)
-                continue
-            position = Position(line=found.line, column=1) if found.line else None
-            problem = Problem(path=found.path, position=position, message=found.message, suggestion=found.suggestion)  # fmt: skip
-            if problem not in findings.problems:
-                findings.problems.append(problem)
-        if self.strategies and not message.HasField("dynamic_batching"):
-            self.strategies.clear()
-            findings.notes.append(
-                "the batching strategy has no effect: without dynamic_batching each request runs alone"
-            )
 
     def _options(self, backend: str) -> dict[str, str]:
         """A backend's settings, those for all backends included."""

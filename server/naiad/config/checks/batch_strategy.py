@@ -5,12 +5,15 @@ A library for Triton's C interface is refused, unless a strategy in Python stand
 """
 
 import ast
+import collections.abc
 import pathlib
 from typing import Any
 
 import msgspec
 
 from naiad.config.document import FieldPath
+from naiad.config.findings import Findings
+from naiad.config.problem import Position, Problem
 from naiad.core.file_kind import exists, is_file
 
 PARAMETER = "TRITON_BATCH_STRATEGY_PATH"
@@ -19,6 +22,7 @@ LIBRARY = "batchstrategy.so"
 CLASS = "BatchStrategy"
 INCLUDE = "include"
 
+_FIELD: FieldPath = ("parameters", PARAMETER)
 _FOLDER = "$$TRITON_MODEL_DIRECTORY"
 _IN_PYTHON = f"write {FILE} beside it, with a class {CLASS} (docs/scheduling.md)"
 
@@ -30,6 +34,52 @@ class Wrong(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: str
     path: pathlib.Path | None = None
     line: int = 0
+
+
+def batch_strategies(
+    message: Any,
+    findings: Findings,
+    model_dir: pathlib.Path,
+    versions: collections.abc.Iterable[int],
+    backend_dir: pathlib.Path | None,
+) -> dict[int, pathlib.Path]:
+    """The file of the strategy of each version that has one, and a problem for each that cannot be used."""
+    if message.HasField("sequence_batching"):
+        if PARAMETER in message.parameters:
+            findings.add(
+                _FIELD,
+                f"{PARAMETER} cannot be specified with sequence batcher, using default batching strategy",
+                "take one of them out",
+            )
+        return {}
+    strategies: dict[int, pathlib.Path] = {}
+    for version in versions:
+        found = find_strategy(message, model_dir, version, backend_dir)
+        if isinstance(found, pathlib.Path):
+            strategies[version] = found
+            found = check_strategy(found)
+        if found is not None:
+            _add(found, findings)
+    if not strategies or message.HasField("dynamic_batching"):
+        return strategies
+    findings.notes.append(
+        "the batching strategy has no effect: without dynamic_batching each request runs alone"
+    )
+    return {}
+
+
+def _add(wrong: Wrong, findings: Findings) -> None:
+    if wrong.path is None:
+        findings.add(_FIELD, wrong.message, wrong.suggestion)
+        return
+    problem = Problem(
+        path=wrong.path,
+        position=Position(line=wrong.line, column=1) if wrong.line else None,
+        message=wrong.message,
+        suggestion=wrong.suggestion,
+    )
+    if problem not in findings.problems:
+        findings.problems.append(problem)
 
 
 def find_strategy(
@@ -75,11 +125,6 @@ def check_strategy(path: pathlib.Path) -> Wrong | None:
                 suggestion=f"add def {INCLUDE}(self, batch, request), which says whether a request joins the batch",
             )
     return None
-
-
-def field() -> FieldPath:
-    """The field of the parameter."""
-    return ("parameters", PARAMETER)
 
 
 def _assigns_class(tree: ast.Module) -> bool:

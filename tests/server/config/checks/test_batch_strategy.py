@@ -8,6 +8,7 @@ from naiad.backends.catalog import Catalog
 from naiad.config import resolve as resolving
 from naiad.config.resolve import Resolution
 from tests.server.config.model_folders import make_model, resolve
+from tests.server.config.test_resolve import X
 
 GOOD = b"class BatchStrategy:\n    def include(self, batch, request):\n        return True\n"
 DYNAMIC = 'backend: "python" max_batch_size: 8 dynamic_batching { }\n'
@@ -107,3 +108,8 @@ def test_that_of_the_backend_comes_last(tmp_path: pathlib.Path) -> None:
     (folder / "batchstrategy.py").write_bytes(GOOD)
     found = resolving.resolve(folder, backends=catalog)
     assert found.strategies == {1: folder / "batchstrategy.py"}
+
+
+def test_dynamic_batching_that_the_model_file_completes_is_enough(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path, files={"1/model.onnx": X, "1/batchstrategy.py": GOOD})
+    assert found(resolve(folder)) == {1: "batchstrategy.py"}
