@@ -68,7 +68,7 @@ def test_routes_with_persistence_wait_for_the_experimental_channel(
     gateway = {
         "parentRefs": [{"name": "public"}],
         "hostnames": ["a.example"],
-        "sessionPersistence": {"type": "Header", "name": "x-sequence"},
+        "sessionPersistence": {"type": "Cookie", "name": "pod", "maxAgeSeconds": 604_800},
     }
     admin.apply(inference_service("demo", here, spec_={"gateway": gateway}))
 
@@ -87,8 +87,12 @@ def test_routes_with_persistence_wait_for_the_experimental_channel(
             admin.apply(definition, force=True)
         until("the route", lambda: network("Applied"))
         [rule] = admin.get("HTTPRoute", "demo", here)["spec"]["rules"]
-        assert rule["sessionPersistence"]["type"] == "Header"
-        assert rule["sessionPersistence"]["sessionName"] == "x-sequence"
+        assert rule["sessionPersistence"] == {
+            "type": "Cookie",
+            "sessionName": "pod",
+            "absoluteTimeout": "168h0s",
+            "cookieConfig": {"lifetimeType": "Permanent"},
+        }
     finally:
         for definition in foreign.routes("standard"):
             admin.apply(definition, force=True)

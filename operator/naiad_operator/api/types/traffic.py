@@ -108,7 +108,8 @@ class SessionAffinity(Part, frozen=True):
     """What keeps the requests of one client, or of one sequence, at one pod. A gRPC stream stays at its pod without it.
 
     Attributes:
-        type: Cookie for clients that send cookies back; Header for those that send a header of their own, one value per sequence.
+        type: Cookie for clients that send cookies back. Header at an Ingress for those that send a header of their own, one value per sequence;
+            at a Gateway for those that send the header of the first response back.
         name: of the cookie or the header; naiad-pod or naiad-sequence when not set.
         max_age_seconds: how long a client keeps the cookie, or a Gateway the session; until the client ends when not set.
     """

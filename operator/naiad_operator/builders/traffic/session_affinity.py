@@ -1,7 +1,7 @@
 """How an Ingress controller or a Gateway keeps the requests of one client, or of one sequence, at one pod.
 
-A cookie names the pod: the controller sets it with the first response, and the client sends it back. A header is the client's own: all requests with one
-value of it get to one pod. The class of the Ingress tells the controllers apart, as in `ingress_limits`. Pure.
+A cookie names the pod: the controller sets it with the first response, and the client sends it back. The header of an Ingress is the client's own: all
+requests with one value of it get to one pod. That of a Gateway is like a cookie: its first response has it. The class of the Ingress tells the controllers apart, as in `ingress_limits`. Pure.
 """
 
 import collections.abc
@@ -144,10 +144,16 @@ def persistence(gateway: Gateway, facts: ClusterFacts, kind: kinds.Kind) -> dict
         return {}
     made: dict[str, typing.Any] = {"type": wanted.type, "sessionName": name_of(wanted)}
     if wanted.max_age_seconds:
-        made["absoluteTimeout"] = f"{wanted.max_age_seconds}s"
+        made["absoluteTimeout"] = _gateway_duration(wanted.max_age_seconds)
         if wanted.type == COOKIE:
             made["cookieConfig"] = {"lifetimeType": "Permanent"}
     return {"sessionPersistence": made}
+
+
+def _gateway_duration(seconds: int) -> str:
+    """A duration as the Gateway API has it, whose numbers have at most five digits."""
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours}h{rest}s" if hours else f"{rest}s"
 
 
 def persistence_without_effect(

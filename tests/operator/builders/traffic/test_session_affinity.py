@@ -1,5 +1,6 @@
 """What keeps clients at their pods, by the class of the Ingress, and in routes."""
 
+import re
 import typing
 
 import msgspec
@@ -143,6 +144,17 @@ def test_a_route_has_it_in_its_rules() -> None:
             "cookieConfig": {"lifetimeType": "Permanent"},
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(60, "60s"), (3600, "1h0s"), (604_800, "168h0s"), (100_001, "27h2801s")]
+)
+def test_a_gateway_takes_numbers_of_five_digits(seconds: int, text: str) -> None:
+    wanted = msgspec.structs.replace(HEADER, max_age_seconds=seconds)
+    gateway = Gateway(parent_refs=(ParentReference(name="g"),), session_persistence=wanted)
+    made = session_affinity.persistence(gateway, manifests.facts(), kinds.HTTP_ROUTE)
+    assert made["sessionPersistence"]["absoluteTimeout"] == text
+    assert re.fullmatch("([0-9]{1,5}(h|m|s|ms)){1,4}", text)
 
 
 def test_routes_of_the_standard_channel_are_made_without() -> None:
