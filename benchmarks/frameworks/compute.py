@@ -32,6 +32,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 
 Array = np.ndarray[typing.Any, typing.Any]
+_Method = typing.TypeVar("_Method")
 Call = collections.abc.Callable[[], typing.Any]
 
 ROWS = 8
@@ -73,12 +74,17 @@ def pytorch(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
 
 def tensorflow(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
     """The model as a SavedModel, and the call of its session."""
-    from naiad.backends.tensorflow.session import tf, v1  # noqa: PLC0415
+    import tensorflow as tf  # noqa: PLC0415
+
+    v1 = tf.compat.v1
+    function: collections.abc.Callable[..., collections.abc.Callable[[_Method], _Method]] = (
+        tf.function
+    )
 
     kernels = [np.transpose(values, (2, 3, 1, 0)) for values in weights()]
 
     class Net(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None, *SHAPE], tf.float32, name="x")])
+        @function(input_signature=[tf.TensorSpec([None, *SHAPE], tf.float32, name="x")])
         def serve(self, x: typing.Any) -> typing.Any:
             y = tf.transpose(x, (0, 2, 3, 1))
             for kernel in kernels:

@@ -3,7 +3,7 @@
 import collections.abc
 import json
 import re
-from typing import Any
+from typing import Any, Tuple  # noqa: UP035 - TorchScript knows it
 
 import numpy as np
 import psutil
@@ -38,11 +38,29 @@ CONFIGS = {
         output [ { name: "SUM" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "DIFFERENCE" data_type: TYPE_FP32 dims: [ 1 ] } ]
         parameters { key: "TORCH_COMPILE_OPTIONAL_PARAMETERS" value { string_value: "{\\"disable\\": true}" } }
     """,
+    "sums": """
+        max_batch_size: 4
+        input { name: "x__0" data_type: TYPE_FP32 dims: [ 1 ] } output { name: "y__0" data_type: TYPE_FP32 dims: [ 1 ] }
+        sequence_batching {
+            control_input { name: "start__2" control { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } }
+            state { input_name: "sum__1" output_name: "sum__1" data_type: TYPE_FP32 dims: [ 1 ] }
+        }
+    """,
     "raises": """
         max_batch_size: 8
         input { name: "x" data_type: TYPE_FP32 dims: [ 1 ] } output { name: "y" data_type: TYPE_FP32 dims: [ 1 ] }
     """,
 }
+
+
+class Sums(torch.nn.Module):
+    """Adds up the values of a sequence: its state is the sum so far."""
+
+    def forward(
+        self, x: torch.Tensor, total: torch.Tensor, start: torch.Tensor
+    ) -> Tuple[torch.Tensor, torch.Tensor]:  # noqa: UP006
+        total = x + total * (1 - start)
+        return total * 10, total
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator
     models = folder / "models"
     save(models / "linear", Linear())
     save(models / "raises", Raises())
+    save(models / "sums", Sums())
     export(models / "double", Double(), (torch.ones(2, 2),), dynamic_shapes={"x": {0: ROWS}})
     (models / "code" / "1").mkdir(parents=True)
     (models / "code" / "1" / "model.py").write_text(CODE)
@@ -93,6 +112,17 @@ def test_a_failure_is_the_request_s_alone(server: ServerProcess, module: Any) ->
     assert infer(server, module, "raises", x=[[1]]).as_numpy("y").tolist() == [[1.0]]
 
 
+def test_a_sequence_keeps_implicit_state(server: ServerProcess) -> None:
+    said: list[float] = []
+    with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+        for step, sequence in ((0, 7), (0, 8), (1, 7), (2, 7), (1, 8)):
+            tensor = tritonclient.grpc.InferInput("x__0", [1, 1], "FP32")
+            tensor.set_data_from_numpy(np.array([[step + sequence]], np.float32))
+            reply = client.infer("sums", [tensor], sequence_id=sequence, sequence_start=step == 0)
+            said.append(float(reply.as_numpy("y__0")[0, 0]))
+    assert said == [70.0, 80.0, 150.0, 240.0, 170.0]
+
+
 def test_the_server_itself_has_no_torch_and_two_instances_share_a_process(
     server: ServerProcess,
 ) -> None:
@@ -121,6 +151,7 @@ def test_the_config_is_the_one_that_the_reference_shows(server: ServerProcess) -
         "linear": ("pytorch_libtorch", "pytorch", "model.pt", ""),
         "double": ("torch_aoti", "pytorch", "model.pt2", ""),
         "code": ("pytorch_libtorch", "pytorch", "", "model.py"),
+        "sums": ("pytorch_libtorch", "pytorch", "model.pt", ""),
         "raises": ("pytorch_libtorch", "pytorch", "model.pt", ""),
     }
 
