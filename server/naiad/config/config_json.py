@@ -4,6 +4,7 @@ The official JSON printer writes 64-bit numbers as strings; Triton turns most of
 sees which. This prints the message field by field, in the order of its definition, exactly so. Pure.
 """
 
+import struct
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -46,6 +47,17 @@ def _plain(field: FieldDescriptor, value: Any) -> Any:
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return known.name if known is not None else value
+    if field.type == FieldDescriptor.TYPE_FLOAT:
+        return _float(value)
     if field.full_name in _STAY_STRINGS:
         return str(value)
     return value
+
+
+def _float(value: float) -> float:
+    """A 32-bit number as protobuf prints it: in as few digits as give it back, and a whole one without a point."""
+    for digits in range(6, 10):
+        shown = float(f"{value:.{digits}g}")
+        if struct.pack("<f", shown) == struct.pack("<f", value):
+            break
+    return int(shown) if shown.is_integer() else shown

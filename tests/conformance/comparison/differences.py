@@ -123,6 +123,21 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
+_STRING_IDS = (
+    "2.51 gives the correlation ID as one string more than it is: unexpected number of string elements 2 for inference input "
+    "'CORRID'; row 11.27: TYPE_STRING is a datatype of it"
+)
+_OLDER += (
+    (
+        "sequence: a text for a number",
+        "*",
+        "2.51 reads the text's address as a number; row 4.15: 400",
+    ),
+    ("sequence: a number for a text", "*", "2.51 does not compare the types; row 4.15: 400"),
+    ("sequence: texts", "*", _STRING_IDS),
+    ("sequence: texts of a batching model", "*", _STRING_IDS),
+)
+
 _CODE_LOST = "2.51 forgets the code of an error that a sender sends, and of what a model raises after it asked for one; row "
 _NO_VERSION = "2.51 names no version; row "
 _OLDER += (
@@ -254,6 +269,11 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "metrics of tagged model",
         "nv_cache_*",
         "a model that asks for a response cache runs without one, so there is nothing to count",
+    ),
+    (
+        "sequence: statistics",
+        "iterative.*",
+        "Triton counts a request each time that its model sees it, and the end of its sequence as a failure; here it is one request",
     ),
 )
 

@@ -23,6 +23,7 @@ from tests.conformance.servers import (
     limited,
     placed,
     polling,
+    sequences,
     warmed,
 )
 from tests.conformance.servers.broken import BROKEN, COMPLETING
@@ -181,6 +182,14 @@ SETUPS: dict[str, Setup] = {
             "--strict-readiness=false",
             "--disable-auto-complete-config",
             f"--cache-config=local,size={cached.SIZE}",
+        ),
+    ),
+    "sequences": Setup(
+        sequences.put,
+        (
+            "--exit-on-error=false",
+            "--strict-readiness=false",
+            "--disable-auto-complete-config",
         ),
     ),
     "explicit": Setup(

@@ -135,3 +135,12 @@ def test_but_for_its_texts_of_numbers_the_official_printer_says_the_same(blocks:
         message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
     )
     assert numbers(to_json(message)) == numbers(official)
+
+
+def test_numbers_of_32_bits_are_as_short_as_protobuf_prints_them() -> None:
+    message = model_config_pb2.ModelConfig()
+    shown = {0.0: "0", 1.0: "1", 0.5: "0.5", 0.1: "0.1", 0.12345678: "0.12345678"}
+    for number, text in shown.items():
+        message.sequence_batching.direct.minimum_slot_utilization = number
+        direct = to_json(message)["sequence_batching"]["direct"]
+        assert repr(direct["minimum_slot_utilization"]) == text
