@@ -174,7 +174,7 @@ SEQUENCE_SLOTS_USED = Family(
 )
 SEQUENCES_ENDED = Family(
     "naiad_sequences_ended_total",
-    "Number of sequences that ended before their last request, by the reason: idle, timeout, cancelled, instance_lost, unload",
+    "Sequences that ended before their last request, by reason (idle, timeout, cancelled, instance_lost, unload)",
     "counter",
 )
 NOT_SERVED = Family(

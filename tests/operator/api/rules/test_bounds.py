@@ -48,6 +48,13 @@ MADE: dict[Bound, typing.Callable[[int], Object]] = {
 }
 
 
+BEYOND = {
+    name: MADE[bound](bound.most + 1)
+    for name, bound in (("levels", LEVELS), ("containers", CONTAINERS))
+}
+"""Objects just beyond each bound, by its name."""
+
+
 def operator_says(made: Object) -> str:
     """What is wrong with an object of the API server."""
     return problem_of(reading.read_object(json.dumps(made, separators=(",", ":")).encode()))
