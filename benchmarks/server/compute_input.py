@@ -1,7 +1,7 @@
 """What a batch takes on its way into a model of a running server (`compute_input` of its statistics) beside np.copyto of the same bytes; the aim is 1.5 times as long.
 
-Eight clients each send one row of 1 MB to a Python model in a worker process, which form one batch. The batches of that size are read from the statistics; between them the same
-eight arrays are copied into one that is in use, by np.copyto. `python -m benchmarks.server.compute_input [ROUNDS]`.
+Eight clients each send one row of 1 MB to a Python model in a worker process, which form one batch. The batches of that size are read from the statistics; between them
+eight such arrays, newly made, are copied into one that is in use by np.copyto. `python -m benchmarks.server.compute_input [ROUNDS]`.
 """
 
 import concurrent.futures
@@ -47,11 +47,11 @@ def _input_times(server: ServerProcess) -> tuple[int, int]:
 
 
 def _copied() -> float:
-    """µs of np.copyto of eight rows into one array that is in use."""
-    rows = [np.ones((1, 1 << 18), np.float32) for _ in range(_ROWS)]
+    """µs of np.copyto of eight rows that were just made, as those of requests are, into one array that is in use."""
     into = np.ones((_ROWS, 1 << 18), np.float32)
     times: list[float] = []
-    for _ in range(_BATCHES):
+    for turn in range(_BATCHES):
+        rows = [np.full((1, 1 << 18), turn, np.float32) for _ in range(_ROWS)]
         started = time.perf_counter()
         for number, row in enumerate(rows):
             np.copyto(into[number : number + 1], row)

@@ -33,9 +33,12 @@ class _Measured:
     rows: float
 
 
-def _repository(folder: pathlib.Path) -> pathlib.Path:
-    models.python_identity(folder, "identity")
-    models.python_sleeping(folder, "sleeps", milliseconds=5)
+def _repository(folder: pathlib.Path, model: str) -> pathlib.Path:
+    """One with this model alone: the processor that an instance has depends on whether there is another one."""
+    if model == "sleeps":
+        models.python_sleeping(folder, model, milliseconds=5)
+    else:
+        models.python_identity(folder, model)
     return folder
 
 
@@ -64,29 +67,36 @@ def _loaded(server: ServerProcess, model: str, connections: int, seconds: float)
     return _Measured(rate.per_second, (more_rows - rows) / max(more_batches - batches, 1))
 
 
-def main(rounds: int, seconds: float) -> None:
-    """Print the table."""
-    program, all_connections = _other()
-    found: dict[tuple[str, int], list[tuple[_Measured, _Measured]]] = collections.defaultdict(list)
+def _pairs(
+    program: Program, model: str, all_connections: tuple[int, ...], rounds: int, seconds: float
+) -> dict[int, list[tuple[_Measured, _Measured]]]:
+    """By number of connections, the other server's and ours of each round."""
+    found: dict[int, list[tuple[_Measured, _Measured]]] = collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        shared = [_repository(folder / "models")]
+        shared = [_repository(folder / "models", model)]
         with (
             ServerProcess(program, shared, log=folder / "other.log") as other,
             ServerProcess(naiad_program(), shared, log=folder / "naiad.log") as ours,
         ):
             for server in (other, ours):
-                for model in _MODELS:
-                    _loaded(server, model, 8, 1.0)
+                _loaded(server, model, 8, 1.0)
             for turn in range(rounds):
-                for model in _MODELS:
-                    for connections in all_connections:
-                        pair = [
-                            _loaded(server, model, connections, seconds)
-                            for server in ((other, ours) if turn % 2 == 0 else (ours, other))
-                        ]
-                        theirs, mine = pair if turn % 2 == 0 else pair[::-1]
-                        found[model, connections].append((theirs, mine))
+                for connections in all_connections:
+                    servers = (other, ours) if turn % 2 == 0 else (ours, other)
+                    pair = [_loaded(each, model, connections, seconds) for each in servers]
+                    theirs, mine = pair if turn % 2 == 0 else pair[::-1]
+                    found[connections].append((theirs, mine))
+    return found
+
+
+def main(rounds: int, seconds: float) -> None:
+    """Print the table."""
+    program, all_connections = _other()
+    found: dict[tuple[str, int], list[tuple[_Measured, _Measured]]] = {}
+    for model in _MODELS:
+        for connections, pairs in _pairs(program, model, all_connections, rounds, seconds).items():
+            found[model, connections] = pairs
     print(
         f"| model | connections | {program.name}, req/s (rows per batch) | Naiad | ratio of requests | ratio of rows per batch |"
     )
