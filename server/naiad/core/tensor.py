@@ -85,6 +85,32 @@ class PackedStrings(Tensor, frozen=True):
             return unpack(self.packed).reshape(self.shape)
 
 
+class Texts:
+    """What a protocol has written of the outputs of a response that is sent again and again; on the event loop.
+
+    Attributes:
+        by_name: by the name of the output, in a form that only the protocol knows.
+        size: bytes of all of them.
+    """
+
+    __slots__ = ("by_name", "size")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Any] = {}
+        self.size = 0
+
+    def keep(self, name: str, written: Any, size: int) -> None:
+        """Keep what was written of an output."""
+        self.by_name[name] = written
+        self.size += size
+
+
+class KeptTensor(Tensor, frozen=True):
+    """An output of a response that is sent again and again; `texts` is that of all of its outputs."""
+
+    texts: Texts | None = None
+
+
 def packed_strings(
     name: str, shape: tuple[int, ...], packed: "np.ndarray[Any, Any]"
 ) -> PackedStrings:

@@ -10,7 +10,15 @@ from naiad.core import datatypes
 from naiad.core.record import Record
 from naiad.core.request import InferRequest, Parameters
 from naiad.core.response import InferResponse
-from naiad.core.tensor import PackedStrings, Tensor, check_packed, pack, packed_strings
+from naiad.core.tensor import (
+    KeptTensor,
+    PackedStrings,
+    Tensor,
+    Texts,
+    check_packed,
+    pack,
+    packed_strings,
+)
 
 _OVERHEAD = 512
 """About the memory of an entry beside the values of its outputs: objects, names, the key."""
@@ -27,11 +35,13 @@ class CachedResponse(Record, frozen=True):
     Attributes:
         outputs: read-only.
         size: bytes of memory, about.
+        texts: what protocols have written of them, beside `size`.
     """
 
     outputs: list[Tensor]
     parameters: Parameters
     size: int
+    texts: Texts
 
     def response_to(self, request: InferRequest, version: int) -> InferResponse:
         """The response to a request."""
@@ -45,10 +55,11 @@ def size_of(response: InferResponse) -> int:
 
 def entry_of(response: InferResponse) -> CachedResponse:
     """The entry of a response, copied: its outputs may be views of a whole batch, or of memory that a worker uses again."""
-    outputs = [_own(output) for output in response.outputs]
+    texts = Texts()
+    outputs = [_own(output, texts) for output in response.outputs]
     size = _OVERHEAD + sum(output.packed.nbytes if type(output) is PackedStrings else output.array.nbytes for output in outputs)  # fmt: skip
     size += _OUTPUT_OVERHEAD * len(outputs)
-    return CachedResponse(outputs, dict(response.parameters), size)
+    return CachedResponse(outputs, dict(response.parameters), size, texts)
 
 
 def _size(output: Tensor) -> int:
@@ -59,7 +70,7 @@ def _size(output: Tensor) -> int:
     return output.array.nbytes
 
 
-def _own(output: Tensor) -> Tensor:
+def _own(output: Tensor, texts: Texts) -> Tensor:
     if type(output) is PackedStrings or output.datatype is datatypes.BYTES:
         # Strings are kept as on the wire: objects would take many times the memory.
         packed = output.packed.copy() if type(output) is PackedStrings else pack(output.array)
@@ -67,7 +78,7 @@ def _own(output: Tensor) -> Tensor:
         return packed_strings(output.name, output.shape, packed)
     array = output.array.copy()
     array.flags.writeable = False
-    return Tensor(output.name, output.datatype, output.shape, array)
+    return KeptTensor(output.name, output.datatype, output.shape, array, None, texts)
 
 
 def to_bytes(entry: CachedResponse) -> bytes:
@@ -106,7 +117,7 @@ def from_bytes(data: bytes) -> CachedResponse:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if at != len(data):
         raise ValueError(f"it has {len(data)} bytes, expected {at}")
-    return CachedResponse(outputs, typing.cast("Parameters", parameters), len(data))
+    return CachedResponse(outputs, typing.cast("Parameters", parameters), len(data), Texts())
 
 
 def _read(  # noqa: PLR0917 - one line of the header, and where its bytes are

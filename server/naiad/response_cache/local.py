@@ -25,6 +25,7 @@ class LocalStore:
     def __init__(self, size: int) -> None:
         self._size = size
         self._entries = collections.OrderedDict[bytes, tuple[str, CachedResponse]]()
+        self._sizes: dict[bytes, int] = {}
         self._keys: dict[str, set[bytes]] = {}
         self.used = 0
         self.evicted = 0
@@ -50,15 +51,32 @@ class LocalStore:
             return Inserted.KNOWN
         if not self.accepts(entry.size):
             return Inserted.TOO_LARGE
-        self.used += entry.size
-        while self.used > self._size:
-            oldest, (its_owner, dropped) = self._entries.popitem(last=False)
-            self._keys[its_owner].discard(oldest)
-            self.used -= dropped.size
-            self.evicted += 1
+        self._make_room(entry.size)
         self._entries[key] = owner, entry
+        self._sizes[key] = entry.size
         self._keys.setdefault(owner, set()).add(key)
         return Inserted.NEW
+
+    def measure(self, key: bytes, entry: CachedResponse) -> None:
+        """Count what protocols have written of an entry that was just sent; the least recently used ones make room for it."""
+        counted = self._sizes.get(key)
+        size = entry.size + entry.texts.size
+        if counted is None or counted == size:
+            return
+        self._entries.move_to_end(key)
+        if size > self._size:
+            entry.texts.by_name.clear()
+            return
+        self._sizes[key] = size
+        self._make_room(size - counted)
+
+    def _make_room(self, more: int) -> None:
+        self.used += more
+        while self.used > self._size:
+            oldest, (its_owner, _) = self._entries.popitem(last=False)
+            self._keys[its_owner].discard(oldest)
+            self.used -= self._sizes.pop(oldest)
+            self.evicted += 1
 
     def accepts(self, size: int) -> bool:
         """See `ResponseStore`."""
@@ -67,8 +85,8 @@ class LocalStore:
     def forget(self, owner: str) -> None:
         """See `ResponseStore`."""
         for key in self._keys.pop(owner, ()):
-            _, dropped = self._entries.pop(key)
-            self.used -= dropped.size
+            del self._entries[key]
+            self.used -= self._sizes.pop(key)
 
     async def start(self) -> None:
         """See `ResponseStore`: there is nothing to connect to."""
@@ -76,5 +94,6 @@ class LocalStore:
     async def close(self) -> None:
         """See `ResponseStore`."""
         self._entries.clear()
+        self._sizes.clear()
         self._keys.clear()
         self.used = 0

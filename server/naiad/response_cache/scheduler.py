@@ -108,6 +108,7 @@ class CachingScheduler:
                 self._execute(inference, plain, self._now() - inference.queued_ns)
             else:
                 self._hit(inference, entry, inference.queued_ns)
+                local.measure(plain, entry)
             return
         if hashed_aside(inference.request):
             self._wait(inference)
@@ -148,6 +149,8 @@ class CachingScheduler:
             return
         if entry is not None:
             self._hit(inference, entry, look_up.since_ns)
+            if self._local is not None:
+                self._local.measure(look_up.key, entry)
             return
         try:
             self._execute(inference, look_up.key, self._now() - look_up.since_ns)

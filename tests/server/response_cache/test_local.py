@@ -1,12 +1,13 @@
 """The local store: the least recently used entries make room, by bytes."""
 
+from naiad.core.tensor import Texts
 from naiad.response_cache.entry import CachedResponse
 from naiad.response_cache.local import LocalStore
 from naiad.response_cache.store import Inserted
 
 
 def entry(size: int) -> CachedResponse:
-    return CachedResponse([], {}, size)
+    return CachedResponse([], {}, size, Texts())
 
 
 def found(store: LocalStore, key: bytes) -> int:
@@ -59,3 +60,32 @@ def test_an_entry_that_made_room_is_not_dropped_twice() -> None:
     store.insert("n", b"b", entry(300))
     store.forget("m")
     assert store.used == 300
+
+
+def test_what_protocols_have_written_of_an_entry_counts_too() -> None:
+    store = LocalStore(1000)
+    entries = {key: entry(300) for key in (b"a", b"b", b"c")}
+    for key, kept in entries.items():
+        store.insert("m", key, kept)
+    entries[b"b"].texts.keep("Y", b"x" * 300, 300)
+    store.measure(b"b", entries[b"b"])
+    store.measure(b"b", entries[b"b"])
+    assert (store.used, len(store)) == (900, 2)
+    assert [found(store, key) for key in (b"a", b"b", b"c")] == [0, 300, 300]
+    store.forget("m")
+    assert store.used == 0
+
+
+def test_a_text_that_is_larger_than_the_store_is_not_kept() -> None:
+    store = LocalStore(1000)
+    kept = entry(300)
+    store.insert("m", b"a", kept)
+    kept.texts.keep("Y", b"", 800)
+    store.measure(b"a", kept)
+    assert (store.used, kept.texts.by_name) == (300, {})
+
+
+def test_an_entry_that_is_gone_is_not_measured() -> None:
+    store = LocalStore(1000)
+    store.measure(b"a", entry(5))
+    assert store.used == 0

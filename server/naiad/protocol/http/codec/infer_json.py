@@ -15,7 +15,7 @@ from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
 from naiad.core.request import InferRequest, ParameterValue, RequestedOutput
 from naiad.core.response import InferResponse
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import KeptTensor, Tensor
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol import not_supported, raw_tensors
 from naiad.protocol.http.codec import json_values, request_parameters
@@ -348,7 +348,11 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
             if part:
                 parts.append(part)
         else:
-            data = json_values.write(tensor.array.ravel(), datatype, name=name)
+            data = (
+                json_values.write(tensor.array.ravel(), datatype, name=name)
+                if type(tensor) is not KeptTensor
+                else _kept(tensor)
+            )
             outputs.append(
                 {"name": name, "datatype": datatype.name, "shape": tensor.shape, "data": data}
             )
@@ -357,6 +361,19 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     if not parts:
         return HttpReply(200, JSON_HEADERS, (text,), response.id)
     return HttpReply(200, _binary_headers(len(text)), (text, *parts), response.id)
+
+
+def _kept(tensor: KeptTensor) -> Json:
+    """The values of a tensor that is sent again and again, written once: numbers take a tenth of a microsecond each."""
+    texts = tensor.texts
+    written = None if texts is None else texts.by_name.get(tensor.name)
+    if written is None:
+        values = json_values.write(tensor.array.ravel(), tensor.datatype, name=tensor.name)
+        text = orjson.dumps(values, None, orjson.OPT_SERIALIZE_NUMPY)
+        written = orjson.Fragment(text)
+        if texts is not None:
+            texts.keep(tensor.name, written, len(text))
+    return written
 
 
 @functools.lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ import pytest
 from naiad.core.datatypes import BYTES, FP16, FP32, INT32
 from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, RequestedOutput
 from naiad.core.response import InferResponse
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import KeptTensor, Tensor, Texts
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol import not_supported
 from naiad.protocol.http.codec import infer_json, typed_json
@@ -346,3 +346,17 @@ def test_what_goes_into_a_response_or_to_a_worker_must_be_text(members: bytes) -
     decoded = typed_json.decode(fine, len(fine), Target("m", LATEST, 1000))
     assert decoded.request.id == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
     assert decoded.request.inputs[0].array.tolist() == [b"\xec"]
+
+
+def test_what_is_sent_again_and_again_is_written_once() -> None:
+    values = np.array([[1.5, float("nan")]], np.float32)
+    texts = Texts()
+    plain = Tensor("Y", FP32, (1, 2), values)
+    kept = KeptTensor("Y", FP32, (1, 2), values, None, texts)
+    expected = infer_json.encode(InferResponse("m", 1, "", [plain], {}), ALL_JSON).body
+    assert infer_json.encode(InferResponse("m", 1, "", [kept], {}), ALL_JSON).body == expected
+    size = texts.size
+    assert 0 < size < len(b"".join(expected))
+    values[:] = 0
+    assert infer_json.encode(InferResponse("m", 1, "", [kept], {}), ALL_JSON).body == expected
+    assert texts.size == size
