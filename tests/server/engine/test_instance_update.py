@@ -9,14 +9,21 @@ import pytest
 
 from naiad.backends.backend import instance_specs
 from naiad.backends.instance import InstanceSpec
-from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
+from naiad.config.model_config import (
+    InstanceGroup,
+    InstanceKind,
+    ModelConfig,
+    RateLimiterResource,
+)
 from naiad.engine.instance_update import change
 from naiad.engine.instances import ModelInstances, Specs
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
 from naiad.hosts.host import HostedInstance
 from naiad.repository.plan import VersionPlan
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.rate_limiter.keys import ResourceKey
+from naiad.scheduling.rate_limiter.limiter import RateLimiter
+from naiad.scheduling.resources import Resources, UnlimitedResources
 from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_config
 from tests.support.scheduled import ScheduledModel, turn
@@ -77,7 +84,7 @@ def test_names_stay_unique_after_many_changes() -> None:
 class Served:
     """A model with scripted hosts, as many as its config says."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, resources: Resources | None = None) -> None:
         self.scheduled = ScheduledModel(instances=count, name="g")
         self.made: list[ScriptedHost] = []
         self.refuse = False
@@ -86,7 +93,7 @@ class Served:
             version=1,
             scheduler=self.scheduled.scheduler,
             instances=ModelInstances(hosted(self.scheduled.hosts), self._more),
-            resources=UnlimitedResources(),
+            resources=resources or UnlimitedResources(),
             clock=self.scheduled.clock,
         )
 
@@ -133,6 +140,31 @@ async def test_new_instances_serve_at_once_and_removed_ones_finish_what_they_hav
     assert [served.scheduled.error(request) for request in requests] == [None] * 4
     await served.model.stop()
     assert [host.closed for host in (*served.scheduled.hosts, *served.made)] == [1, 1, 1]
+
+
+@pytest.mark.looptime
+async def test_instances_that_could_never_have_their_resources_are_refused_and_nothing_changes() -> None:  # fmt: skip
+    limiter = RateLimiter({ResourceKey("R", None): 1})
+    served = Served(1, limiter)
+    needs = msgspec.structs.replace(
+        group(2, name="more"), resources=(RateLimiterResource(name="R", count=1),)
+    )
+    too_much = msgspec.structs.replace(needs, resources=(RateLimiterResource(name="R", count=2),))
+    plan = served.plan(1)
+    refused = msgspec.structs.replace(plan, config=config(group(1, name="g_0"), too_much))
+    with pytest.raises(InferenceError, match='Resource count for "R" is limited to 1'):
+        await served.model.prepare(refused)
+    assert (served.made, limiter.unused()) == ([], {})
+    fits = msgspec.structs.replace(plan, config=config(group(1, name="g_0"), needs))
+    served.refuse = True
+    with pytest.raises(InferenceError, match="no memory"):
+        await served.model.prepare(fits)
+    assert limiter.unused() == {}
+    served.refuse = False
+    discarded = await served.model.prepare(fits)
+    assert limiter.unused() == {ResourceKey("R", 0): 1}
+    await discarded.discard()
+    assert limiter.unused() == {}
 
 
 @pytest.mark.looptime
