@@ -1,7 +1,6 @@
 """What becomes of open sequences when their model, their worker, their client or the server goes."""
 
 import collections.abc
-import os
 import pathlib
 import queue
 import signal
@@ -9,6 +8,7 @@ import threading
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
@@ -17,7 +17,6 @@ from tritonclient.utils import InferenceServerException
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
 from tests.wire.models.test_sequences import in_use
-from tests.wire.models.worker_models import worker_of
 
 CODE = """\
 import time
@@ -204,7 +203,10 @@ def test_a_worker_that_is_killed_ends_the_sequences_of_its_instance(server: Serv
     with httpclient.InferenceServerClient(server.http) as client:
         for key in (1, 2):
             infer(client, key, 5, "s")
-        os.kill(worker_of(server, "sums"), signal.SIGKILL)
+        assert server.process is not None
+        children = psutil.Process(server.process.pid).children(recursive=True)
+        shown = "naiad-worker --model sums "
+        next(each for each in children if shown in " ".join(each.cmdline())).kill()
         wait_until(lambda: in_use(server, "sums") == 1, what="its slot is not free")
         sums, errors = [], []
         for key in (1, 2):

@@ -63,7 +63,9 @@ def workers(server: ServerProcess) -> dict[str, int]:
     """The server's children by their command lines."""
     assert server.process is not None
     pid = server.process.pid
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    # A thread of its own starts them.
+    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    children = [child for task in tasks for child in task.read_text().split()]
     found: dict[str, int] = {}
     for child in children:
         with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
