@@ -115,6 +115,12 @@ def inference_service(name: str, namespace: str, **predictor: Any) -> Object:
     }
 
 
+def status_of(kubectl: Kubectl, name: str, namespace: str) -> Object | None:
+    """The status that an operator has written to a service; None before the first."""
+    status: Object = kubectl.get("InferenceService", name, namespace).get("status") or {}
+    return status if status.get("conditions") else None
+
+
 def condition(thing: Object, kind: str) -> Object:
     """One of its conditions; empty where it has none such."""
     for each in (thing.get("status") or {}).get("conditions") or ():

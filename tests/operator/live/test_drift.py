@@ -3,7 +3,14 @@
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
-from tests.apiserver.objects import condition, event_of, inference_service, is_true, replicas_of
+from tests.apiserver.objects import (
+    condition,
+    event_of,
+    inference_service,
+    is_true,
+    replicas_of,
+    status_of,
+)
 from tests.apiserver.operator import OperatorProcess
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -16,7 +23,7 @@ def service(kubectl: Kubectl, namespace: str, operator: OperatorProcess) -> str:
     kubectl.create(inference_service("drift", namespace, replicas=2, spec_=host))
     for kind in ("Deployment", "Service", "Ingress", "PodDisruptionBudget"):
         kubectl.wait_for(kind, "drift", namespace)
-    until("a status", lambda: kubectl.get("InferenceService", "drift", namespace).get("status"))
+    until("a status", lambda: status_of(kubectl, "drift", namespace))
     return "drift"
 
 

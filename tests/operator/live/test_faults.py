@@ -7,7 +7,7 @@ import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
-from tests.apiserver.objects import inference_service, make_namespace, replicas_of
+from tests.apiserver.objects import inference_service, make_namespace, replicas_of, status_of
 from tests.apiserver.operator import OperatorProcess
 from tests.apiserver.proxy import Fault, Proxy, proxying
 
@@ -106,7 +106,7 @@ def test_a_status_that_another_writer_was_quicker_with_is_written_again(
         Fault("PATCH", r"/inferenceservices/stale/status", times=2, status=409, reason="Conflict")
     )
     kubectl.create(inference_service("stale", here))
-    until("a status", lambda: kubectl.get("InferenceService", "stale", here).get("status"))
+    until("a status", lambda: status_of(kubectl, "stale", here))
     assert fault.used == 2
 
 

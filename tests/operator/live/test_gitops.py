@@ -5,7 +5,7 @@ import pytest
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import condition, inference_service, ready
+from tests.apiserver.objects import condition, inference_service, make_namespace, ready
 from tests.apiserver.operator import OperatorProcess, at_rest
 from tests.support import kstatus
 
@@ -57,6 +57,15 @@ def test_two_tools_that_apply_one_service_again_and_again_change_nothing(
         assert again["metadata"]["resourceVersion"] == service["metadata"]["resourceVersion"]
         again = kubectl.apply(labels, manager="argocd-controller")
         assert again["metadata"]["resourceVersion"] == service["metadata"]["resourceVersion"]
+
+
+def test_a_service_that_no_operator_has_seen_is_waited_for(kubectl: Kubectl) -> None:
+    """A resource without conditions is ready for kstatus: the API server fills in that none was observed."""
+    unwatched = make_namespace(kubectl, "gitops-unwatched")
+    kubectl.create(inference_service("new", unwatched))
+    service = kubectl.get("InferenceService", "new", unwatched)
+    assert service["status"] == {"conditions": [], "observedGeneration": 0}
+    assert kstatus.state(service) == "InProgress"
 
 
 def test_a_number_that_was_scaled_survives_an_apply_without_one(

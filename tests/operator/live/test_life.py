@@ -16,6 +16,7 @@ from tests.apiserver.objects import (
     make_namespace,
     ready,
     replicas_of,
+    status_of,
 )
 from tests.apiserver.operator import OperatorProcess, at_rest
 
@@ -184,7 +185,7 @@ def test_deleting_the_resource_deletes_everything_with_the_operator_down(
     namespace = make_namespace(kubectl, "deleted")
     operator = start(f"--watch-namespaces={namespace}").wait_ready()
     kubectl.create(inference_service("deleted", namespace))
-    until("a status", lambda: kubectl.get("InferenceService", "deleted", namespace).get("status"))
+    until("a status", lambda: status_of(kubectl, "deleted", namespace))
     assert operator.stop() == 0
     service = kubectl.get("InferenceService", "deleted", namespace)
     assert "finalizers" not in service["metadata"]
@@ -203,13 +204,8 @@ def test_a_typo_is_named_by_the_api_server(kubectl: Kubectl, namespace: str) -> 
 
 def test_an_image_that_is_left_open_is_recorded(kubectl: Kubectl, namespace: str) -> None:
     kubectl.create(inference_service("image", namespace))
-    service = until(
-        "a status",
-        lambda: (
-            s if (s := kubectl.get("InferenceService", "image", namespace)).get("status") else None
-        ),
-    )
-    assert service["status"]["image"]["name"] == "registry.example.com/naiad:1"
+    status = until("a status", lambda: status_of(kubectl, "image", namespace))
+    assert status["image"]["name"] == "registry.example.com/naiad:1"
 
 
 def _image(deployment: Object) -> str:

@@ -8,6 +8,7 @@ import typing
 import pytest
 from lupa.lua51 import LuaRuntime, lua_type
 
+from naiad_operator.api.types.status import NOT_OBSERVED
 from naiad_operator.errors import Problem
 from naiad_operator.status import compute_invalid
 from naiad_operator.status.compute import compute_bug
@@ -102,12 +103,17 @@ def test_an_edit_that_the_operator_has_not_seen_is_waited_for() -> None:
         )
 
 
-def test_a_service_without_a_status_is_waited_for_with_the_checks_of_the_page() -> None:
-    """And by kstatus's rules alone it is not: what has no condition counts as arrived."""
+def test_a_service_without_a_status_is_waited_for() -> None:
     new = manifests.resource()
     new["metadata"]["generation"] = 1
     assert (argo(new)[0], flux(new)) == ("Progressing", kstatus.UNKNOWN)
-    assert kstatus.state(new) == "Current"
+    assert kstatus.state(new) == "Current", "and therefore the API server fills one in"
+    new["status"] = NOT_OBSERVED
+    assert (argo(new)[0], kstatus.state(new), flux(new)) == (
+        "Progressing",
+        "InProgress",
+        "InProgress",
+    )
 
 
 def test_stalled_comes_with_an_invalid_spec_and_goes_with_its_correction() -> None:

@@ -101,7 +101,7 @@ def _unreadable_of(
     manifest: Manifest, profiles: collections.abc.Iterable[Manifest]
 ) -> Manifest | None:
     """A profile that cannot be read and that the service had last; of a new service any, since it may bind the namespace."""
-    recorded, is_new = _recorded(manifest), not manifest.get("status")
+    recorded, is_new = _recorded(manifest), not service.status_of(manifest)
     for profile in profiles:
         if problem_of(profile) and (is_new or profile["metadata"]["name"] == recorded):
             return profile

@@ -11,6 +11,7 @@ from naiad_operator.api.parsing import merging, validation
 from naiad_operator.api.schema import resources
 from naiad_operator.api.types.profile import ProfileSpec
 from naiad_operator.api.types.spec import Spec
+from naiad_operator.api.types.status import NOT_OBSERVED
 from naiad_operator.api.types.structs import Part
 from naiad_operator.errors import InvalidSpec, Problem
 
@@ -73,13 +74,18 @@ class InferenceService:
     @property
     def status(self) -> Manifest:
         """The current status; empty before the first."""
-        status: Manifest = self.raw.get("status") or {}
-        return status
+        return status_of(self.raw)
 
     @property
     def is_observed(self) -> bool:
         """Whether an operator has reconciled the current spec."""
         return bool(self.status.get("observedGeneration") == self.generation)
+
+
+def status_of(manifest: Manifest) -> Manifest:
+    """The current status of a resource; empty before the first, where the API server fills in that there was none."""
+    status: Manifest = manifest.get("status") or {}
+    return {} if status == NOT_OBSERVED else status
 
 
 def parse(manifest: Manifest, profile: Profile | None = None) -> InferenceService:

@@ -5,6 +5,7 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.api.schema import openapi
 from naiad_operator.api.schema.resources import PROFILE, SERVICE, CustomResource
+from naiad_operator.api.types.status import NOT_OBSERVED
 from naiad_operator.api.types.structs import Part
 
 Manifest = dict[str, typing.Any]
@@ -112,7 +113,8 @@ def _root(resource: CustomResource) -> Manifest:
         "spec": _described(resource.spec),
     }
     if resource.status is not None:
-        properties["status"] = _described(resource.status)
+        # Until the operator has written one: readers that know no other sign (kstatus, Flux) take a resource without conditions for ready.
+        properties["status"] = {"default": NOT_OBSERVED, **_described(resource.status)}
         properties["status"]["properties"]["conditions"].update(
             {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
         )

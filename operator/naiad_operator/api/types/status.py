@@ -11,6 +11,9 @@ _Sentence = typing.Annotated[str, msgspec.Meta(max_length=4096)]
 _Time = typing.Annotated[str, msgspec.Meta(max_length=32)]
 _Count = typing.Annotated[int, msgspec.Meta(ge=0)]
 
+NOT_OBSERVED: dict[str, typing.Any] = {"conditions": [], "observedGeneration": 0}
+"""The status of a resource that no operator has seen, as the API server fills it in."""
+
 
 class Condition(Part, frozen=True):
     """One aspect of a service.
