@@ -265,3 +265,11 @@ class Returning(Instance):
     @override
     def execute(self, batch: "collections.abc.Sequence[Any]") -> Execution[Response]:
         return Execution([self._response] * len(batch), 0, 0)
+
+
+def test_requests_that_are_to_come_back_differ_from_those_with_later_responses() -> None:
+    responses = [None, None, ok(numbers(1.0)), Response([], {}, invalid("no"))]
+    header, payload = codec.write_outcome(Execution(responses, 11, 22, rescheduled=[1]))
+    execution = ResponseReader(CONFIG, 1).outcome(bytearray(payload.joined()), header, asked(4))
+    assert list(execution.rescheduled) == [1]
+    assert [response is None for response in execution.responses] == [True, True, False, False]

@@ -6,7 +6,7 @@ from typing import Any
 
 from naiad.core.response import InferResponse
 from naiad.hosts.host import DeferredResponse
-from tests.server.backends.configs import Instance, values
+from tests.server.backends.configs import Instance, values, with_sequences
 from tests.server.backends.python.models import instance_of, python_config
 
 GIVE_UP_S = 10
@@ -43,12 +43,17 @@ class Answers:
             return [each.response for each in self.got]
 
 
-def made(folder: pathlib.Path, body: str, *, decoupled: bool = True) -> tuple[Instance, Answers]:
+def made(
+    folder: pathlib.Path, body: str, *, decoupled: bool = True, iterative: bool = False
+) -> tuple[Instance, Answers]:
     """An instance whose model has these methods, and what it will have sent. They may use `response(…)` and `FINAL`."""
     lines = body.strip("\n").splitlines()
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = HEAD + "\n".join("    " + line[indent:] for line in lines) + "\n"
-    instance = instance_of(folder, text, python_config(decoupled=decoupled))
+    config = python_config(decoupled=decoupled)
+    if iterative:
+        config = with_sequences(config, "sequence_batching { iterative_sequence: true }")
+    instance = instance_of(folder, text, config)
     answers = Answers()
     instance.respond_through(answers.post)
     return instance, answers

@@ -81,3 +81,32 @@ def test_a_model_may_take_its_list_of_requests_apart(tmp_path: pathlib.Path) -> 
         [1, 1],
     ]
     assert [seen(each) for each in answers.wait(1)] == [[7, 7]]
+
+
+def test_an_iterative_model_says_which_requests_are_to_come_back(tmp_path: pathlib.Path) -> None:
+    instance, _ = made(
+        tmp_path,
+        f"""
+        def execute(self, requests):
+            requests[1].set_release_flags({AGAIN})
+            return [response(1, 1), None]
+        """,
+        decoupled=False,
+        iterative=True,
+    )
+    execution = instance.execute([ask(), ask()])
+    assert execution.rescheduled == [1]
+    assert [response is None for response in execution.responses] == [False, True]
+
+
+def test_a_decoupled_iterative_model_sends_and_asks_again(tmp_path: pathlib.Path) -> None:
+    instance, _ = made(
+        tmp_path,
+        f"""
+        def execute(self, requests):
+            requests[0].set_release_flags({AGAIN})
+            requests[0].get_response_sender().send(response(1, 1))
+        """,
+        iterative=True,
+    )
+    assert instance.execute([ask(), ask()]).rescheduled == [0]
