@@ -7,18 +7,21 @@ import collections.abc
 import pathlib
 from typing import Any
 
+from naiad.backends.model_files.batch_size import default_max_batch_size
+from naiad.backends.model_files.signature import (
+    GraphTensor,
+    Signature,
+    export_help,
+    fixed_first,
+    unsupported_kind,
+)
 from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, read
 from naiad.backends.onnxruntime.plugin import PLUGIN
-from naiad.backends.signature import GraphTensor, Signature
 from naiad.config.backend_type import CompletionError
 from naiad.config.sequence_tensors import added_inputs, added_outputs
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode
 
-DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
-"""The `--backend-config` setting of row 11.50."""
-
-_DEFAULT = "4"
 _LARGE = 1 << 30
 
 
@@ -91,31 +94,6 @@ def _has_output_of_its_own(graph: Signature) -> bool:
     return any(not tensor.symbols or tensor.symbols[0] not in batch for tensor in graph.outputs)
 
 
-def fixed_first(graph: Signature) -> list[GraphTensor]:
-    """The inputs and outputs that keep a graph from taking batches: their first dimension is not free."""
-    return [
-        tensor
-        for tensor in (*graph.inputs, *graph.outputs)
-        if tensor.shape is not None and tensor.shape[:1] != (-1,)
-    ]
-
-
-def default_max_batch_size(options: collections.abc.Mapping[str, str]) -> int:
-    """The batch size of a model that can batch and does not say how far (row 11.50).
-
-    Raises:
-        CompletionError: the setting is not a number.
-    """
-    text = options.get(DEFAULT_MAX_BATCH_SIZE, _DEFAULT)
-    try:
-        return max(int(text), 0)
-    except ValueError:
-        raise CompletionError(
-            f"--backend-config {DEFAULT_MAX_BATCH_SIZE}={text} is not a number",
-            suggestion=f"write {DEFAULT_MAX_BATCH_SIZE}={_DEFAULT}, or leave it out",
-        ) from None
-
-
 def _complete_batching(
     message: Any, graph: Signature, options: collections.abc.Mapping[str, str]
 ) -> None:
@@ -155,21 +133,6 @@ def _require_servable(message: Any, side: str, tensor: GraphTensor) -> None:
             f"{side} '{tensor.name}' has",
             suggestion=f"list the {side}s with their dims in config.pbtxt",
         )
-
-
-def unsupported_kind(tensor: GraphTensor) -> str:
-    """The reference's error message for a value that is not a tensor."""
-    onnx_type = f"ONNX_TYPE_{tensor.kind.replace(' ', '').upper()}"
-    return (
-        f"Unsupported ONNX Type '{onnx_type}' for I/O '{tensor.name}', expected 'ONNX_TYPE_TENSOR'."
-    )
-
-
-def export_help(tensor: GraphTensor) -> str:
-    """How to export such a value as a tensor; "" where no common exporter makes such a value."""
-    if tensor.kind not in {"sequence", "map"}:
-        return ""
-    return ": for a scikit-learn classifier, pass options={'zipmap': False} to skl2onnx"
 
 
 def _add(message: Any, side: str, tensor: GraphTensor) -> None:

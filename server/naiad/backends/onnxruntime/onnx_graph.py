@@ -9,8 +9,8 @@ import collections.abc
 import pathlib
 import typing
 
-from naiad.backends.signature import GraphTensor, Signature
-from naiad.backends.wire_format import (
+from naiad.backends.model_files.signature import GraphTensor, Signature
+from naiad.backends.model_files.wire_format import (
     LENGTH,
     VARINT,
     Field,

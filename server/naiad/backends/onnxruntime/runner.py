@@ -18,8 +18,8 @@ import onnxruntime
 
 from naiad.backends import text
 from naiad.backends.batch import Array, OutputRule
+from naiad.backends.model_files.signature import Signature
 from naiad.backends.ragged import RaggedBatches, is_ragged
-from naiad.backends.signature import Signature
 from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_tensors import model_inputs, model_outputs
 from naiad.core import datatypes

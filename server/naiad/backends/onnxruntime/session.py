@@ -11,9 +11,9 @@ from typing import Any
 
 import onnxruntime
 
+from naiad.backends.model_files.signature import GraphTensor, Signature
 from naiad.backends.onnxruntime import cuda, locales, onnx_graph, plan as plans
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
-from naiad.backends.signature import GraphTensor, Signature
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.errors import internal, invalid, unavailable

@@ -4,10 +4,10 @@ import collections.abc
 import pathlib
 from typing import Any
 
+from naiad.backends.model_files.signature import GraphTensor
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.openvino.described import read_signature
 from naiad.backends.openvino.plugin import PLUGIN
-from naiad.backends.signature import GraphTensor
-from naiad.backends.wire_format import ModelFileError
 from naiad.config.backend_type import CompletionError
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode

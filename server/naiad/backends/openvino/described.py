@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from naiad.backends.model_files.signature import GraphTensor, Signature
 from naiad.backends.onnxruntime import onnx_graph
 from naiad.backends.openvino import intermediate
 from naiad.backends.openvino.settings import settings_of
-from naiad.backends.signature import GraphTensor, Signature
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.core.messages import model_config_pb2

@@ -7,8 +7,8 @@ import collections.abc
 import pathlib
 from xml.parsers import expat
 
-from naiad.backends.signature import GraphTensor, Signature
-from naiad.backends.wire_format import ModelFileError
+from naiad.backends.model_files.signature import GraphTensor, Signature
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 

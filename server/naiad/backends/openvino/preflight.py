@@ -4,10 +4,10 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends.onnxruntime.graph_check import check_graph
+from naiad.backends.model_files.graph_check import check_graph
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.openvino.described import UNSUPPORTED, as_config_sees, read_signature
 from naiad.backends.openvino.settings import settings_of
-from naiad.backends.wire_format import ModelFileError
 from naiad.config.document import Document
 from naiad.config.findings import Findings
 from naiad.config.model_config import ModelConfig

@@ -7,11 +7,11 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends.onnxruntime.completion import default_max_batch_size, fixed_first
-from naiad.backends.signature import GraphTensor, Signature
+from naiad.backends.model_files.batch_size import default_max_batch_size
+from naiad.backends.model_files.signature import GraphTensor, Signature, fixed_first
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.tensorflow.plugin import PLUGIN, SAVED_MODEL
 from naiad.backends.tensorflow.saved_model import read_signature
-from naiad.backends.wire_format import ModelFileError
 from naiad.config.backend_type import CompletionError
 from naiad.config.sequence_tensors import added_inputs, added_outputs
 from naiad.core.messages import model_config_pb2

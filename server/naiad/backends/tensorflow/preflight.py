@@ -4,11 +4,11 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends.onnxruntime.graph_check import check_graph
+from naiad.backends.model_files.graph_check import check_graph
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.tensorflow.plugin import GRAPH_DEF
 from naiad.backends.tensorflow.saved_model import read_nodes, read_signature
 from naiad.backends.tensorflow.settings import settings_of
-from naiad.backends.wire_format import ModelFileError
 from naiad.config.document import Document
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.model_config import ModelConfig

@@ -8,8 +8,15 @@ import pathlib
 
 import msgspec
 
-from naiad.backends.signature import GraphTensor, Signature
-from naiad.backends.wire_format import LENGTH, VARINT, Field, ModelFileError, WireFormat, walk
+from naiad.backends.model_files.signature import GraphTensor, Signature
+from naiad.backends.model_files.wire_format import (
+    LENGTH,
+    VARINT,
+    Field,
+    ModelFileError,
+    WireFormat,
+    walk,
+)
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 

@@ -16,10 +16,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 import tensorflow as tf
 
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.tensorflow.plugin import GRAPH_DEF, PLUGIN
 from naiad.backends.tensorflow.saved_model import DEFAULT_TAG, read_nodes, read_signature
 from naiad.backends.tensorflow.settings import Settings
-from naiad.backends.wire_format import ModelFileError
 from naiad.config import sequence_tensors
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.errors import internal, invalid, unavailable

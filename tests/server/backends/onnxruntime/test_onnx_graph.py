@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from naiad.backends import wire_format
+from naiad.backends.model_files import wire_format
 from naiad.backends.onnxruntime import onnx_graph
 from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, has_operator, read
 from naiad.backends.onnxruntime.plugin import PLUGIN

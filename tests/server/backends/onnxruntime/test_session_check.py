@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
+from naiad.backends.model_files.signature import GraphTensor, Signature
 from naiad.backends.onnxruntime.graph_check import check_session
 from naiad.backends.onnxruntime.session import graph_tensor
-from naiad.backends.signature import GraphTensor, Signature
 from naiad.core import datatypes
 from naiad.errors import InferenceError
 from tests.server.backends.configs import model_config, spec

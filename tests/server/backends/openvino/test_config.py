@@ -5,9 +5,9 @@ import pathlib
 import pytest
 
 from naiad.backends.catalog import Catalog
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.openvino import intermediate
 from naiad.backends.openvino.settings import Settings, settings_of
-from naiad.backends.wire_format import ModelFileError
 from naiad.config.resolve import Resolution, resolve
 from naiad.core import datatypes
 from naiad.errors import InferenceError

@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
+from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.tensorflow.saved_model import read_nodes, read_signature
-from naiad.backends.wire_format import ModelFileError
 from naiad.core import datatypes
 from tests.server.backends.tensorflow.saved_models import (
     COMPLEX64,

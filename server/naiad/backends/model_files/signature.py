@@ -48,3 +48,27 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[GraphTensor, ...]
     overridable: tuple[GraphTensor, ...]
     outputs: tuple[GraphTensor, ...]
+
+
+def fixed_first(graph: Signature) -> list[GraphTensor]:
+    """The inputs and outputs that keep a graph from taking batches: their first dimension is not free."""
+    return [
+        tensor
+        for tensor in (*graph.inputs, *graph.outputs)
+        if tensor.shape is not None and tensor.shape[:1] != (-1,)
+    ]
+
+
+def unsupported_kind(tensor: GraphTensor) -> str:
+    """The reference's error message for a value that is not a tensor."""
+    onnx_type = f"ONNX_TYPE_{tensor.kind.replace(' ', '').upper()}"
+    return (
+        f"Unsupported ONNX Type '{onnx_type}' for I/O '{tensor.name}', expected 'ONNX_TYPE_TENSOR'."
+    )
+
+
+def export_help(tensor: GraphTensor) -> str:
+    """How to export such a value as a tensor; "" where no common exporter makes such a value."""
+    if tensor.kind not in {"sequence", "map"}:
+        return ""
+    return ": for a scikit-learn classifier, pass options={'zipmap': False} to skl2onnx"
