@@ -76,8 +76,10 @@ METRICS_PATH = "/metrics"
 STATUS_PATH = "/status"
 """On the metrics port: {"models": [{"name", "version", "state", "reason"}]}."""
 
-BACKENDS = frozenset(("onnxruntime", "python"))
+BACKENDS = frozenset(("onnxruntime", "openvino", "python", "pytorch", "tensorflow"))
 """Those that the server itself has; packages bring others."""
+EXTRAS = {"openvino": "openvino", "pytorch": "torch", "tensorflow": "tensorflow"}
+"""The extra of naiad that brings the framework of a backend, which the server's image does not have."""
 
 GRPC_SERVICE = "inference.GRPCInferenceService"
 GRPC_HEALTH_SERVICE = "grpc.health.v1.Health"

@@ -14,7 +14,7 @@ from tests.operator.convert.triton import RUN, Object, listed
     [
         ({"modelFormat": {"name": "triton", "version": "2"}}, ""),
         ({"modelFormat": {"name": "onnx"}}, "'onnx': the server finds the format by the files. storageUri must be a model repository"),
-        ({"modelFormat": {"name": "pytorch"}, "protocolVersion": "v2"}, "'pytorch': the server has no backend for it: export the model to ONNX"),
+        ({"modelFormat": {"name": "pytorch"}, "protocolVersion": "v2"}, "'pytorch': the server's image lacks the framework: build one with the extra 'torch'"),
         ({"modelFormat": {"name": "sklearn"}}, "e.g. NAME/1/FILE. The server speaks protocol v2: clients send"),
         ({"protocolVersion": "v1"}, "model.protocolVersion: left out: v1: the server speaks protocol v2"),
         ({"protocolVersion": "grpc-v2"}, ""),
@@ -25,7 +25,7 @@ def test_formats_and_protocols(convert: RUN, fields: Object, words: str) -> None
     model = {"storageUri": "s3://acme/models", **fields}
     source["spec"]["predictor"] = {"model": model}
     converted = convert(source)
-    has_backend = "no backend" not in words and "NAME/1/FILE" not in words
+    has_backend = "lacks the framework" not in words and "NAME/1/FILE" not in words
     assert converted.status == (0 if has_backend else 1)
     said = [line for line in converted.lines if line.startswith("spec.predictor.model")]
     assert len(said) == bool(words)

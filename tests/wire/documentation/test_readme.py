@@ -19,8 +19,6 @@ README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
     "`tensorrt`": 'backend: "tensorrt"',
-    "`tensorflow`": 'backend: "tensorflow"',
-    "`openvino`": 'backend: "openvino"',
 }
 NOT_YET_AS_OPTION = {
     "shared memory": "--allow-client-shm=true",

@@ -84,16 +84,28 @@ def _format(draft: Draft) -> None:
         draft.of_container("protocolVersion", f"left out: {protocol}: {_CLIENTS}")
     if given == "triton":
         return
-    runs = _BACKENDS.get(given) in server.BACKENDS
-    message = f"left out: {given!r}: " + (
-        "the server finds the format by the files"
-        if runs
-        else "the server has no backend for it: export the model to ONNX, write a Python model, or install a package with such a backend in an image of your own (docs/backends.md)"
-    )
+    backend = _BACKENDS.get(given, "")
+    runs = backend in server.BACKENDS and backend not in server.EXTRAS
+    message = f"left out: {given!r}: {_how(backend)}"
     message += f". storageUri must be a model repository, a folder with one folder per model, e.g. NAME/1/{'model.onnx' if given == 'onnx' else 'FILE'}"
     if not protocol and given not in _V2_FORMATS:
         message += f". {_CLIENTS[0].upper()}{_CLIENTS[1:]}"
     draft.of_container("modelFormat", message, blocks=not runs)
+
+
+def _how(backend: str) -> str:
+    """How the server runs the models of a backend; "" is none that it has."""
+    if backend in server.EXTRAS:
+        return (
+            f"the server's image lacks the framework: build one with the extra {server.EXTRAS[backend]!r} (EXTRAS of Dockerfile.server) and name it in "
+            "image, or export the model to ONNX"
+        )
+    if backend in server.BACKENDS:
+        return "the server finds the format by the files"
+    return (
+        "the server has no backend for it: export the model to ONNX, write a Python model, or install a package with such a backend in an image of your own "
+        "(docs/backends.md)"
+    )
 
 
 _CLIENTS = "the server speaks protocol v2: clients send /v2/models/NAME/infer in place of /v1/models/NAME:predict"
