@@ -94,7 +94,7 @@ def _format(draft: Draft) -> None:
 
 
 def _how(backend: str) -> str:
-    """How the server runs the models of a backend; "" is none that it has."""
+    """How the server runs the models of a backend; "" for an unknown one."""
     if backend in server.EXTRAS:
         return (
             f"the server's image lacks the framework: build one with the extra {server.EXTRAS[backend]!r} (EXTRAS of Dockerfile.server) and name it in "
