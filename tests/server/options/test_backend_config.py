@@ -4,7 +4,7 @@ import collections.abc
 
 import pytest
 
-from naiad.backends.onnxruntime.completion import default_max_batch_size
+from naiad.backends.model_files.batch_size import default_max_batch_size
 from naiad.backends.onnxruntime.plan import plan_session
 from naiad.config.model_config import InstanceKind
 from naiad.errors import InferenceError
