@@ -258,7 +258,7 @@ class DynamicScheduler:
             if (
                 self._follow_ups is not None
                 and self._follow_ups.is_active
-                and pool.usable == 1
+                and self._works_alone()
                 and isinstance(decision, Dispatch)
                 and decision.reason is _IDLE
                 and not self._stopping
@@ -305,10 +305,15 @@ class DynamicScheduler:
             queue.prefetched += decision.count
             pool.send(slot, batch)
 
+    def _works_alone(self) -> bool:
+        """Whether one instance has all the work: it is the only one, or slower ones beside it stand idle."""
+        pool = self._pool
+        return pool.usable == 1 or (pool.speeds.mixed and not pool.speeds.busy())
+
     def _take(self, count: int) -> list[Inference]:
         """Take a batch that is sent now out of the queue."""
         follow_ups = self._follow_ups
-        if follow_ups is not None and follow_ups.is_active and self._pool.usable == 1:
+        if follow_ups is not None and follow_ups.is_active and self._works_alone():
             follow_ups.taken(count)
         return self._queue.take(count)
 
@@ -317,7 +322,7 @@ class DynamicScheduler:
         queue = self._queue
         if outcome is not None:
             self._several_clients = len(outcome.batch) > 1 or bool(queue.size)
-            if self._follow_ups is not None and self._pool.usable == 1:
+            if self._follow_ups is not None and self._works_alone():
                 self._follow_ups.came_back(outcome, self._now())
         if queue.size:
             self._schedule()

@@ -44,6 +44,7 @@ class Mixed(ScheduledModel):
         for host, takes_s in zip(self.hosts, [fast_s, *[slow_s] * slow], strict=True):
             host.takes_s = takes_s
         self.done = 0
+        self.pause_s = 0.0
 
     def client(self) -> None:
         inference = self.send()
@@ -51,7 +52,7 @@ class Mixed(ScheduledModel):
 
     def _again(self, _response: InferResponse) -> None:
         self.done += 1
-        asyncio.get_running_loop().call_soon(self.client)
+        asyncio.get_running_loop().call_later(self.pause_s, self.client)
 
 
 async def throughput(model: Mixed, clients: int, seconds: float = 3.0) -> float:
@@ -70,6 +71,23 @@ async def test_slow_instances_never_lower_the_throughput(clients: int) -> None:
     alone = await throughput(Mixed(fast_s=0.010, slow_s=0.200, slow=0), clients)
     mixed = await throughput(Mixed(fast_s=0.010, slow_s=0.200, slow=2), clients)
     assert mixed >= alone * 0.999
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("slow", [0, 2])
+async def test_the_fast_one_waits_for_the_next_requests_while_the_slow_ones_stand_idle(
+    slow: int,
+) -> None:
+    model = Mixed(fast_s=0.050, slow_s=1.200, slow=slow)
+    for number in range(8):
+        asyncio.get_running_loop().call_later(0.030 * number, model.client)
+    model.pause_s = 0.001
+    await asyncio.sleep(5)
+    before, batches = model.done, len(model.hosts[0].batches)
+    await asyncio.sleep(3)
+    assert (model.done - before) / (len(model.hosts[0].batches) - batches) > 7, (
+        "rows per batch of the 8 clients"
+    )
 
 
 @pytest.mark.looptime
