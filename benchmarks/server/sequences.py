@@ -1,6 +1,7 @@
 """What sequences cost: loop time per request with few and with many requests queued, and requests per second beside Triton.
 
-`python -m benchmarks.server.sequences` prints both; with `cost` only the first, which needs no other server. The second runs 64 sequences on 64
+`python -m benchmarks.server.sequences` prints both; with `cost` only the first, which needs no other server; a number is how
+often both servers are loaded in turn (5). The second runs 64 sequences on 64
 connections, each with its next request when it has its response, against the same Python models in both servers, loaded in turn.
 """
 
@@ -12,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+import typing
 
 import numpy as np
 import uvloop
@@ -229,9 +231,8 @@ class _Client(asyncio.Protocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._first)
+        self._transport = typing.cast("asyncio.Transport", transport)
+        self._transport.write(self._first)
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -323,7 +324,8 @@ def contest(rounds: int) -> str:
 
 
 if __name__ == "__main__":
-    print(cost())
-    if "cost" not in sys.argv[1:]:
+    given = sys.argv[1:]
+    print(cost(), flush=True)
+    if "cost" not in given:
         print()
-        print(contest(5))
+        print(contest(int(given[0]) if given else 5))
