@@ -4,8 +4,12 @@ import collections.abc
 import difflib
 
 from naiad.options.usage import UsageError
-from naiad.response_cache.local import LEAST_BYTES
-from naiad.response_cache.settings import CacheSettings, LocalSettings, RedisSettings
+from naiad.response_cache.settings import (
+    LEAST_BYTES,
+    CacheSettings,
+    LocalSettings,
+    RedisSettings,
+)
 
 USER_VARIABLE, PASSWORD_VARIABLE = "TRITONCACHE_REDIS_USERNAME", "TRITONCACHE_REDIS_PASSWORD"
 _PORTS = 65_535

@@ -5,9 +5,6 @@ import collections
 from naiad.response_cache.entry import CachedResponse
 from naiad.response_cache.store import Inserted, OnFound
 
-LEAST_BYTES = 1024
-"""The smallest size of a store, as in the reference."""
-
 
 class LocalStore:
     """Implements `ResponseStore`.

@@ -3,6 +3,9 @@
 import msgspec
 from typing_extensions import override
 
+LEAST_BYTES = 1024
+"""The smallest size of a store, as in the reference."""
+
 
 class LocalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A cache in the server's memory.

@@ -25,6 +25,7 @@ def test_the_json_of_a_config_reads_as_that_config(chance: random.Random) -> Non
     message = random_config(chance)
     shown = json.dumps(to_json(message))
     assume(not {"NaN", "Infinity", "-Infinity"} & set(re.findall(r"[-\w]+", shown)))
+    assume("-0" not in str(message).split())  # which protobuf's own JSON writes as 0
     for text in (shown, json_format.MessageToJson(message)):
         assert read(text, FOLDER).message == message
 

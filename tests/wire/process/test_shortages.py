@@ -178,7 +178,9 @@ def workers(server: ServerProcess) -> dict[str, int]:
     assert server.process is not None
     pid = server.process.pid
     found: dict[str, int] = {}
-    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+    # A thread of its own starts them.
+    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    for child in [each for task in tasks for each in task.read_text().split()]:
         with contextlib.suppress(FileNotFoundError):
             words = pathlib.Path(f"/proc/{child}/cmdline").read_text().strip("\0").split()
             if words[:2] == ["naiad-worker", "--model"]:
