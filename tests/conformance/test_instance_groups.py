@@ -70,7 +70,8 @@ SCENARIOS = [
     cores("several ranges of cores", "named_two", 0, 1),
     cores("the host policy of the CPU", "default_of_cpu", 1),
     cores("the host policy of KIND_MODEL", "default_of_model", 0),
-    start("--host-policy without a setting", "17.9", lambda target: _exits(target, "--host-policy=cpu"), status=1),
+    start("--host-policy without a setting", "17.9", lambda target: _exits(target, "--host-policy=cpu"),
+          "--host-policy option format is '<policy name>,<setting>=<value>'. Got cpu", status=1),
     start("--host-policy with another setting", "17.9", lambda target: _exits(target, "--host-policy=cpu,cores=0-1"),
           "Unsupported host policy setting 'cores' is specified, supported settings are 'numa-node', 'cpu-cores'", status=1),
 ]  # fmt: skip

@@ -182,7 +182,7 @@ OTHERS = [
 
 OPTIONS = [
     start("--rate-limit=sometimes", "14.16", lambda target: _options(target, "--rate-limit=sometimes"), status=1),
-    start("--rate-limit-resource without a count", "14.18", lambda target: _options(target, "--rate-limit-resource=R"), status=1),
+    start("--rate-limit-resource without a count", "14.18", lambda target: _options(target, "--rate-limit-resource=R"), "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got R", status=1),
     start("--rate-limit-resource with four parts", "14.18", lambda target: _options(target, "--rate-limit-resource=R:1:2:3"), "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or '<resource_name>:<count>'", status=1),
     start("--rate-limit-resource with a word", "14.18", lambda target: _options(target, "--rate-limit-resource=R:many"), status=1),
     start("--rate-limit in capitals", "14.16", lambda target: _starts(target, "--rate-limit=EXECUTION_COUNT"), status=200),
