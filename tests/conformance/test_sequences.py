@@ -6,6 +6,7 @@ import types
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ DIALOGS = [
         Step(35, "s", 1), Step(35, "", -99), Step(35, "e", 2),
         says="Failed to process the request(s)", expect={"1.status": 500, "2.report.sum": 3},
     ),
-    talked("iterative", "13.23", "iterative", Step(36, "s", 4), expect={"0.report.rounds": 4}),
+    talked("iterative", "13.23 15.18", "iterative", Step(36, "s", 4), expect={"0.report.rounds": 4}),
     talked("iterative, again", "13.23", "iterative", Step(37, "s", 3), Step(37, "s", 2), expect={"0.report.rounds": 3, "1.report.rounds": 2}),
     talked("iterative without START", "13.23 13.3", "iterative", Step(38, "", 3), sums=[0], says=_NO_START),
 ]  # fmt: skip
@@ -448,7 +449,14 @@ OTHERS = [
         "sequence: minimum_slot_utilization", ("13.11",), _utilization,
         expect={"quick": True, "slow": True}, server=_SERVER,
     ),
-    Scenario("sequence: statistics", ("8.3", "8.5", "13.7", "13.23"), _statistics, server=_SERVER),
+    Scenario(
+        "sequence: statistics", ("8.3", "8.5", "13.7", "13.23"), _statistics,
+        expect={
+            "iterative.inferences": 1, "iterative.executions": 3, "iterative.success": 1, "iterative.fail": 0,
+            "iterative.batches of 1": 3,
+        },
+        server=_SERVER,
+    ),
     Scenario(
         "sequence: on a stream", ("13.6", "10.31"), lambda target: _stream(target, "direct", (141, 142)),
         server=_SERVER,
@@ -487,14 +495,15 @@ def test_others(ask: Ask, scenario: Scenario) -> None:
     ask(scenario)
 
 
-@pytest.mark.parametrize(
-    "model", ["direct", "oldest", "no_strategy", "preferred", "delayed", "texts"]
-)
-def test_config(ask: Ask, model: str) -> None:
-    path = f"/v2/models/{model}/config"
-    ask(
-        http(f"sequence: config of {model}", "11.26 11.27", "GET", path, status=200, server=_SERVER)
-    )
+CONFIGS = [
+    http(f"sequence: config of {model}", "11.26 11.27", "GET", f"/v2/models/{model}/config", status=200, server=_SERVER)
+    for model in ("direct", "oldest", "no_strategy", "preferred", "delayed", "texts")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", CONFIGS, ids=lambda scenario: scenario.name)
+def test_config(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)
 
 
 def _refused(target: Target, name: str) -> Answer:
@@ -510,11 +519,15 @@ def _refused(target: Target, name: str) -> Answer:
     return {"served": served, "error": "\n".join([*filter(None, reasons), *told])}
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(ask: Ask, name: str) -> None:
-    ask(
-        Scenario(
-            f"sequence refused: {name}", ("11.26", "11.27"), lambda target: _refused(target, name),
-            says=REFUSED[name][0], expect={"served": False}, server=_SERVER,
-        )
-    )  # fmt: skip
+REFUSALS = [
+    Scenario(
+        f"sequence refused: {name}", ("11.26", "11.27"), partial(_refused, name=name), says=says,
+        expect={"served": False}, server=_SERVER,
+    )
+    for name, (says, *_) in REFUSED.items()
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", REFUSALS, ids=lambda scenario: scenario.name)
+def test_refused(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)

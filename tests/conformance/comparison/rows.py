@@ -47,7 +47,6 @@ UNSHOWN: dict[str, str] = {
     "1.11": "2.51 has no --http-max-input-size and no limit; ours is shown by our own tests",
     "1.21": "nothing to observe: TLS over HTTP is a reverse proxy's work on both sides",
     "2.12": "2.51 does not call is_ready of a model; shown by our own tests",
-    "4.15": "needs sequence batching, which is not supported yet",
     "8.27": _NO_GPU,
     "10.13": "shared memory is not supported yet",
     "10.15": "shared memory is not supported yet",
@@ -55,7 +54,6 @@ UNSHOWN: dict[str, str] = {
     "11.50": _NO_ONNX,
     "11.51": _NO_ONNX,
     "12.19": "environment variables of Triton's own tests, no client sees them",
-    "15.18": "needs iterative sequences, which are not supported yet; that its request fails and says so is shown by the wire tests",
     **{f"16.{row}": _NO_ONNX for row in (1, 2, 3, 4, 8, 9, 10, 11, 12)},
 }
 
