@@ -3,6 +3,7 @@
 import json
 import math
 import struct
+from functools import partial
 from typing import Any
 
 import pytest
@@ -117,10 +118,7 @@ _VALUES: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in TYPES if kind != "STRING"]
-)  # which 2.51 does not survive
-def test_types(ask: Ask, kind: str) -> None:
+def _of_type(kind: str) -> Scenario:
     values = _VALUES.get(kind, [1, 3, 2])
     entry = value(f"IN_{kind}", kind, [len(values)], values)
     headers: dict[str, str] = {}
@@ -136,14 +134,20 @@ def test_types(ask: Ask, kind: str) -> None:
         headers = {"Inference-Header-Content-Length": str(len(head))}
         body = head + halves
     refused = kind in ("BOOL", "FP16")
-    ask(
-        infer(
-            f"classes of {kind}", "5.5" if refused else "5.2", "kinds", body, headers,
-            status=400 if refused else 200,
-            says=f"class result not available for output due to unsupported type '{kind}'" if refused else None,
-            server=_SERVER,
-        )
+    return infer(
+        f"classes of {kind}", "5.5" if refused else "5.2", "kinds", body, headers,
+        status=400 if refused else 200,
+        says=f"class result not available for output due to unsupported type '{kind}'" if refused else None,
+        server=_SERVER,
     )  # fmt: skip
+
+
+KINDS = [_of_type(kind) for kind in TYPES if kind != "STRING"]  # which 2.51 does not survive
+
+
+@pytest.mark.parametrize("scenario", KINDS, ids=lambda scenario: scenario.name)
+def test_types(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)
 
 
 def _message(count: Any, raw: bytes, shape: tuple[int, ...], model: str = "named") -> Any:
@@ -198,37 +202,30 @@ def _streamed(target: Target, model: str) -> Answer:
     return talk(target, message)
 
 
-@pytest.mark.parametrize("model", ["named", "decoupled"])
-def test_a_stream(ask: Ask, model: str) -> None:
-    name = f"classes: a stream of {model}"
-    ask(
-        Scenario(
-            name=name, rows=("10.22",), ask=lambda target: _streamed(target, model), server=_SERVER
-        )
-    )
-
-
 def _refusal(target: Target, model: str) -> Answer:
     index = json.loads(target.http("POST", "/v2/repository/index").body)
     (entry,) = (each for each in index if each["name"] == model)
     return {"state": entry.get("state", ""), "error": entry.get("reason", "")}
 
 
-@pytest.mark.parametrize(
-    ("model", "says"),
-    [
-        ("missing_file", "failed to open text file for read "),
-        ("outside", "is outside model directory"),
-    ],
-)
-def test_a_label_file_that_cannot_be_read(ask: Ask, model: str, says: str) -> None:
-    ask(
+OTHERS = [
+    *(
+        Scenario(f"classes: a stream of {model}", ("10.22",), partial(_streamed, model=model), server=_SERVER)
+        for model in ("named", "decoupled")
+    ),
+    *(
         Scenario(
-            name=f"label file: {model}",
-            rows=("11.17",),
-            ask=lambda target: _refusal(target, model),
-            says=says,
-            expect={"state": "UNAVAILABLE"},
-            server=_SERVER,
+            f"label file: {model}", ("11.17",), partial(_refusal, model=model), says=says,
+            expect={"state": "UNAVAILABLE"}, server=_SERVER,
         )
-    )
+        for model, says in (
+            ("missing_file", "failed to open text file for read "),
+            ("outside", "is outside model directory"),
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", OTHERS, ids=lambda scenario: scenario.name)
+def test_others(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)

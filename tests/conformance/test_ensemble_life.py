@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -165,24 +166,21 @@ def _reason(target: Target, name: str) -> Answer:
     return {"status": reply.status, "error": json.loads(reply.body)["error"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
+FAILURES = [
+    Scenario(
+        f"ensemble life: why {name} fails", ("14.3",), partial(_reason, name=name), says=says,
+        expect={"status": 400}, server="ensemble-life",
+    )
+    for name, says in (
         ("broken", "ensemble 'broken' depends on 'raises' which has no loaded version"),
         ("lost", "ensemble lost contains models that are not available or ambiguous: nowhere"),
-    ],
-)
-def test_why_a_load_fails(ask: Ask, name: str, says: str) -> None:
-    ask(
-        Scenario(
-            f"ensemble life: why {name} fails",
-            ("14.3",),
-            lambda target: _reason(target, name),
-            says=says,
-            expect={"status": 400},
-            server="ensemble-life",
-        )
     )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", FAILURES, ids=lambda scenario: scenario.name)
+def test_why_a_load_fails(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)
 
 
 def _classes(count: int = 1) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Ensembles (11.29, 11.30, 14.1 to 14.13): what they answer, what their config and statistics show, and what is refused with which reason."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -76,26 +77,14 @@ def test_inference(ask: Ask, scenario: Scenario) -> None:
     ask(scenario)
 
 
-@pytest.mark.parametrize("outputs", [(), ("Y", "Z")])
-def test_all_outputs(ask: Ask, outputs: tuple[str, ...]) -> None:
+def _all_outputs(target: Target, outputs: tuple[str, ...]) -> Answer:
     """The reference has them in any order."""
-
-    def answered(target: Target) -> Answer:
-        answer = target.infer("parts", _asking(*outputs)).answer()
-        found = answer["json"].pop("outputs")
-        return {**answer, "outputs": {each["name"]: each for each in found}}
-
-    name = f"ensemble: all outputs, {len(outputs)} named"
-    ask(Scenario(name=name, rows=("14.1",), ask=answered, server=_SERVER))
+    answer = target.infer("parts", _asking(*outputs)).answer()
+    found = answer["json"].pop("outputs")
+    return {**answer, "outputs": {each["name"]: each for each in found}}
 
 
-@pytest.mark.parametrize("model", GOOD)
-@pytest.mark.parametrize("what", ["", "/config"])
-def test_config_and_metadata(ask: Ask, model: str, what: str) -> None:
-    name = f"ensemble{what or '/metadata'}: {model}"
-    newer = ("json.ensemble_scheduling.max_inflight_requests",)  # than 2.51
-    path = f"/v2/models/{model}{what}"
-    ask(http(name, "11.29 2.15", "GET", path, status=200, mask=newer, server=_SERVER))
+_NEWER = ("json.ensemble_scheduling.max_inflight_requests",)  # than 2.51
 
 
 def _stats(target: Target, model: str) -> dict[str, int]:
@@ -120,23 +109,13 @@ def _counted(target: Target, models: tuple[str, ...], model: str, request: objec
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "models", "request_"),
-    [
-        ("a chain", ("chain", "one"), _asking()),
-        ("a batch", ("batches", "rows"), {"inputs": [_x(3)]}),
-        ("nested", ("nested", "chain", "one"), _asking()),
-        ("a failure", ("failing",), {"inputs": [value("MODE", "BYTES", [1], ["raise"])]}),
-    ],
-)
-def test_statistics(ask: Ask, name: str, models: tuple[str, ...], request_: object) -> None:
-    ask(
-        Scenario(
-            name=f"ensemble: statistics of {name}",
-            rows=("14.13",),
-            ask=lambda target: _counted(target, models, models[0], request_),
-            server=_SERVER,
-        )
+def _statistics(name: str, request: object, *models: str) -> Scenario:
+    """What a request to the first model adds to the counters of each."""
+    return Scenario(
+        name=f"ensemble: statistics of {name}",
+        rows=("14.13",),
+        ask=lambda target: _counted(target, models, models[0], request),
+        server=_SERVER,
     )
 
 
@@ -148,15 +127,36 @@ def _refused(target: Target, model: str) -> Answer:
     return {"served": served, "error": "\n".join([*filter(None, reasons), *told])}
 
 
-@pytest.mark.parametrize("model", REFUSED)
-def test_what_is_refused(ask: Ask, model: str) -> None:
-    ask(
+OTHERS = [
+    *(
         Scenario(
-            name=f"ensemble refused: {model}",
-            rows=("14.2", "11.29"),
-            ask=lambda target: _refused(target, model),
-            says=REFUSED[model][0],
-            expect={"served": False},
+            f"ensemble: all outputs, {len(outputs)} named", ("14.1",), partial(_all_outputs, outputs=outputs),
             server=_SERVER,
         )
-    )
+        for outputs in ((), ("Y", "Z"))
+    ),
+    *(
+        http(
+            f"ensemble{what or '/metadata'}: {model}", "11.29 2.15", "GET", f"/v2/models/{model}{what}", status=200,
+            mask=_NEWER, server=_SERVER,
+        )
+        for what in ("", "/config")
+        for model in GOOD
+    ),
+    _statistics("a chain", _asking(), "chain", "one"),
+    _statistics("a batch", {"inputs": [_x(3)]}, "batches", "rows"),
+    _statistics("nested", _asking(), "nested", "chain", "one"),
+    _statistics("a failure", {"inputs": [value("MODE", "BYTES", [1], ["raise"])]}, "failing"),
+    *(
+        Scenario(
+            f"ensemble refused: {model}", ("14.2", "11.29"), partial(_refused, model=model), says=says,
+            expect={"served": False}, server=_SERVER,
+        )
+        for model, (says, _) in REFUSED.items()
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", OTHERS, ids=lambda scenario: scenario.name)
+def test_others(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)

@@ -4,6 +4,7 @@ import itertools
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,143 +124,104 @@ PAIRS: dict[str, tuple[str, str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_pairs(ask: Ask, name: str) -> None:
-    model, rows, make = PAIRS[name]
-
-    def run(target: Target) -> Answer:
-        first, second = make(fresh())
-        return twice(target, model, first, second)
-
-    ask(Scenario(f"cache: {name}", tuple(rows.split()), run, server=_SERVER))
+_FAILED_TWICE: dict[str, object] = {"answer.statuses.1": 500, "answer.executed": True, "added.fail": 2, "added.success": 0, "added.cache_hit": 0}  # fmt: skip
+_STATED: dict[str, dict[str, object]] = {
+    "an error response": _FAILED_TWICE,
+    "an execution that fails": _FAILED_TWICE,
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [
-        ("another id", [{"id": "one"}, {"id": "two"}]),
-        ("another parameter", [{"parameters": {"p": 1}}, {"parameters": {"p": 2}}]),
-        ("a priority", [{}, {"parameters": {"priority": 1}}]),
-        ("a timeout", [{}, {"parameters": {"timeout": 1_000_000}}]),
-        ("a sequence id", [{}, {"parameters": {"sequence_id": 7}}]),
-    ],
-)
-def test_what_is_not_part_of_the_key(ask: Ask, name: str, more: list[dict[str, Any]]) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        replies = [sent(target, "cached", a(x), **each) for each in more]
-        return {
-            "ids": [reply["json"].get("id") for reply in replies],
-            "executed": execution(replies[0]) != execution(replies[1]),
-        }
-
-    ask(Scenario(f"cache key: {name}", ("14.24",), run, server=_SERVER))
+NO_KEYS: dict[str, list[dict[str, Any]]] = {
+    "another id": [{"id": "one"}, {"id": "two"}],
+    "another parameter": [{"parameters": {"p": 1}}, {"parameters": {"p": 2}}],
+    "a priority": [{}, {"parameters": {"priority": 1}}],
+    "a timeout": [{}, {"parameters": {"timeout": 1_000_000}}],
+    "a sequence id": [{}, {"parameters": {"sequence_id": 7}}],
+}
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [((), ("SUM",)), (("EXECUTION",), ()), (("SUM",), ("EXECUTION",)), (("SUM", "EXECUTION"), ())],
-)
-def test_requested_outputs_are_not_part_of_the_key(
-    ask: Ask, first: tuple[str, ...], second: tuple[str, ...]
-) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        replies = [sent(target, "cached", a(x), outputs=names) for names in (first, second)]
-        return {
-            "statuses": [reply["status"] for reply in replies],
-            "names": [
-                [each["name"] for each in reply["json"].get("outputs", [])] for reply in replies
-            ],
-        }
-
-    name = f"cache: outputs {first} then {second}"
-    ask(Scenario(name, ("14.24",), run, server=_SERVER))
+def _pair(target: Target, model: str, make: Any) -> Answer:
+    first, second = make(fresh())
+    return twice(target, model, first, second)
 
 
-def test_other_models_have_entries_of_their_own(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        sent(target, "cached", a(x))
-        return added(target, "twin", lambda: sent(target, "twin", a(x))["status"])
-
-    ask(Scenario("cache: another model", ("14.24",), run, server=_SERVER))
-
-
-def test_a_hit_is_the_same_response(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        replies = [sent(target, "cached", a(x, 2, rows=2), id="i") for _ in range(2)]
-        return {"same": replies[0]["json"] == replies[1]["json"], "shape": replies[1]["json"]["outputs"][0]["shape"]}  # fmt: skip
-
-    ask(Scenario("cache: the same response", ("14.25",), run, server=_SERVER))
+def _with(target: Target, more: list[dict[str, Any]]) -> Answer:
+    """The same inputs, with what is not part of the key."""
+    x = fresh()
+    replies = [sent(target, "cached", a(x), **each) for each in more]
+    return {
+        "ids": [reply["json"].get("id") for reply in replies],
+        "executed": execution(replies[0]) != execution(replies[1]),
+    }
 
 
-def test_strings(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        words = value("IN", "BYTES", [3], [f"w{fresh()}", "", "ü"])
-        return added(
-            target,
-            "words",
-            lambda: [
-                each["data"][1:]
-                for _ in range(2)
-                for each in sent(target, "words", words)["json"]["outputs"]
-            ],
-        )
-
-    ask(Scenario("cache: strings", ("14.25",), run, server=_SERVER))
+def _outputs(target: Target, first: tuple[str, ...], second: tuple[str, ...]) -> Answer:
+    """Requested outputs are not part of the key."""
+    x = fresh()
+    replies = [sent(target, "cached", a(x), outputs=names) for names in (first, second)]
+    return {
+        "statuses": [reply["status"] for reply in replies],
+        "names": [[each["name"] for each in reply["json"].get("outputs", [])] for reply in replies],
+    }
 
 
-def test_what_is_too_large_is_executed_each_time(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        inputs = [a(*[x] * 8, rows=8), mode("large", 8)]
-        return twice(target, "cached", inputs, inputs)
-
-    ask(Scenario("cache: a response that is too large", ("14.26",), run, server=_SERVER))
+def _other_model(target: Target) -> Answer:
+    x = fresh()
+    sent(target, "cached", a(x))
+    return added(target, "twin", lambda: sent(target, "twin", a(x))["status"])
 
 
-def test_the_least_recently_used_makes_room(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        first, second = fresh(), fresh()
-        executions = {
-            x: execution(sent(target, "small", a(x), mode("large"))) for x in (first, second)
-        }
-        # Each has 16 KB: four of them do not fit with what else there is.
-        for _ in range(3):
-            sent(target, "small", a(first), mode("large"))
-            sent(target, "small", a(fresh()), mode("large"))
-        return {
-            "recent is kept": execution(sent(target, "small", a(first), mode("large"))) == executions[first],
-            "old is gone": execution(sent(target, "small", a(second), mode("large"))) != executions[second],
-        }  # fmt: skip
-
-    ask(Scenario("cache: the least recently used", ("14.27",), run, server=_SERVER))
+def _same(target: Target) -> Answer:
+    x = fresh()
+    replies = [sent(target, "cached", a(x, 2, rows=2), id="i") for _ in range(2)]
+    return {"same": replies[0]["json"] == replies[1]["json"], "shape": replies[1]["json"]["outputs"][0]["shape"]}  # fmt: skip
 
 
-def test_grpc_and_http_share_entries(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        first = execution(sent(target, "cached", a(x)))
-        binary = value("A", "FP32", [1, 1], [x])
-        reply = target.infer(
-            "cached", {"inputs": [binary], "outputs": [{"name": "EXECUTION", "parameters": {"binary_data": True}}]}
-        )  # fmt: skip
-        return {"hit": int.from_bytes(reply.body[-4:], "little") == first}
+def _strings(target: Target) -> Answer:
+    words = value("IN", "BYTES", [3], [f"w{fresh()}", "", "ü"])
+    return added(
+        target,
+        "words",
+        lambda: [
+            each["data"][1:]
+            for _ in range(2)
+            for each in sent(target, "words", words)["json"]["outputs"]
+        ],
+    )
 
-    ask(Scenario("cache: binary outputs", ("14.25",), run, server=_SERVER))
+
+def _too_large(target: Target) -> Answer:
+    x = fresh()
+    inputs = [a(*[x] * 8, rows=8), mode("large", 8)]
+    return twice(target, "cached", inputs, inputs)
 
 
-@pytest.mark.parametrize("model", ["e_of_cached", "e_both"])
-def test_statistics_of_a_step(ask: Ask, model: str) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        return added(
-            target, "step", lambda: [sent(target, model, a(x))["status"] for _ in range(3)]
-        )
+def _least_recently_used(target: Target) -> Answer:
+    first, second = fresh(), fresh()
+    executions = {x: execution(sent(target, "small", a(x), mode("large"))) for x in (first, second)}
+    # Each has 16 KB: four of them do not fit with what else there is.
+    for _ in range(3):
+        sent(target, "small", a(first), mode("large"))
+        sent(target, "small", a(fresh()), mode("large"))
+    return {
+        "recent is kept": execution(sent(target, "small", a(first), mode("large"))) == executions[first],
+        "old is gone": execution(sent(target, "small", a(second), mode("large"))) != executions[second],
+    }  # fmt: skip
 
-    ask(Scenario(f"cache: the step of {model}", ("14.14", "8.4"), run, server=_SERVER))
+
+def _binary(target: Target) -> Answer:
+    x = fresh()
+    first = execution(sent(target, "cached", a(x)))
+    binary = value("A", "FP32", [1, 1], [x])
+    reply = target.infer(
+        "cached", {"inputs": [binary], "outputs": [{"name": "EXECUTION", "parameters": {"binary_data": True}}]}
+    )  # fmt: skip
+    return {"hit": int.from_bytes(reply.body[-4:], "little") == first}
+
+
+def _step(target: Target, model: str) -> Answer:
+    x = fresh()
+    return added(target, "step", lambda: [sent(target, model, a(x))["status"] for _ in range(3)])
 
 
 def _metrics(target: Target, model: str) -> Answer:
@@ -282,38 +244,62 @@ def _families(target: Target, model: str) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("model", ["cached", "uncached", "e_cached", "e_of_cached"])
-def test_metrics(ask: Ask, model: str) -> None:
-    ask(
-        Scenario(f"cache metrics: {model}", ("8.22",), lambda t: _metrics(t, model), server=_SERVER)
-    )
+def _under_load(target: Target) -> Answer:
+    x = fresh()
+    first = execution(sent(target, "batched", a(x)))
+    with ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(lambda _: execution(sent(target, "batched", a(x))), range(40)))
+    return {"all hits": set(seen) == {first}}
 
 
-def test_hits_under_load(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        x = fresh()
-        first = execution(sent(target, "batched", a(x)))
-        with ThreadPoolExecutor(8) as pool:
-            seen = list(pool.map(lambda _: execution(sent(target, "batched", a(x))), range(40)))
-        return {"all hits": set(seen) == {first}}
-
-    ask(Scenario("cache: hits under load", ("14.25",), run, server=_SERVER))
+def _refused(target: Target, model: str) -> Answer:
+    return {
+        "ready": target.http("GET", f"/v2/models/{model}/ready").status == 200,
+        "infers": sent(target, model, a(fresh()))["status"] == 200,
+    }
 
 
-@pytest.mark.parametrize("model", ["c_decoupled", "c_sequence"])
-def test_what_is_refused(ask: Ask, model: str) -> None:
-    def run(target: Target) -> Answer:
-        return {
-            "ready": target.http("GET", f"/v2/models/{model}/ready").status == 200,
-            "infers": sent(target, model, a(fresh()))["status"] == 200,
-        }
+def _scenario(name: str, rows: str, ask: Any, **expect: object) -> Scenario:
+    return Scenario(name, tuple(rows.split()), ask, expect=expect, server=_SERVER)
 
-    ask(
-        Scenario(
-            f"cache refused: {model}", ("11.45",), run, expect={"ready": False, "infers": False},
-            server=_SERVER,
+
+SCENARIOS = [
+    *(
+        _scenario(f"cache: {name}", rows, partial(_pair, model=model, make=make), **_STATED.get(name, {}))
+        for name, (model, rows, make) in PAIRS.items()
+    ),
+    *(
+        _scenario(f"cache key: {name}", "14.24", partial(_with, more=more))
+        for name, more in NO_KEYS.items()
+    ),
+    *(
+        _scenario(f"cache: outputs {first} then {second}", "14.24", partial(_outputs, first=first, second=second))
+        for first, second in (
+            ((), ("SUM",)), (("EXECUTION",), ()), (("SUM",), ("EXECUTION",)), (("SUM", "EXECUTION"), ()),
         )
-    )  # fmt: skip
+    ),
+    _scenario("cache: another model", "14.24", _other_model),
+    _scenario("cache: the same response", "14.25", _same),
+    _scenario("cache: strings", "14.25", _strings),
+    _scenario("cache: a response that is too large", "14.26", _too_large),
+    _scenario("cache: the least recently used", "14.27", _least_recently_used),
+    _scenario("cache: binary outputs", "14.25", _binary),
+    *(_scenario(f"cache: the step of {model}", "14.14 8.4", partial(_step, model=model)) for model in ("e_of_cached", "e_both")),
+    *(
+        _scenario(f"cache metrics: {model}", "8.22", partial(_metrics, model=model))
+        for model in ("cached", "uncached", "e_cached", "e_of_cached")
+    ),
+    _scenario("cache: hits under load", "14.25", _under_load),
+    *(
+        _scenario(f"cache refused: {model}", "11.45", partial(_refused, model=model), ready=False, infers=False)
+        for model in ("c_decoupled", "c_sequence")
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_the_cache_as_in_triton(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)
 
 
 def _started(target: Target, *options: str) -> Answer:
@@ -322,7 +308,20 @@ def _started(target: Target, *options: str) -> Answer:
         return exits(target, repository, *options)
 
 
+def _older_option(target: Target) -> Answer:
+    """The older option makes a local cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        repository = catalogue.write(Path(folder) / "models", MODELS, only=["cached"])
+        with server_on(target, repository, "--response-cache-byte-size=1048576") as server:
+            x = fresh()
+            asked = Target(server)
+            executions = {execution(sent(asked, "cached", a(x))) for _ in range(3)}
+            asked.close()
+    return {"executions": len(executions)}
+
+
 STARTS = [
+    start("cache: the older option", "14.23", _older_option, executions=1),
     start(
         "cache: both options", "14.23",
         lambda target: _started(target, "--cache-config=local,size=1048576", "--response-cache-byte-size=1048576"),
@@ -355,19 +354,5 @@ STARTS = [
 
 
 @pytest.mark.parametrize("scenario", STARTS, ids=lambda scenario: scenario.name)
-def test_what_does_not_start(ask: Ask, scenario: Scenario) -> None:
+def test_starts(ask: Ask, scenario: Scenario) -> None:
     ask(scenario)
-
-
-def test_the_older_option_is_a_local_cache(ask: Ask) -> None:
-    def run(target: Target) -> Answer:
-        with tempfile.TemporaryDirectory() as folder:
-            repository = catalogue.write(Path(folder) / "models", MODELS, only=["cached"])
-            with server_on(target, repository, "--response-cache-byte-size=1048576") as server:
-                x = fresh()
-                asked = Target(server)
-                executions = {execution(sent(asked, "cached", a(x))) for _ in range(3)}
-                asked.close()
-        return {"executions": len(executions)}
-
-    ask(start("cache: the older option", "14.23", run, executions=1))

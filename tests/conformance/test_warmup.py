@@ -1,6 +1,7 @@
 """Warmups (8.9, 11.41, 14.31 to 14.33): what models are given before they are ready, how it is counted, and what fails a load."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -34,11 +35,6 @@ def _told(target: Target, model: str) -> Answer:
     return {"told": told}
 
 
-@pytest.mark.parametrize("model", [name for name in GOOD if name != "instances"])
-def test_what_a_model_is_given(ask: Ask, model: str) -> None:
-    ask(Scenario(f"warmup: {model}", ("11.41", "14.31", "14.32"), lambda t: _told(t, model), server=_SERVER))  # fmt: skip
-
-
 def _counts(target: Target, model: str) -> Answer:
     stat = target.http("GET", f"/v2/models/{model}/stats").answer()["json"]["model_stats"][0]
     inference = stat["inference_stats"]
@@ -51,11 +47,6 @@ def _counts(target: Target, model: str) -> Answer:
     }
 
 
-@pytest.mark.parametrize("model", ["instances"])
-def test_what_is_counted(ask: Ask, model: str) -> None:
-    ask(Scenario(f"warmup counted: {model}", ("8.9",), lambda t: _counts(t, model), server=_SERVER))
-
-
 def _exact(target: Target, model: str) -> Answer:
     stat = target.http("GET", f"/v2/models/{model}/stats").answer()["json"]["model_stats"][0]
     return {
@@ -66,31 +57,36 @@ def _exact(target: Target, model: str) -> Answer:
     }
 
 
-@pytest.mark.parametrize("model", ["instances"])
-def test_numbers(ask: Ask, model: str) -> None:
-    ask(Scenario(f"warmup numbers: {model}", ("8.9",), lambda t: _exact(t, model), server=_SERVER))
-
-
 def _index(target: Target, model: str) -> Answer:
     entries = target.http("POST", "/v2/repository/index").answer()["json"]
     entry = next(each for each in entries if each["name"] == model)
     return {"state": entry.get("state"), "error": entry.get("reason", "")}
 
 
-@pytest.mark.parametrize("model", REFUSED)
-def test_what_fails_a_load(ask: Ask, model: str) -> None:
-    says, _ = REFUSED[model]
-    ask(
+def _shown(target: Target) -> Answer:
+    config = target.http("GET", "/v2/models/two_samples/config").answer()["json"]
+    return {"warmup": config["model_warmup"]}
+
+
+SCENARIOS = [
+    *(
+        Scenario(f"warmup: {model}", ("11.41", "14.31", "14.32"), partial(_told, model=model), server=_SERVER)
+        for model in GOOD
+        if model != "instances"
+    ),
+    Scenario("warmup counted: instances", ("8.9",), partial(_counts, model="instances"), server=_SERVER),
+    Scenario("warmup numbers: instances", ("8.9",), partial(_exact, model="instances"), server=_SERVER),
+    *(
         Scenario(
-            f"warmup refused: {model}", ("14.32", "14.33"), lambda t: _index(t, model), says=says,
+            f"warmup refused: {model}", ("14.32", "14.33"), partial(_index, model=model), says=says,
             expect={"state": "UNAVAILABLE"}, server=_SERVER,
         )
-    )  # fmt: skip
+        for model, (says, _) in REFUSED.items()
+    ),
+    Scenario("warmup: its config", ("11.41",), _shown, server=_SERVER),
+]  # fmt: skip
 
 
-def test_the_config_shows_the_samples(ask: Ask) -> None:
-    def shown(target: Target) -> Answer:
-        config = target.http("GET", "/v2/models/two_samples/config").answer()["json"]
-        return {"warmup": config["model_warmup"]}
-
-    ask(Scenario("warmup: its config", ("11.41",), shown, server=_SERVER))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_warmup(ask: Ask, scenario: Scenario) -> None:
+    ask(scenario)
