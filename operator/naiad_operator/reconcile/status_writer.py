@@ -4,6 +4,7 @@ import collections.abc
 import sys
 import typing
 
+from naiad_operator.api.parsing.service import status_of
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
 from naiad_operator.reconcile import events, merge, service_store
@@ -43,7 +44,7 @@ class StatusWriter:
         Raises:
             ApiError: the API server refused or failed; Conflict if the version is outdated.
         """
-        before = manifest.get("status") or {}
+        before = status_of(manifest)
         new_events: list[events.Event] = []
         version = manifest["metadata"]["resourceVersion"]
         patch = merge.patch(before, status)

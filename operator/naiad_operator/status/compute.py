@@ -5,7 +5,7 @@ import dataclasses
 import datetime as dt
 import typing
 
-from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.api.parsing.service import InferenceService, status_of
 from naiad_operator.builders import canary as canaries, names
 from naiad_operator.builders.workload import accelerator, deployment, image
 from naiad_operator.errors import Problem
@@ -299,7 +299,7 @@ def compute_bug(manifest: Manifest, message: str, now: str) -> Status:
 
 def _as_before(manifest: Manifest, new: collections.abc.Sequence[Condition], now: str) -> Status:
     """The current status with some new conditions."""
-    before: Manifest = manifest.get("status") or {}
+    before = status_of(manifest)
     new = [
         *new,
         *(found for condition in new if condition.type == READY for found in stalled(condition)),

@@ -6,6 +6,7 @@ import typing
 import pytest
 
 from naiad_operator.api.manifests import unreadable
+from naiad_operator.api.types.status import NOT_OBSERVED
 from naiad_operator.builders import names
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import ChildStore, Labels
@@ -192,6 +193,18 @@ async def test_children_that_are_missing_are_not_made_for_a_service_whose_deleti
     api.is_gone = True
     assert isinstance(await look.reconcile(KEY), Deleted)
     assert steps == []
+
+
+@pytest.mark.usefixtures("steps")
+async def test_a_status_that_the_api_server_filled_in_is_the_status_of_a_new_service() -> None:
+    filled_in = Api(service={**manifests.resource(), "status": NOT_OBSERVED})
+    without = Api()
+    for api in (filled_in, without):
+        await reconciler_of(api, services=known(api)).reconcile(KEY)
+    assert filled_in.statuses == without.statuses
+    assert filled_in.statuses[0]["keptReplicas"] == 1
+    assert filled_in.reasons == without.reasons
+    assert "ReplicasKept" not in filled_in.reasons
 
 
 async def test_a_conflict_causes_a_read(steps: list[plan.Step]) -> None:

@@ -92,8 +92,7 @@ def _of_name(
 
 def _recorded(manifest: Manifest) -> str:
     """The profile that the service had last, by its status; "" when it had none."""
-    status = manifest.get("status")
-    name = status.get("profile") if isinstance(status, dict) else None
+    name = service.status_of(manifest).get("profile")
     return name if isinstance(name, str) else ""
 
 

@@ -84,8 +84,8 @@ class InferenceService:
 
 def status_of(manifest: Manifest) -> Manifest:
     """The current status of a resource; empty before the first, where the API server fills in that there was none."""
-    status: Manifest = manifest.get("status") or {}
-    return {} if status == NOT_OBSERVED else status
+    status = manifest.get("status")
+    return status if isinstance(status, dict) and status != NOT_OBSERVED else {}
 
 
 def parse(manifest: Manifest, profile: Profile | None = None) -> InferenceService:
