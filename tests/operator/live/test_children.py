@@ -37,6 +37,17 @@ def created(kubectl: Kubectl, manifest: Manifest, namespace: str) -> Manifest:
     return kubectl.create(sent, dry_run=True)
 
 
+def of_the_standard_channel(manifest: Manifest) -> Manifest:
+    """The manifest without the field of routes that the Gateway API here lacks: in its experimental channel, test_session_persistence stores it."""
+    if manifest["kind"] not in {"HTTPRoute", "GRPCRoute"}:
+        return manifest
+    rules = [
+        {field: value for field, value in rule.items() if field != "sessionPersistence"}
+        for rule in manifest["spec"]["rules"]
+    ]
+    return {**manifest, "spec": {**manifest["spec"], "rules": rules}}
+
+
 def differing(wanted: typing.Any, there: typing.Any, path: str) -> collections.abc.Iterator[str]:
     """Where what there is lacks something of what is wanted; more than is wanted is fine."""
     if isinstance(wanted, dict) and isinstance(there, dict):
@@ -55,7 +66,8 @@ def differing(wanted: typing.Any, there: typing.Any, path: str) -> collections.a
 def test_what_is_applied_is_accepted_and_stored_as_it_was_written(
     admin: Kubectl, here: str, path: pathlib.Path
 ) -> None:
-    for manifest in manifests.built(path):
+    for built in manifests.built(path):
+        manifest = of_the_standard_channel(built)
         stored = created(admin, manifest, here)
         name = f"{manifest['kind']} {manifest['metadata']['name']}"
         assert list(differing(manifest["spec"], stored["spec"], name)) == []
