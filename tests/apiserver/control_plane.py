@@ -223,6 +223,17 @@ def running(folder: Path, *, crds: Sequence[dict[str, Any]] = ()) -> Iterator[Co
         plane.stop()
 
 
+@contextmanager
+def may_do_everything(user: str, admin: Kubectl) -> Iterator[None]:
+    """Lets a user do everything as long as the block, also where a run before this one has left it the right."""
+    binding = everything_for(user)
+    admin.apply(binding, force=True)
+    try:
+        yield
+    finally:
+        admin.delete("ClusterRoleBinding", binding["metadata"]["name"])
+
+
 def everything_for(user: str) -> dict[str, Any]:
     """A binding that lets a user do everything."""
     return {

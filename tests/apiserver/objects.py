@@ -1,5 +1,6 @@
 """Small objects that many tests make, and questions that many tests ask of them."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,12 @@ def installation() -> list[Object]:
 
 
 def make_namespace(kubectl: Kubectl, like: str) -> str:
-    """Makes a namespace, named after what it is for."""
-    name = like.replace("_", "-").removeprefix("test-")
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    kubectl.create(manifest)
+    """Makes a namespace, named after what it is for; a test that is repeated gets another one, since its first run has left its own."""
+    stem = like.replace("_", "-").removeprefix("test-")
+    taken = {namespace["metadata"]["name"] for namespace in kubectl.list("Namespace")}
+    numbered = (f"{stem}-{number}" for number in itertools.count(2))
+    name = next(name for name in itertools.chain((stem,), numbered) if name not in taken)
+    kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
 
 

@@ -52,10 +52,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     folder = tmp_path_factory.mktemp("kubernetes")
     with control_plane.running(folder, crds=definitions()) as started:
         admin = started.admin()
-        admin.create(control_plane.everything_for(OPERATOR_USER))
-        Kubelet(admin).register(resources={"nvidia.com/gpu": "8"})
+        with control_plane.may_do_everything(OPERATOR_USER, admin):
+            Kubelet(admin).register(resources={"nvidia.com/gpu": "8"})
+            yield started
         admin.close()
-        yield started
 
 
 @pytest.fixture(scope="package")

@@ -31,18 +31,18 @@ def here(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> collections.abc.Iterator[str]:
     """A namespace that an operator watches."""
-    admin.create(control_plane.everything_for(OPERATOR_USER))
     Kubelet(admin).register()
     namespace = make_namespace(admin, "canary")
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     options = ("--default-image=registry.example.com/naiad:1", f"--watch-namespaces={namespace}")
-    operator = OperatorProcess(own_plane.kubeconfig(OPERATOR_TOKEN), *options, log=log)
-    try:
-        operator.wait_ready()
-        yield namespace
-    finally:
-        assert operator.stop() == 0, operator.tail()
-        assert not bugs(operator.lines())
+    with control_plane.may_do_everything(OPERATOR_USER, admin):
+        operator = OperatorProcess(own_plane.kubeconfig(OPERATOR_TOKEN), *options, log=log)
+        try:
+            operator.wait_ready()
+            yield namespace
+        finally:
+            assert operator.stop() == 0, operator.tail()
+            assert not bugs(operator.lines())
 
 
 def service(namespace: str, name: str, canary: Object | None, **predictor: typing.Any) -> Object:

@@ -23,17 +23,17 @@ def here(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> collections.abc.Iterator[str]:
     """A namespace that an operator watches."""
-    admin.create(control_plane.everything_for(OPERATOR_USER))
     namespace = make_namespace(admin, "sessions")
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     options = ("--default-image=registry.example.com/naiad:1", f"--watch-namespaces={namespace}")
-    operator = OperatorProcess(own_plane.kubeconfig(OPERATOR_TOKEN), *options, log=log)
-    try:
-        operator.wait_ready()
-        yield namespace
-    finally:
-        assert operator.stop() == 0, operator.tail()
-        assert not bugs(operator.lines())
+    with control_plane.may_do_everything(OPERATOR_USER, admin):
+        operator = OperatorProcess(own_plane.kubeconfig(OPERATOR_TOKEN), *options, log=log)
+        try:
+            operator.wait_ready()
+            yield namespace
+        finally:
+            assert operator.stop() == 0, operator.tail()
+            assert not bugs(operator.lines())
 
 
 def accept(admin: Kubectl, namespace: str, name: str) -> None:
