@@ -27,9 +27,10 @@ test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, with
 test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
 	@$(PYTEST) tests/stores --durations=10
 
-test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models (torch), which are installed once into the cache: 7 GB
+test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models, which are installed once into the cache: 9 GB
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/frameworks
-	@PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -n 2 tests/frameworks --durations=10
+	@set -e; for each in openvino pytorch tensorflow; do \
+	  PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -n 2 tests/frameworks/$$each --durations=5; done
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25
