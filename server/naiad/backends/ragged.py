@@ -13,7 +13,14 @@ import numpy as np
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array, OutputRule, broken
 from naiad.backends.instance import Call, InputTensor, Output
-from naiad.config.model_config import BatchInput, BatchInputKind, BatchOutput, ModelConfig
+from naiad.config.model_config import (
+    BatchInput,
+    BatchInputKind,
+    BatchOutput,
+    ModelConfig,
+    TensorSpec,
+)
+from naiad.config.sequence_tensors import model_outputs
 
 Inputs = collections.abc.Sequence[InputTensor]
 
@@ -111,6 +118,25 @@ class RaggedBatches:
 def ragged_batches(config: ModelConfig) -> RaggedBatches | None:
     """What makes a model's batches if they need any of this; None if they do not."""
     return RaggedBatches(config) if is_ragged(config) else None
+
+
+def output_rules(config: ModelConfig) -> dict[str, OutputRule]:
+    """The rule of each output that a model has to give, states included, by name and in the model's order."""
+    scattered = {output.target for output in config.batch_outputs}
+    batched = config.max_batch_size > 0
+    return {
+        spec.name: OutputRule(spec, batched, spec.name in scattered)
+        for spec in model_outputs(config)
+    }
+
+
+def batch_input_specs(config: ModelConfig) -> list[TensorSpec]:
+    """The inputs that `batch_input` adds to those that a client sends."""
+    return [
+        TensorSpec(name=name, datatype=each.datatype, dims=(-1,))
+        for each in config.batch_inputs
+        for name in each.targets
+    ]
 
 
 def is_ragged(config: ModelConfig) -> bool:

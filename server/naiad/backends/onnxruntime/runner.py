@@ -19,7 +19,7 @@ import onnxruntime
 from naiad.backends import text
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.model_files.signature import Signature
-from naiad.backends.ragged import RaggedBatches, is_ragged
+from naiad.backends.ragged import output_rules, ragged_batches
 from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_tensors import model_inputs, model_outputs
 from naiad.core import datatypes
@@ -57,11 +57,8 @@ class SessionRunner:
         self._session = session
         self._options = options
         self._batched = config.max_batch_size > 0
-        self.ragged = RaggedBatches(config) if is_ragged(config) else None
-        scattered = () if self.ragged is None else self.ragged.scattered
-        self._rules = {
-            spec.name: OutputRule(spec, self._batched, spec.name in scattered) for spec in outputs
-        }
+        self.ragged = ragged_batches(config)
+        self._rules = output_rules(config)
         listed = {spec.name for spec in self._inputs}
         self._scalars = [
             tensor.name

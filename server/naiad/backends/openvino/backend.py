@@ -19,7 +19,7 @@ from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, Loa
 from naiad.backends.openvino.plugin import PLUGIN
 from naiad.backends.openvino.settings import Settings, settings_of
 from naiad.backends.plugin import BackendContext
-from naiad.backends.ragged import ragged_batches
+from naiad.backends.ragged import batch_input_specs, output_rules, ragged_batches
 from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
@@ -94,11 +94,8 @@ class OpenvinoInstance(Instance):
         self._padding = settings.padding
         self._now_ns = clock.monotonic_ns
         self._ragged = ragged_batches(config)
-        scattered = () if self._ragged is None else self._ragged.scattered
         outputs = sequence_tensors.model_outputs(config)
-        self._rules = {
-            spec.name: OutputRule(spec, self._batched, spec.name in scattered) for spec in outputs
-        }
+        self._rules = output_rules(config)
         self._output_names = [spec.name for spec in outputs]
         self._outputs = {spec.name: compiled.output(spec.name) for spec in outputs}
 
@@ -177,7 +174,7 @@ def _compiled(path: pathlib.Path, config: ModelConfig, settings: Settings) -> An
     model = core.read_model(str(path))
     inputs = _by_name(model.inputs)
     outputs = _by_name(model.outputs)
-    specs = (*sequence_tensors.model_inputs(config), *_batch_inputs(config))
+    specs = (*sequence_tensors.model_inputs(config), *batch_input_specs(config))
     _check_names(config, "input", specs, inputs, count=len(model.inputs))
     _check_names(config, "output", sequence_tensors.model_outputs(config), outputs, count=None)
     adapting = PrePostProcessor(model)
@@ -194,14 +191,6 @@ def _compiled(path: pathlib.Path, config: ModelConfig, settings: Settings) -> An
         }
         model.reshape(shapes)
     return core.compile_model(model, settings.device, dict(settings.properties))
-
-
-def _batch_inputs(config: ModelConfig) -> list[TensorSpec]:
-    return [
-        TensorSpec(name=name, datatype=each.datatype, dims=(-1,))
-        for each in config.batch_inputs
-        for name in each.targets
-    ]
 
 
 def _available(core: Any) -> list[str]:

@@ -12,7 +12,7 @@ from naiad.backends.instance import Call, Execution, InputTensor, Instance, Resp
 from naiad.backends.pytorch.devices import Device
 from naiad.backends.pytorch.program import Program, inference
 from naiad.backends.pytorch.settings import Settings
-from naiad.backends.ragged import ragged_batches
+from naiad.backends.ragged import output_rules, ragged_batches
 from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
@@ -45,14 +45,10 @@ class PytorchInstance(Instance):
         self._settings = settings
         self._now_ns = clock.monotonic_ns
         self._model = config.name
-        self._batched = config.max_batch_size > 0
         outputs = sequence_tensors.model_outputs(config)
         self._output_names = [spec.name for spec in outputs]
         self._ragged = ragged_batches(config)
-        scattered = () if self._ragged is None else self._ragged.scattered
-        self._rules = {
-            spec.name: OutputRule(spec, self._batched, spec.name in scattered) for spec in outputs
-        }
+        self._rules = output_rules(config)
         self._has_text = any(
             spec.datatype is datatypes.BYTES for spec in sequence_tensors.model_inputs(config)
         )

@@ -19,8 +19,9 @@ from naiad.backends.pytorch.naming import Argument
 from naiad.backends.pytorch.script_code import kind_of_type
 from naiad.backends.pytorch.settings import Settings
 from naiad.backends.pytorch.tensors import flattened
+from naiad.backends.ragged import batch_input_specs
 from naiad.config import sequence_tensors
-from naiad.config.model_config import ModelConfig, TensorSpec
+from naiad.config.model_config import ModelConfig
 from naiad.errors import internal, unavailable
 
 log = logging.getLogger("naiad.backends")
@@ -44,11 +45,7 @@ class ScriptProgram:
         arguments = _arguments(module)
         added = (
             *sequence_tensors.model_inputs(config)[len(config.inputs) :],
-            *(
-                TensorSpec(name=name, datatype=each.datatype, dims=(-1,))
-                for each in config.batch_inputs
-                for name in each.targets
-            ),
+            *batch_input_specs(config),
         )
         self._plan = naming.plan_inputs(
             config.name, arguments, config.inputs, added=added, batched=batched
@@ -82,7 +79,7 @@ def load(path: pathlib.Path, config: ModelConfig, device: Device, *, shared: Any
         A `torch.jit.ScriptModule` in evaluation mode.
 
     Raises:
-        InferenceError: UNAVAILABLE: there is no such file; INTERNAL: it is no TorchScript archive, or torch cannot load it, with torch's reason.
+        InferenceError: UNAVAILABLE: there is no such file; INTERNAL: it is not a TorchScript archive, or torch cannot load it, with torch's reason.
     """
     if not path.is_file():
         raise unavailable(

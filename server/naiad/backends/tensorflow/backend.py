@@ -15,10 +15,9 @@ from naiad.backends.backend import ModelSource
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, LoadedModel, Response
 from naiad.backends.plugin import BackendContext
-from naiad.backends.ragged import ragged_batches
+from naiad.backends.ragged import output_rules, ragged_batches
 from naiad.backends.tensorflow.session import ModelSession, make_session
 from naiad.backends.tensorflow.settings import settings_of
-from naiad.config import sequence_tensors
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
 
@@ -96,11 +95,7 @@ class TensorflowInstance(Instance):
         self._batched = config.max_batch_size > 0
         self._now_ns = clock.monotonic_ns
         self._ragged = ragged_batches(config)
-        scattered = () if self._ragged is None else self._ragged.scattered
-        self._rules = [
-            OutputRule(spec, self._batched, spec.name in scattered)
-            for spec in sequence_tensors.model_outputs(config)
-        ]
+        self._rules = list(output_rules(config).values())
 
     @override
     def execute(self, batch: collections.abc.Sequence[Call]) -> Execution[Response]:

@@ -17,6 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 import tensorflow as tf
 
 from naiad.backends.model_files.wire_format import ModelFileError
+from naiad.backends.ragged import batch_input_specs
 from naiad.backends.tensorflow.plugin import GRAPH_DEF, PLUGIN
 from naiad.backends.tensorflow.saved_model import DEFAULT_TAG, read_nodes, read_signature
 from naiad.backends.tensorflow.settings import Settings
@@ -129,8 +130,8 @@ def _load_graph_def(
 
 def _input_names(config: ModelConfig) -> list[str]:
     """The inputs that the model is given: with those that the sequence batcher and batch_input add."""
-    added = [name for each in config.batch_inputs for name in each.targets]
-    return [*(spec.name for spec in sequence_tensors.model_inputs(config)), *added]
+    specs = (*sequence_tensors.model_inputs(config), *batch_input_specs(config))
+    return [spec.name for spec in specs]
 
 
 def _config_of(settings: Settings, *, kind: InstanceKind, device_id: int) -> Any:
