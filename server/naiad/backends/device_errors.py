@@ -68,8 +68,9 @@ _CODED = {
     "AcceleratorError": "error_code",
     "CUDARuntimeError": "status",
     "CUDADriverError": "status",
+    "CudaError": "status",
 }
-"""Classes of exceptions (of torch from 2.8, of CuPy) that hold the number, and the attribute that is it."""
+"""Classes of exceptions (of torch from 2.8, of CuPy, of `tensors.cudart`) that hold the number, and the attribute that is it."""
 
 _FRAMEWORKS = frozenset(
     (

@@ -1,16 +1,18 @@
 """DLPack by ctypes: tensors handed to and taken from torch, CuPy, JAX … without a copy (row 15.11).
 
-numpy's own DLPack has no BF16, refuses read-only arrays and takes no bare capsule; this does, for the CPU. The structures are
+numpy's own DLPack has no BF16, refuses read-only arrays and takes no bare capsule; this does, and tensors on a CUDA device. The structures are
 those of dlpack.h before version 1.0 (a capsule named "dltensor"), which every consumer accepts. What cannot be handed over is a BufferError, as
 the protocol has it. Limits: standard library and numpy, Python 3.8.
 """
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from naiad.tensors.memory import CPU, CUDA, CUDA_HOST
+from naiad.tensors.device_array import DeviceArray
+from naiad.tensors.memory import CPU, CUDA, CUDA_HOST, Memory
 
 _NAME = b"dltensor"
 _USED = b"used_dltensor"
@@ -79,7 +81,7 @@ _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, cty
 )
 
 _lent: "dict[int, tuple[Any, ...]]" = {}
-"""What a consumer may still read, by the address of its structure: the structure, its shape, the array, its owner."""
+"""What a consumer may still read, by the address of its structure: the structure, its shape, its owner."""
 
 
 def _forget(address: int) -> None:
@@ -112,43 +114,72 @@ def export(array: "np.ndarray[Any, Any]", datatype: str, *, owner: Any) -> Any:
     Raises:
         BufferError: BYTES.
     """
+    return _capsule(array.ctypes.data, array.shape, datatype, _Device(CPU, 0), (array, owner))
+
+
+def export_device(
+    address: int, shape: "tuple[int, ...]", datatype: str, *, device: int, owner: Any
+) -> Any:
+    """The same over memory of a CUDA device; the caller has waited for the work that writes there.
+
+    Raises:
+        BufferError: BYTES.
+    """
+    return _capsule(address, shape, datatype, _Device(CUDA, device), owner)
+
+
+def _capsule(
+    address: int, dims: "tuple[int, ...]", datatype: str, device: _Device, owner: Any
+) -> Any:
     if datatype not in _TYPES:
         raise BufferError("DLPack does not have support for string tensors.")
     kind, bits = _TYPES[datatype]
-    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+    shape = (ctypes.c_int64 * max(len(dims), 1))(*dims)
     managed = _Managed()
     managed.tensor = _Tensor(
-        array.ctypes.data,
-        _Device(CPU, 0),
-        array.ndim,
+        address,
+        device,
+        len(dims),
         _DataType(kind, bits, 1),
         ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
         None,
         0,
     )
     managed.deleter = ctypes.cast(_FORGET, ctypes.c_void_p).value
-    address = ctypes.addressof(managed)
-    _lent[address] = (managed, shape, array, owner)
-    return _new(address, _NAME, ctypes.cast(_DROP, ctypes.c_void_p).value)
+    at = ctypes.addressof(managed)
+    _lent[at] = (managed, shape, owner)
+    return _new(at, _NAME, ctypes.cast(_DROP, ctypes.c_void_p).value)
 
 
-class _Borrowed:
-    """Memory of another library, released when the last array over it is gone."""
+class _Managing:
+    """Memory of another library, released when nothing refers to it any more."""
 
-    def __init__(self, managed: Any, address: int, typestr: str) -> None:
-        tensor = managed.tensor
+    __slots__ = ("_address", "_deleter")
+
+    def __init__(self, address: int, deleter: "int | None") -> None:
         self._address = address
-        self._deleter = managed.deleter
-        self.__array_interface__ = {
-            "version": 3,
-            "data": ((tensor.data or 0) + tensor.byte_offset, False),
-            "shape": tuple(tensor.shape[: tensor.ndim]),
-            "typestr": typestr,
-        }
+        self._deleter = deleter
 
     def __del__(self) -> None:
         if self._deleter:
             _Deleter(self._deleter)(self._address)
+
+
+class _Borrowed:
+    """That memory as numpy takes it."""
+
+    __slots__ = ("__array_interface__", "_managing")
+
+    def __init__(
+        self, managing: _Managing, address: int, shape: "tuple[int, ...]", typestr: str
+    ) -> None:
+        self._managing = managing
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "shape": shape,
+            "typestr": typestr,
+        }
 
 
 def take(source: Any) -> "tuple[np.ndarray[Any, Any], str]":
@@ -157,15 +188,34 @@ def take(source: Any) -> "tuple[np.ndarray[Any, Any], str]":
     Raises:
         BufferError: neither of these; not on the CPU; not contiguous; a type that Triton does not have.
     """
+    if type(source).__name__ != "PyCapsule":
+        _require_cpu(_device_of(source)[0])
+    taken = take_any(source, on_device=False)
+    assert isinstance(taken, tuple)
+    return taken
+
+
+def take_any(
+    source: Any, *, stream: "Callable[[int], int] | None" = None, on_device: bool = True
+) -> "tuple[np.ndarray[Any, Any], str] | DeviceArray":
+    """The same, or what is on a CUDA device.
+
+    Args:
+        source: as above.
+        stream: gives the stream on which an object's values have to be complete, by the number of its device; None: the default stream.
+        on_device: whether a capsule may be of a CUDA device.
+
+    Raises:
+        BufferError: as above; another device.
+    """
     capsule = source
     if type(source).__name__ != "PyCapsule":
-        if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
-            raise BufferError(
-                "Provided tensor is not supported. Tensor must be a DLPack capsule or have `__dlpack__` and "
-                "`__dlpack_device__` attributes; got a " + type(source).__name__
-            )
-        _require_cpu(int(source.__dlpack_device__()[0]))
-        capsule = source.__dlpack__()
+        kind, device = _device_of(source)
+        if kind == CUDA:
+            capsule = source.__dlpack__(stream=1 if stream is None else stream(device))
+        else:
+            _require_cpu(kind)
+            capsule = source.__dlpack__()
     if not _is_valid(id(capsule), _NAME):
         raise BufferError(
             "The DLPack capsule was used already, or is not a DLPack capsule: a capsule can be taken once"
@@ -173,7 +223,8 @@ def take(source: Any) -> "tuple[np.ndarray[Any, Any], str]":
     address = _pointer_in(id(capsule), _NAME)
     managed = _Managed.from_address(address)
     tensor = managed.tensor
-    _require_cpu(tensor.device.type)
+    if not on_device or tensor.device.type != CUDA:
+        _require_cpu(tensor.device.type)
     _require_contiguous(tensor)
     known = _DATATYPES.get((tensor.dtype.code, tensor.dtype.bits))
     if known is None or tensor.dtype.lanes != 1:
@@ -182,10 +233,32 @@ def take(source: Any) -> "tuple[np.ndarray[Any, Any], str]":
         )
     _rename(capsule, _USED)
     datatype, dtype = known
-    borrowed = _Borrowed(managed, address, dtype.str)
+    shape = tuple(tensor.shape[: tensor.ndim])
+    managing = _Managing(address, managed.deleter)
+    at = (tensor.data or 0) + tensor.byte_offset
+    if tensor.device.type == CUDA:
+        memory = Memory("cuda", tensor.device.id)
+        return DeviceArray(
+            at, shape, datatype, itemsize=dtype.itemsize, memory=memory, owner=managing
+        )
     if not tensor.data:
-        return np.empty(tuple(tensor.shape[: tensor.ndim]), dtype), datatype
-    return np.asarray(borrowed), datatype
+        return np.empty(shape, dtype), datatype
+    return np.asarray(_Borrowed(managing, at, shape, dtype.str)), datatype
+
+
+def _device_of(source: Any) -> "tuple[int, int]":
+    """The kind and the number of an object's device, as DLPack numbers them.
+
+    Raises:
+        BufferError: it is not a DLPack tensor.
+    """
+    if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+        raise BufferError(
+            "Provided tensor is not supported. Tensor must be a DLPack capsule or have `__dlpack__` and "
+            "`__dlpack_device__` attributes; got a " + type(source).__name__
+        )
+    kind, device = source.__dlpack_device__()
+    return int(kind), int(device)
 
 
 def _require_cpu(device: int) -> None:

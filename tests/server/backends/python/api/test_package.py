@@ -84,5 +84,5 @@ print(sorted(name for name in sys.modules if name.startswith("naiad.") and not n
         env={**os.environ, "PYTHONPATH": str(pathlib.Path(naiad.__file__).parents[1])},
     )
     assert result.stdout.strip() == (
-        "['naiad.backends', 'naiad.backends.python', 'naiad.tensors', 'naiad.tensors.dlpack', 'naiad.tensors.memory']"
+        "['naiad.backends', 'naiad.backends.python', 'naiad.tensors', 'naiad.tensors.device_array', 'naiad.tensors.dlpack', 'naiad.tensors.memory']"
     )
