@@ -111,7 +111,7 @@ class Loading:
         return await self.loader.load(plan.versions[0])
 
     def workers(self) -> set[int]:
-        """Worker processes of this loader; those that an earlier test has left to end belong to nobody here."""
+        """Worker processes of this loader; those that an earlier test has left to end do not count."""
         return set(ORPHAN_REAPER.groups()) - self._workers_before
 
     def finalized(self) -> int:
