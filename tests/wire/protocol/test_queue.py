@@ -24,6 +24,15 @@ instance_group { kind: KIND_CPU count: 1 }
 dynamic_batching { priority_levels: 2 default_priority_level: 2 }
 """
 
+SEQUENCES = """\
+backend: "python"
+max_batch_size: 1
+input { name: "SECONDS" data_type: TYPE_FP32 dims: 1 }
+output { name: "SECONDS" data_type: TYPE_FP32 dims: 1 }
+instance_group { kind: KIND_CPU count: 1 }
+sequence_batching { max_sequence_idle_microseconds: 60000000 }
+"""
+
 CODE = """\
 import time
 import triton_python_backend_utils as pb_utils
@@ -40,9 +49,10 @@ class TritonPythonModel:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
     root = tmp_path_factory.mktemp("models")
-    (root / "sleeps" / "1").mkdir(parents=True)
-    (root / "sleeps" / "config.pbtxt").write_text(CONFIG)
-    (root / "sleeps" / "1" / "model.py").write_text(CODE)
+    for name, config in (("sleeps", CONFIG), ("turns", SEQUENCES)):
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "config.pbtxt").write_text(config)
+        (root / name / "1" / "model.py").write_text(CODE)
     with ServerProcess(naiad_program(), [root], log=root.with_suffix(".log")) as server:
         yield server
 
@@ -52,10 +62,12 @@ def get(server: ServerProcess, path: str) -> typing.Any:
         return json.load(reply)
 
 
-def infer(server: ServerProcess, seconds: float, **parameters: typing.Any) -> tuple[int, str]:
+def infer(
+    server: ServerProcess, seconds: float, model: str = "sleeps", **parameters: typing.Any
+) -> tuple[int, str]:
     tensor = {"name": "SECONDS", "datatype": "FP32", "shape": [1, 1], "data": [seconds]}
     body = json.dumps({"id": "a", "inputs": [tensor], "parameters": parameters}).encode()
-    url = f"http://{server.http}/v2/models/sleeps/infer"
+    url = f"http://{server.http}/v2/models/{model}/infer"
     try:
         with urllib.request.urlopen(url, data=body) as reply:
             return reply.status, ""
@@ -116,6 +128,50 @@ def test_what_waits_is_shown_and_a_deadline_that_cannot_be_met_is_refused_at_onc
     assert infer(server, 0.0, naiad_deadline_ms=0)[0] == 400
     with tritonclient.http.InferenceServerClient(server.http) as client:
         assert client.is_server_ready()
+
+
+def test_sequences_that_wait_for_a_slot_are_shown_and_have_a_deadline(
+    server: ServerProcess,
+) -> None:
+    def turn(key: int, seconds: float, flags: str, **parameters: typing.Any) -> tuple[int, str]:
+        ends = {"sequence_start": "s" in flags, "sequence_end": "e" in flags}
+        return infer(server, seconds, "turns", sequence_id=key, **ends, **parameters)
+
+    path = "/v2/models/turns/queue"
+    assert get(server, path)["estimated_wait_ms"] is None
+    assert turn(1, 0.3, "se") == (200, "")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        running = [pool.submit(turn, 2, 0.4, "s")]
+        wait_until(lambda: get(server, path)["instances"]["busy"] == 1)
+        running.append(pool.submit(turn, 3, 0.1, "se"))
+        wait_until(lambda: get(server, path)["waiting"] == 1)
+        state = get(server, path)
+        assert state["sequences"] == {"open": 1, "backlog": 1, "slots": 1, "slots_used": 1}
+        assert state["instances"] == {"usable": 1, "busy": 1}
+        assert state["estimated_wait_ms"] > 0
+        assert state["oldest_wait_ms"] > 0
+        labels = 'model="turns",version="1"'
+        shown = gauges(server)
+        assert shown['naiad_queue_requests{model="turns",priority="0",version="1"}'] == 1
+        assert shown[f"naiad_instances_busy{{{labels}}}"] == 1
+        assert shown[f"naiad_queue_oldest_wait_seconds{{{labels}}}"] > 0
+        status, error = turn(4, 0.1, "s", naiad_deadline_ms=50)
+        assert (status, "cannot be met: model 'turns'" in error) == (503, True)
+        with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+            given = tritonclient.grpc.InferInput("SECONDS", [1, 1], "FP32")
+            given.set_data_from_numpy(np.array([[0.1]], np.float32))
+            with pytest.raises(tritonclient.grpc.InferenceServerException) as refused:
+                client.infer(
+                    "turns",
+                    [given],
+                    sequence_id=4,
+                    sequence_start=True,
+                    parameters={"naiad_deadline_ms": 50},
+                )
+            assert refused.value.status() == "StatusCode.UNAVAILABLE"
+        assert turn(2, 0.0, "e", naiad_deadline_ms=60_000) == (200, "")
+        assert [each.result() for each in running] == [(200, "")] * 2
+    assert get(server, path)["sequences"]["open"] == 0
 
 
 def test_a_model_that_is_not_there(server: ServerProcess) -> None:

@@ -9,7 +9,7 @@ import math
 from naiad.core.inference import Inference
 from naiad.metrics.statistics import CloseReason
 from naiad.scheduling.batching import BatchingPolicy, Dispatch, WaitUntil, batchable
-from naiad.scheduling.sequence.slot import Prepare, Slot, Taken
+from naiad.scheduling.sequence.slot import Prepare, Sequence, Slot, Taken, oldest_waiting_ns
 from naiad.scheduling.sequence.table import SequenceTable
 from naiad.scheduling.wakeup import NEVER
 
@@ -112,6 +112,14 @@ class DirectBatcher:
         while taken[-1] is None:
             taken.pop()
         return taken
+
+    def batches_before(self, sequence: Sequence | None) -> int:
+        """See `Batcher`: each batch has one request of every row."""
+        return 0 if sequence is None else len(sequence.waiting)
+
+    def oldest_ns(self) -> int:
+        """See `Batcher`."""
+        return oldest_waiting_ns(self.slots)
 
     def _head(self, row: int) -> Inference:
         sequence = self.slots[row].sequence

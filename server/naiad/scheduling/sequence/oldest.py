@@ -7,8 +7,9 @@ when that one has come back, so that a sequence keeps its order.
 from naiad.core.inference import Inference
 from naiad.scheduling.batching import BatchingPolicy, BatchRun, Dispatch, WaitUntil, next_batch
 from naiad.scheduling.queue import InferenceQueue
-from naiad.scheduling.sequence.slot import Prepare, Slot, Taken
+from naiad.scheduling.sequence.slot import Prepare, Sequence, Slot, Taken, oldest_waiting_ns
 from naiad.scheduling.sequence.table import SequenceTable
+from naiad.scheduling.wakeup import NEVER
 
 
 class OldestBatcher:
@@ -40,6 +41,7 @@ class OldestBatcher:
         self._prepare = prepare
         self._queue = InferenceQueue(model=model, batching=None)
         self._run = BatchRun(self._queue, policy)
+        self._max_rows = 1 if policy.single else policy.max_rows
         self._issued: dict[Inference, tuple[Taken, int]] = {}
 
     @property
@@ -88,3 +90,18 @@ class OldestBatcher:
             taken, inference.queued_ns = self._issued.pop(inference)
             batch.append(taken)
         return batch
+
+    def batches_before(self, sequence: Sequence | None) -> int:
+        """See `Batcher`: a request behind others of its sequence is issued when they have come back, and is then the last one in the queue."""
+        queued = self._queue.size
+        own = 0 if sequence is None else len(sequence.waiting)
+        if sequence is not None and any(
+            taken.sequence is sequence for taken, _ in self._issued.values()
+        ):
+            own += 1
+        return own * -(-max(queued, 1) // self._max_rows) if own else queued // self._max_rows
+
+    def oldest_ns(self) -> int:
+        """See `Batcher`."""
+        issued = min((arrived_ns for _, arrived_ns in self._issued.values()), default=NEVER)
+        return min(issued, oldest_waiting_ns(self.slots))

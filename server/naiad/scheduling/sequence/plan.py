@@ -9,7 +9,7 @@ from naiad.scheduling.batching import Dispatch, WaitUntil, batching_policy
 from naiad.scheduling.queue import MICROSECOND_NS
 from naiad.scheduling.sequence.direct import DirectBatcher
 from naiad.scheduling.sequence.oldest import OldestBatcher
-from naiad.scheduling.sequence.slot import Prepare, SlotBatcher, Taken
+from naiad.scheduling.sequence.slot import Prepare, Sequence, SlotBatcher, Taken
 from naiad.scheduling.sequence.table import SequenceTable
 
 
@@ -27,6 +27,14 @@ class Batcher(SlotBatcher, typing.Protocol):
 
     def take(self, count: int, now: int) -> list[Taken | None]:
         """The requests of a batch; None for a null row."""
+        ...
+
+    def batches_before(self, sequence: Sequence | None) -> int:
+        """How many batches would run before that of a sequence's next request, without the one in execution; None: a sequence without requests."""
+        ...
+
+    def oldest_ns(self) -> int:
+        """The arrival of the request that waits longest, for a batch or behind others of its sequence; `NEVER` if none waits."""
         ...
 
 

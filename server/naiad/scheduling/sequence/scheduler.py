@@ -30,6 +30,7 @@ from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import UNLOAD_GRACE_S, Occupancy, drain
 from naiad.scheduling.sequence import errors
 from naiad.scheduling.sequence.instance import ScheduledInstance
+from naiad.scheduling.sequence.outlook import SequenceOutlook
 from naiad.scheduling.sequence.plan import SequencePlan
 from naiad.scheduling.sequence.preparation import Preparation
 from naiad.scheduling.sequence.slot import Sequence, Taken
@@ -100,24 +101,25 @@ class SequenceScheduler:
         self._warned_of = 0
         self._numbers = itertools.count()
         self._instances: dict[int, ScheduledInstance] = {}
+        self._outlook = SequenceOutlook(
+            model=config.name,
+            table=self._table,
+            instances=self._instances,
+            statistics=statistics,
+            now=clock.monotonic_ns,
+        )
+        statistics.queue = self._outlook.state
         for hosted in instances:
             self._add(hosted)
 
     def submit(self, inference: Inference) -> None:
         """See `Scheduler`."""
+        self._check(inference)
         request, table = inference.request, self._table
-        if inference.batch_size > 1:
-            raise errors.batched(self._model, inference.batch_size)
         if not request.correlation_id:
-            if not self._iterative:
-                raise errors.without_id(self._model)
             inference.request = msgspec.structs.replace(
                 request, correlation_id=table.new_key(), flags=SEQUENCE_START
             )
-        if not table.slots and not self._stopping:
-            raise self._no_instance()
-        if inference.cancelled:
-            raise errors.cancelled()
         now = self._now()
         inference.queued_ns = now
         sequence = table.accept(inference, now)
@@ -132,6 +134,19 @@ class SequenceScheduler:
             self._timer.set(sequence.due_ns, exact=False)
         if self._holds:
             self._wake_all(now)
+
+    def _check(self, inference: Inference) -> None:
+        """Refuse what no sequence can take, what is cancelled already, and what would be answered too late."""
+        if inference.batch_size > 1:
+            raise errors.batched(self._model, inference.batch_size)
+        if not inference.request.correlation_id and not self._iterative:
+            raise errors.without_id(self._model)
+        if not self._table.slots and not self._stopping:
+            raise self._no_instance()
+        if inference.cancelled:
+            raise errors.cancelled()
+        if inference.request.parameters:
+            self._outlook.check_deadline(inference)
 
     def end_sequence(self, correlation_id: int | str) -> None:
         """End a sequence whose client has gone: its slot is free once its request in execution, if there is one, has come back."""
@@ -210,6 +225,7 @@ class SequenceScheduler:
         await drain(self._drained, abandoned=self._abandoned, abort=self._abort)
         pools = [each.pool for each in self._instances.values()]
         await asyncio.gather(*(pool.close() for pool in pools), *self._closing)
+        self.statistics.queue = None
 
     def _add(self, hosted: HostedInstance) -> None:
         number = next(self._numbers)
@@ -270,17 +286,17 @@ class SequenceScheduler:
         if slot is None:
             return
         self.statistics.closes[decision.reason] += 1
-        self._send(instance, slot, instance.batcher.take(decision.count, now))
+        self._send(instance, slot, instance.batcher.take(decision.count, now), now)
 
     def _send(
-        self, instance: ScheduledInstance, slot: InstanceSlot, rows: list[Taken | None]
+        self, instance: ScheduledInstance, slot: InstanceSlot, rows: list[Taken | None], now: int
     ) -> None:
         """Execute a batch."""
         prepared = self._preparation.prepare(rows)
         instance.running = prepared
         batch = prepared.batch
         self.statistics.pending -= len(batch) - prepared.nulls
-        instance.pool.send(slot, batch)
+        instance.pool.send(slot, batch, now)
         for taken in rows:
             if taken is not None:
                 inference = taken.inference

@@ -6,6 +6,7 @@ import typing
 
 from naiad.core.inference import Inference
 from naiad.core.tensor import Tensor
+from naiad.scheduling.wakeup import NEVER
 
 Key = int | str
 """A correlation ID; 5 and "5" are two sequences (row 13.5)."""
@@ -92,9 +93,10 @@ class Slot:
         sequence: which one has it; None if it is free.
         busy: whether a request that was taken from it has not come back.
         listed: whether the table lists it as free.
+        since_ns: when its sequence got it (monotonic); 0 while it is free.
     """
 
-    __slots__ = ("batcher", "busy", "listed", "row", "sequence")
+    __slots__ = ("batcher", "busy", "listed", "row", "sequence", "since_ns")
 
     def __init__(self, batcher: SlotBatcher, row: int) -> None:
         self.batcher = batcher
@@ -102,6 +104,13 @@ class Slot:
         self.sequence: Sequence | None = None
         self.busy = False
         self.listed = False
+        self.since_ns = 0
+
+
+def oldest_waiting_ns(slots: collections.abc.Iterable[Slot]) -> int:
+    """The arrival of the request that waits longest among those that no batch has; `NEVER` if none does."""
+    heads = (slot.sequence.waiting for slot in slots if slot.sequence is not None)
+    return min((waiting[0].queued_ns for waiting in heads if waiting), default=NEVER)
 
 
 class Taken(typing.NamedTuple):

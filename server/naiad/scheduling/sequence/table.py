@@ -17,6 +17,7 @@ from naiad.metrics.statistics import SequenceCounts, SequenceEnd
 from naiad.scheduling.queue import MICROSECOND_NS
 from naiad.scheduling.sequence.errors import stopping, unknown_sequence
 from naiad.scheduling.sequence.slot import Key, Sequence, Slot, SlotBatcher, Taken
+from naiad.scheduling.speed.times import BatchTimes
 from naiad.scheduling.wakeup import NEVER
 
 _REMEMBERED = 1024
@@ -41,6 +42,7 @@ class SequenceTable:
         ended: how many sequences were ended early, by reason.
         conflicts: how often a sequence started that had not ended.
         stopping: no sequence may start.
+        held: how long sequences keep their slots.
     """
 
     def __init__(self, *, model: str, idle_ns: int, iterative: bool = False) -> None:
@@ -54,6 +56,7 @@ class SequenceTable:
         self.ended = dict.fromkeys(SequenceEnd, 0)
         self.conflicts = 0
         self.stopping = False
+        self.held = BatchTimes()
         self._free: list[tuple[int, int, Slot]] = []
         self._deadlines: list[tuple[int, int, Sequence]] = []
         self._pushed = itertools.count()
@@ -218,6 +221,16 @@ class SequenceTable:
             self._close(sequence, SequenceEnd.IDLE, now)
         return lost, idle
 
+    def next_free(self) -> Slot | None:
+        """The slot of the next sequence that starts: the free one with the lowest row, so that batches are small and sequences spread over instances (row 13.25)."""
+        while self._free:
+            slot = self._free[0][2]
+            if slot.sequence is None and slot.batcher.usable:
+                return slot
+            heapq.heappop(self._free)
+            slot.listed = False
+        return None
+
     def next_due(self) -> int:
         """When `expire` may have something to do (monotonic nanoseconds); NEVER if not."""
         deadlines = self._deadlines
@@ -263,6 +276,9 @@ class SequenceTable:
         """Give a slot, if it is free, to the sequence that waits longest, or list it as free. A busy one is free once its request has come back."""
         if slot.sequence is not None or slot.busy or not slot.batcher.usable:
             return
+        if slot.since_ns:
+            self.held.record(now - slot.since_ns)
+            slot.since_ns = 0
         if self.backlog:
             self._assign(slot, self.backlog.popitem(last=False)[0], now)
         elif not slot.listed:
@@ -317,6 +333,7 @@ class SequenceTable:
 
     def _assign(self, slot: Slot, sequence: Sequence, now: int) -> None:
         slot.sequence, sequence.slot, sequence.home = sequence, slot, slot
+        slot.since_ns = now
         sequence.due_ns = 0
         slot.batcher.changed(slot, now)
 
@@ -327,10 +344,8 @@ class SequenceTable:
         self.refill(slot, now)
 
     def _take_free(self) -> Slot | None:
-        """The free slot with the lowest row, so that batches are small and sequences spread over instances (row 13.25)."""
-        while self._free:
-            slot = heapq.heappop(self._free)[2]
+        slot = self.next_free()
+        if slot is not None:
+            heapq.heappop(self._free)
             slot.listed = False
-            if slot.sequence is None and slot.batcher.usable:
-                return slot
-        return None
+        return slot

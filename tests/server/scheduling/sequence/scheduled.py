@@ -85,6 +85,7 @@ class SequenceModel:
         rows: int = 1,
         timeout_us: int = 0,
         outputs: tuple[str, ...] = (),
+        deadline_ms: float | None = None,
     ) -> Inference:
         """Send a request of a sequence, with flags "s" and "e"."""
 
@@ -106,6 +107,8 @@ class SequenceModel:
         )
         inference.batch_size = rows
         inference.request.requested_outputs.extend(map(RequestedOutput, outputs))
+        if deadline_ms is not None:
+            inference.request.parameters["naiad_deadline_ms"] = deadline_ms
         self.scheduler.submit(inference)
         return inference
 
