@@ -36,18 +36,16 @@ def of_spec(service: InferenceService) -> Problems:
     policy = profile.spec.policy if profile is not None else None
     if profile is None or policy is None or not policy.enforced:
         return
-    own = service.own_spec
+    own, held = service.own_spec, profile.spec
     for field in policy.enforced:
-        if field in _ATTRIBUTES:
-            attribute = _ATTRIBUTES[field]
+        attribute = _ATTRIBUTES.get(field)
+        if attribute is not None:
             given = getattr(own.predictor, attribute)
-            if given in (None, "", ()) or given == getattr(profile.spec, attribute):
+            if given in (None, "", ()) or given == getattr(held, attribute):
                 continue
-            paths: Conflicts = iter((f"spec.predictor.{field}",))
-        elif field in _LOOKS:
-            paths = _LOOKS[field](own, profile.spec)
+            paths: collections.abc.Iterable[str] = (f"spec.predictor.{field}",)
         else:
-            continue
+            paths = _LOOKS[field](own, held) if field in _LOOKS else ()
         for path in paths:
             yield Problem(path, f"{_ENFORCED.format(profile.title, field)}: leave it out")
 
@@ -65,21 +63,33 @@ def of_pod(service: InferenceService, before: Object, after: Object) -> Problems
     """
     profile = service.profile
     policy = profile.spec.policy if profile is not None else None
-    if profile is None or policy is None:
+    if profile is None or policy is None or not policy.enforced:
         return
-    parents = {
-        "": (_server(before), _server(after)),
-        "spec": (part(before, "spec"), part(after, "spec")),
-        "metadata": (part(before, "metadata"), part(after, "metadata")),
-    }
-    for field in policy.enforced or ():
+    broken = _broken(before, after)
+    if not broken:
+        return
+    for field in policy.enforced:
         for path in _POD_FIELDS[field]:
-            parent, name = _SPLIT[path]
-            old, new = parents[parent]
-            was, now = old.get(name), new.get(name)
-            if was is not now and not _PATHS[path](was, now):
+            if path in broken:
                 message = f"changes {path} of the pods: {_ENFORCED.format(profile.title, field)}"
                 yield Problem("spec.predictor.podTemplate", message)
+
+
+def _broken(before: Object, after: Object) -> set[str]:
+    """The fields of a pod that a podTemplate changes as it may not where they are enforced. What it has left is the same object."""
+    parents = (
+        (_server(before), _server(after)),
+        (part(before, "spec"), part(after, "spec")),
+        (part(before, "metadata"), part(after, "metadata")),
+    )
+    broken = set()
+    for (old, new), fields in zip(parents, _BY_PARENT, strict=True):
+        if old is not new:
+            for name, (path, is_kept) in fields.items():
+                was, now = old.get(name), new.get(name)
+                if was is not now and not is_kept(was, now):
+                    broken.add(path)
+    return broken
 
 
 def _of_env(own: Spec, held: ProfileSpec) -> Conflicts:
@@ -98,10 +108,9 @@ def _of_node_selector(own: Spec, held: ProfileSpec) -> Conflicts:
 
 
 def _of_labels(own: Spec, held: ProfileSpec) -> Conflicts:
-    monitor = own.monitoring.labels if own.monitoring is not None else None
-    places = {"spec.labels": own.labels, "spec.monitoring.labels": monitor}
-    for where, values in places.items():
-        yield from _of_map(values, held.labels, where)
+    yield from _of_map(own.labels, held.labels, "spec.labels")
+    if own.monitoring is not None:
+        yield from _of_map(own.monitoring.labels, held.labels, "spec.monitoring.labels")
 
 
 def _of_annotations(own: Spec, held: ProfileSpec) -> Conflicts:
@@ -230,7 +239,14 @@ _PATHS: dict[str, collections.abc.Callable[[typing.Any, typing.Any], bool]] = {
 }  # fmt: skip
 """Fields of a pod, and of the server's container without "spec.", with what a podTemplate may not do to them."""
 
-_SPLIT = {path: path.rpartition(".")[::2] for path in _PATHS}
+_BY_PARENT = tuple(
+    {
+        path.rpartition(".")[2]: (path, is_kept)
+        for path, is_kept in _PATHS.items()
+        if path.rpartition(".")[0] == parent
+    }
+    for parent in ("", "spec", "metadata")
+)
 
 _PLACES = ("spec.nodeName", "spec.schedulerName")
 _POD_FIELDS: dict[str, tuple[str, ...]] = {

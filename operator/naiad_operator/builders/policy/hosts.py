@@ -1,7 +1,6 @@
 """The hosts and Gateways outside its namespace that a service may use where its profile lists them."""
 
 import collections.abc
-import itertools
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.spec import Spec
@@ -25,9 +24,7 @@ def of_spec(service: InferenceService) -> Problems:
     own = service.own_spec
     if policy.hosts is not None:
         allowed = [one.replace(NAMESPACE, service.namespace) for one in policy.hosts]
-        words = (
-            f"the {profile.title} allows {', '.join(allowed) or 'no host'} here: write one of these"
-        )
+        words = f"the {profile.title} allows {', '.join(allowed) or 'no host'} here: write one of these"  # fmt: skip
         for path, host in _hosts(own):
             if not any(matches(host, pattern) for pattern in allowed):
                 yield Problem(path, f"{host or 'every host of the Gateway'} is refused, because {words}")  # fmt: skip
@@ -75,5 +72,7 @@ def _claims(own: Spec) -> collections.abc.Iterator[str]:
         ("spec.ingress.annotations", ingress.annotations if ingress is not None else None),
         ("spec.ingress.grpcAnnotations", ingress.grpc_annotations if ingress is not None else None),
     )
-    keys = itertools.chain.from_iterable(((where, key) for key in given or ()) for where, given in places)  # fmt: skip
-    return (f"{where}[{key}]" for where, key in keys if key.endswith(_CLAIMS))
+    for where, given in places:
+        for key in given or ():
+            if key.endswith(_CLAIMS):
+                yield f"{where}[{key}]"

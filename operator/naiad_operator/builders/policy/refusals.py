@@ -1,7 +1,6 @@
 """What a platform refuses to a service, as problems with their fields: pods that podTemplate makes, and scalers that act with KEDA's rights."""
 
 import collections.abc
-import dataclasses
 import typing
 
 from naiad_operator.api.parsing.service import InferenceService
@@ -24,12 +23,15 @@ def policy_of(service: InferenceService, defaults: Policy) -> Policy:
     held = profile.spec.policy if profile is not None else None
     if profile is None or held is None:
         return defaults
-    made, origin = defaults, f"the {profile.title}"
-    if held.pod_template is not None:
-        made = dataclasses.replace(made, pod_template=held.pod_template, pod_template_origin=origin)
-    if held.triggers is not None:
-        made = dataclasses.replace(made, triggers=held.triggers, triggers_origin=origin)
-    return made
+    if held.pod_template is None and held.triggers is None:
+        return defaults
+    origin = f"the {profile.title}"
+    return Policy(
+        pod_template=held.pod_template or defaults.pod_template,
+        triggers=held.triggers or defaults.triggers,
+        pod_template_origin=origin if held.pod_template else defaults.pod_template_origin,
+        triggers_origin=origin if held.triggers else defaults.triggers_origin,
+    )
 
 
 def of_spec(service: InferenceService, policy: Policy) -> None:

@@ -70,7 +70,7 @@ class _Rules:
 
 
 def _one_of(*values: typing.Any) -> collections.abc.Callable[[typing.Any], bool]:
-    return lambda value: any(value is one or value == one for one in values)
+    return values.__contains__
 
 
 _UNSET = _one_of(None, "")
@@ -81,6 +81,9 @@ _CAPABILITY = "NET_BIND_SERVICE"
 _VOLUMES = frozenset(
     ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret")
 )  # fmt: skip
+_KNOWN = _VOLUMES | {"name"}
+_PLAIN = _KNOWN - {"csi", "projected", "secret"}
+"""The fields of volumes with nothing of the table in them."""
 _SYSCTLS = frozenset(
     (
         "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.ip_local_reserved_ports", "net.ipv4.ip_unprivileged_port_start",
@@ -198,16 +201,17 @@ def _is_clean(before: Object, after: Object) -> bool:
     Most patches are clean, and what they leave as it was need not be looked at.
     """
     was, now = part(before, "spec"), part(after, "spec")
-    if any(was.get(field) != now.get(field) for field in _OF_POD):
+    if _differ(was, now, _OF_POD):
         return False
     if annotations(_new(part(before, "metadata", "annotations"), part(after, "metadata", "annotations"))):  # fmt: skip
         return False
-    known = entries(was, "volumes")
-    volumes = [one for one in entries(now, "volumes") if one not in known]
-    if any(_of_volume(one, ()) for one in volumes):
-        return False
-    if was.get("volumes") is not now.get("volumes") and _platform_volumes(was) != _platform_volumes(now):  # fmt: skip
-        return False
+    if was.get("volumes") is not now.get("volumes"):
+        known = entries(was, "volumes")
+        for volume in entries(now, "volumes"):
+            if volume not in known and _of_volume(volume, ()):
+                return False
+        if _platform_volumes(was) != _platform_volumes(now):
+            return False
     return not any(
         _of_changed_container(entries(was, kind), one, now)
         for kind in _CONTAINERS
@@ -218,18 +222,30 @@ def _is_clean(before: Object, after: Object) -> bool:
 
 def _of_changed_container(before: list[Object], container: Object, pod: Object) -> dict[Found, str]:
     """What is found in a container that a patch has changed or added; of the server's, in the entries that it did not have before."""
-    if container in before:
-        return {}
     name = container.get("name")
-    was = next((one for one in before if one.get("name") == name), {})
-    if not was or name != server.CONTAINER or any(was.get(one) != container.get(one) for one in _CONTAINER.fields):  # fmt: skip
-        return _of_container(container, pod, ())
-    new = {
-        field: [one for one in entries(container, field) if one not in entries(was, field)]
-        for field in _LISTS
-        if container.get(field) is not was.get(field)
-    }
-    return _of_lists(new, pod, ())
+    was: Object = {}
+    for one in before:
+        if one is container:
+            return {}
+        if not was and one.get("name") == name:
+            was = one
+    if not was or name != server.CONTAINER or _differ(was, container, _CONTAINER.fields):
+        return {} if container in before else _of_container(container, pod, ())
+    new = {}
+    for field in _LISTS:
+        if container.get(field) is not was.get(field):
+            known = entries(was, field)
+            new[field] = [one for one in entries(container, field) if one not in known]
+    return _of_lists(new, pod, ()) if new else {}
+
+
+def _differ(before: Object, after: Object, fields: tuple[str, ...]) -> bool:
+    """Whether one of these fields has changed. What a patch has left is the same object."""
+    for field in fields:
+        was, now = before.get(field), after.get(field)
+        if was is not now and was != now:
+            return True
+    return False
 
 
 def _new(before: Object, after: Object) -> Object:
@@ -269,13 +285,20 @@ def _path_of(kind: str, container: Object) -> tuple[str, ...]:
 def _broken(rules: _Rules, value: Object, path: tuple[str, ...], pod: Object) -> dict[Found, str]:
     found = {}
     for rule in rules.of(value):
-        *parents, field = rule.path
-        given = part(value, *parents).get(field)
+        given = _at(value, rule.path)
         if given is None and rule.inherits:
-            given = part(pod, *parents).get(field)
+            given = _at(pod, rule.path)
         if not rule.allows(given):
             found[Found((*path, *rule.path), repr(given))] = rule.advice
     return found
+
+
+def _at(value: typing.Any, path: tuple[str, ...]) -> typing.Any:
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
 
 
 def _of_container(container: Object, pod: Object, path: tuple[str, ...]) -> dict[Found, str]:
@@ -311,7 +334,7 @@ def _of_mounts(container: Object, pod: Object, path: tuple[str, ...]) -> dict[Fo
 
 
 def _platform_volumes(pod: Object) -> list[Object]:
-    return [one for one in entries(pod, "volumes") if one.keys() - _VOLUMES - {"name"}]
+    return [one for one in entries(pod, "volumes") if not one.keys() <= _KNOWN]
 
 
 def _of_variables(container: Object, path: tuple[str, ...]) -> dict[Found, str]:
@@ -328,7 +351,9 @@ def _of_variables(container: Object, path: tuple[str, ...]) -> dict[Found, str]:
 
 def _of_volume(volume: Object, path: tuple[str, ...]) -> dict[Found, str]:
     found: dict[Found, str] = {}
-    for source in sorted(volume.keys() - _VOLUMES - {"name"}):
+    if volume.keys() <= _PLAIN:
+        return found
+    for source in sorted(volume.keys() - _KNOWN):
         advice = f"write one of {', '.join(sorted(_VOLUMES))}"
         found[Found((*path, source), repr(volume[source]))] = advice
     if "secret" in volume:
