@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,20 @@ from tests.conformance.servers.warmed import GOOD, REFUSED
 
 _SERVER = "warmed"
 _RANDOM = "random"
+_STRING_ID = "sequence_named_by_string_unbatched"
+_TWO_INPUTS = ("strings", "random_strings", "file_of_strings")
 
 
 def _told(target: Target, model: str) -> Answer:
     """What the model was given before the first request."""
-    rows = [] if model == "unbatched" else [1]
+    rows = [] if model.endswith("unbatched") else [1]
     inputs = [value("X", "FP32", [*rows, 3], [1, 2, 3])]
-    if "strings" in model:
+    if model in _TWO_INPUTS:
         inputs.append(value("S", "BYTES", [*rows, 2], ["s", "t"]))
-    reply = target.infer(model, {"inputs": inputs}).answer()
+    body: dict[str, Any] = {"inputs": inputs}
+    if "sequence" in model:
+        body["parameters"] = {"sequence_id": 1, "sequence_start": True, "sequence_end": True}
+    reply = target.infer(model, body).answer()
     (report,) = reply["json"]["outputs"][0]["data"]
     before = json.loads(report)
     told = [
@@ -68,11 +74,15 @@ def _shown(target: Target) -> Answer:
     return {"warmup": config["model_warmup"]}
 
 
+def _rows(model: str) -> tuple[str, ...]:
+    return ("14.34",) if "sequence" in model else ("11.41", "14.31", "14.32")
+
+
 SCENARIOS = [
     *(
-        Scenario(f"warmup: {model}", ("11.41", "14.31", "14.32"), partial(_told, model=model), server=_SERVER)
+        Scenario(f"warmup: {model}", _rows(model), partial(_told, model=model), server=_SERVER)
         for model in GOOD
-        if model != "instances"
+        if model not in ("instances", _STRING_ID)
     ),
     Scenario("warmup counted: instances", ("8.9",), partial(_counts, model="instances"), server=_SERVER),
     Scenario("warmup numbers: instances", ("8.9",), partial(_exact, model="instances"), server=_SERVER),
@@ -83,6 +93,7 @@ SCENARIOS = [
         )
         for model, (says, _) in REFUSED.items()
     ),
+    Scenario("warmup: a sequence named by a string loads", ("14.34",), partial(_index, model=_STRING_ID), server=_SERVER),
     Scenario("warmup: its config", ("11.41",), _shown, server=_SERVER),
 ]  # fmt: skip
 

@@ -33,6 +33,28 @@ def _model(
 
 ZERO = given("X", "FP32", "[ 3 ]", "zero_data: true")
 _TWO = f"{_X}, {_S}"
+_CONTROLS = """
+sequence_batching {
+  control_input [
+    { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } },
+    { name: "READY" control { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 0, 1 ] } },
+    { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }
+  ]
+}
+instance_group [{ kind: KIND_CPU count: 1 }]
+"""
+_STRING_ID = """
+sequence_batching {
+  control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
+}
+instance_group [{ kind: KIND_CPU count: 1 }]
+"""
+_GIVEN_CONTROLS = (
+    given("START", "INT32", "[ 1 ]", 'input_data_file: "one"'),
+    given("READY", "FP32", "[ 1 ]", "zero_data: true"),
+    given("CORRID", "UINT64", "[ 1 ]", "zero_data: true"),
+)
+_ONE_IN_A_FILE = {"warmup/one": "\x01\0\0\0"}
 _MODE = tensor("MODE", "STRING", "[ 1 ]")
 _STRINGS = "\x01\0\0\0a\x03\0\0\0bcd"
 
@@ -56,6 +78,18 @@ GOOD: dict[str, Model] = {
     ),
     "file_of_strings": _model(
         sample(ZERO, given("S", "STRING", "[ 2 ]", 'input_data_file: "s"')), inputs=_TWO, files={"warmup/s": _STRINGS}
+    ),
+    "sequence": _model(sample(ZERO, *_GIVEN_CONTROLS, more="batch_size: 2"), more=_CONTROLS, files=_ONE_IN_A_FILE),
+    "sequence_oldest": _model(
+        sample(ZERO, *_GIVEN_CONTROLS), more=_CONTROLS.replace("{\n", "{ oldest { max_candidate_sequences: 4 }\n", 1), files=_ONE_IN_A_FILE
+    ),
+    "sequence_without_controls": _model(sample(ZERO), more=_CONTROLS),
+    "sequence_of_other_controls": _model(
+        sample(ZERO, given("START", "FP32", "[ 2 ]", "zero_data: true")), more=_CONTROLS
+    ),
+    "sequence_named_by_string_unbatched": _model(
+        sample(ZERO, given("CORRID", "STRING", "[ 1 ]", 'input_data_file: "id"')),
+        batch=0, more=_STRING_ID, files={"warmup/id": "\x02\0\0\0ab"},
     ),
     "instances": _model(sample(ZERO, more="batch_size: 2"), more="instance_group [{ kind: KIND_CPU count: 2 }]"),
 }  # fmt: skip

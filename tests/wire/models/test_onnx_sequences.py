@@ -32,6 +32,18 @@ sequence_batching {
 STATE = """\
   state { input_name: "BEFORE" output_name: "AFTER" data_type: TYPE_FP32 dims: 1 initial_state { name: "i" data_type: TYPE_FP32 dims: 1 zero_data: true } }
 """
+WARMUP = """\
+model_warmup {
+  name: "all inputs"
+  batch_size: 2
+  inputs { key: "X" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }
+  inputs { key: "START" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }
+  inputs { key: "END" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }
+  inputs { key: "READY" value { data_type: TYPE_FP32 dims: 1 random_data: true } }
+  inputs { key: "CORRID" value { data_type: TYPE_INT64 dims: 1 zero_data: true } }
+  inputs { key: "BEFORE" value { data_type: TYPE_FP32 dims: 1 zero_data: true } }
+}
+"""
 
 
 def graph(*, stateful: bool) -> onnx.ModelProto:
@@ -62,7 +74,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator
         version = repository / name / "1"
         version.mkdir(parents=True)
         onnx.save(graph(stateful=stateful), version / "model.onnx")
-        text = CONFIG % (CONTROLS + (STATE if stateful else ""))
+        text = CONFIG % (CONTROLS + (STATE if stateful else "")) + (WARMUP if stateful else "")
         (version.parent / "config.pbtxt").write_text(text)
     log = tmp_path_factory.mktemp("log") / "server.log"
     options = ["--exit-timeout-secs=4"]
@@ -99,7 +111,11 @@ def test_controls_and_rows_that_are_null(server: ServerProcess) -> None:
 
 
 def test_each_sequence_has_the_state_of_its_own(server: ServerProcess) -> None:
+    """Its samples, which list controls and the state, leave no state behind (row 14.34)."""
     sums = []
     for flags in ("s", "", "e"):
         sums += [infer(server, "stateful", key, key, flags)[0] for key in (1, 2)]
     assert sums == [102, 103, 102, 104, 113, 116]
+    with httpclient.InferenceServerClient(server.http) as client:
+        (entry,) = client.get_inference_statistics("stateful")["model_stats"]
+    assert entry["inference_count"] == 6 + 2

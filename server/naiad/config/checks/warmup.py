@@ -79,6 +79,15 @@ class _Sample:
             )
         if self._knows_inputs:
             self._check_missing()
+        self._note_further()
+
+    def _note_further(self) -> None:
+        """A sample has only the inputs that it lists, also of those that the sequence batcher adds to requests (row 14.34)."""
+        left_out = sorted(self._further_inputs() - set(self._sample.inputs))
+        if left_out:
+            self._findings.notes.append(
+                f"{self._label}: runs without the inputs {_names(left_out)} of sequence_batching, because it does not list them"
+            )
 
     def _check_missing(self) -> None:
         inputs = self._message.input

@@ -159,3 +159,21 @@ def test_without_a_batch_dimension_any_batch_size_is_run_one_by_one(tmp_path: pa
         make_model(tmp_path, HEAD.replace("max_batch_size: 4", "") + sample(X, batch_size=9))
     )
     assert found.problems == ()
+
+
+def test_inputs_of_the_sequence_batcher_may_be_listed_and_those_left_out_are_a_note(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Row 14.34."""
+    controls = """
+    sequence_batching { control_input [
+      { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } },
+      { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } ] }
+    """
+    start = 'inputs { key: "START" value { data_type: TYPE_INT32 dims: 1 zero_data: true } }'
+    found = resolve(make_model(tmp_path, HEAD + controls + sample(X + start)))
+    assert found.problems == ()
+    assert (
+        "model_warmup[0] 'w': runs without the inputs ['READY'] of sequence_batching, because it does not list them"
+        in found.notes
+    )
