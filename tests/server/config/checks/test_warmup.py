@@ -164,7 +164,7 @@ def test_without_a_batch_dimension_any_batch_size_is_run_one_by_one(tmp_path: pa
 def test_inputs_of_the_sequence_batcher_may_be_listed_and_those_left_out_are_a_note(
     tmp_path: pathlib.Path,
 ) -> None:
-    """Row 14.34."""
+    """A sample has only what it lists (row 14.34)."""
     controls = """
     sequence_batching { control_input [
       { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } },
