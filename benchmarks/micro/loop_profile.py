@@ -85,6 +85,7 @@ class _InPlace:
         clock: SystemClock,
         loop: asyncio.AbstractEventLoop,
         state: DeviceState | None = None,
+        host_policy: str = "",
     ) -> None:
         self.name = name
         self._instance = instance

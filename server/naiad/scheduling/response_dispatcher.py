@@ -156,6 +156,8 @@ class ResponseDispatcher:
                 output_start + timing.compute_output_ns,
             )
         self._send(inference, response)
+        if response.final:
+            inference.on_response = _sent  # as in `respond_cached`: the steps may all be hits
 
     def respond_cached(
         self,
@@ -179,6 +181,8 @@ class ResponseDispatcher:
             request_ns=request_ns, queue_ns=queue_ns, lookup_ns=lookup_ns
         )
         self._send(inference, response)
+        # Before `submit` has returned, so that the handle which the protocol gets then would make a cycle of what belongs to the request.
+        inference.on_response = _sent
 
     def _count_response(
         self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
@@ -279,3 +283,7 @@ class ResponseDispatcher:
                 inference.request.label,
                 self._model,
             )
+
+
+def _sent(_: InferResponse) -> None:
+    """The callback of an inference whose final response was sent."""

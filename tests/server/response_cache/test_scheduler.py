@@ -1,6 +1,8 @@
 """A scheduler with the cache in front of it: hits, misses and what becomes of requests that wait for a look-up, in any way that they can end."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
-from naiad.core.inference import Inference
+from naiad.core.inference import Inference, OnResponse
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError, invalid, unavailable
@@ -137,17 +139,19 @@ class Cached:
             clock=self.clock,
         )
 
-    def ask(self, *values: float, name: str = "") -> Inference:
-        """A request."""
+    def ask(
+        self, *values: float, name: str = "", on_response: OnResponse | None = None
+    ) -> Inference:
+        """A request; what it gets is in `got`, unless it has a callback of its own."""
         given = tensor("X", [list(values)], datatypes.FP32)
 
-        def on_response(response: InferResponse) -> None:
+        def get(response: InferResponse) -> None:
             error = response.error
             self.got.append(
                 (name, error.code if error else [each.array.tolist() for each in response.outputs])
             )
 
-        inference = make_inference(given, on_response=on_response)
+        inference = make_inference(given, on_response=on_response or get)
         self.scheduler.submit(inference)
         return inference
 
@@ -174,6 +178,34 @@ def test_a_hit_is_answered_at_once_and_never_reaches_the_scheduler() -> None:
         "success": 2, "queue": 2, "compute_input": 1, "compute_infer": 1, "compute_output": 1, "cache_hit": 1, "cache_miss": 1,
         "inferences": 1,
     }  # fmt: skip
+
+
+class Client:
+    """A request of a protocol: it is the callback, and holds the handle."""
+
+    handle: Inference
+
+    def __call__(self, response: InferResponse) -> None:
+        pass
+
+
+def test_neither_a_hit_nor_a_composed_response_leaves_a_cycle_of_what_belongs_to_the_request() -> (
+    None
+):
+    cached = Cached()
+    gc.disable()
+    try:
+        for executing in (1, 0):
+            client = Client()
+            client.handle = cached.ask(1, on_response=client)
+            assert len(cached.inner.executing) == executing
+            if executing:
+                cached.inner.respond(0, Y)
+            left = weakref.ref(client)
+            del client
+            assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_other_values_are_executed() -> None:
