@@ -95,7 +95,9 @@ class _InPlace:
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         started = self._now()
         execution = self._instance.execute(batch)
-        self._loop.call_soon(on_outcome, BatchOutcome(batch, execution, None, started, self._now()))
+        ended, input_end = self._now(), execution.input_end_ns
+        outcome = BatchOutcome(batch, execution, None, started, ended, input_end)
+        self._loop.call_soon(on_outcome, outcome)
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:
         """Every answer is in its batch."""

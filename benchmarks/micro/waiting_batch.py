@@ -54,7 +54,7 @@ class _Idle:
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         now = time.monotonic_ns()
-        outcome = BatchOutcome(batch, None, None, now, now)
+        outcome = BatchOutcome(batch, None, None, now, now, now)
         asyncio.get_running_loop().call_soon(on_outcome, outcome)
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:

@@ -78,7 +78,7 @@ class _Host:
         responses = [
             InferResponse("m", 1, "", each.request.inputs, NO_PARAMETERS) for each in batch
         ]
-        outcome = BatchOutcome(batch, Execution(responses, now, now), None, now, now)
+        outcome = BatchOutcome(batch, Execution(responses, now, now), None, now, now, now)
         self._loop.call_soon(on_outcome, outcome)
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:

@@ -127,7 +127,7 @@ class ScriptedHost:
         assert on_outcome is not None
         self.prefetched = self._on_prefetched = None
         now = self._clock.monotonic_ns()
-        on_outcome(BatchOutcome(batch, None, error, now, now))
+        on_outcome(BatchOutcome(batch, None, error, now, now, now))
 
     def die(self, error: InferenceError) -> None:
         """Its worker dies: all that it has fails."""
@@ -152,7 +152,8 @@ class ScriptedHost:
         if following is not None and on_following is not None:
             self.prefetched = self._on_prefetched = None
             self.begin(following, on_following)
-        on_outcome(BatchOutcome(batch, execution, error, started, ended_ns))
+        input_end_ns = started if execution is None else execution.input_end_ns
+        on_outcome(BatchOutcome(batch, execution, error, started, ended_ns, input_end_ns))
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         self.usable = usable

@@ -194,6 +194,8 @@ class Instance:
         asks_model: `ready` runs the model's own code, which may take any time, and is therefore called in a thread of its own;
             otherwise it is called on the event loop.
         defers: responses may be deferred.
+        gathers_inputs: it makes its inputs of those of all the batch's requests, which is a part of compute_input; otherwise they are ready as soon
+            as they lie in memory that it can read.
         keeps_arrays: the model may write to arrays that it returned, so a host that does not send them at once copies them.
         prefetches: a second batch may be handed over while one is in execution; it begins when that one has ended. Its requests are bound to
             this instance from then on, so an instance must not declare it whose batches may wait for other requests, as those of a model that
@@ -203,6 +205,7 @@ class Instance:
     holds_interpreter = False
     asks_model = False
     defers = False
+    gathers_inputs = True
     keeps_arrays = False
     prefetches = False
 

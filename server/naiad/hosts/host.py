@@ -27,8 +27,9 @@ class BatchOutcome(Record, frozen=True):
         batch: the inferences, as submitted.
         execution: the responses; None if the whole batch failed.
         error: why the whole batch failed; None if it did not.
-        compute_start_ns: when the host got the batch, or when a second batch began (monotonic).
+        compute_start_ns: when the host began with the batch, or when a second batch began (monotonic).
         compute_end_ns: when the backend was done with it (monotonic).
+        input_end_ns: when its inputs lay where the model reads them, if that was before the instance began with it; else what `execution` says.
     """
 
     batch: list[Inference]
@@ -36,6 +37,7 @@ class BatchOutcome(Record, frozen=True):
     error: InferenceError | None
     compute_start_ns: int
     compute_end_ns: int
+    input_end_ns: int
 
 
 class DeferredResponse(Record, frozen=True, gc=True):

@@ -63,6 +63,7 @@ class WorkerSupervisor:
         serving: the same while it runs batches, else None.
         instances: by place, what the worker makes, and who runs its batches.
         prefetches: whether they take a second batch while one is in execution; known once the process has loaded them.
+        gathers_inputs: see `Instance`; known then as well.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class WorkerSupervisor:
         self.serving: WorkerProcess | None = None
         self.instances: dict[int, tuple[InstanceSpec, WorkerInstance]] = {}
         self.prefetches = False
+        self.gathers_inputs = True
         self._loading = Loading(loop)
         self._liveness: LivenessWatch | None = None
         self._watchdog = Watchdog(identity, loop=loop)
@@ -171,6 +173,7 @@ class WorkerSupervisor:
         for place, thread in zip(places[1:], loaded.threads, strict=False):
             worker.served_by(place, thread)
         self.prefetches = loaded.prefetches
+        self.gathers_inputs = loaded.gathers_inputs
         self._count_warmup(loaded)
         self._liveness.serves = True
         self._fire(Event.LOADED)

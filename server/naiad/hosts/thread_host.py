@@ -275,7 +275,7 @@ class ThreadHost:
         error: InferenceError | None = None
         if self._device.lost:
             who = f"model '{batch[0].request.model_name}', instance '{self.name}'"
-            return BatchOutcome(batch, None, self._device.refusal(who), started, started)
+            return BatchOutcome(batch, None, self._device.refusal(who), started, started, started)
         try:
             execution = self._local.execute(batch)
         except InferenceError as failure:
@@ -285,7 +285,8 @@ class ThreadHost:
             _log.exception("instance '%s' failed a batch of %d requests", self.name, len(batch))
             self._examine(failure)
             error = _failed(batch, f"raised {type(failure).__name__}: {failure}")
-        return BatchOutcome(batch, execution, error, started, self._now())
+        input_end_ns = started if execution is None else execution.input_end_ns
+        return BatchOutcome(batch, execution, error, started, self._now(), input_end_ns)
 
     def _examine(self, error: BaseException) -> None:
         """An error of the model, which may mean that this process cannot use the GPU any more; in any thread."""

@@ -77,11 +77,13 @@ class Loaded(Record, frozen=True):
     Attributes:
         threads: the system's ids of the threads that it started for further instances.
         prefetches: see `Instance`; of all its instances.
+        gathers_inputs: see `Instance`; of any of its instances.
         warmup: the batches of warmup samples that were executed: the numbers of each `Ran`.
     """
 
     threads: list[int]
     prefetches: bool
+    gathers_inputs: bool
     warmup: list[list[int]]
 
 
@@ -112,7 +114,14 @@ class Loading:
             loaded = codec.read_json(header)
             threads = list(map(int, loaded.get("threads", ())))
             warmup = [_five(numbers) for numbers in loaded.get("warmup", ())]
-            self.ended.set_result(Loaded(threads, loaded.get("prefetches") is True, warmup))
+            self.ended.set_result(
+                Loaded(
+                    threads,
+                    loaded.get("prefetches") is True,
+                    loaded.get("gathers_inputs") is not False,
+                    warmup,
+                )
+            )
         else:
             code, message = codec.read_json(header)
             self.ended.set_exception(InferenceError(ErrorCode[code], message))

@@ -26,7 +26,7 @@ from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
 from naiad.hosts.worker.kinds import ADD, ALIVE, CALL, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
 from naiad.hosts.worker.link import AHEAD_BYTES, GONE, Link, LinkBrokenError, SegmentLostError
-from naiad.hosts.worker.payload import Prepared
+from naiad.hosts.worker.payload import Gathering, Prepared
 
 _log = logging.getLogger(__name__)
 
@@ -223,13 +223,18 @@ class WorkerProcess:
             self._on_broken_link(f"does not listen ({error})")
 
     def send_aside(
-        self, place: int, *message: Any, done: collections.abc.Callable[[Exception | None], None]
+        self,
+        place: int,
+        *message: Any,
+        gathering: Gathering,
+        done: collections.abc.Callable[[Exception | None], None],
     ) -> None:
         """As `send`, on a thread that starts with the first such message and ends with the worker: copying 64 MB takes 50 ms or more.
 
         Args:
             place: the position of the instance.
             message: as of `Link.send`.
+            gathering: gets the times, before the worker gets the message.
             done: called on the loop once it is sent, with the exception if that failed; not if the link is broken or the worker has ended.
                 No other message may be sent to the instance before that.
 
@@ -243,7 +248,7 @@ class WorkerProcess:
             )
         link = self.links[place]
         prepared = link.prepare(*message)
-        sending = self._loop.run_in_executor(self._copier, link.send_prepared, prepared)
+        sending = self._loop.run_in_executor(self._copier, link.send_prepared, prepared, gathering)
         sending.add_done_callback(functools.partial(self._sent, link, prepared, done))
 
     def _sent(

@@ -407,4 +407,4 @@ class InstancePool:
 
     def _failed(self, batch: list[Inference], error: InferenceError) -> BatchOutcome:
         now = self._clock.monotonic_ns()
-        return BatchOutcome(batch, None, error, now, now)
+        return BatchOutcome(batch, None, error, now, now, now)

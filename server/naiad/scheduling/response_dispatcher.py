@@ -218,10 +218,10 @@ class ResponseDispatcher:
             self.fail(inference, error)
 
     def _deliver(self, outcome: BatchOutcome, execution: Execution[InferResponse]) -> None:
-        started = outcome.compute_start_ns
+        started, input_end = outcome.compute_start_ns, outcome.input_end_ns
         timing = BatchTiming(
-            execution.input_end_ns - started,
-            execution.output_start_ns - execution.input_end_ns,
+            input_end - started,
+            execution.output_start_ns - input_end,
             outcome.compute_end_ns - execution.output_start_ns,
         )
         # One loop and no comprehensions: each would be a call per batch.
@@ -251,7 +251,7 @@ class ResponseDispatcher:
         times = ExecutionTimes(
             self._version,
             started,
-            execution.input_end_ns,
+            input_end,
             execution.output_start_ns,
             outcome.compute_end_ns,
         )

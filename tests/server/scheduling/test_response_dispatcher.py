@@ -5,9 +5,14 @@ import logging
 
 import pytest
 
+from naiad.backends.instance import Execution
 from naiad.config.model_config import DynamicBatching
+from naiad.core.clock import SystemClock
 from naiad.core.response import InferResponse
 from naiad.errors import FailureReason
+from naiad.hosts.host import BatchOutcome
+from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from tests.support.clock import WALL_AT_START_NS
 from tests.support.inferences import (
     make_inference,
@@ -177,6 +182,24 @@ async def test_a_failed_batch_keeps_its_position_in_the_order() -> None:
     model.hosts[0].fail(BACKEND_FAILED)
     assert [request_id for request_id, _, _ in model.answered] == ids(first, second)
     assert model.reason(first) is FailureReason.BACKEND
+
+
+async def test_the_inputs_of_a_batch_are_ready_when_its_host_says_so() -> None:
+    statistics = ModelStatistics()
+    dispatcher = ResponseDispatcher(
+        model="m", version=1, statistics=statistics, clock=SystemClock()
+    )
+    request = make_inference()
+    execution = Execution([make_response(request)], input_end_ns=5, output_start_ns=9)
+    dispatcher.deliver(BatchOutcome([request], execution, None, 1, 10, 3))
+    assert request.execution is not None
+    assert (request.execution.start_ns, request.execution.input_end_ns) == (1, 3)
+    counted = statistics
+    assert (counted.compute_input_ns, counted.compute_infer_ns, counted.compute_output_ns) == (
+        2,
+        6,
+        1,
+    )
 
 
 async def test_each_request_counts_its_own_queue_time_and_the_compute_time_of_its_batch() -> None:

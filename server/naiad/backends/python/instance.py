@@ -59,6 +59,7 @@ class PythonInstance(Instance):
 
     holds_interpreter = True
     defers = True
+    gathers_inputs = False
     keeps_arrays = True
 
     _responder: Responder

@@ -32,7 +32,7 @@ import numpy as np
 
 from naiad.hosts.worker.kinds import ADD, NOTIFICATIONS
 from naiad.hosts.worker.notification_segments import ReceivedSegments, SegmentPool
-from naiad.hosts.worker.payload import Payload, Prepared
+from naiad.hosts.worker.payload import Gathering, Payload, Prepared
 from naiad.hosts.worker.segments import (
     CUT_OFF,
     SHORTAGES,
@@ -176,26 +176,30 @@ class Link:
             MemoryError: the same.
         """
         at = 0 if payload is None else payload.size
-        fresh, slot, segment = self._free_segment(at + len(header))
+        fresh, slot, segment = self._segment(at + len(header))
         held = self._held()
         message = _MESSAGE.pack(kind, held, slot, self._received, number, at, len(header))
         self._sent += 1
         self._unread[self._sent] = slot
         return Prepared(message, header, payload, segment, fresh)
 
-    def send_prepared(self, prepared: Prepared) -> None:
-        """Copy and send a call message, in any thread; if it fails, `not_sent` comes next.
+    def send_prepared(self, prepared: Prepared, gathering: "Gathering | None" = None) -> None:
+        """Copy and send a call message, in any thread; if it fails, `not_sent` comes next. `gathering` gets the times.
 
         Raises:
             LinkBrokenError: the other side is gone.
             OSError: there is no descriptor left; nothing was sent.
         """
         message, header, payload, segment, fresh = prepared
+        if gathering is not None:
+            gathering.begun_ns = gathering.now_ns()
         try:
             at = 0 if payload is None else payload.size
             if payload is not None:
                 payload.write(segment.memory, segment.written)
             segment.memory[at : at + len(header)] = header
+            if gathering is not None:
+                gathering.ended_ns = gathering.now_ns()
             self._pass(message, fresh)
         finally:
             if fresh >= 0:
@@ -329,8 +333,12 @@ class Link:
                 raise
             raise LinkBrokenError(str(error)) from error
 
-    def _free_segment(self, needed: int) -> "tuple[int, int, Segment]":
-        """A segment that is large enough and that no view and no unread message uses: its descriptor if it is new, else -1, its slot, and the segment."""
+    def has_segment(self, size: int) -> bool:
+        """Whether a call message of so many bytes could use a segment that is there already, so that no page of it is new."""
+        return self._find(size)[1] is not None
+
+    def _find(self, needed: int) -> "tuple[int, Segment | None]":
+        """A segment that is large enough and that no view and no unread message uses, and its slot; else the slot of a smaller one, or `_SLOTS`, and None."""
         looked_at = self._others_look_at
         for slot in self._unread.values():
             looked_at |= 1 << slot
@@ -338,8 +346,15 @@ class Link:
         for slot, segment in enumerate(self._ours):
             if not looked_at >> slot & 1:
                 if segment.capacity >= needed:
-                    return -1, slot, segment
+                    return slot, segment
                 free = slot
+        return free, None
+
+    def _segment(self, needed: int) -> "tuple[int, int, Segment]":
+        """A segment for a message: its descriptor if it is new, else -1, its slot, and the segment."""
+        free, found = self._find(needed)
+        if found is not None:
+            return -1, free, found
         capacity = max(_LEAST, 1 << (needed - 1).bit_length())
         fresh, memory = create(capacity)
         segment = Segment(memory, capacity)

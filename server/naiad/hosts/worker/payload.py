@@ -1,6 +1,7 @@
 """The tensors of a message that is being built: where each lies, and how they get into the message or into shared memory."""
 
 import mmap
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,17 @@ class Payload:
                 for start in range(0, part.nbytes, _PIECE):
                     piece = octets[start : start + _PIECE]
                     memory[at + start : at + start + len(piece)] = piece
+
+
+class Gathering:
+    """When the tensors of a message were copied, which the thread that does it writes; 0: not yet. `now_ns` gives the time."""
+
+    __slots__ = ("begun_ns", "ended_ns", "now_ns")
+
+    def __init__(self, now_ns: "Callable[[], int]") -> None:
+        self.now_ns = now_ns
+        self.begun_ns = 0
+        self.ended_ns = 0
 
 
 class Prepared(NamedTuple):

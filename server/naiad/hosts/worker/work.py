@@ -140,6 +140,7 @@ class Worker:
         said = {
             "threads": threads,
             "prefetches": all(instance.prefetches for instance in made),
+            "gathers_inputs": any(instance.gathers_inputs for instance in made),
             "warmup": ran,
         }
         to_it.send(kinds.LOADED, codec.to_json(said).encode())

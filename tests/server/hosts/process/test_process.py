@@ -6,7 +6,10 @@ Real processes throughout; what is waited for is polled.
 import asyncio
 import os
 import pathlib
+import signal
 import subprocess
+import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.errors import ErrorCode, FailureReason
-from naiad.hosts import host as host_module
+from naiad.hosts import host as host_module, process_host
 from naiad.hosts.host import BatchOutcome
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.backends.python.models import python_config
@@ -30,6 +33,7 @@ from tests.server.hosts.process.workers import (
     ask,
     begun,
 )
+from tests.support.waiting import until
 
 
 async def test_a_batch_goes_to_a_process_of_its_own_and_comes_back_in_order(hosts: Hosts) -> None:
@@ -53,6 +57,37 @@ async def test_a_batch_goes_to_a_process_of_its_own_and_comes_back_in_order(host
         <= execution.output_start_ns
         < outcome.compute_end_ns
     )
+
+
+@pytest.mark.parametrize("aside", [1 << 22, 0], ids=["copied by the loop", "copied by a thread"])
+@pytest.mark.parametrize(
+    "gathers", [False, True], ids=["reads them where they lie", "gathers them itself"]
+)
+async def test_inputs_are_ready_when_they_lie_where_the_model_reads_them(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, *, gathers: bool, aside: int
+) -> None:
+    monkeypatch.setattr(process_host, "COPIED_ASIDE", aside)
+    sent: list[object] = []
+    by_thread = process_host.ProcessHost._sent
+
+    def noted(self: process_host.ProcessHost, *what: Any) -> None:
+        sent.append(what)
+        by_thread(self, *what)
+
+    monkeypatch.setattr(process_host.ProcessHost, "_sent", noted)
+    hosted = await hosts.start(SAME)
+    assert not hosted.worker.gathers_inputs, "as a model of the Python backend says"
+    hosted.worker.gathers_inputs = gathers
+    os.kill(hosted.worker.pid, signal.SIGSTOP)
+    submitted = hosted.submit(ask((1, 0)), ask((2, 0)))
+    await until(lambda: sent or aside)
+    woken_ns = time.monotonic_ns()
+    os.kill(hosted.worker.pid, signal.SIGCONT)
+    outcome = await asyncio.wait_for(submitted, GIVE_UP_S)
+    assert outcome.execution is not None
+    assert woken_ns < outcome.execution.input_end_ns
+    assert outcome.compute_start_ns <= outcome.input_end_ns
+    assert (outcome.input_end_ns < woken_ns) is not gathers
 
 
 async def test_ps_shows_which_model_and_instance_a_process_serves(hosts: Hosts) -> None:

@@ -21,11 +21,17 @@ from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.kinds import RESULT
 from naiad.hosts.worker.link import Link
+from naiad.hosts.worker_process import WorkerProcess
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, TO_THE_LAST, Hosts, ask, told
 from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.slow
+
+FIRST_NUMBER = """
+def execute(self, requests):
+    return [response(each.inputs()[0].as_numpy()[0, 0], 0) for each in requests]
+"""
 
 COUNT = 20_000
 """So many numbers of four bytes need a segment."""
@@ -255,6 +261,28 @@ async def test_a_large_batch_is_copied_by_a_thread(
     assert outcome.error is not None
     assert "could not be handed over" in outcome.error.message
     assert value(await hosted.run(wide(3))) == 3
+
+
+@pytest.mark.parametrize(
+    ("again", "by_thread"), [(1 << 23, 1), (0, 3)], ids=["small enough for the loop", "larger"]
+)
+async def test_a_thread_copies_what_is_large_or_takes_new_memory(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, again: int, by_thread: int
+) -> None:
+    monkeypatch.setattr(process_host, "COPIED_ASIDE", 0)
+    monkeypatch.setattr(process_host, "COPIED_ASIDE_AGAIN", again)
+    copied: list[int] = []
+    send_aside = WorkerProcess.send_aside
+
+    def counted(self: WorkerProcess, place: int, *message: Any, **rest: Any) -> None:
+        copied.append(place)
+        send_aside(self, place, *message, **rest)
+
+    monkeypatch.setattr(WorkerProcess, "send_aside", counted)
+    hosted = await hosts.start(FIRST_NUMBER, **WIDE)
+    for number in range(3):
+        assert value_of(await hosted.run(wide(number))) == number
+    assert len(copied) == by_thread
 
 
 async def test_the_thread_that_copies_ends_with_its_worker(
