@@ -193,7 +193,6 @@ class Frontends:
 
     def _make_grpc(self) -> Frontend:
         from naiad.protocol.grpc.methods import Methods  # noqa: PLC0415 - with it
-        from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that --allow-grpc=false does not pay
 
         options = self._options
         settings = GrpcSettings(
@@ -226,6 +225,12 @@ class Frontends:
         observer = self._observer()
         if observer is not None:
             methods.observe(observer)
+        if options.grpc_engine == "native":
+            from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer  # noqa: PLC0415 - with it
+
+            return NativeGrpcServer(settings, methods)
+        from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that the other engine does not pay
+
         return GrpcServer(settings, methods)
 
     def _observer(self) -> Observer | None:

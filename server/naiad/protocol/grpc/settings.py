@@ -1,4 +1,4 @@
-"""The gRPC options as one value, and their names in grpc (rows 10.7, 10.36-10.39, 17.4). Pure."""
+"""The gRPC options as one value, and their names in grpc (rows 10.7, 10.36-10.39, 17.4)."""
 
 import types
 
@@ -6,7 +6,7 @@ import msgspec
 
 from naiad.protocol.restricted import Restrictions
 from naiad.protocol.tokens import TokenFile
-from naiad.protocol.transport.sockets import written
+from naiad.protocol.transport.sockets import bind_error, written
 
 MAX_MESSAGE_BYTES = 2**31 - 1
 """The largest message that grpc can send or receive (row 10.7)."""
@@ -99,6 +99,15 @@ def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
         # As a level, not as an algorithm: grpc then takes one that the client accepts (gzip for low, deflate above).
         arguments["grpc.default_compression_level"] = level
     return tuple((name, min(value, _MAX_INT)) for name, value in arguments.items())
+
+
+def cannot_listen(settings: GrpcSettings) -> CannotServeError:
+    """The error of a port that cannot be taken, with the kernel's reason."""
+    why = bind_error(settings.address, settings.port) or "the system gives no reason"
+    return CannotServeError(
+        f"cannot listen for gRPC on {target(settings)}: {why}; choose another --grpc-port or --grpc-address, or let "
+        "servers share the port with --reuse-grpc-port=true"
+    )
 
 
 def target(settings: GrpcSettings) -> str:

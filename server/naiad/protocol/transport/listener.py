@@ -8,6 +8,7 @@ import asyncio
 import collections.abc
 import contextlib
 import socket
+import ssl
 
 from naiad.errors import unavailable
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
@@ -28,6 +29,7 @@ class Listener:
     """A server on one address; a `Frontend`.
 
     Args:
+        tls: what connections are secured by; None for plain ones.
         protocol: called once at the start; gives what makes the connection of an accepted socket, which adds itself to the registry.
     """
 
@@ -37,10 +39,12 @@ class Listener:
         *,
         settings: TransportSettings,
         protocol: collections.abc.Callable[[ConnectionRegistry], ProtocolFactory],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._listen_address = address
         self._settings = settings
         self._protocol = protocol
+        self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._bound: list[socket.socket] = []
         self._address: tuple[str, int] | None = None
@@ -56,6 +60,14 @@ class Listener:
         self._bound = await self._listen_address.bind(self._settings)
         self._address = self._bound[0].getsockname()[:2]
 
+    def listen(self) -> None:
+        """Let the kernel accept clients, which wait for `start`. After `reserve`.
+
+        Raises:
+            ListenError: as `reserve`.
+        """
+        self._listen_address.listen(self._bound, self._settings.backlog)
+
     async def start(self) -> None:
         """Listen and serve; binds the address first if `reserve` did not.
 
@@ -70,7 +82,9 @@ class Listener:
         factory = self._protocol(self._registry)
         self._listen_address.listen(sockets, settings.backlog)
         for sock in sockets:
-            server = await loop.create_server(factory, sock=sock, backlog=settings.backlog)
+            server = await loop.create_server(
+                factory, sock=sock, backlog=settings.backlog, ssl=self._tls
+            )
             self._servers.append(server)
 
     @property
@@ -109,6 +123,15 @@ class Listener:
             for connection in self._registry.connections():
                 connection.drain(close_idle=close_idle)
 
+    def stop_accepting(self) -> None:
+        """Accept no more clients. Idempotent."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for sock in self._bound:
+            sock.close()
+        self._bound.clear()
+
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - it bounds the clients, then acts; not a deadline to raise at
         """Accept no more, close idle connections, finish the requests in progress.
 
@@ -119,12 +142,7 @@ class Listener:
         Returns:
             How many connections were not finished.
         """
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
-        for sock in self._bound:
-            sock.close()
-        self._bound.clear()
+        self.stop_accepting()
         registry = self._registry
         if registry is None:
             return 0

@@ -12,15 +12,26 @@ from naiad.core.inference import Inference
 from naiad.protocol.grpc.methods import Methods
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.transport.aio import GrpcServer
+from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine
+
+Port = GrpcServer | NativeGrpcServer
+
+ENGINES: dict[str, collections.abc.Callable[[GrpcSettings, Methods], Port]] = {
+    "grpcio": GrpcServer,
+    "native": NativeGrpcServer,
+}
+
+ENGINE = ["grpcio"]
+"""The engine that `serving` and `made` take; see `conftest.py`."""
 
 
 @contextlib.asynccontextmanager
 async def serving(
     engine: ScriptedEngine, **settings: typing.Any
-) -> collections.abc.AsyncIterator[GrpcServer]:
+) -> collections.abc.AsyncIterator[Port]:
     chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
-    server = GrpcServer(chosen, Methods(engine, chosen))
+    server = ENGINES[ENGINE[0]](chosen, Methods(engine, chosen))
     await server.start()
     try:
         yield server
@@ -33,7 +44,7 @@ def where(address: tuple[str, int]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def channel_to(server: GrpcServer) -> collections.abc.AsyncIterator[typing.Any]:
+async def channel_to(server: Port) -> collections.abc.AsyncIterator[typing.Any]:
     async with grpc.aio.insecure_channel(where(server.address)) as channel:
         yield channel
 
@@ -53,6 +64,6 @@ def cancelled(inference: Inference) -> "asyncio.Future[None]":
     return future
 
 
-def made(**settings: typing.Any) -> GrpcServer:
+def made(**settings: typing.Any) -> Port:
     chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
-    return GrpcServer(chosen, Methods(ScriptedEngine(), chosen))
+    return ENGINES[ENGINE[0]](chosen, Methods(ScriptedEngine(), chosen))

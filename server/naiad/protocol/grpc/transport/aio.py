@@ -19,13 +19,18 @@ from naiad.protocol.grpc import retry_info
 from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary
 from naiad.protocol.grpc.codec.compression import COMPRESSED
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
-from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
+from naiad.protocol.grpc.settings import (
+    CannotServeError,
+    GrpcSettings,
+    cannot_listen,
+    channel_arguments,
+    target,
+)
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
 from naiad.protocol.grpc.transport.calls_in_progress import CallsInProgress, complete
 from naiad.protocol.grpc.transport.credentials import server_credentials
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
 from naiad.protocol.transport.listener import UNANSWERED_GRACE_S
-from naiad.protocol.transport.sockets import bind_error
 
 _log = logging.getLogger(__name__)
 
@@ -133,11 +138,7 @@ def _bind(server: typing.Any, settings: GrpcSettings) -> int:
         else:
             port = server.add_secure_port(where, credentials)
     except RuntimeError:
-        why = bind_error(settings.address, settings.port) or "grpc gives no reason"
-        raise CannotServeError(
-            f"cannot listen for gRPC on {where}: {why}; choose another --grpc-port or --grpc-address, or let "
-            "servers share the port with --reuse-grpc-port=true"
-        ) from None
+        raise cannot_listen(settings) from None
     return port
 
 

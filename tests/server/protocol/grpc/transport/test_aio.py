@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import random
 import threading
 import typing
 
@@ -223,10 +224,14 @@ async def test_a_message_that_is_decompressed_while_the_server_gives_up_gets_the
         may_end.wait(60)
         return message
 
-    monkeypatch.setattr("naiad.protocol.grpc.transport.calls_in_progress.decompress", decompress)
-    body = b"\x1f\x8b" + bytes(5000)
-    async with serving(ScriptedEngine()) as server, channel_to(server) as channel:
-        call = channel.unary_unary(INFER)(body)
+    for module in ("calls_in_progress", "native.compression"):
+        monkeypatch.setattr(f"naiad.protocol.grpc.transport.{module}.decompress", decompress)
+    gzip = grpc.Compression.Gzip
+    async with (
+        serving(ScriptedEngine()) as server,
+        grpc.aio.insecure_channel(where(server.address), compression=gzip) as channel,
+    ):
+        call = channel.unary_unary(INFER)(random.randbytes(6000) + bytes(6000))
         await begun.wait()
         await server.close(0)
         may_end.set()

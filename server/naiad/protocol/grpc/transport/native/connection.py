@@ -1,0 +1,294 @@
+"""One connection to the gRPC port: takes bytes to the HTTP/2 protocol, its events to calls, and what they send to the socket.
+
+What is sent in one iteration of the loop leaves in one write. No input raises out of this module. `check` applies the timeouts once per tick.
+"""
+
+import asyncio
+import random
+import typing
+
+from typing_extensions import override
+
+from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.grpc.transport.native import responses
+from naiad.protocol.grpc.transport.native.call_head import CallMetadata, head_of, timeout_of
+from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
+from naiad.protocol.grpc.transport.native.service import NO_METHOD, BegunCall, GrpcService
+from naiad.protocol.grpc.transport.native.stream_call import StreamCall
+from naiad.protocol.grpc.transport.native.tls import ALPN
+from naiad.protocol.grpc.transport.native.unary_call import UnaryCall
+from naiad.protocol.transport.http2.connection import Http2Server
+from naiad.protocol.transport.http2.errors import ErrorCode
+from naiad.protocol.transport.http2.events import (
+    ConnectionFailed,
+    DataReceived,
+    Event,
+    PingReceived,
+    RequestReceived,
+    StreamDrained,
+    StreamEnded,
+    StreamReset,
+)
+from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES
+from naiad.protocol.transport.http2.streams import State
+from naiad.protocol.transport.peer import Peer
+
+_PREFACE_S = 20.0
+"""How long a client may take for its preface and first SETTINGS."""
+
+_FINISH_S = 1.0
+"""How long a client has to answer the first GOAWAY until the second one goes out all the same."""
+
+_KEEPALIVE_PING = b"keepaliv"
+
+_RESOURCE_EXHAUSTED = 8
+_TOO_MUCH_METADATA = RpcStatus(
+    _RESOURCE_EXHAUSTED,
+    f"received metadata size exceeds hard limit of {MAX_LIST_BYTES} bytes: send less metadata",
+)
+
+
+class GrpcConnection(asyncio.Protocol):
+    """The protocol of one accepted socket.
+
+    Attributes:
+        h2: its HTTP/2.
+        peer: the client's address behind its family.
+    """
+
+    __slots__ = (
+        "__weakref__", "_began", "_closing", "_draining", "_keepalive", "_lost", "_peer", "_scheduled", "_service", "_ticked",
+        "_transport", "h2", "peer",
+    )  # fmt: skip
+
+    # from `connection_made` on
+    _transport: asyncio.Transport
+    _peer: Peer
+    _keepalive: Keepalive
+
+    def __init__(self, service: GrpcService) -> None:
+        self._service = service
+        self.h2 = Http2Server(service.blocks, service.limits)
+        self.peer = ""
+        self._scheduled = False
+        self._draining = False
+        self._closing = False
+        self._lost = False
+        self._ticked = self._began = 0.0
+
+    # Called by the event loop
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        service = self._service
+        self._transport = typing.cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=service.transport.write_high_bytes)
+        self._peer = Peer(self._transport)
+        address = self._peer.address()
+        if address is not None:
+            host, port = address
+            self.peer = f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+        registry = service.registry
+        registry.add(self)
+        self._began = self._ticked = registry.now
+        self._keepalive = Keepalive(service.settings, registry.now, random.uniform(0.9, 1.1))  # noqa: S311 - spreads the load
+        secured = transport.get_extra_info("ssl_object")
+        if secured is not None and secured.selected_alpn_protocol() != ALPN:
+            self._close()
+            return
+        self._flush()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        self._keepalive.heard(self._service.registry.now)
+        for event in self.h2.receive(data):
+            if isinstance(event, DataReceived):
+                call = event.stream.call
+                if call is not None:
+                    call.data(event)
+            elif isinstance(event, RequestReceived):
+                self._begin(event)
+            else:
+                self._other(event)
+        self._flush()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = self._closing = True
+        self._service.registry.remove(self)
+        for stream in self.h2.streams.all():
+            call, stream.call = stream.call, None
+            if call is not None:
+                call.reset()
+        self.h2.streams.by_id.clear()
+
+    @override
+    def pause_writing(self) -> None:
+        """The client does not read: responses wait, and nothing more is taken from it."""
+        self.h2.streams.hold(held=True)
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    @override
+    def resume_writing(self) -> None:
+        for stream in self.h2.streams.hold(held=False):
+            if stream.call is not None:
+                stream.call.drained()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._flush()
+
+    # Called by the registry and the listener
+
+    def check(self, now: float) -> None:
+        """Apply the timeouts."""
+        if now - self._ticked >= 1.0:
+            self._ticked = now
+            self.h2.tick()
+        if self._closing:
+            if self._peer.is_stuck(now, self._service.transport.linger_timeout):
+                self.cut()
+            return
+        if self.h2.sender.held and self._peer.is_stuck(
+            now, self._service.transport.write_stall_timeout
+        ):
+            self.cut()
+            return
+        if not self.h2.began and now - self._began >= _PREFACE_S:
+            self.h2.fail(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
+            self._fail(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
+            return
+        match self._keepalive.verdict(now, calls=bool(self.h2.streams)):
+            case Verdict.NOTHING:
+                return
+            case Verdict.PING:
+                self.h2.ping(_KEEPALIVE_PING)
+                self._flush()
+            case Verdict.OLD:
+                self._ask_to_go("max connection age")
+            case Verdict.DEAD | Verdict.TOO_OLD:
+                self.cut()
+
+    def drain(self, *, close_idle: bool) -> None:
+        """Ask the client to go; the connection closes after its calls (RFC 9113, section 6.8)."""
+        del close_idle  # a client may be sending: GOAWAY comes first in any case
+        self._ask_to_go("")
+
+    def _ask_to_go(self, why: str) -> None:
+        if self._draining or self._closing:
+            return
+        self._draining = True
+        self.h2.go_away(why)
+        self._service.loop.call_later(_FINISH_S, self._finish)
+        self._flush()
+
+    def give_up(self) -> None:
+        """End every call, and close."""
+        self._draining = True
+        for stream in self.h2.streams.all():
+            if stream.call is not None:
+                stream.call.give_up()
+        self.h2.finish()
+        self._flush()
+        self._close()
+
+    def cut(self) -> None:
+        """Abort the connection and cancel its calls."""
+        self._transport.abort()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the client knows that no further call is taken."""
+        return self._closing or self.h2.streams.final is not None
+
+    # For calls
+
+    def flush_soon(self) -> None:
+        """Write what is to be sent at the end of this iteration of the loop."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._service.loop.call_soon(self._flush)
+
+    # Inside
+
+    def _begin(self, event: RequestReceived) -> None:
+        """A request: find its method, admit it, and begin the call."""
+        stream, headers, service = event.stream, event.headers, self._service
+        if stream.state is State.CLOSED:
+            return  # reset in the same read: nothing is begun for it
+        head = head_of(headers)
+        h2 = self.h2
+        if head.http_status != 200:  # noqa: PLR2004 - OK
+            h2.streams.send_headers(
+                stream, responses.http_refusal(head.http_status), end_stream=True
+            )
+            return
+        entry = service.entries.get(head.path)
+        refused = NO_METHOD if entry is None else entry.refused
+        if headers.size > MAX_LIST_BYTES:
+            refused = _TOO_MUCH_METADATA
+        if refused is None:
+            refused = service.methods.admit(head.path, CallMetadata(headers))
+        if refused is not None or entry is None:
+            h2.streams.send_headers(
+                stream, responses.trailers_only(refused or NO_METHOD), end_stream=True
+            )
+            return
+        self._keepalive.sent_data()
+        make = UnaryCall if entry.streaming is None else StreamCall
+        call = make(
+            self, service, BegunCall(stream, headers, head, entry, timeout_of(headers, head))
+        )
+        stream.call = call
+        if event.ended:
+            call.ended()
+
+    def _other(self, event: Event) -> None:
+        match event:
+            case StreamEnded():
+                if event.stream.call is not None:
+                    event.stream.call.ended()
+            case StreamReset():
+                call, event.stream.call = event.stream.call, None
+                if call is not None:
+                    call.reset()
+            case StreamDrained():
+                if event.stream.call is not None:
+                    event.stream.call.drained()
+            case PingReceived():
+                now = self._service.registry.now
+                if self._keepalive.is_ping_too_many(now, calls=bool(self.h2.streams)):
+                    self.h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+                    self._fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+            case ConnectionFailed():
+                self._fail(event.code, event.why)
+            case _:
+                pass
+
+    def _fail(self, code: ErrorCode, why: str) -> None:
+        """The client broke a rule; GOAWAY is in the output."""
+        self._service.log_failure(self.peer, code, why)
+        self._flush()
+        self._close()
+
+    def _finish(self) -> None:
+        if not self._closing:
+            self.h2.finish()
+            self._flush()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        h2 = self.h2
+        out = h2.take_output()
+        if out and not self._closing:
+            if len(out) == 1:
+                self._transport.write(out[0])
+            else:
+                self._transport.writelines(out)
+        if h2.streams.final is not None and not h2.streams and not self._closing:
+            self._close()
+
+    def _close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._transport.close()

@@ -1,0 +1,70 @@
+"""Header blocks of responses: initial metadata, trailers, statuses (gRPC over HTTP/2, "Responses"). Pure."""
+
+import base64
+import functools
+import re
+import struct
+
+from naiad.protocol.grpc import retry_info
+from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.transport.http2.header_blocks import encode
+
+_LONG_MESSAGE = struct.Struct(">BI").pack
+
+_OK = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+_ACCEPTS = (b"grpc-accept-encoding", b"identity, deflate, gzip")
+
+_NEEDS_ESCAPE = re.compile(rb"[^\x20-\x24\x26-\x7e]")
+
+HEADERS = encode((*_OK, _ACCEPTS))
+"""Initial metadata."""
+
+HEADERS_ENCODED = {
+    encoding: encode((*_OK, (b"grpc-encoding", encoding), _ACCEPTS))
+    for encoding in (b"gzip", b"deflate")
+}
+"""Initial metadata of a response whose messages may be compressed."""
+
+OK_TRAILERS = encode(((b"grpc-status", b"0"), (b"grpc-message", b"")))
+
+
+def framed(message: bytes, *, compressed: bool = False) -> bytes:
+    """A message behind its length."""
+    return _LONG_MESSAGE(compressed, len(message)) + message
+
+
+def prefix(message: bytes) -> bytes:
+    """What comes before a message that is not compressed."""
+    return _LONG_MESSAGE(False, len(message))
+
+
+@functools.lru_cache(maxsize=256)
+def trailers(status: RpcStatus | None) -> bytes:
+    """The block that ends a response which has begun; None is OK."""
+    return OK_TRAILERS if status is None else encode(_status_fields(status))
+
+
+@functools.lru_cache(maxsize=256)
+def trailers_only(status: RpcStatus) -> bytes:
+    """A response that is nothing but a status."""
+    return encode((*_OK, _ACCEPTS, *_status_fields(status)))
+
+
+@functools.lru_cache(maxsize=16)
+def http_refusal(http_status: int) -> bytes:
+    """The response to a request that is not a gRPC call."""
+    return encode(((b":status", b"%d" % http_status), (b"content-length", b"0")))
+
+
+def percent_encoded(text: str) -> bytes:
+    """grpc-message: UTF-8, of which all but printable ASCII and the percent sign is escaped."""
+    return _NEEDS_ESCAPE.sub(lambda byte: b"%%%02X" % byte[0][0], text.encode("utf-8", "replace"))
+
+
+def _status_fields(status: RpcStatus) -> tuple[tuple[bytes, bytes], ...]:
+    details = tuple(
+        (key.encode(), base64.b64encode(value).rstrip(b"="))
+        for key, value in retry_info.details(status)
+    )
+    message = percent_encoded(status.message)
+    return ((b"grpc-status", b"%d" % status.status), (b"grpc-message", message), *details)

@@ -1,0 +1,129 @@
+"""What all connections of a gRPC port share: the methods, the settings, the header blocks seen, the deadlines."""
+
+import asyncio
+import logging
+import typing
+
+import msgspec
+
+from naiad.protocol.grpc.call import RpcStatus, Streaming, Unary, rpc_status
+from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
+from naiad.protocol.grpc.settings import COMPRESSION_LEVELS, GrpcSettings
+from naiad.protocol.grpc.transport.message_memory import MessageMemory
+from naiad.protocol.grpc.transport.native.call_head import CallHead
+from naiad.protocol.grpc.transport.native.deadlines import Deadlines
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
+from naiad.protocol.transport.http2.connection import Http2Server, Limits
+from naiad.protocol.transport.http2.errors import ErrorCode
+from naiad.protocol.transport.http2.header_blocks import BlockCache, Headers
+from naiad.protocol.transport.http2.streams import Stream
+from naiad.protocol.transport.listener import UNANSWERED
+from naiad.protocol.transport.sockets import TransportSettings
+
+_UNIMPLEMENTED, _CANCELLED, _DEADLINE_EXCEEDED = 12, 1, 4
+
+NO_METHOD = RpcStatus(_UNIMPLEMENTED, "Method not found!")
+DEADLINE = RpcStatus(_DEADLINE_EXCEEDED, "Deadline Exceeded")
+GIVEN_UP = rpc_status(UNANSWERED)
+
+_LOG_EVERY_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The method of a path. `compresses`: its responses may be compressed (row 10.36)."""
+
+    unary: Unary | None = None
+    streaming: Streaming | None = None
+    refused: RpcStatus | None = None
+    compresses: bool = False
+
+
+class BegunCall(msgspec.Struct, frozen=True, gc=False):
+    """A call that was admitted. `timeout`: seconds until its deadline, None for none."""
+
+    stream: Stream
+    headers: Headers
+    head: CallHead
+    entry: Entry
+    timeout: float | None
+
+
+class CallTransport(typing.Protocol):
+    """A connection, as its calls see it.
+
+    Attributes:
+        h2: its HTTP/2.
+        peer: the client's address behind its family.
+    """
+
+    h2: Http2Server
+    peer: str
+
+    def flush_soon(self) -> None:
+        """Write what is to be sent at the end of this iteration of the loop."""
+
+
+class GrpcService:
+    """The parts.
+
+    Attributes:
+        entries: by path.
+        encodings: of compressed responses, the one that is liked best first; none for no compression.
+    """
+
+    def __init__(
+        self, methods: Methods, settings: GrpcSettings, registry: ConnectionRegistry, transport: TransportSettings,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.transport = transport
+        self.registry = registry
+        self.methods = methods
+        self.limits = Limits()
+        self.blocks = BlockCache()
+        self.deadlines = Deadlines(registry.loop)
+        self.memory = MessageMemory()
+        self.encodings = encodings(settings.infer_response_compression_level)
+        compresses = bool(self.encodings)
+        self.entries = {
+            path: Entry(unary=method, compresses=compresses and path == INFER)
+            for path, method in methods.unary.items()
+        }
+        self.entries |= {
+            path: Entry(streaming=streaming, compresses=compresses)
+            for path, streaming in methods.streaming.items()
+        }
+        self.entries |= {path: Entry(refused=refused) for path, refused in REFUSED.items()}
+        self._logged: dict[ErrorCode, float] = {}
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The server's."""
+        return self.registry.loop
+
+    def log_failure(self, address: str, code: ErrorCode, why: str) -> None:
+        """Log a connection that a client made fail: the first of each kind in a minute, so that an attack does not fill the log."""
+        now = self.registry.now
+        first = now - self._logged.get(code, -_LOG_EVERY_S) >= _LOG_EVERY_S
+        if first:
+            self._logged[code] = now
+        calm = code is ErrorCode.ENHANCE_YOUR_CALM
+        level = logging.DEBUG if not first else logging.WARNING if calm else logging.INFO
+        _log.log(level, "closed the gRPC connection of %s: %s, %s", address, code.name, why)
+
+    def close(self) -> None:
+        """Stop the timers."""
+        self.deadlines.close()
+        self.memory.close()
+
+
+def encodings(level: str) -> tuple[bytes, ...]:
+    """What a level of compression means (row 10.36): grpc takes gzip for low, and deflate above, if the client reads it."""
+    match COMPRESSION_LEVELS.index(level):
+        case 0:
+            return ()
+        case 1:
+            return (b"gzip", b"deflate")
+        case _:
+            return (b"deflate", b"gzip")

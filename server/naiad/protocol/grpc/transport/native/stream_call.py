@@ -1,0 +1,222 @@
+"""One call that streams both ways. What the client does not read waits here, bounded: then the method is paused, and nothing more is read."""
+
+import asyncio
+import collections
+
+from naiad.protocol.grpc.call import Metadata, Response, RpcStatus, StreamHandler
+from naiad.protocol.grpc.codec.compression import HERE
+from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
+from naiad.protocol.grpc.transport.native import compression, responses
+from naiad.protocol.grpc.transport.native.call_head import CallMetadata
+from naiad.protocol.grpc.transport.native.messages import (
+    Message,
+    MessageError,
+    MessageReader,
+    credit,
+)
+from naiad.protocol.grpc.transport.native.service import (
+    DEADLINE,
+    GIVEN_UP,
+    BegunCall,
+    CallTransport,
+    GrpcService,
+)
+from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE
+from naiad.protocol.transport.http2.events import DataReceived
+from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
+
+HIGH_BYTES = 262_144
+"""Unsent bytes of a stream above which its method is paused."""
+
+
+class StreamCall:
+    """One call; an `RpcCall` and a `StreamWriter` for its method."""
+
+    __slots__ = (
+        "_busy", "_connection", "_decompressing", "_due", "_encoding", "_ended", "_half_closed", "_handler", "_head", "_headers",
+        "_headers_sent", "_messages", "_paused", "_reader", "_service", "_stream",
+    )  # fmt: skip
+
+    def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
+        self._connection = connection
+        self._service = service
+        self._stream = begun.stream
+        self._headers = begun.headers
+        self._head = begun.head
+        self._reader = MessageReader()
+        self._messages = collections.deque[Message]()
+        self._ended = self._half_closed = self._headers_sent = False
+        self._paused = self._busy = self._decompressing = False
+        self._encoding = (
+            compression.chosen(service.encodings, begun.head.accepts)
+            if begun.entry.compresses
+            else b"identity"
+        )
+        self._handler: StreamHandler | None = None
+        timeout = begun.timeout
+        self._due = -1 if timeout is None else service.deadlines.add(self, timeout)
+        streaming = begun.entry.streaming
+        assert streaming is not None
+        handler = streaming(self, self)
+        if self._ended:
+            handler.cancel()
+        else:
+            self._handler = handler
+
+    # For the method
+
+    def invocation_metadata(self) -> Metadata:
+        """See `RpcCall`."""
+        return CallMetadata(self._headers)
+
+    def peer(self) -> str:
+        """See `RpcCall`."""
+        return self._connection.peer
+
+    def send(self, message: bytes) -> None:
+        """See `StreamWriter`."""
+        stream = self._stream
+        h2 = self._connection.h2
+        if not self._headers_sent:
+            self._headers_sent = True
+            h2.streams.send_headers(
+                stream, responses.HEADERS_ENCODED.get(self._encoding, responses.HEADERS)
+            )
+        if len(message) > LARGE_MESSAGE_BYTES:
+            self._service.memory.used()
+        h2.streams.send_data(stream, compression.framed(message, self._encoding))
+        if stream.unsent_bytes > HIGH_BYTES and not self._paused and self._handler is not None:
+            self._paused = True
+            self._handler.pause()
+        self._connection.flush_soon()
+
+    def capacity(self) -> None:
+        """See `StreamWriter`."""
+        if not self._busy:
+            self._service.loop.call_soon(self._take)
+
+    def end(self, refused: RpcStatus | None) -> None:
+        """See `StreamWriter`."""
+        if not self._finish():
+            return
+        h2, stream = self._connection.h2, self._stream
+        if refused is not None and not self._headers_sent:
+            h2.streams.send_headers(stream, responses.trailers_only(refused), end_stream=True)
+        else:
+            if not self._headers_sent:
+                h2.streams.send_headers(stream, responses.HEADERS)
+            h2.streams.send_trailers(stream, responses.trailers(refused))
+        self._connection.flush_soon()
+
+    # For the connection
+
+    def data(self, event: DataReceived) -> None:
+        """Data of the client."""
+        if self._ended:
+            return
+        try:
+            self._messages.extend(self._reader.read(event.buffer, event.start, event.end))
+        except MessageError as error:
+            self.end(error.status)
+            return
+        if event.ended:
+            self.ended()
+        else:
+            self._take()
+
+    def ended(self) -> None:
+        """The client has finished sending."""
+        if self._reader.inside:
+            self.end(NO_MESSAGE)
+            return
+        self._half_closed = True
+        self._take()
+
+    def drained(self) -> None:
+        """Everything that waited is sent."""
+        if self._paused and self._handler is not None:
+            self._paused = False
+            self._handler.resume()
+            self._take()
+
+    def reset(self) -> None:
+        """The client has gone, or has cancelled the call (row 10.33)."""
+        self._finish()
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        self.end(DEADLINE)
+
+    def give_up(self) -> None:
+        """The server exits."""
+        self.end(GIVEN_UP)
+
+    # Inside
+
+    def _finish(self) -> bool:
+        """End the work of the call; whether it had not ended."""
+        if self._ended:
+            return False
+        self._ended = True
+        self._messages.clear()
+        self._reader.drop()
+        if self._due >= 0:
+            self._service.deadlines.remove(self, self._due)
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.cancel()
+        return True
+
+    def _take(self) -> None:
+        """Hand over the messages that the method takes, and let the client send as many more."""
+        if self._busy:
+            return
+        self._busy = True
+        messages = self._messages
+        while (handler := self._handler) is not None and not self._decompressing:
+            if not messages:
+                if self._half_closed:
+                    self._half_closed = False
+                    handler.half_close()
+                break
+            if not handler.may_take():
+                break
+            message = messages.popleft()
+            if len(message.body) > LARGE_MESSAGE_BYTES:
+                self._service.memory.used()
+            if message.compressed:
+                self._decompress(message.body)
+            else:
+                handler.take(message.body)
+        self._busy = False
+        handler = self._handler
+        if handler is not None and not messages and not self._decompressing and handler.may_take():
+            window = self._stream.receive_window
+            more = credit(window, self._reader.missing, INITIAL_WINDOW)
+            if more:
+                self._connection.h2.streams.grant(self._stream, more)
+                self._connection.flush_soon()
+
+    def _decompress(self, body: bytes) -> None:
+        limit = self._service.settings.max_decompressed_bytes
+        encoding = self._head.encoding
+        if len(body) <= HERE:
+            self._decompressed(compression.decompressed(body, encoding, limit))
+            return
+        self._decompressing = True
+        future = self._service.loop.run_in_executor(
+            None, compression.decompressed, body, encoding, limit
+        )
+        future.add_done_callback(self._decompressed_later)
+
+    def _decompressed_later(self, future: "asyncio.Future[Response]") -> None:
+        self._decompressing = False
+        if not future.cancelled():
+            self._decompressed(future.result())
+            self._take()
+
+    def _decompressed(self, body: Response) -> None:
+        if isinstance(body, RpcStatus):
+            self.end(body)
+        elif self._handler is not None:
+            self._handler.take(body)

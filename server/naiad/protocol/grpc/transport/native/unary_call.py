@@ -1,0 +1,217 @@
+"""One unary call on a stream: its message, the method, its response. No task and no future."""
+
+import asyncio
+
+from naiad.core.inference import Cancellable
+from naiad.protocol.grpc.call import Metadata, Response, RpcStatus
+from naiad.protocol.grpc.codec.compression import HERE
+from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
+from naiad.protocol.grpc.transport.native import compression, responses
+from naiad.protocol.grpc.transport.native.call_head import CallMetadata
+from naiad.protocol.grpc.transport.native.messages import (
+    PREFIX_BYTES,
+    READ_PREFIX,
+    Message,
+    MessageError,
+    MessageReader,
+    credit,
+)
+from naiad.protocol.grpc.transport.native.service import (
+    DEADLINE,
+    GIVEN_UP,
+    BegunCall,
+    CallTransport,
+    GrpcService,
+)
+from naiad.protocol.transport.http2.events import DataReceived
+from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
+
+_INTERNAL = 13
+NO_MESSAGE = RpcStatus(
+    _INTERNAL, "the call ended without a whole request message: send exactly one"
+)
+
+_ONE_PIECE = 65_536
+"""Up to here a response is joined with its headers, above it is sent from where it is."""
+
+
+class UnaryCall:
+    """One call; an `RpcCall` for its method."""
+
+    __slots__ = ("_connection", "_done", "_due", "_entry", "_head", "_headers", "_reader", "_service", "_stream", "_taken", "_work")  # fmt: skip
+
+    def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
+        self._connection = connection
+        self._service = service
+        self._stream = begun.stream
+        self._headers = begun.headers
+        self._head = begun.head
+        self._entry = begun.entry
+        self._reader: MessageReader | None = None
+        self._work: Cancellable | None = None
+        self._taken = False  # the message is whole
+        self._done = False
+        timeout = begun.timeout
+        self._due = -1 if timeout is None else service.deadlines.add(self, timeout)
+
+    # For the method
+
+    def invocation_metadata(self) -> Metadata:
+        """See `RpcCall`."""
+        return CallMetadata(self._headers)
+
+    def peer(self) -> str:
+        """See `RpcCall`."""
+        return self._connection.peer
+
+    # For the connection
+
+    def data(self, event: DataReceived) -> None:
+        """Data of the request; what follows a whole message is ignored, as grpc does."""
+        if self._taken or self._done:
+            return
+        buffer, start, end = event.buffer, event.start, event.end
+        reader = self._reader
+        if reader is None:
+            if end - start >= PREFIX_BYTES:
+                flag, length = READ_PREFIX(buffer, start)
+                if not flag and length == end - start - PREFIX_BYTES:
+                    self._begin(buffer[start + PREFIX_BYTES : end])
+                    return
+            reader = self._reader = MessageReader()
+        try:
+            for message in reader.read(buffer, start, end):
+                self._message(message)
+                return
+        except MessageError as error:
+            self._respond(error.status)
+            return
+        if event.ended:
+            self.ended()
+        else:
+            window = self._stream.receive_window
+            more = credit(window, reader.missing, INITIAL_WINDOW)
+            self._connection.h2.streams.grant(self._stream, more)
+
+    def ended(self) -> None:
+        """The client has finished sending."""
+        if not self._taken:
+            self._respond(NO_MESSAGE)
+
+    def drained(self) -> None:
+        """The response is sent."""
+
+    def reset(self) -> None:
+        """The client has gone, or has cancelled the call (row 10.24)."""
+        if self._finish():
+            self._cancel()
+
+    def expire(self) -> None:
+        """The deadline has passed (row 10.24)."""
+        self._end(DEADLINE)
+
+    def give_up(self) -> None:
+        """The server exits."""
+        self._end(GIVEN_UP)
+
+    # Inside
+
+    def _end(self, status: RpcStatus) -> None:
+        work = self._work
+        self._respond(status)
+        if work is not None:
+            work.cancel()
+
+    def _message(self, message: Message) -> None:
+        if not message.compressed:
+            self._begin(message.body)
+            return
+        self._taken = True
+        limit = self._service.settings.max_decompressed_bytes
+        encoding = self._head.encoding
+        if len(message.body) <= HERE:
+            self._decompressed(compression.decompressed(message.body, encoding, limit))
+            return
+        future = self._service.loop.run_in_executor(
+            None, compression.decompressed, message.body, encoding, limit
+        )
+        future.add_done_callback(self._decompressed_later)
+
+    def _decompressed_later(self, future: "asyncio.Future[Response]") -> None:
+        if not future.cancelled():
+            self._decompressed(future.result())
+
+    def _decompressed(self, body: Response) -> None:
+        if isinstance(body, RpcStatus):
+            self._respond(body)
+        elif not self._done:
+            self._begin(body)
+
+    def _begin(self, body: bytes) -> None:
+        self._taken = True
+        self._reader = None
+        if len(body) > LARGE_MESSAGE_BYTES:
+            self._service.memory.used()
+        unary = self._entry.unary
+        assert unary is not None
+        work = unary(body, self, self._respond)
+        if not self._done:
+            self._work = work
+
+    def _finish(self) -> bool:
+        """Note that the call has ended; whether it had not."""
+        if self._done:
+            return False
+        self._done = True
+        self._reader = None
+        if self._due >= 0:
+            self._service.deadlines.remove(self, self._due)
+        return True
+
+    def _cancel(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work.cancel()
+
+    def _respond(self, response: Response) -> None:
+        """The method's callback."""
+        if not self._finish():
+            return
+        self._work = None
+        connection, stream = self._connection, self._stream
+        stream.call = None
+        h2 = connection.h2
+        if isinstance(response, RpcStatus):
+            h2.streams.send_headers(stream, responses.trailers_only(response), end_stream=True)
+        elif self._entry.compresses:
+            self._respond_compressed(response)
+        elif len(response) <= _ONE_PIECE:
+            h2.streams.respond(
+                stream, responses.HEADERS, responses.framed(response), responses.OK_TRAILERS
+            )
+        else:
+            if len(response) > LARGE_MESSAGE_BYTES:
+                self._service.memory.used()
+            h2.streams.send_headers(stream, responses.HEADERS)
+            h2.streams.send_data(stream, responses.prefix(response))
+            h2.streams.send_data(stream, response)
+            h2.streams.send_trailers(stream, responses.OK_TRAILERS)
+        connection.flush_soon()
+
+    def _respond_compressed(self, response: bytes) -> None:
+        encoding = compression.chosen(self._service.encodings, self._head.accepts)
+        if len(response) <= compression.COMPRESSED_HERE:
+            self._send_compressed(encoding, compression.framed(response, encoding))
+            return
+        future = self._service.loop.run_in_executor(None, compression.framed, response, encoding)
+        future.add_done_callback(lambda done: self._compressed_later(encoding, done))
+
+    def _compressed_later(self, encoding: bytes, future: "asyncio.Future[bytes]") -> None:
+        if not future.cancelled():
+            self._send_compressed(encoding, future.result())
+            self._connection.flush_soon()
+
+    def _send_compressed(self, encoding: bytes, data: bytes) -> None:
+        self._connection.h2.streams.respond(
+            self._stream, responses.HEADERS_ENCODED.get(encoding, responses.HEADERS), data, responses.OK_TRAILERS
+        )  # fmt: skip

@@ -1,0 +1,447 @@
+"""A server's side of one HTTP/2 connection without I/O: bytes in, events out; calls in, bytes out (RFC 9113).
+
+`receive` takes what the socket has and returns events. What is to be written is in `sender.out`, which the user takes with `take_output`.
+The rules are tables: `frames.RULES`, `settings.RULES`, `streams.TRANSITIONS`, `header_rules`, `floods.PER_SECOND`. Priorities are ignored,
+as section 5.3 allows, and nothing is pushed.
+"""
+
+import collections.abc
+import struct
+
+import msgspec
+
+from naiad.protocol.transport.http2 import frames, settings
+from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from naiad.protocol.transport.http2.events import (
+    ConnectionFailed,
+    DataReceived,
+    Event,
+    GoAwayReceived,
+    PingAnswered,
+    PingReceived,
+    RequestReceived,
+    StreamDrained,
+    StreamEnded,
+    StreamReset,
+)
+from naiad.protocol.transport.http2.floods import Cheap, Floods
+from naiad.protocol.transport.http2.frames import (
+    ACK,
+    END_HEADERS,
+    END_STREAM,
+    HAS_PRIORITY,
+    MAX_STREAM_ID,
+    PADDED,
+    READ_HEAD,
+    Kind,
+)
+from naiad.protocol.transport.http2.header_blocks import (
+    MAX_LIST_BYTES,
+    Block,
+    BlockCache,
+    Headers,
+    decode,
+    decoder,
+)
+from naiad.protocol.transport.http2.header_rules import trailers_fault
+from naiad.protocol.transport.http2.open_block import OpenBlock
+from naiad.protocol.transport.http2.open_streams import OpenStreams
+from naiad.protocol.transport.http2.sender import Sender, Written
+from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
+from naiad.protocol.transport.http2.streams import State, Step, Stream
+
+_DATA, _HEADERS, _CONTINUATION = Kind.DATA, Kind.HEADERS, Kind.CONTINUATION
+_STEP_DATA, _LAST_DATA = Step.DATA, Step.LAST_DATA
+_CLOSED, _OPEN, _HALF_CLOSED = State.CLOSED, State.OPEN, State.HALF_CLOSED_REMOTE
+
+_READ_LONG = struct.Struct(">I").unpack_from
+_DRAIN_PING = b"draining"
+_INITIAL_TABLE = 4_096
+"""SETTINGS_HEADER_TABLE_SIZE until ours is acknowledged (section 6.5.2)."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one connection may have.
+
+    Attributes:
+        streams: at once (SETTINGS_MAX_CONCURRENT_STREAMS).
+        connection_window: bytes of data that may be on their way on all streams together. Credit is given back as they come: what a client
+            may leave here is bounded by the windows of its streams.
+    """
+
+    streams: int = 4_096
+    connection_window: int = 16_777_216
+
+
+class Http2Server:
+    """One connection.
+
+    Attributes:
+        sender: its sending half.
+        began: the client's preface has come.
+        streams: those that are open, and what is sent on them.
+    """
+
+    __slots__ = (
+        "_block", "_blocks", "_credit", "_decoder", "_events", "_floods",
+        "_limits", "_settled", "_unread", "began", "failed", "sender", "streams",
+    )  # fmt: skip
+
+    def __init__(self, blocks: BlockCache, limits: Limits) -> None:
+        self._limits = limits
+        self._blocks = blocks
+        self._decoder = decoder(_INITIAL_TABLE)
+        self._floods = Floods()
+        self._unread = b""
+        self.began = False
+        self._settled = False  # ours are acknowledged
+        self._block: OpenBlock | None = None
+        self._credit = 0
+        self._events: list[Event] = []
+        self.failed = False
+        self.sender = Sender()
+        self.streams = OpenStreams(self.sender)
+        self.sender.out += (
+            frames.settings(
+                {
+                    settings.HEADER_TABLE_SIZE: 0,
+                    settings.MAX_CONCURRENT_STREAMS: limits.streams,
+                    settings.MAX_HEADER_LIST_SIZE: MAX_LIST_BYTES,
+                }
+            ),
+            frames.window_update(0, limits.connection_window - INITIAL_WINDOW),
+        )
+
+    # What comes
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Take bytes. Never raises: what breaks a rule of the connection is the last event, and GOAWAY is written."""
+        events: list[Event] = []
+        if self.failed:
+            return events
+        self._events = events
+        if self._unread:
+            data = self._unread + data
+        at, end = 0, len(data)
+        try:
+            if not self.began:
+                at = self._read_preface(data)
+            while self.began and end - at >= 9:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
+                size_and_kind, flags, stream_id = READ_HEAD(data, at)
+                size = size_and_kind >> 8
+                start = at + 9
+                following = start + size
+                if following > end and size <= frames.MAX_FRAME_BYTES:
+                    break
+                self._frame(size_and_kind & 0xFF, flags, stream_id & MAX_STREAM_ID, data, start, following)  # fmt: skip
+                at = following
+        except ConnectionFault as fault:
+            self.fail(fault.code, str(fault))
+        self._unread = data[at:] if at < end and not self.failed else b""
+        self._return_credit()
+        return events
+
+    def _read_preface(self, data: bytes) -> int:
+        """Where the frames begin, once the preface and the head of the first frame are there; `began` says whether they are (section 3.4)."""
+        preface = frames.PREFACE
+        if data[: len(preface)] != preface[: len(data)]:
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, "no HTTP/2 connection preface (section 3.4)"
+            )
+        if len(data) < len(preface) + frames.HEAD_BYTES:
+            return 0
+        if data[len(preface) + 3] != Kind.SETTINGS:
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS (section 3.4)"
+            )
+        self.began = True
+        return len(preface)
+
+    def _frame(  # noqa: PLR0917 - an object for them would be one more for every frame
+        self, kind: int, flags: int, number: int, data: bytes, start: int, end: int
+    ) -> None:
+        """One frame, whose payload is `data[start:end]`, by its rule."""
+        size = end - start
+        if size > frames.MAX_FRAME_BYTES:
+            raise ConnectionFault(
+                ErrorCode.FRAME_SIZE_ERROR, f"a frame with {size} bytes (section 4.2)"
+            )
+        if self._block is not None and (kind != _CONTINUATION or number != self._block.stream_id):
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR,
+                f"a frame of kind {kind} on stream {number} inside the header block of stream {self._block.stream_id} (section 6.10)",
+            )
+        if kind >= len(frames.RULES):
+            self._floods.add(Cheap.UNKNOWN)
+            return
+        rule = frames.RULES[kind]
+        frames.check(rule, number, size)
+        if rule.padded and flags & PADDED:
+            start, end = frames.unpadded(data, start, end, rule.kind)
+        try:
+            if kind == _DATA:
+                self._data(flags, number, data, start, end, size)
+            elif kind == _HEADERS:
+                self._headers(flags, number, data, start, end)
+            else:
+                _HANDLERS[kind](self, flags, number, data[start:end])
+        except StreamFault as fault:
+            self._floods.add(Cheap.FAULT)
+            stream = self.streams.refuse(number, fault.code)
+            if stream is not None:
+                self._events.append(StreamReset(stream, fault.code))
+
+    def _data(  # noqa: PLR0917 - as above
+        self, flags: int, number: int, data: bytes, start: int, end: int, size: int
+    ) -> None:
+        """DATA (section 6.1). Padding counts for the windows."""
+        self._credit += size
+        if self._credit > self._limits.connection_window:
+            raise ConnectionFault(
+                ErrorCode.FLOW_CONTROL_ERROR,
+                "more DATA than the connection's window (section 6.9.1)",
+            )
+        ended = bool(flags & END_STREAM)
+        stream = self.streams.by_id.get(number)
+        if stream is None:
+            self.streams.absent(number, _LAST_DATA if ended else _STEP_DATA)
+            return
+        stream.step(_LAST_DATA if ended else _STEP_DATA)
+        length = end - start
+        if not length and not ended:
+            self._floods.add(Cheap.EMPTY_DATA)
+        stream.receive_window -= size
+        if stream.receive_window < 0:
+            raise StreamFault(
+                ErrorCode.FLOW_CONTROL_ERROR,
+                f"more DATA than the window of stream {number} (section 6.9.1)",
+            )
+        if stream.expected >= 0:
+            stream.expected -= length
+            if stream.expected < 0 or (ended and stream.expected):
+                raise StreamFault(
+                    ErrorCode.PROTOCOL_ERROR, "DATA do not fit content-length (section 8.1.1)"
+                )
+        if stream.state is _CLOSED:
+            del self.streams.by_id[number]
+        self._events.append(DataReceived(stream, data, start, end, ended))
+
+    def _headers(self, flags: int, number: int, data: bytes, start: int, end: int) -> None:
+        """HEADERS (section 6.2)."""
+        if flags & HAS_PRIORITY:
+            if end - start < 5:  # noqa: PLR2004 - bytes of the priority fields
+                raise ConnectionFault(
+                    ErrorCode.FRAME_SIZE_ERROR, "HEADERS without its priority (section 6.2)"
+                )
+            if _READ_LONG(data, start)[0] & MAX_STREAM_ID == number:
+                self._depends_on_itself(number, data[start + 5 : end], flags)
+            start += 5
+        if flags & END_HEADERS:
+            self._complete(number, data[start:end], flags)
+        else:
+            self._block = OpenBlock(number, flags, data[start:end])
+
+    def _depends_on_itself(self, number: int, block: bytes, flags: int) -> None:
+        """A stream that depends on itself; RFC 7540, section 5.3.1. RFC 9113 ignores priorities, and tools still test this one."""
+        if flags & END_HEADERS:
+            decode(self._decoder, block)
+        self.streams.last_id = max(self.streams.last_id, number)
+        raise StreamFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} depends on itself")
+
+    def _continuation(self, flags: int, number: int, payload: bytes) -> None:
+        """CONTINUATION (section 6.10)."""
+        block = self._block
+        if block is None:
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS (section 6.10)"
+            )
+        block.add(payload)
+        if flags & END_HEADERS:
+            self._block = None
+            self._complete(number, block.whole(), block.flags)
+
+    def _complete(self, number: int, block: bytes, flags: int) -> None:
+        """A whole header block: a request, or the trailers of one."""
+        if self._settled:
+            headers = self._blocks.read(block)
+        else:
+            headers = Headers(Block(decode(self._decoder, block)))
+        ended = bool(flags & END_STREAM)
+        if number <= self.streams.last_id:
+            self._trailers(number, headers, ended=ended)
+            return
+        if not number & 1:
+            raise ConnectionFault(
+                ErrorCode.PROTOCOL_ERROR, f"a client opens stream {number} (section 5.1.1)"
+            )
+        self.streams.last_id = number
+        if self.streams.final is not None:
+            return  # the client knows, or will soon, that it is not served (section 6.8)
+        if len(self.streams) >= self._limits.streams:
+            raise StreamFault(
+                ErrorCode.REFUSED_STREAM,
+                f"more than {self._limits.streams} streams (section 5.1.2)",
+            )
+        decoded = headers.block
+        if decoded.fault:
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, decoded.fault)
+        if ended and decoded.content_length > 0:
+            raise StreamFault(
+                ErrorCode.PROTOCOL_ERROR, "no DATA for content-length (section 8.1.1)"
+            )
+        stream = Stream(
+            number, _HALF_CLOSED if ended else _OPEN, self.sender.initial_window, INITIAL_WINDOW
+        )
+        stream.expected = decoded.content_length
+        self.streams.by_id[number] = stream
+        self._events.append(RequestReceived(stream, headers, ended))
+
+    def _trailers(self, number: int, headers: Headers, *, ended: bool) -> None:
+        step = Step.TRAILERS if ended else Step.HEADERS
+        stream = self.streams.by_id.get(number)
+        if stream is None:
+            self.streams.absent(number, step)
+            return
+        stream.step(step)
+        fault = trailers_fault(headers.fields)
+        if fault or stream.expected > 0:
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, fault or "too few DATA (section 8.1.1)")
+        if stream.state is _CLOSED:
+            del self.streams.by_id[number]
+        self._events.append(StreamEnded(stream))
+
+    def _reset(self, flags: int, number: int, payload: bytes) -> None:
+        """RST_STREAM (section 6.4)."""
+        del flags
+        self._floods.add(Cheap.RESET)
+        stream = self.streams.by_id.pop(number, None)
+        if stream is None:
+            self.streams.absent(number, Step.RESET)
+            return
+        stream.step(Step.RESET)
+        self.sender.forget(stream)
+        self._events.append(StreamReset(stream, _READ_LONG(payload)[0]))
+
+    def _settings(self, flags: int, number: int, payload: bytes) -> None:
+        """SETTINGS (section 6.5)."""
+        del number
+        if flags & ACK:
+            if payload:
+                raise ConnectionFault(
+                    ErrorCode.FRAME_SIZE_ERROR, "SETTINGS with ACK and values (section 6.5)"
+                )
+            self._settled = True
+            self._decoder = self._blocks.decoder
+            return
+        self._floods.add(Cheap.SETTINGS)
+        values = settings.parse(payload)
+        sender = self.sender
+        sender.frame_limit = min(values.get(settings.MAX_FRAME_SIZE, sender.frame_limit), 1 << 20)
+        if settings.INITIAL_WINDOW_SIZE in values:
+            self._drained(sender.resized(self.streams.by_id, values[settings.INITIAL_WINDOW_SIZE]))
+        sender.out.append(frames.SETTINGS_ACK)
+
+    def _ping(self, flags: int, number: int, payload: bytes) -> None:
+        """PING (section 6.7)."""
+        del number
+        self._floods.add(Cheap.PING)
+        if flags & ACK:
+            if payload == _DRAIN_PING and self.streams.final is None:
+                self.finish()
+            self._events.append(PingAnswered(payload))
+            return
+        self.sender.out.append(frames.ping(payload, ack=True))
+        self._events.append(PingReceived())
+
+    def _goaway(self, flags: int, number: int, payload: bytes) -> None:
+        """GOAWAY (section 6.8)."""
+        del flags, number, payload
+        self._events.append(GoAwayReceived())
+
+    def _window_update(self, flags: int, number: int, payload: bytes) -> None:
+        """WINDOW_UPDATE (section 6.9)."""
+        del flags
+        self._floods.add(Cheap.WINDOW_UPDATE)
+        increment = _READ_LONG(payload)[0] & frames.MAX_WINDOW
+        stream = self.streams.by_id.get(number) if number else None
+        if number and stream is None:
+            if number > self.streams.last_id and self.streams.final is None:
+                raise ConnectionFault(
+                    ErrorCode.PROTOCOL_ERROR,
+                    f"WINDOW_UPDATE on stream {number}, which is idle (section 5.1)",
+                )
+            return
+        self._drained(self.sender.opened(stream, increment))
+
+    def _priority(self, flags: int, number: int, payload: bytes) -> None:
+        """PRIORITY (section 6.3), which changes nothing."""
+        del flags
+        self._floods.add(Cheap.PRIORITY)
+        if _READ_LONG(payload)[0] & MAX_STREAM_ID == number:
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} depends on itself")
+
+    def _push_promise(self, flags: int, number: int, payload: bytes) -> None:
+        """PUSH_PROMISE (section 6.6), which no client may send."""
+        del flags, number, payload
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client sends PUSH_PROMISE (section 8.4)")
+
+    def _drained(self, sent: list[Stream]) -> None:
+        for stream in sent:
+            self.streams.after_sending(stream)
+            self._events.append(StreamDrained(stream))
+
+    # What is sent
+
+    def take_output(self) -> list[Written]:
+        """What is to be written now, in order."""
+        out, self.sender.out = self.sender.out, []
+        return out
+
+    def _return_credit(self) -> None:
+        """Give back the connection's window once half of it is used."""
+        if self._credit >= self._limits.connection_window >> 1 and not self.failed:
+            self.sender.out.append(frames.window_update(0, self._credit))
+            self._credit = 0
+
+    def ping(self, payload: bytes) -> None:
+        """Ask whether the client is there."""
+        self.sender.out.append(frames.ping(payload))
+
+    def tick(self) -> None:
+        """A second has passed, see `floods`."""
+        self._floods.tick()
+
+    # The end
+
+    def go_away(self, why: str = "") -> None:
+        """Ask the client to open no more streams, and serve those that it opens before it knows (section 6.8): `final` is set once it does."""
+        out = self.sender.out
+        out.append(frames.goaway(MAX_STREAM_ID, ErrorCode.NO_ERROR, why))
+        out.append(frames.ping(_DRAIN_PING))
+
+    def finish(self, why: str = "") -> None:
+        """Serve no streams but those that have begun. Idempotent."""
+        if self.streams.final is None:
+            self.streams.final = self.streams.last_id
+            self.sender.out.append(frames.goaway(self.streams.last_id, ErrorCode.NO_ERROR, why))
+
+    def fail(self, code: ErrorCode, why: str) -> None:
+        """End the connection with GOAWAY (section 5.4.1)."""
+        if not self.failed:
+            self.failed = True
+            self.sender.out.append(frames.goaway(self.streams.last_id, code, why))
+            self._events.append(ConnectionFailed(code, why))
+
+
+_Handler = collections.abc.Callable[[Http2Server, int, int, bytes], None]
+
+_HANDLERS: dict[int, _Handler] = {
+    Kind.PRIORITY: Http2Server._priority,  # noqa: SLF001 - the table of this class
+    Kind.RST_STREAM: Http2Server._reset,  # noqa: SLF001
+    Kind.SETTINGS: Http2Server._settings,  # noqa: SLF001
+    Kind.PUSH_PROMISE: Http2Server._push_promise,  # noqa: SLF001
+    Kind.PING: Http2Server._ping,  # noqa: SLF001
+    Kind.GOAWAY: Http2Server._goaway,  # noqa: SLF001
+    Kind.WINDOW_UPDATE: Http2Server._window_update,  # noqa: SLF001
+    Kind.CONTINUATION: Http2Server._continuation,  # noqa: SLF001
+}

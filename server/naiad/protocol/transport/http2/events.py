@@ -1,0 +1,78 @@
+"""What a connection says to its user: the events that `Http2Server.receive` returns."""
+
+import msgspec
+
+from naiad.protocol.transport.http2.errors import ErrorCode
+from naiad.protocol.transport.http2.header_blocks import Headers
+from naiad.protocol.transport.http2.streams import Stream
+
+
+class RequestReceived(msgspec.Struct, gc=False):
+    """A stream begins. `ended`: nothing follows."""
+
+    stream: Stream
+    headers: Headers
+    ended: bool
+
+
+class DataReceived(msgspec.Struct, gc=False):
+    """Data of a request: `buffer[start:end]`, not cut out so that the user copies them once. `ended`: nothing follows."""
+
+    stream: Stream
+    buffer: bytes
+    start: int
+    end: int
+    ended: bool
+
+
+class StreamEnded(msgspec.Struct, gc=False):
+    """The client has finished sending, with trailers."""
+
+    stream: Stream
+
+
+class StreamReset(msgspec.Struct, gc=False):
+    """A stream is gone: the client reset it, or it broke a rule and `code` was sent."""
+
+    stream: Stream
+    code: int
+
+
+class StreamDrained(msgspec.Struct, gc=False):
+    """All data that waited for windows are sent."""
+
+    stream: Stream
+
+
+class PingReceived(msgspec.Struct, gc=False):
+    """The client pings; the answer is written."""
+
+
+class PingAnswered(msgspec.Struct, gc=False):
+    """The client answers a ping of ours."""
+
+    payload: bytes
+
+
+class GoAwayReceived(msgspec.Struct, gc=False):
+    """The client opens no more streams."""
+
+
+class ConnectionFailed(msgspec.Struct, gc=False):
+    """The client broke a rule of the connection. GOAWAY is written: send it, then close."""
+
+    code: ErrorCode
+    why: str
+
+
+Event = (
+    RequestReceived
+    | DataReceived
+    | StreamEnded
+    | StreamReset
+    | StreamDrained
+    | PingReceived
+    | PingAnswered
+    | GoAwayReceived
+    | ConnectionFailed
+)

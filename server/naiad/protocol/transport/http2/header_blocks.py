@@ -1,0 +1,174 @@
+"""Header blocks to fields, and back. What a block holds is remembered by its bytes, as long as no dynamic table is in use.
+
+We announce SETTINGS_HEADER_TABLE_SIZE 0. Until the client has acknowledged that, its blocks depend on those before them, and each connection
+decodes with a table of its own. From then on a block means the same on every connection, and all share `BlockCache`.
+"""
+
+import typing
+
+import hpack
+
+from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode
+from naiad.protocol.transport.http2.header_fields import split
+from naiad.protocol.transport.http2.header_rules import (
+    Fields,
+    content_length,
+    request_fault,
+)
+
+MAX_LIST_BYTES = 16_384
+"""The size of a header list that we announce (SETTINGS_MAX_HEADER_LIST_SIZE); grpc takes as much."""
+
+MAX_BLOCK_BYTES = 65_536
+"""A block or a list that is larger ends the connection: nothing of it is kept."""
+
+_FIELD_OVERHEAD = 32
+"""Bytes by which each field counts more than its name and value (section 6.5.2)."""
+
+_REMEMBERED = 1024
+_REMEMBERED_BYTES = 2048
+
+
+class Block:
+    """The fields of a decoded block.
+
+    Attributes:
+        fault: why a request with these fields is malformed; "" if it is not.
+        size: of the list (section 6.5.2).
+        content_length: what the request declares; -1 for nothing.
+        memo: what the user of the protocol makes of the fields, once per block that is remembered.
+    """
+
+    __slots__ = ("content_length", "fault", "fields", "memo", "size")
+
+    def __init__(self, fields: Fields, pseudo_until: int | None = None) -> None:
+        self.fields = fields
+        self.fault = request_fault(fields)
+        if not self.fault and pseudo_until is not None:
+            late = [name for name, _ in fields[pseudo_until:] if name.startswith(b":")]
+            self.fault = "a pseudo-header field after a regular one (section 8.3)" if late else ""
+        self.size = size_of(fields)
+        self.content_length = content_length(fields)
+        if self.content_length < -1:
+            self.fault = self.fault or "content-length (section 8.1.1)"
+        self.memo: typing.Any = None
+
+
+class Headers:
+    """The fields of one request: a block that others may have too, and what only this one has."""
+
+    __slots__ = ("block", "per_call")
+
+    def __init__(self, block: Block, per_call: Fields = ()) -> None:
+        self.block = block
+        self.per_call = per_call
+
+    @property
+    def fields(self) -> Fields:
+        """All of them; those of `PER_CALL` last."""
+        return (*self.block.fields, *self.per_call)
+
+    @property
+    def size(self) -> int:
+        """Of the list (section 6.5.2)."""
+        return self.block.size + (size_of(self.per_call) if self.per_call else 0)
+
+
+def size_of(fields: Fields) -> int:
+    """The size of a header list (section 6.5.2)."""
+    return sum(len(name) + len(value) + _FIELD_OVERHEAD for name, value in fields)
+
+
+def decoder(table_bytes: int) -> hpack.Decoder:
+    """A decoder with a dynamic table of so many bytes at most."""
+    made = hpack.Decoder(max_header_list_size=MAX_BLOCK_BYTES)
+    made.max_allowed_table_size = table_bytes
+    if not table_bytes:
+        made.header_table_size = 0
+    return made
+
+
+def decode(with_table: hpack.Decoder, block: bytes) -> Fields:
+    """The fields of a block.
+
+    Raises:
+        ConnectionFault: it cannot be decoded, which leaves the table unusable (RFC 7541, section 2.2), or holds too much.
+    """
+    try:
+        fields: list[tuple[bytes, bytes]] = [
+            (bytes(name), bytes(value)) for name, value in with_table.decode(block, raw=True)
+        ]
+    except hpack.OversizedHeaderListError:
+        raise ConnectionFault(
+            ErrorCode.ENHANCE_YOUR_CALM, f"a header list of more than {MAX_BLOCK_BYTES} bytes"
+        ) from None
+    except hpack.HPACKError as error:
+        raise ConnectionFault(
+            ErrorCode.COMPRESSION_ERROR,
+            f"a header block that cannot be decoded: {error} (section 4.3)",
+        ) from None
+    return fields
+
+
+class BlockCache:
+    """What blocks without a dynamic table hold. Bounded: twice 1,024 blocks of 2 KiB, those that were not used for longest go first.
+
+    Attributes:
+        decoder: without a dynamic table.
+    """
+
+    def __init__(self) -> None:
+        self._young: dict[bytes | tuple[bytes, int], Block] = {}
+        self._old: dict[bytes | tuple[bytes, int], Block] = {}
+        self.decoder = decoder(0)
+
+    def read(self, block: bytes) -> Headers:
+        """The fields of a block.
+
+        Raises:
+            ConnectionFault: as `decode`.
+        """
+        known = self._young.get(block)
+        if known is not None:
+            return Headers(known)
+        parts = split(block)
+        if parts is None or not parts.per_call:
+            return Headers(self._known(block, block, None))
+        per_call = [(name, self._value(field, name)) for name, field in parts.per_call]
+        return Headers(
+            self._known((parts.stable, parts.first), parts.stable, parts.first), per_call
+        )
+
+    def _known(
+        self, key: bytes | tuple[bytes, int], block: bytes, first_per_call: int | None
+    ) -> Block:
+        known = self._young.get(key) or self._old.get(key)
+        if known is None:
+            if first_per_call is None:
+                known = Block(decode(self.decoder, block))
+            else:
+                before = decode(self.decoder, block[:first_per_call])
+                after = decode(self.decoder, block[first_per_call:])
+                known = Block((*before, *after), len(before))
+        if len(block) <= _REMEMBERED_BYTES and key not in self._young:
+            if len(self._young) >= _REMEMBERED:
+                self._old, self._young = self._young, {}
+            self._young[key] = known
+        return known
+
+    def _value(self, field: bytes, name: bytes) -> bytes:
+        """The value of a field with a literal name."""
+        at = 2 + (field[1] & 0x7F)  # such names are short
+        if field[at] < 0x7F:  # noqa: PLR2004 - plain, and its length in one byte
+            return field[at + 1 :]
+        ((_, value),) = decode(self.decoder, field)
+        return value
+
+
+_encoder = hpack.Encoder()
+
+
+def encode(fields: Fields) -> bytes:
+    """A block that neither uses nor changes a table, so that it is the same on every connection."""
+    block: bytes = _encoder.encode([(name, value, True) for name, value in fields], huffman=False)
+    return block

@@ -1,0 +1,114 @@
+"""Finds the fields of a header block without decoding them, and takes out those that differ from call to call (RFC 7541, section 6). Pure.
+
+Only for blocks that need no dynamic table.
+"""
+
+import msgspec
+from hpack import Encoder
+
+PER_CALL = (
+    "grpc-timeout", "traceparent", "tracestate", "baggage", "x-request-id", "request-id", "x-correlation-id", "grpc-trace-bin", "grpc-tags-bin",
+    "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-datadog-trace-id", "x-datadog-parent-id", "x-cloud-trace-context",
+    "x-amzn-trace-id", "uber-trace-id", "sentry-trace", "elastic-apm-traceparent", "x-ot-span-context",
+)  # fmt: skip
+"""Fields whose values differ from call to call: deadlines, ids, traces."""
+
+_INDEXED, _INDEXING, _SIZE_UPDATE = 0x80, 0x40, 0x20
+_LONG_LENGTH = 0x7F
+_MAX_SHIFT = 28
+
+
+class Split(msgspec.Struct, frozen=True, gc=False):
+    """A block in two.
+
+    Attributes:
+        stable: the block without the fields of `PER_CALL`.
+        first: at which byte of `stable` the first of those fields was; -1 if there was none.
+        per_call: name and whole field of each of them, still encoded.
+    """
+
+    stable: bytes
+    first: int
+    per_call: tuple[tuple[bytes, bytes], ...]
+
+
+def split(block: bytes) -> Split | None:
+    """The block in two; None if it cannot be one, or one without a dynamic table."""
+    at = kept = 0
+    first = -1
+    stable = b""
+    per_call: list[tuple[bytes, bytes]] = []
+    try:
+        while at < len(block):
+            start = at
+            at, name = _after_field(block, at)
+            if name is not None:
+                per_call.append((name, block[start:at]))
+                stable += block[kept:start]
+                kept = at
+                if first < 0:
+                    first = len(stable)
+    except IndexError:
+        return None
+    if at != len(block):
+        return None
+    return Split(stable + block[kept:] if per_call else block, first, tuple(per_call))
+
+
+def _after_field(block: bytes, at: int) -> tuple[int, bytes | None]:
+    """Where the field that begins at `at` ends, and its name if that is one of `PER_CALL` (section 6).
+
+    Raises:
+        IndexError: it does not end in the block, or means a dynamic table.
+    """
+    byte = block[at]
+    at += 1
+    if byte & _INDEXED or byte & 0xE0 == _SIZE_UPDATE:
+        if byte in {0xFF, 0x3F}:  # goes on: an index or a size that there is not
+            raise IndexError
+        return at, None
+    name = None
+    prefix = 0x3F if byte & _INDEXING else 0x0F
+    index = byte & prefix
+    if not index:
+        name_at = at
+        at = _after_string(block, at)
+        name = _NAMES.get(block[name_at:at])
+    elif index == prefix:
+        if block[at] & 0x80:
+            raise IndexError
+        at += 1
+    return _after_string(block, at), name
+
+
+def _after_string(block: bytes, at: int) -> int:
+    """Where the string that begins at `at` ends (section 5.2)."""
+    length = block[at] & _LONG_LENGTH
+    at += 1
+    if length == _LONG_LENGTH:
+        shift = 0
+        while True:
+            byte = block[at]
+            at += 1
+            length += (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                break
+            if shift > _MAX_SHIFT:
+                raise IndexError
+    return at + length
+
+
+def _encoded_names() -> dict[bytes, bytes]:
+    """The names of `PER_CALL` as they are on the wire, plain and in Huffman's code."""
+    names = {}
+    for text in PER_CALL:
+        name = text.encode()
+        for huffman in (False, True):
+            # As a field that is never indexed: its first byte, the name, and a value of no bytes.
+            field: bytes = Encoder().encode([(name, b"", True)], huffman=huffman)
+            names[field[1:-1]] = name
+    return names
+
+
+_NAMES = _encoded_names()

@@ -1,0 +1,196 @@
+"""The sending half of a connection: headers, data within the client's windows, what waits for them (RFC 9113, sections 5.2 and 6.9).
+
+What is to be sent is collected in `out`; the user of the protocol writes it, once per iteration of its loop.
+"""
+
+import struct
+
+from naiad.protocol.transport.http2 import settings
+from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from naiad.protocol.transport.http2.frames import (
+    END_HEADERS,
+    END_STREAM,
+    MAX_FRAME_BYTES,
+    MAX_WINDOW,
+    Kind,
+    head,
+    header_frames,
+)
+from naiad.protocol.transport.http2.streams import State, Step, Stream
+
+Written = bytes | memoryview
+
+_LONG = struct.Struct(">I").pack
+_HEADERS_END = bytes((Kind.HEADERS, END_HEADERS))
+_TRAILERS_END = bytes((Kind.HEADERS, END_HEADERS | END_STREAM))
+
+
+class Sender:
+    """Attributes.
+
+    Attributes:
+        out: what is to be written, in order.
+        window: bytes that the client takes on all streams together.
+        initial_window: that of new streams.
+        frame_limit: the largest payload that the client takes.
+        held: the socket takes no more: data wait here, so that `unsent_bytes` counts them.
+    """
+
+    __slots__ = ("_waiting", "frame_limit", "held", "initial_window", "out", "window")
+
+    def __init__(self) -> None:
+        self.out: list[Written] = []
+        self.window = settings.INITIAL_WINDOW
+        self.initial_window = settings.INITIAL_WINDOW
+        self.frame_limit = MAX_FRAME_BYTES
+        self.held = False
+        self._waiting: dict[Stream, None] = {}
+
+    def headers(self, stream: Stream, block: bytes, *, end_stream: bool = False) -> None:
+        """Send a header block."""
+        self.out.append(
+            header_frames(stream.id, block, end_stream=end_stream, limit=self.frame_limit)
+        )
+        if end_stream:
+            stream.step(Step.END)
+
+    def response(self, stream: Stream, block: bytes, data: bytes, trailers: bytes) -> None:
+        """Send a whole response and end the stream; in one piece where the windows have room and all of it is short."""
+        size = len(data)
+        if (
+            size > stream.send_window
+            or size > self.window
+            or size > self.frame_limit
+            or self._waiting
+            or self.held
+            or len(block) > MAX_FRAME_BYTES
+            or len(trailers) > MAX_FRAME_BYTES
+        ):
+            self.headers(stream, block)
+            self.data(stream, data)
+            self.trailers(stream, trailers)
+            return
+        number = _LONG(stream.id)
+        stream.send_window -= size
+        self.window -= size
+        self.out.append(
+            b"".join(
+                (
+                    _LONG(len(block))[1:], _HEADERS_END, number, block,
+                    _LONG(size)[1:], b"\0\0", number, data,
+                    _LONG(len(trailers))[1:], _TRAILERS_END, number, trailers,
+                )
+            )
+        )  # fmt: skip
+        stream.step(Step.END)
+
+    def data(self, stream: Stream, data: bytes) -> None:
+        """Send data as far as the windows allow; the rest waits."""
+        if not data:
+            return
+        unsent = stream.unsent
+        if not unsent and not self.held:
+            size = len(data)
+            if size <= stream.send_window and size <= self.window and size <= self.frame_limit:
+                stream.send_window -= size
+                self.window -= size
+                self.out.append(head(size, Kind.DATA, 0, stream.id) + data)
+                return
+        stream.wait(data)
+        self._waiting[stream] = None
+        if not self.held:
+            self._send_waiting(stream)
+
+    def trailers(self, stream: Stream, block: bytes) -> None:
+        """End the stream with a header block, after its data."""
+        if stream.unsent:
+            stream.trailers = block
+        else:
+            self.headers(stream, block, end_stream=True)
+
+    def forget(self, stream: Stream) -> None:
+        """A stream is gone: nothing of it is sent."""
+        if stream.unsent:
+            stream.unsent = None
+            stream.unsent_bytes = 0
+            self._waiting.pop(stream, None)
+
+    def opened(self, stream: Stream | None, increment: int) -> list[Stream]:
+        """The client takes more, on a stream or on the connection (section 6.9.1). Returns the streams whose data are all sent now.
+
+        Raises:
+            StreamFault, ConnectionFault: the increment is 0, or the window grows too large.
+        """
+        if stream is None:
+            if not increment:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of 0 (section 6.9)")
+            self.window += increment
+            if self.window > MAX_WINDOW:
+                raise ConnectionFault(
+                    ErrorCode.FLOW_CONTROL_ERROR,
+                    "the window of the connection overflows (section 6.9.1)",
+                )
+        else:
+            if not increment:
+                raise StreamFault(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of 0 (section 6.9)")
+            stream.send_window += increment
+            if stream.send_window > MAX_WINDOW:
+                raise StreamFault(
+                    ErrorCode.FLOW_CONTROL_ERROR,
+                    f"the window of stream {stream.id} overflows (section 6.9.1)",
+                )
+        return self.pump() if self._waiting else []
+
+    def resized(self, streams: dict[int, Stream], initial: int) -> list[Stream]:
+        """The client sets the window of its streams (section 6.9.2); see `opened`."""
+        change = initial - self.initial_window
+        self.initial_window = initial
+        for stream in streams.values():
+            stream.send_window += change
+            if stream.send_window > MAX_WINDOW:
+                raise ConnectionFault(
+                    ErrorCode.FLOW_CONTROL_ERROR,
+                    f"the window of stream {stream.id} overflows (section 6.9.2)",
+                )
+        return self.pump() if change > 0 else []
+
+    def pump(self) -> list[Stream]:
+        """Send what waits, as far as the windows allow: a frame's worth of each stream in turn. Returns the streams that wait no more."""
+        drained = []
+        while self._waiting and self.window > 0 and not self.held:
+            sent = False
+            for stream in tuple(self._waiting):
+                if stream.send_window > 0 and self.window > 0:
+                    sent = True
+                    if self._send_waiting(stream, frames=4):
+                        drained.append(stream)
+            if not sent:
+                break
+        return drained
+
+    def _send_waiting(self, stream: Stream, frames: int = -1) -> bool:
+        """Send up to so many frames of a stream that waits; whether all of it is sent."""
+        unsent, out = stream.unsent, self.out
+        while unsent and frames:
+            room = min(stream.send_window, self.window, self.frame_limit)
+            if room <= 0:
+                return False
+            frames -= 1
+            first = unsent[0]
+            size = len(first)
+            if size > room:
+                piece, unsent[0] = first[:room], first[room:]
+                size = room
+            else:
+                piece = unsent.popleft()
+            out.append(head(size, Kind.DATA, 0, stream.id))
+            out.append(piece)
+            stream.send_window -= size
+            self.window -= size
+            stream.unsent_bytes -= size
+        if unsent:
+            return False
+        self._waiting.pop(stream, None)
+        if stream.trailers is not None and stream.state is not State.CLOSED:
+            self.headers(stream, stream.trailers, end_stream=True)
+        return True

@@ -1,0 +1,135 @@
+"""The life of a stream as a table: (state, what came or goes) -> state, or whose fault it is (RFC 9113, section 5.1). Pure.
+
+The states are those of a stream that a client opened on a server that never pushes: both reserved states cannot occur.
+"""
+
+import collections
+import enum
+import typing
+
+import msgspec
+
+from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
+
+
+class State(enum.IntEnum):
+    """Section 5.1; a stream that is idle has no object."""
+
+    OPEN = 0
+    HALF_CLOSED_REMOTE = 1
+    """The client has finished sending."""
+    HALF_CLOSED_LOCAL = 2
+    """We have."""
+    CLOSED = 3
+
+
+class Step(enum.IntEnum):
+    """What comes on a stream that exists, or is sent on it."""
+
+    HEADERS = 0
+    """Without END_STREAM: neither a request, which opened the stream, nor trailers."""
+    TRAILERS = 1
+    """HEADERS with END_STREAM."""
+    DATA = 2
+    LAST_DATA = 3
+    """DATA with END_STREAM."""
+    RESET = 4
+    """RST_STREAM, from either side."""
+    END = 5
+    """We send END_STREAM."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What the client must not do; `of_connection` ends more than the stream."""
+
+    code: ErrorCode
+    section: str
+    of_connection: bool = False
+
+
+_MALFORMED = Fault(ErrorCode.PROTOCOL_ERROR, "8.1")
+_ENDED = Fault(ErrorCode.STREAM_CLOSED, "5.1")
+_GONE = Fault(ErrorCode.STREAM_CLOSED, "5.1", of_connection=True)
+
+_O, _R, _L, _C = State
+
+TRANSITIONS: dict[State, dict[Step, State | Fault]] = {
+    State.OPEN: {
+        Step.HEADERS: _MALFORMED, Step.TRAILERS: _R, Step.DATA: _O, Step.LAST_DATA: _R, Step.RESET: _C, Step.END: _L,
+    },
+    State.HALF_CLOSED_REMOTE: {
+        Step.HEADERS: _ENDED, Step.TRAILERS: _ENDED, Step.DATA: _ENDED, Step.LAST_DATA: _ENDED, Step.RESET: _C, Step.END: _C,
+    },
+    State.HALF_CLOSED_LOCAL: {
+        Step.HEADERS: _MALFORMED, Step.TRAILERS: _C, Step.DATA: _L, Step.LAST_DATA: _C, Step.RESET: _C, Step.END: _L,
+    },
+    State.CLOSED: {
+        Step.HEADERS: _GONE, Step.TRAILERS: _GONE, Step.DATA: _ENDED, Step.LAST_DATA: _ENDED, Step.RESET: _C, Step.END: _C,
+    },
+}  # fmt: skip
+"""WINDOW_UPDATE and PRIORITY may come in every state and change none."""
+
+_ROWS: tuple[tuple[State | Fault, ...], ...] = tuple(
+    tuple(row[step] for step in Step) for row in TRANSITIONS.values()
+)
+
+
+class Stream:
+    """One stream.
+
+    Attributes:
+        id: its number.
+        send_window: bytes that we may send; the client's settings can make it negative (section 6.9.2).
+        receive_window: bytes that the client may send.
+        expected: bytes of data that the request's content-length has left; -1 without one.
+        unsent: data that waits for the windows, in order; `unsent_bytes` of them.
+        trailers: the header block that ends the stream once the data are sent; None until there is one.
+        call: what the user of the protocol keeps with the stream.
+    """
+
+    __slots__ = ("call", "expected", "id", "receive_window", "send_window", "state", "trailers", "unsent", "unsent_bytes")  # fmt: skip
+
+    def __init__(self, number: int, state: State, send_window: int, receive_window: int) -> None:
+        self.id = number
+        self.state = state
+        self.send_window = send_window
+        self.receive_window = receive_window
+        self.expected = -1
+        self.unsent: collections.deque[memoryview] | None = None
+        self.unsent_bytes = 0
+        self.trailers: bytes | None = None
+        self.call: typing.Any = None
+
+    def wait(self, data: bytes) -> None:
+        """Put data behind what waits for the windows."""
+        if self.unsent is None:
+            self.unsent = collections.deque()
+        self.unsent.append(memoryview(data))
+        self.unsent_bytes += len(data)
+
+    def step(self, step: Step) -> State:
+        """Follow the table.
+
+        Raises:
+            StreamFault, ConnectionFault: the client may not do this now.
+        """
+        following = _ROWS[self.state][step]
+        if type(following) is Fault:
+            raise fault_of(following, step, self.id, self.state)
+        self.state = typing.cast("State", following)
+        return self.state
+
+
+def fault_of(
+    fault: Fault, step: Step, stream_id: int, state: State
+) -> StreamFault | ConnectionFault:
+    """What a row of the table says, as an exception."""
+    raised = ConnectionFault if fault.of_connection else StreamFault
+    return raised(
+        fault.code,
+        f"{step.name} on stream {stream_id}, which is {state.name} (section {fault.section})",
+    )
+
+
+CLOSED = _ROWS[State.CLOSED]
+"""The row of a stream that is gone, by step."""

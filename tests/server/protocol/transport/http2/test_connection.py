@@ -1,0 +1,281 @@
+"""HTTP/2 without a socket: requests and responses, the windows, and what each broken rule is answered with."""
+
+import struct
+
+import pytest
+from hypothesis import given, strategies as st
+
+from naiad.protocol.transport.http2 import frames, settings
+from naiad.protocol.transport.http2.connection import Http2Server, Limits
+from naiad.protocol.transport.http2.errors import ErrorCode
+from naiad.protocol.transport.http2.events import (
+    ConnectionFailed,
+    DataReceived,
+    RequestReceived,
+    StreamDrained,
+    StreamEnded,
+    StreamReset,
+)
+from naiad.protocol.transport.http2.frames import END_HEADERS, END_STREAM, Kind
+from naiad.protocol.transport.http2.header_blocks import BlockCache, encode
+from naiad.protocol.transport.http2.streams import TRANSITIONS, State, Step
+from tests.server.protocol.transport.http2.peer import (
+    REQUEST,
+    Client,
+    block,
+    data,
+    frame,
+    goaway_of,
+    headers,
+    resets_of,
+)
+
+OK = encode(((b":status", b"200"),))
+END = encode(((b"grpc-status", b"0"),))
+
+
+def test_a_request_is_answered_in_one_piece() -> None:
+    client = Client()
+    request, body = client.send(headers(1, block(*REQUEST)), data(1, b"hello", ended=True))
+    assert isinstance(request, RequestReceived)
+    assert isinstance(body, DataReceived)
+    assert dict(request.headers.fields)[b":path"] == b"/a/b"
+    assert (body.buffer[body.start : body.end], body.ended) == (b"hello", True)
+    client.server.streams.respond(request.stream, OK, b"world", END)
+    assert len(client.server.sender.out) == 1
+    assert client.got() == [
+        (Kind.HEADERS, END_HEADERS, 1, OK),
+        (Kind.DATA, 0, 1, b"world"),
+        (Kind.HEADERS, END_HEADERS | END_STREAM, 1, END),
+    ]
+    assert len(client.server.streams) == 0
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 30])
+def test_bytes_may_come_in_pieces_of_any_length(piece: int) -> None:
+    server = Http2Server(BlockCache(), Limits())
+    sent = frames.PREFACE + frames.settings({}) + headers(1, block(*REQUEST)) + data(1, b"ab", ended=True)  # fmt: skip
+    events = [e for at in range(0, len(sent), piece) for e in server.receive(sent[at : at + piece])]
+    assert [type(event) for event in events] == [RequestReceived, DataReceived]
+
+
+def test_data_wait_for_the_client_s_windows() -> None:
+    client = Client()
+    client.send(frames.settings({settings.INITIAL_WINDOW_SIZE: 10}))
+    stream = client.open(ended=True)
+    client.got()
+    client.server.streams.respond(stream, OK, b"x" * 25, END)
+    assert [payload for kind, _, _, payload in client.got() if kind is Kind.DATA] == [b"x" * 10]
+    assert stream.unsent_bytes == 15
+    assert client.send(frames.window_update(1, 14)) == []
+    assert list(client.send(frames.window_update(1, 1))) == [StreamDrained(stream)]
+    last = client.got()
+    assert b"".join(payload for kind, _, _, payload in last if kind is Kind.DATA) == b"x" * 15
+    assert last[-1][:2] == (Kind.HEADERS, END_HEADERS | END_STREAM)
+
+
+def test_streams_share_the_connection_s_window_in_turn() -> None:
+    client = Client()
+    client.send(frames.settings({settings.INITIAL_WINDOW_SIZE: 1_000_000}))
+    one, two = client.open(1, ended=True), client.open(3, ended=True)
+    client.got()
+    for stream in (one, two):
+        client.server.streams.respond(stream, OK, b"x" * 200_000, END)
+    client.got()
+    client.send(frames.window_update(0, 200_000))
+    sent = {1: 0, 3: 0}
+    for kind, _, stream, payload in client.got():
+        if kind is Kind.DATA:
+            sent[stream] += len(payload)
+    assert min(sent.values()) > 60_000
+
+
+def test_a_window_that_shrinks_below_zero_stops_the_data() -> None:
+    """RFC 9113, section 6.9.2."""
+    client = Client()
+    stream = client.open(ended=True)
+    client.server.streams.send_headers(stream, OK)
+    client.server.streams.send_data(stream, b"x" * 60_000)
+    client.send(frames.settings({settings.INITIAL_WINDOW_SIZE: 1_000}))
+    client.got()
+    assert stream.send_window == 1_000 - 60_000
+    client.server.streams.send_data(stream, b"y")
+    client.send(frames.window_update(1, 59_000))
+    assert not [kind for kind, *_ in client.got() if kind is Kind.DATA]
+    client.send(frames.window_update(1, 1))
+    assert [kind for kind, *_ in client.got()] == [Kind.DATA]
+
+
+def test_a_socket_that_takes_nothing_holds_data_back() -> None:
+    client = Client()
+    stream = client.open(ended=True)
+    client.server.streams.hold(held=True)
+    client.server.streams.respond(stream, OK, b"x", END)
+    assert [kind for kind, *_ in client.got()] == [Kind.HEADERS]
+    assert stream.unsent_bytes == 1
+    assert client.server.streams.hold(held=False) == [stream]
+    assert [kind for kind, *_ in client.got()] == [Kind.DATA, Kind.HEADERS]
+
+
+def test_the_connection_s_window_is_given_back() -> None:
+    client = Client(limits=Limits(connection_window=100_000))
+    client.open()
+    client.send(*[data(1, b"x" * 10_000)] * 4)
+    assert client.got() == []
+    client.send(data(1, b"x" * 10_000))
+    assert client.got() == [(Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", 50_000))]
+
+
+def test_an_end_by_trailers_is_the_end() -> None:
+    client = Client()
+    stream = client.open()
+    assert client.send(headers(1, block(("x", "y")), ended=True)) == [StreamEnded(stream)]
+
+
+def test_a_response_before_the_end_of_its_request_asks_the_client_to_stop() -> None:
+    client = Client()
+    stream = client.open()
+    client.server.streams.send_headers(stream, OK, end_stream=True)
+    assert resets_of(client.got()) == [(1, ErrorCode.NO_ERROR)]
+    assert client.send(data(1, b"still coming", ended=True)) == []
+    assert client.got() == []
+
+
+def test_a_drain_serves_what_the_client_sends_before_it_knows() -> None:
+    client = Client()
+    client.server.go_away()
+    (last, code), (_, _, _, token) = goaway_of(found := client.got()), found[-1]
+    assert (last, code) == (2**31 - 1, ErrorCode.NO_ERROR)
+    client.open(1)
+    client.send(frames.ping(token, ack=True))
+    assert goaway_of(client.got()) == (1, ErrorCode.NO_ERROR)
+    assert client.send(headers(3, block(*REQUEST)), data(3, b"late", ended=True)) == []
+    assert client.got() == []
+    assert len(client.server.streams) == 1
+
+
+def test_every_state_has_a_row_for_every_step() -> None:
+    assert {state: set(row) for state, row in TRANSITIONS.items()} == {
+        key: set(Step) for key in State
+    }
+
+
+_OPEN = headers(1, block(*REQUEST))
+_DONE = headers(1, block(*REQUEST), ended=True)
+
+BROKEN: list[tuple[str, bytes, ErrorCode]] = [
+    ("4.2 a frame that is too long", frame(Kind.DATA, 0, 1, b"x" * 16_385), ErrorCode.FRAME_SIZE_ERROR),
+    ("5.1 data on an idle stream", data(1, b"x"), ErrorCode.PROTOCOL_ERROR),
+    ("5.1 reset of an idle stream", frames.reset(1, ErrorCode.CANCEL), ErrorCode.PROTOCOL_ERROR),
+    ("5.1 window update of an idle stream", frames.window_update(1, 1), ErrorCode.PROTOCOL_ERROR),
+    ("5.1.1 an even stream", headers(2, block(*REQUEST)), ErrorCode.PROTOCOL_ERROR),
+    ("5.1.1 an earlier stream", headers(5, block(*REQUEST), ended=True) + headers(3, block(*REQUEST)), ErrorCode.STREAM_CLOSED),
+    ("6.1 data on the connection", data(0, b"x"), ErrorCode.PROTOCOL_ERROR),
+    ("6.1 padding longer than the frame", _OPEN + frame(Kind.DATA, 8, 1, b"\5xxx"), ErrorCode.PROTOCOL_ERROR),
+    ("6.2 headers on the connection", headers(0, b""), ErrorCode.PROTOCOL_ERROR),
+    ("6.2 a frame inside a header block", frame(Kind.HEADERS, 0, 1, block(*REQUEST)) + frames.ping(b"12345678"), ErrorCode.PROTOCOL_ERROR),
+    ("6.3 priority of four bytes", _OPEN + frame(Kind.PRIORITY, 0, 1, b"1234"), ErrorCode.FRAME_SIZE_ERROR),
+    ("6.4 reset of three bytes", _OPEN + frame(Kind.RST_STREAM, 0, 1, b"123"), ErrorCode.FRAME_SIZE_ERROR),
+    ("6.4 reset of the connection", frames.reset(0, ErrorCode.CANCEL), ErrorCode.PROTOCOL_ERROR),
+    ("6.5 settings on a stream", frame(Kind.SETTINGS, 0, 1), ErrorCode.PROTOCOL_ERROR),
+    ("6.5 settings of five bytes", frame(Kind.SETTINGS, 0, 0, b"12345"), ErrorCode.FRAME_SIZE_ERROR),
+    ("6.5 an acknowledgement with values", frame(Kind.SETTINGS, 1, 0, b"123456"), ErrorCode.FRAME_SIZE_ERROR),
+    ("6.5.2 push of 2", frames.settings({2: 2}), ErrorCode.PROTOCOL_ERROR),
+    ("6.5.2 a window of 2**31", frames.settings({4: 2**31}), ErrorCode.FLOW_CONTROL_ERROR),
+    ("6.5.2 frames of 16,383", frames.settings({5: 16_383}), ErrorCode.PROTOCOL_ERROR),
+    ("6.5.2 frames of 2**24", frames.settings({5: 2**24}), ErrorCode.PROTOCOL_ERROR),
+    ("6.6 a client pushes", frame(Kind.PUSH_PROMISE, 4, 1, b"\0\0\0\2"), ErrorCode.PROTOCOL_ERROR),
+    ("6.7 ping on a stream", frame(Kind.PING, 0, 1, b"12345678"), ErrorCode.PROTOCOL_ERROR),
+    ("6.7 ping of seven bytes", frame(Kind.PING, 0, 0, b"1234567"), ErrorCode.FRAME_SIZE_ERROR),
+    ("6.8 goaway on a stream", frame(Kind.GOAWAY, 0, 1, b"12345678"), ErrorCode.PROTOCOL_ERROR),
+    ("6.9 window update of 0", frames.window_update(0, 0), ErrorCode.PROTOCOL_ERROR),
+    ("6.9 window update of three bytes", frame(Kind.WINDOW_UPDATE, 0, 0, b"123"), ErrorCode.FRAME_SIZE_ERROR),
+    ("6.9.1 a window above 2**31 - 1", frames.window_update(0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+    ("6.9.2 a stream's window above it", frames.window_update(0, 1) + _OPEN + frames.window_update(1, 2**31 - 65_536) + frames.settings({4: 65_537}), ErrorCode.FLOW_CONTROL_ERROR),
+    ("6.10 continuation without headers", frame(Kind.CONTINUATION, 4, 1), ErrorCode.PROTOCOL_ERROR),
+    ("4.3 a block that cannot be decoded", headers(1, b"\x7f\xff\xff\xff\xff\xff"), ErrorCode.COMPRESSION_ERROR),
+    ("4.3 a dynamic table after the acknowledgement", headers(1, b"\xbe"), ErrorCode.COMPRESSION_ERROR),
+    ("4.3 a table larger than ours", headers(1, b"\x3f\xe1\x1f" + block(*REQUEST)), ErrorCode.COMPRESSION_ERROR),
+    ("10.5 resets", b"".join(headers(n, block(*REQUEST)) + frames.reset(n, ErrorCode.CANCEL) for n in range(1, 8_200, 2)), ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5 settings", frames.settings({}) * 101, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5 pings", frames.ping(b"12345678") * 1_001, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5 empty data", _OPEN + data(1, b"") * 1_001, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5 unknown frames", frame(99, 0, 0) * 1_001, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5 priorities", frame(Kind.PRIORITY, 0, 1, b"12345") * 4_097, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5 window updates", frames.window_update(0, 1) * 100_001, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5.1 continuations", frame(Kind.HEADERS, 0, 1) + frame(Kind.CONTINUATION, 0, 1) * 32, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5.1 a long block", frame(Kind.HEADERS, 0, 1, b"x" * 16_384) + frame(Kind.CONTINUATION, 0, 1, b"x" * 16_384) * 4, ErrorCode.ENHANCE_YOUR_CALM),
+    ("10.5.1 a bomb of indexed fields", headers(1, block(*REQUEST) + b"\x90" * 16_000), ErrorCode.ENHANCE_YOUR_CALM),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "sent", "code"), BROKEN, ids=[row[0] for row in BROKEN])
+def test_a_broken_rule_of_the_connection_ends_it(what: str, sent: bytes, code: ErrorCode) -> None:
+    del what
+    client = Client()
+    events = client.send(sent)
+    assert isinstance(events[-1], ConnectionFailed)
+    assert goaway_of(client.got())[1] == code
+    assert client.send(_OPEN) == []
+    assert client.got() == []
+
+
+def with_field(name: str, value: str) -> bytes:
+    return headers(1, block(*REQUEST, (name, value)))
+
+
+OF_STREAMS: list[tuple[str, bytes, ErrorCode]] = [
+    ("5.1 data after the end", _DONE + data(1, b"x"), ErrorCode.STREAM_CLOSED),
+    ("6.9 window update of 0", _OPEN + frames.window_update(1, 0), ErrorCode.PROTOCOL_ERROR),
+    ("6.9.1 more than 2**31 - 1", _OPEN + frames.window_update(1, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+    ("6.9.1 more data than the window", _OPEN + data(1, b"x" * 16_384) * 4, ErrorCode.FLOW_CONTROL_ERROR),
+    ("8.1 headers again without the end", _OPEN + headers(1, block(("x", "y"))), ErrorCode.PROTOCOL_ERROR),
+    ("8.1 trailers with a pseudo-header field", _OPEN + headers(1, block((":path", "/")), ended=True), ErrorCode.PROTOCOL_ERROR),
+    ("8.1.1 less than content-length", with_field("content-length", "2") + data(1, b"x", ended=True), ErrorCode.PROTOCOL_ERROR),
+    ("8.1.1 more than content-length", with_field("content-length", "2") + data(1, b"xxx"), ErrorCode.PROTOCOL_ERROR),
+    ("8.1.1 nothing for content-length", headers(1, block(*REQUEST, ("content-length", "2")), ended=True), ErrorCode.PROTOCOL_ERROR),
+    ("8.2.1 a capital", with_field("X", "y"), ErrorCode.PROTOCOL_ERROR),
+    ("8.2.1 a line feed", with_field("x", "a\nb"), ErrorCode.PROTOCOL_ERROR),
+    ("8.2.2 connection", with_field("connection", "close"), ErrorCode.PROTOCOL_ERROR),
+    ("8.2.2 te", with_field("te", "gzip"), ErrorCode.PROTOCOL_ERROR),
+    ("8.3 a pseudo-header field after a regular one", headers(1, block(*REQUEST[1:], REQUEST[0])), ErrorCode.PROTOCOL_ERROR),
+    ("8.3 the same behind a field of this call", headers(1, block(*REQUEST[1:4], ("grpc-timeout", "1S"), REQUEST[0])), ErrorCode.PROTOCOL_ERROR),
+    ("8.3.1 an unknown one", headers(1, block((":x", "y"), *REQUEST)), ErrorCode.PROTOCOL_ERROR),
+    ("8.3.1 one twice", headers(1, block(REQUEST[0], *REQUEST)), ErrorCode.PROTOCOL_ERROR),
+    ("8.3.1 no path", headers(1, block(*REQUEST[:2], *REQUEST[3:])), ErrorCode.PROTOCOL_ERROR),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "sent", "code"), OF_STREAMS, ids=[row[0] for row in OF_STREAMS])
+def test_a_broken_rule_of_a_stream_ends_the_stream(what: str, sent: bytes, code: ErrorCode) -> None:
+    del what
+    client = Client()
+    events = client.send(sent)
+    assert resets_of(client.got()) == [(1, code)]
+    if isinstance(events and events[0], RequestReceived):
+        assert StreamReset(events[0].stream, code) in events
+    client.open(3)  # the connection goes on
+
+
+def test_a_stream_too_many_is_refused() -> None:
+    client = Client(limits=Limits(streams=1))
+    client.open(1)
+    client.send(headers(3, block(*REQUEST)))
+    assert resets_of(client.got()) == [(3, ErrorCode.REFUSED_STREAM)]
+
+
+def test_floods_are_counted_by_the_second() -> None:
+    client = Client()
+    for _ in range(3):
+        assert not client.server.failed
+        client.send(frames.settings({}) * 60)
+        client.server.tick()
+
+
+@given(st.lists(st.binary(max_size=80) | st.builds(frame, st.integers(0, 11), st.integers(0, 255), st.integers(0, 8), st.binary(max_size=40)), max_size=12))  # fmt: skip
+def test_no_bytes_make_it_raise(pieces: list[bytes]) -> None:
+    client = Client(settled=len(pieces) % 2 == 0)
+    for piece in pieces:
+        client.send(piece)
+    client.got()
+    assert client.server.failed or len(client.server.streams) <= len(pieces)

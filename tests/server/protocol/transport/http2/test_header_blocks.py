@@ -1,0 +1,85 @@
+"""Header blocks: what is remembered, what a block of a connection with a table means, what differs from call to call."""
+
+import hpack
+import pytest
+from hypothesis import given, strategies as st
+
+from naiad.protocol.transport.http2 import frames
+from naiad.protocol.transport.http2.header_blocks import BlockCache, encode
+from naiad.protocol.transport.http2.header_fields import PER_CALL, split
+from tests.server.protocol.transport.http2.peer import REQUEST, Client, block, headers
+
+_NAMES = st.sampled_from([*PER_CALL[:4], "x-other", "user-agent", "content-type", "grpc-encoding"])
+_VALUES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=200)
+
+
+@given(
+    extra=st.lists(st.tuples(_NAMES, _VALUES), max_size=8),
+    huffman=st.booleans(),
+    indexing=st.booleans(),
+)
+def test_a_block_in_two_has_the_fields_that_hpack_finds(
+    extra: list[tuple[str, str]], *, huffman: bool, indexing: bool
+) -> None:
+    fields = [(name.encode(), value.encode(), not indexing) for name, value in (*REQUEST, *extra)]
+    encoder = hpack.Encoder()
+    encoder.header_table_size = 0
+    encoded = encoder.encode(fields, huffman=huffman)
+    cache = BlockCache()
+    for _ in range(2):
+        found = cache.read(encoded).fields
+        assert sorted(found) == sorted((name, value) for name, value, _ in fields)
+
+
+def test_calls_that_differ_in_their_deadlines_share_a_block() -> None:
+    cache = BlockCache()
+    first, second = (
+        cache.read(block(*REQUEST, ("grpc-timeout", value), ("te", "trailers")))
+        for value in ("1S", "2S")
+    )
+    assert first.block is second.block
+    assert (first.per_call, second.per_call) == (
+        [(b"grpc-timeout", b"1S")],
+        [(b"grpc-timeout", b"2S")],
+    )
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    cache = BlockCache()
+    first = cache.read(block(*REQUEST)).block
+    for number in range(5_000):
+        cache.read(block(*REQUEST, ("x", str(number))))
+    assert len(cache._young) + len(cache._old) <= 2_048
+    assert cache.read(block(*REQUEST)).block is not first
+    long = block(*REQUEST, ("x", "y" * 3_000))
+    assert cache.read(long).block is not cache.read(long).block
+
+
+def test_until_the_acknowledgement_blocks_are_decoded_with_a_table() -> None:
+    cache = BlockCache()
+    client = Client(settled=False, blocks=cache)
+    encoder = hpack.Encoder()
+    blocks = [encoder.encode([*REQUEST, ("x-a", "b")]) for _ in range(2)]
+    assert len(blocks[1]) < len(blocks[0])  # it refers to the first
+    for stream, encoded in zip((1, 3), blocks, strict=True):
+        (event,) = client.send(headers(stream, encoded))
+        assert dict(event.headers.fields)[b"x-a"] == b"b"
+    assert not cache._young
+    encoder.header_table_size = 0
+    (event,) = client.send(
+        frames.SETTINGS_ACK, headers(5, encoder.encode([*REQUEST, ("x-a", "c")]))
+    )
+    assert dict(event.headers.fields)[b"x-a"] == b"c"
+    assert cache._young
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_block_that_ends_too_early_is_not_split(cut: int) -> None:
+    assert split(block(("grpc-timeout", "12S"))[:-cut]) is None or cut > 15
+
+
+def test_responses_do_not_touch_the_client_s_table() -> None:
+    decoder = hpack.Decoder()
+    fields = ((b":status", b"200"), (b"grpc-status", b"5"), (b"x", b"y"))
+    assert [tuple(field) for field in decoder.decode(encode(fields), raw=True)] == list(fields)
+    assert not decoder.header_table.dynamic_entries
