@@ -329,20 +329,6 @@ def test_what_an_onnx_session_could_not_be_given_is_a_problem_at_its_parameter(
     assert "1 problem in 1 of 1 model" in shown
 
 
-def test_a_backend_of_triton_s_that_is_not_here_is_not_taken_for_a_slip(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _model(tmp_path, "net", _GOOD.replace("python", "tensorrt"))
-
-    assert main([str(tmp_path)]) == 1
-    shown = capsys.readouterr().out
-    assert (
-        "that backend is not supported yet: this server has onnxruntime, openvino, python, pytorch, tensorflow"
-        in shown
-    )
-    assert "did you mean" not in shown
-
-
 def test_models_of_a_python_based_backend_are_checked_with_the_code_of_the_backend(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

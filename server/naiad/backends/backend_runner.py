@@ -13,6 +13,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from naiad.backends import files_per_gpu
 from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.registry import Registry
@@ -36,6 +37,7 @@ def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
             "version": source.version,
             "model_dir": str(source.model_dir),
             "options": dict(source.options),
+            "device": seen.spec.device_id if spec.kind is InstanceKind.GPU else None,
         },
         executable=sys.executable,
         instances=(seen.spec,),
@@ -59,6 +61,8 @@ class BackendRunner(LoadedModel):
             model_dir=pathlib.Path(settings["model_dir"]),
             options=settings["options"],
         )
+        if settings["device"] is not None:
+            source = files_per_gpu.for_device(source, settings["device"])
         backend = Registry(clock=SystemClock()).get(config.backend)
         self._loaded: LoadedModel = backend.load(source)
         self.leaves_cycles = self._loaded.leaves_cycles

@@ -16,7 +16,8 @@ from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
 from naiad.backends.python.plugin import PLUGIN as PYTHON, PYTHON_BASED_FILE, python_based
 from naiad.backends.pytorch.plugin import PLUGIN as PYTORCH
 from naiad.backends.tensorflow.plugin import PLUGIN as TENSORFLOW
-from naiad.config.backend_type import BackendType, ModelFormat
+from naiad.backends.tensorrt.plugin import PLUGIN as TENSORRT
+from naiad.config.backend_type import BackendType
 from naiad.errors import unavailable
 
 if typing.TYPE_CHECKING:
@@ -34,23 +35,12 @@ OWN = {
     "python": "naiad.backends.python.plugin:PLUGIN",
     "pytorch": "naiad.backends.pytorch.plugin:PLUGIN",
     "tensorflow": "naiad.backends.tensorflow.plugin:PLUGIN",
+    "tensorrt": "naiad.backends.tensorrt.plugin:PLUGIN",
 }
 """The server's own backends, as `pyproject.toml` declares them as entry points."""
 
-
-# Triton's backends that this server cannot run yet: known by name, so that messages and completed configs say what a model is for.
-_TENSORRT = BackendType(
-    name="tensorrt",
-    supported=False,
-    missing_file="",
-    has_profiles=True,
-    has_files_per_gpu=True,
-    instance_kinds=frozenset(("KIND_GPU",)),
-    formats=(ModelFormat(filename="model.plan", platform="tensorrt_plan"),),
-)
-
-_OWN: tuple[BackendType, ...] = (TENSORFLOW, _TENSORRT, ONNXRUNTIME, OPENVINO, PYTORCH, PYTHON)
-"""The server's own backends and those not supported yet, in the order in which Triton looks for model files (row 11.4)."""
+_OWN: tuple[BackendPlugin, ...] = (TENSORFLOW, TENSORRT, ONNXRUNTIME, OPENVINO, PYTORCH, PYTHON)
+"""The server's own backends, in the order in which Triton looks for model files (row 11.4)."""
 
 
 @functools.cache
@@ -63,7 +53,7 @@ def _installed() -> dict[str, BackendPlugin]:
         if OWN.get(entry.name) == entry.value:
             continue
         source = f"{entry.value}, package {entry.dist.name if entry.dist else 'unknown'}"
-        if entry.name in plugins or any(entry.name == own.name for own in _OWN if own.supported):
+        if entry.name in plugins or any(entry.name == own.name for own in _OWN):
             log.warning("backend %s (%s) is not used: the name is taken", entry.name, source)
             continue
         plugins[entry.name] = _plugin_of(entry, source)
@@ -81,7 +71,7 @@ class Catalog:
         """The backend of that name, supported or not; None for an unknown one."""
         for own in _OWN:
             if own.name == name:
-                return own if own.supported else _installed().get(name, own)
+                return own
         return self._python_based(name) or _installed().get(name)
 
     def folder(self, name: str) -> pathlib.Path | None:

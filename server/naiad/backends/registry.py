@@ -83,9 +83,9 @@ class Registry:
         except ImportError as error:
             if not _is_of(error, plugin.package):
                 raise
-            raise _no_package(plugin, error) from error
-        if plugin.package:
-            version = getattr(sys.modules.get(plugin.package), "__version__", "")
+            raise no_package(plugin, error) from error
+        if plugin.package in sys.modules:
+            version = getattr(sys.modules[plugin.package], "__version__", "")
             log.info(
                 "backend %s is loaded: %s %s",
                 plugin.name,
@@ -107,10 +107,11 @@ def check_installed(plugin: BackendPlugin) -> None:
         InferenceError: UNAVAILABLE: it is not, in the words of a load.
     """
     if plugin.package and importlib.util.find_spec(plugin.package) is None:
-        raise _no_package(plugin, ModuleNotFoundError(f"No module named {plugin.package!r}"))
+        raise no_package(plugin, ModuleNotFoundError(f"No module named {plugin.package!r}"))
 
 
-def _no_package(plugin: BackendPlugin, error: ImportError) -> InferenceError:
+def no_package(plugin: BackendPlugin, error: ImportError) -> InferenceError:
+    """The error of a package that cannot be imported."""
     how = "; ".join(filter(None, (plugin.extra and extras.install(plugin.extra), plugin.install)))
     fault = "is not installed" if isinstance(error, ModuleNotFoundError) else "is broken"
     return unavailable(

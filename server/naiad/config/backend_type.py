@@ -126,6 +126,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         cpu_instances: the default count of a KIND_CPU group (row 11.31).
         instance_kinds: the kinds of instances that it can have, as in config.pbtxt.
         has_profiles: whether it reads an instance group's `profile` (row 11.34).
+        has_secondary_devices: whether it reads an instance group's `secondary_devices` (row 11.34).
         has_files_per_gpu: whether it reads `cc_model_filenames` (row 11.7).
         options: the `--backend-config` keys whose values are checked at start.
         options_without_effect: Triton's keys that are accepted, with the reason why each has no effect.
@@ -146,6 +147,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     cpu_instances: int = 1
     instance_kinds: frozenset[str] = ALL_KINDS
     has_profiles: bool = False
+    has_secondary_devices: bool = False
     has_files_per_gpu: bool = False
     options: collections.abc.Mapping[str, OptionValues] = types.MappingProxyType({})
     options_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})

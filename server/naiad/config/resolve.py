@@ -180,7 +180,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         if falls_back:
             self.remark = fall_back_to_cpu(self.message, self.findings, self.backend)
         find_unsupported(self.message, self.findings, gpus=self.gpus, backend=self.backend)
-        note_what_has_no_effect(self.message, self.findings, self.features)
+        note_what_has_no_effect(self.message, self.findings, self.features, self.backend)
         normalise(self.message)
         self._serve_versions()
         normalise_instance_groups(self.message, self.gpus, self.backend)
@@ -400,7 +400,10 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         by_loading, itself = self.backend.completes_by_loading, self.backend.completes_itself
         if by_loading is not None and by_loading(self.message, self.model_dir / str(version)):
             how = (
-                "an output names its first dimension otherwise than the inputs: a server loads the model to see whether it takes batches, and "
+                f"only {self.backend.name} reads the model's file: a server loads the model and completes max_batch_size, inputs "
+                "and outputs by what it sees"
+                if self.backend.complete is None
+                else "an output names its first dimension otherwise than the inputs: a server loads the model to see whether it takes batches, and "
                 "completes max_batch_size, inputs and outputs by what it sees"
             )
         elif itself is not None and not lists and itself(self._model_file(version)):

@@ -138,15 +138,6 @@ def test_a_package_cannot_take_the_name_of_the_servers_own_backend(
     assert "backend python (acme_python:PLUGIN, package acme_python) is not used" in caplog.text
 
 
-def test_a_package_may_bring_a_backend_that_the_server_only_knows_by_name(
-    site: pathlib.Path,
-) -> None:
-    install(site, "tensorrt", "acme_tensorrt:PLUGIN", PLUGIN.replace('"acme"', '"tensorrt"'))
-    backend = Catalog().find("tensorrt")
-    assert backend is not None
-    assert backend.supported
-
-
 @pytest.mark.slow
 def test_models_of_the_servers_own_backends_look_for_no_packages(tmp_path: pathlib.Path) -> None:
     make_model(tmp_path, 'backend: "python"')
@@ -176,8 +167,9 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
     (tmp_path / "other").mkdir()
     found = Catalog(tmp_path)
     assert found.python_based_names() == ["v2.1-beta", "vllm"]
-    assert [entry.name for entry in found if entry.supported] == [
+    assert [entry.name for entry in found] == [
         "tensorflow",
+        "tensorrt",
         "onnxruntime",
         "openvino",
         "pytorch",
@@ -190,9 +182,7 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
     assert vllm.name == "vllm"
     tensorrt = found.find("tensorrt")
     assert tensorrt is not None
-    assert not tensorrt.supported, (
-        "Triton's own folder of that name is not a backend based on Python"
-    )
+    assert tensorrt.formats, "Triton's own folder of that name is not a backend based on Python"
 
 
 @pytest.mark.parametrize(

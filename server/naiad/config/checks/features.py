@@ -38,6 +38,7 @@ _NO_RATE_LIMIT = (
 
 _NO_CACHE = "this server has no response cache (--cache-config), so every request is executed"
 _RESPONSE_CACHE = ("response_cache", "enable")
+_NO_SECONDARY = "only TensorRT engines use secondary devices"
 _NO_HOST_POLICY = "this server defines no host policy (--host-policy)"
 
 NO_EFFECT = {
@@ -45,7 +46,7 @@ NO_EFFECT = {
     ("instance_group", "*", "rate_limiter", "resources"): _NO_RATE_LIMIT,
     ("instance_group", "*", "rate_limiter", "priority"): _NO_RATE_LIMIT,
     ("instance_group", "*", "host_policy"): _NO_HOST_POLICY,
-    ("instance_group", "*", "secondary_devices"): "only TensorRT engines use secondary devices",
+    ("instance_group", "*", "secondary_devices"): _NO_SECONDARY,
     ("model_metrics", "metric_control"): (
         "the histogram that it describes is off (--metrics-config=histogram_latencies)"
     ),
@@ -75,15 +76,11 @@ def find_unsupported(
     for index, sample in enumerate(() if is_ensemble else message.model_warmup):  # row 11.41
         if not sample.batch_size:
             findings.notes.append(f"model_warmup[{index}] has no effect: its batch_size is 0")
-    if message.cc_model_filenames:  # row 11.7
-        reads_them = backend is None or backend.has_files_per_gpu
-        if reads_them and _on_gpus(message, gpus):
-            instead = "name one file in default_model_filename"
-            refuse(("cc_model_filenames",), "a model file for each kind of GPU", instead)
-        else:
-            findings.notes.append(
-                "cc_model_filenames has no effect: the model runs without a GPU's own file"
-            )
+    reads_them = backend is None or backend.has_files_per_gpu
+    if message.cc_model_filenames and not (reads_them and _on_gpus(message, gpus)):  # row 11.7
+        findings.notes.append(
+            "cc_model_filenames has no effect: the model runs without a GPU's own file"
+        )
     _check_passive(message, findings)
     runtimes = {"", f"libtriton_{message.backend}.so"}
     if backend is not None:
@@ -111,12 +108,19 @@ def _on_gpus(message: Any, gpus: collections.abc.Collection[int]) -> bool:
     return bool(gpus) and (not groups or any(group.kind != cpu for group in groups))
 
 
-def note_what_has_no_effect(message: Any, findings: Findings, features: ServerFeatures) -> None:
+def note_what_has_no_effect(
+    message: Any,
+    findings: Findings,
+    features: ServerFeatures,
+    backend: BackendType | None = None,
+) -> None:
     """Add a note for each field of the config that has no effect, and a problem where Triton refuses it nevertheless."""
     for pattern, why in NO_EFFECT.items():
         if why is _NO_RATE_LIMIT and features.rate_limiter:
             continue
         if why is _NO_CACHE and features.response_cache:
+            continue
+        if why is _NO_SECONDARY and backend is not None and backend.has_secondary_devices:
             continue
         if why is _NO_HOST_POLICY and features.host_policies:
             _check_host_policies(message, findings, features.host_policies)

@@ -251,7 +251,14 @@ def _check_group(
     path: FieldPath = ("instance_group", index)
     label = f"instance group {group.name} of model {message.name}"
     kind = _Group.Kind.Name(group.kind)
-    if backend is not None and backend.supported and kind not in backend.instance_kinds:
+    if needs_gpu(backend) and not gpus and not _is_written(findings, index, group.kind):
+        assert backend is not None
+        findings.add(
+            path,
+            f"{label} needs a GPU but no GPUs are available, and backend '{backend.name}' has no form for the CPU",
+            without_cpu(backend.name),
+        )
+    elif backend is not None and backend.supported and kind not in backend.instance_kinds:
         findings.add(
             (*path, "kind"),
             f"{label} has kind {kind}, which backend '{backend.name}' does not support",
@@ -281,6 +288,12 @@ def _check_group(
             "only supported for TensorRT models",
             "take profile out",
         )
+
+
+def _is_written(findings: Findings, index: int, kind: int) -> bool:
+    """Whether the author has written this kind, rather than that it follows from the machine."""
+    written = findings.document.message.instance_group
+    return index < len(written) and bool(written[index].kind == kind)
 
 
 def _check_count(message: Any, findings: Findings) -> None:

@@ -37,15 +37,6 @@ def test_another_runtime_is_refused(tmp_path: pathlib.Path) -> None:
     )
 
 
-def test_a_file_for_each_kind_of_gpu_is_refused_where_there_is_one(tmp_path: pathlib.Path) -> None:
-    text = 'backend: "onnxruntime"\ncc_model_filenames [ { key: "7.5" value: "model75.onnx" } ]'
-    found = resolve(make_model(tmp_path, text), gpus=(0,)).problems
-    assert any(
-        each.message == "cc_model_filenames is not supported yet: a model file for each kind of GPU"
-        for each in found
-    )
-
-
 WITHOUT_EFFECT = {
     ("response_cache", "enable"): "response_cache { enable: true }",
     ("instance_group", "*", "rate_limiter", "resources"): (

@@ -251,12 +251,15 @@ def test_backend_and_name_are_explained(
 
 def test_a_platform_of_another_backend_is_refused(tmp_path: pathlib.Path) -> None:
     folder = make_model(tmp_path, 'platform: "onnxruntime_onnx" backend: "tensorrt"')
-    problem, unsupported = resolve(folder).problems
+    problem, *_, without_gpu = resolve(folder).problems
     assert shown([problem]) == [
         (1, 11, "unexpected 'platform' and 'backend' pair, got:onnxruntime_onnx, tensorrt")
     ]
     assert problem.suggestion == "leave platform out: backend says it all"
-    assert unsupported.message == "unable to find backend library for backend 'tensorrt'"
+    assert without_gpu.message == (
+        "instance group m of model m needs a GPU but no GPUs are available, and backend 'tensorrt' has no form for the CPU"
+    )
+    assert without_gpu.suggestion.startswith("serve the ONNX file that the plan was built from")
 
 
 def test_an_ensemble_has_no_backend(tmp_path: pathlib.Path) -> None:
@@ -312,10 +315,10 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
     [
         ('backend: "pyton"', (1, 10), "pyton", "did you mean 'python'?"),
         (
-            'platform: "tensorrt_plan"',
-            (1, 11),
-            "tensorrt",
-            "that backend is not supported yet: this server has onnxruntime, openvino, python, pytorch, tensorflow",
+            'backend: "dali"',
+            (1, 10),
+            "dali",
+            "this server has onnxruntime, openvino, python, pytorch, tensorflow, tensorrt",
         ),
     ],
 )

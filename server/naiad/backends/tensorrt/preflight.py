@@ -1,0 +1,59 @@
+"""What loading a plan would refuse, seen without TensorRT and without a GPU: the file's beginning, files by compute capability, and settings."""
+
+import collections.abc
+import functools
+import pathlib
+from typing import Any
+
+from naiad.backends.tensorrt import graphs, plan_file, profiles
+from naiad.backends.tensorrt.settings import settings_of
+from naiad.config.document import Document
+from naiad.config.findings import Findings
+from naiad.config.model_config import ModelConfig
+from naiad.config.problem import Problem
+from naiad.config.refused import problem_of
+from naiad.errors import InferenceError
+
+
+def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
+    """Add a problem for each file of a version that is not a plan."""
+    names = [path.name, *sorted(message.cc_model_filenames.values())]
+    for each in dict.fromkeys(path.parent / name for name in names):
+        if not each.is_file():
+            continue  # a missing file is a problem of its own
+        try:
+            plan_file.read_version(each, message.name)
+        except InferenceError as error:
+            findings.problems.append(Problem(path=each, position=None, message=error.message))
+        except OSError as error:
+            text = (
+                f"unable to load model '{message.name}': unable to read '{each}': {error.strerror}"
+            )
+            findings.problems.append(Problem(path=each, position=None, message=text))
+
+
+def preflight(
+    config: ModelConfig,
+    *,
+    document: Document,
+    model_dir: pathlib.Path,
+    versions: collections.abc.Sequence[int],
+    options: collections.abc.Mapping[str, str],
+    host: str,
+) -> list[Problem]:
+    """See `Preflight`: parameters, profiles and CUDA graphs that no plan could have."""
+    problems: dict[Problem, None] = {}
+
+    def collect(decide: collections.abc.Callable[[], object]) -> None:
+        try:
+            decide()
+        except InferenceError as error:
+            problems[problem_of(error, document)] = None
+
+    collect(lambda: settings_of(config.name, config.message, config.parameters))
+    if config.message.optimization.cuda.graphs:
+        collect(lambda: graphs.plan_graphs(config.message))
+    for group in config.instance_groups:
+        for name in group.profiles:
+            collect(functools.partial(profiles.index_of, name))
+    return list(problems)
