@@ -1,4 +1,4 @@
-"""A made-up CUDA whose device is the host's memory. A stream runs nothing before someone waits for it, so that whoever reads too early reads old bytes."""
+"""A made-up CUDA whose device is the host's memory. A stream runs nothing before the host waits for it, so that code that reads too early reads old bytes."""
 
 import collections
 import collections.abc

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
-    "`tensorrt`": 'backend: "tensorrt"',
+    "`dali`": 'backend: "dali"',
 }
 NOT_YET_AS_OPTION = {
     "shared memory": "--allow-client-shm=true",

@@ -48,7 +48,7 @@ def read_version(path: pathlib.Path, model: str) -> Version | None:
 
 
 def not_a_plan(path: pathlib.Path, model: str, fault: str) -> InferenceError:
-    """The error of a file that is no plan."""
+    """The error of a file that is not a plan."""
     return invalid(
         f"unable to load model '{model}': '{path}' is not a TensorRT plan: {fault}. Build it again (trtexec --onnx=model.onnx "
         f'--saveEngine={path.name}), or copy it again; an ONNX file is served by backend: "onnxruntime"'

@@ -1,6 +1,7 @@
 """Models of the made-up TensorRT, loaded into this process."""
 
 import pathlib
+from typing import Self
 
 from google.protobuf import text_format
 

@@ -1,4 +1,4 @@
-"""Batches on a made-up TensorRT and a made-up CUDA, whose streams run nothing before someone waits for them."""
+"""Batches on a made-up TensorRT and a made-up CUDA, whose streams run nothing before the host waits for them."""
 
 import pathlib
 from typing import Any
