@@ -127,7 +127,7 @@ def _scheduler(strategy: DirectStrategy | OldestStrategy) -> Scheduler:
         config,
         version=1,
         instances=[HostedInstance(InstanceSpec("m_0_0", InstanceKind.CPU, 0), host)],
-        submit=lambda *_arguments, **_named: None,  # type: ignore[arg-type]  # never called
+        submit=lambda *_arguments, **_named: None,  # never called
         statistics=ModelStatistics(),
     )
 

@@ -8,13 +8,12 @@ import numpy as np
 from naiad.config import composing
 from naiad.config.model_config import Ensemble, EnsembleStep, ModelConfig, TensorSpec
 from naiad.core.datatypes import FP32
-from naiad.core.flow import Flow
-from naiad.core.inference import ExecutionTimes, Inference, OnResponse
+from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.messages import model_config_pb2
-from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
+from naiad.scheduling.calls import CallInProgress
 from tests.support.inferences import make_config, make_spec
 
 Maps = collections.abc.Mapping[str, str]
@@ -84,14 +83,14 @@ def number(name: str, *values: float) -> Tensor:
 
 
 class Call:
-    """A call that a scheduler has made, to be answered by the test. Implements `MadeCall`."""
+    """A call that a scheduler has made, to be answered by the test."""
 
-    def __init__(self, request: InferRequest, on_response: OnResponse, flow: Flow | None) -> None:
-        self.request = request
-        self.flow = flow
-        self.inference: Inference | None = None
+    def __init__(self, call: CallInProgress) -> None:
+        self.request = call.request
+        self.flow = call.flow
         self.cancelled = 0
-        self._on_response: OnResponse | None = on_response
+        self._call: CallInProgress | None = call
+        call.handle = self
 
     @property
     def inputs(self) -> dict[str, list[float]]:
@@ -103,9 +102,11 @@ class Call:
 
     def took(self, *, queue: int, parts: tuple[int, int, int]) -> None:
         """Say how long the model took, in nanoseconds."""
-        self.inference = Inference(self.request, _nothing, batch_size=1, received_ns=0)
+        assert self._call is not None, "it is in progress"
+        inference = Inference(self.request, _nothing, batch_size=1, received_ns=0)
+        self._call.inference = inference
         start, (first, second, third) = queue, parts
-        self.inference.execution = ExecutionTimes(
+        inference.execution = ExecutionTimes(
             1, start, start + first, start + first + second, start + first + second + third
         )
 
@@ -132,11 +133,11 @@ class Call:
         self._send(InferResponse(self.request.model_name, 1, self.request.id, [], {}, error))
 
     def _send(self, response: InferResponse) -> None:
-        assert self._on_response is not None, "a call has one final response"
-        send = self._on_response
+        assert self._call is not None, "a call has one final response"
+        call = self._call
         if response.final:
-            self._on_response = None
-        send(response)
+            self._call = None
+        call.respond(response)
 
 
 def _nothing(_: InferResponse) -> None:
@@ -157,24 +158,16 @@ class Models:
         self.calls: list[Call] = []
         self.refuses: dict[str, str] = {}
 
-    def __call__(
-        self,
-        request: InferRequest,
-        on_response: OnResponse,
-        *,
-        model: str,
-        batch: list[Inference],
-        flow: Flow | None = None,
-        namespace: str = "",
-    ) -> Call:
-        assert model == "E"
-        assert len(batch) == 1
+    def __call__(self, call: CallInProgress, *, namespace: str = "") -> None:
+        caller = call.made_by()
+        assert caller.model == "E"
+        assert caller.batch is not None
+        assert len(caller.batch) == 1
         self.namespaces.append(namespace)
-        call = Call(request, on_response, flow)
-        self.calls.append(call)
-        if request.model_name in self.refuses:
-            call.fail(self.refuses[request.model_name], ErrorCode.UNAVAILABLE)
-        return call
+        made = Call(call)
+        self.calls.append(made)
+        if call.request.model_name in self.refuses:
+            made.fail(self.refuses[call.request.model_name], ErrorCode.UNAVAILABLE)
 
     def of(self, name: str) -> list[Call]:
         """The calls of a model."""

@@ -43,8 +43,9 @@ from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
+from naiad.scheduling.calls import Submit
 from naiad.scheduling.resources import Resources, UnlimitedResources
-from naiad.scheduling.scheduler import MakeScheduler, Scheduler, Submit
+from naiad.scheduling.scheduler import MakeScheduler, Scheduler
 from naiad.scheduling.strategy import Strategy
 
 if typing.TYPE_CHECKING:

@@ -29,8 +29,9 @@ from naiad.errors import InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.plan import VersionPlan
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.resources import Resources
-from naiad.scheduling.scheduler import Occupancy, Scheduler
+from naiad.scheduling.scheduler import Scheduler
 
 
 class Model:

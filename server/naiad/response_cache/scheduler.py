@@ -20,9 +20,10 @@ from naiad.response_cache.entry import CachedResponse, entry_of, size_of
 from naiad.response_cache.key import KeyMaker, hashed_aside
 from naiad.response_cache.local import LocalStore
 from naiad.response_cache.store import Inserted, ResponseStore
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy, Scheduler
+from naiad.scheduling.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 

@@ -33,10 +33,11 @@ from naiad.scheduling.batching import (
 )
 from naiad.scheduling.follow_ups import FollowUps
 from naiad.scheduling.instance_pool import InstancePool
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.outlook import Outlook
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy, drain
+from naiad.scheduling.scheduler import drain
 from naiad.scheduling.strategy import Strategy
 from naiad.scheduling.timer import Timers
 from naiad.scheduling.wakeup import NEVER

@@ -6,13 +6,12 @@ import contextlib
 import typing
 
 from naiad.config.model_config import ModelConfig
-from naiad.core.flow import Flow
-from naiad.core.inference import Cancellable, Inference, OnResponse
-from naiad.core.record import Record
-from naiad.core.request import InferRequest
+from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.calls import Submit
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.strategy import Strategy
 
 UNLOAD_GRACE_S = 30.0
@@ -22,22 +21,6 @@ UNLOAD_LIMIT_S = 3600.0
 """How long it may take for other requests. A client that still waits then gets an error."""
 
 Abort = collections.abc.Callable[[str, ErrorCode, FailureReason], None]
-
-
-class Occupancy(Record, frozen=True, gc=True):
-    """What a scheduler executes now, for the detection of calls that wait for each other.
-
-    Attributes:
-        executions: the name of each instance with its batch; None for a free instance. A scheduler without instances has one entry per
-            inference in progress.
-        waits: whether an inference is in the queue for an instance. One of a prefetched batch is in no part of this: it waits for an instance
-            that calls no models.
-        kept: batches that came back and wait for another one to keep the order (row 12.9), each with that one.
-    """
-
-    executions: collections.abc.Sequence[tuple[str, list[Inference] | None]]
-    waits: collections.abc.Callable[[Inference], bool]
-    kept: collections.abc.Sequence[tuple[list[Inference], list[Inference]]] = ()
 
 
 class Scheduler(typing.Protocol):
@@ -89,41 +72,6 @@ class Scheduler(typing.Protocol):
 
     async def stop(self) -> None:
         """Refuse new inferences, finish every one it owns, then close its instances. Idempotent."""
-        ...
-
-
-class MadeCall(Cancellable, typing.Protocol):
-    """A request that another model runs."""
-
-    @property
-    def inference(self) -> Inference | None:
-        """The other model's inference; None if it has refused the request, or has not begun yet."""
-        ...
-
-
-class Submit(typing.Protocol):
-    """Runs a request of a scheduler by another model. It is a call between models: one that would wait for ever is aborted."""
-
-    def __call__(
-        self,
-        request: InferRequest,
-        on_response: OnResponse,
-        *,
-        model: str,
-        batch: list[Inference],
-        flow: Flow | None = None,
-        namespace: str = "",
-    ) -> MadeCall:
-        """Run a request; errors are responses, whose last one is final.
-
-        Args:
-            request: names the other model.
-            on_response: called on the loop, perhaps before this returns.
-            model: the scheduler's own.
-            batch: the inference that needs this, as in `Occupancy.executions`.
-            flow: how fast a decoupled model may send responses; None for as fast as it likes.
-            namespace: of the other model; "" for any.
-        """
         ...
 
 

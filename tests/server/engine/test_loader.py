@@ -27,9 +27,11 @@ from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.errors import failed_plan
 from naiad.repository.plan import VersionPlan
+from naiad.scheduling.calls import Submit
 from naiad.scheduling.factory import SchedulerFactory
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.resources import UnlimitedResources
-from naiad.scheduling.scheduler import MakeScheduler, Occupancy, Scheduler, Submit
+from naiad.scheduling.scheduler import MakeScheduler, Scheduler
 from naiad.scheduling.strategy import Strategy
 from tests.server.backends.python.models import write
 from tests.support.inferences import make_config, make_request, make_tensor

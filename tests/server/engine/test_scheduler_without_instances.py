@@ -6,11 +6,12 @@ import typing
 
 import msgspec
 import pytest
+from typing_extensions import override
 
-from naiad.core.inference import Cancellable, Inference
+from naiad.core.inference import Cancellable, Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
-from naiad.engine.bls.model_calls import Caller, ModelCalls
+from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.engine import ServingEngine
 from naiad.engine.instances import ModelInstances
 from naiad.engine.model import Model
@@ -18,10 +19,12 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found, un
 from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
+from naiad.scheduling.calls import Caller, CallInProgress, Submit
 from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy, Scheduler, Submit, drain
+from naiad.scheduling.scheduler import Scheduler, drain
 from tests.support.clock import LoopClock
 from tests.support.ensembles import bound, ensemble, model, step
 from tests.support.inferences import make_config, make_request, make_tensor
@@ -30,6 +33,19 @@ from tests.support.scheduled import BACKEND_FAILED, ScheduledModel, turn
 pytestmark = pytest.mark.looptime
 
 FRONT, STEP = "front", "step"
+
+
+class _Call(CallInProgress, kw_only=True, eq=False):
+    batch: list[Inference]
+    on_response: OnResponse
+
+    @override
+    def made_by(self) -> Caller:
+        return Caller(FRONT, FRONT, self.batch, blocks=True)
+
+    @override
+    def take(self, response: InferResponse) -> None:
+        self.on_response(response)
 
 
 class ForwardingScheduler:
@@ -54,14 +70,13 @@ class ForwardingScheduler:
         self._steps[inference] = batch
         inference.queued_ns = self._now()
         inference.on_cancel = self._cancel
-        call = self._submit_to(
-            msgspec.structs.replace(inference.request, model_name=STEP),
-            functools.partial(self._on_response, inference),
-            model=FRONT,
+        call = self._made[inference] = _Call(
+            self._now(),
+            request=msgspec.structs.replace(inference.request, model_name=STEP),
             batch=batch,
+            on_response=functools.partial(self._on_response, inference),
         )
-        if inference in self._steps:
-            self._made[inference] = call
+        self._submit_to(call)
 
     def inflight(self) -> int:
         return len(self._steps)

@@ -21,8 +21,8 @@ from naiad.response_cache.key import ASIDE_BYTES, KeyMaker
 from naiad.response_cache.local import LocalStore
 from naiad.response_cache.scheduler import COPIED_ASIDE, CachingScheduler
 from naiad.response_cache.store import Inserted, OnFound
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy
 from tests.server.backends.configs import tensor
 from tests.support.inferences import make_inference
 from tests.support.waiting import until

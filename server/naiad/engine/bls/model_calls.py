@@ -8,20 +8,18 @@ that wait for each other (`scheduling/deadlock.py`) and fails the youngest call.
 import asyncio
 import collections.abc
 import logging
-import typing
 
 from typing_extensions import override
 
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
-from naiad.core.inference import Cancellable, Inference, OnResponse, RequestContext
-from naiad.core.record import Record
+from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import InferRequest
-from naiad.core.response import InferResponse, failure
+from naiad.core.response import InferResponse
 from naiad.engine.api import ServedModel
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
+from naiad.scheduling.calls import Caller, CallInProgress, RunsCalls
 from naiad.scheduling.deadlock import Wait, find_cycle
-from naiad.scheduling.scheduler import Occupancy
 
 _log = logging.getLogger(__name__)
 
@@ -33,58 +31,41 @@ FindModel = collections.abc.Callable[[str, int, str], ServedModel]
 """The version of a model that serves now, or would for this call, by name, version and namespace ("" for any); raises InferenceError if none does."""
 
 
-class Caller(Record, frozen=True, gc=True):
-    """The code that makes a call.
-
-    Attributes:
-        batch: the batch that the instance executes; None if unknown.
-        blocks: whether the thread that executes the batch waits for the call.
-    """
-
-    model: str
-    instance: str
-    batch: list[Inference] | None
-    blocks: bool
-
-
 Worded = collections.abc.Callable[[InferRequest, InferenceError], InferenceError]
 """Makes the error of a call that failed before it was in progress."""
 
 
-class _Called(typing.Hashable, typing.Protocol):
-    """A model version that runs calls."""
-
-    def occupancy(self) -> Occupancy:
-        """What it executes."""
-
-
-class ModelCall(RequestContext, kw_only=True, eq=False):
-    """A call in progress, and the context of its request. Made by `ModelCalls.begin`. It gets exactly one final response.
-
-    After the end it refers to nothing, so that it is in no cycle, which would keep tensors until the garbage collector runs.
+class ModelCall(CallInProgress, kw_only=True, eq=False):
+    """A call that a model's code makes. Made by `ModelCalls.begin`.
 
     Attributes:
-        received_ns: when it was made (monotonic).
-        is_over: whether it has its last response.
-        model: the model version that runs it; None before one does.
-        inference: see `scheduling.scheduler.MadeCall`; it is there while the last response is taken.
+        worded: makes the error of a call that fails before it is in progress.
     """
 
-    in_progress: "dict[int, ModelCall]"
-    number: int
-    request: InferRequest
     caller: Caller
     on_response: OnResponse
     worded: Worded
-    flow: Flow | None
-    is_over: bool = False
-    cancelled: bool = False
     begun: bool = False
-    model: _Called | None = None
-    handle: Cancellable | None = None
     refused: list[InferResponse] | None = None
 
-    def begin(self, model: ServedModel) -> None:
+    @override
+    def made_by(self) -> Caller:
+        return self.caller
+
+    @override
+    def take(self, response: InferResponse) -> None:
+        if not response.final:
+            self.on_response(response)
+            return
+        on_response, self.on_response = self.on_response, _ignore
+        on_response(response)
+
+    @override
+    def abort(self, error: InferenceError) -> None:
+        self.fail(self.worded(self.request, error))
+
+    @override
+    def begin(self, model: RunsCalls) -> None:
         """Have a model run it. If it is refused before it is in progress, the error is that of a call."""
         try:
             handle = model.infer(self.request, self.respond, self.flow, self)
@@ -106,47 +87,19 @@ class ModelCall(RequestContext, kw_only=True, eq=False):
             self.handle = handle
 
     @override
-    def runs(self, model: typing.Any, inference: Inference) -> None:
-        self.model, self.inference = model, inference
-
     def respond(self, response: InferResponse) -> None:
-        """The model sends a response."""
-        if self.is_over:
+        if response.error is None or self.begun or self.is_over:
+            CallInProgress.respond(self, response)
             return
-        if response.error is not None and not self.begun:
-            if self.refused is None:
-                self.refused = []
-            self.refused.append(response)
-            return
-        if not response.final:
-            self.on_response(response)
-            return
-        self.is_over = True
-        self.in_progress.pop(self.number, None)
-        on_response, self.on_response = self.on_response, _ignore
-        try:
-            on_response(response)
-        finally:
-            self.model = self.inference = self.handle = None
+        if self.refused is None:
+            self.refused = []
+        self.refused.append(response)
 
+    @override
     def fail(self, error: InferenceError) -> None:
-        """End with an error; the model's inference is cancelled. No effect after the end."""
-        if self.is_over:
-            return
-        handle, self.begun = self.handle, True
-        self.respond(failure(self.request, error, version=self.request.model_version))
-        if handle is not None:
-            handle.cancel()
-
-    def cancel(self) -> None:
-        """The caller no longer needs the response. The last response still comes. Safe at any time."""
-        if self.is_over or self.cancelled:
-            return
-        self.cancelled = True
-        if self.flow is not None:
-            self.flow.close()
-        if self.handle is not None:
-            self.handle.cancel()
+        if not self.is_over:
+            self.begun = True
+            CallInProgress.fail(self, error)
 
 
 def _ignore(_response: InferResponse) -> None:
@@ -160,7 +113,7 @@ class ModelCalls:
         self._now = clock.monotonic_ns
         self._find_model: FindModel = _stopping
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._calls: dict[int, ModelCall] = {}
+        self._calls: dict[int, CallInProgress] = {}
         self._made = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -176,7 +129,7 @@ class ModelCalls:
             self._timer.cancel()
             self._timer = None
         for call in tuple(self._calls.values()):
-            call.fail(call.worded(call.request, internal("the server is stopping")))
+            call.abort(internal("the server is stopping"))
 
     def begin(
         self,
@@ -193,61 +146,40 @@ class ModelCalls:
         `on_response` is called on the loop with each response, perhaps before this returns; the last one is final.
         `worded` makes the error of a call that fails before it is in progress; by default that of row 15.21.
         """
-        call = self._call(request, caller, on_response, worded or _error, flow)
+        call = ModelCall(
+            self._now(),
+            request=request,
+            flow=flow,
+            caller=caller,
+            on_response=on_response,
+            worded=worded or _error,
+        )
         try:
             model = self._find(request, decoupled=decoupled, worded=call.worded)
         except InferenceError as error:
             call.fail(call.worded(request, error))
             return call
-        self._calls[call.number] = call
-        call.begin(model)
-        if self._timer is None and self._calls:
-            self._set_timer()
+        self._begin(call, model)
         return call
 
-    def submit(
-        self,
-        request: InferRequest,
-        on_response: OnResponse,
-        *,
-        model: str,
-        batch: list[Inference],
-        flow: Flow | None = None,
-        namespace: str = "",
-    ) -> ModelCall:
-        """See `scheduling.scheduler.Submit`."""
-        caller = Caller(model, model, batch, blocks=True)
-        call = self._call(request, caller, on_response, _as_it_is, flow)
+    def submit(self, call: CallInProgress, *, namespace: str = "") -> None:
+        """See `scheduling.calls.Submit`."""
+        request = call.request
         try:
             called = self._find_model(request.model_name, request.model_version, namespace)
         except InferenceError as error:
             call.fail(error)
-        else:
-            self._calls[call.number] = call
-            call.begin(called)
-            if self._timer is None and self._calls:
-                self._set_timer()
-        return call
+            return
+        self._begin(call, called)
 
-    def _call(
-        self,
-        request: InferRequest,
-        caller: Caller,
-        on_response: OnResponse,
-        worded: Worded,
-        flow: Flow | None,
-    ) -> ModelCall:
+    def _begin(self, call: CallInProgress, model: RunsCalls) -> None:
         self._made = number = self._made + 1
-        return ModelCall(
-            self._now(),
-            in_progress=self._calls,
-            number=number,
-            request=request,
-            caller=caller,
-            on_response=on_response,
-            worded=worded,
-            flow=flow,
-        )
+        call.number = number
+        call.in_progress = calls = self._calls
+        calls[number] = call
+        call.begin(model)
+        if self._timer is None and calls:
+            self._set_timer()
 
     def _find(self, request: InferRequest, *, decoupled: bool, worded: Worded) -> ServedModel:
         name = request.model_name
@@ -278,7 +210,7 @@ class ModelCalls:
         if self._calls:
             self._set_timer()
 
-    def _cycle(self) -> collections.abc.Sequence[ModelCall]:
+    def _cycle(self) -> collections.abc.Sequence[CallInProgress]:
         models = {call.model for call in self._calls.values() if call.model is not None}
         occupancies = {model: model.occupancy() for model in models}
         executed_in: dict[Inference, int] = {}
@@ -288,7 +220,8 @@ class ModelCalls:
             for kept, before in occupancy.kept:
                 executed_in.update((inference, id(before)) for inference in kept)
         # The rest of a batch that came back with deferred responses; its calls may know different parts of it.
-        batches = (call.caller.batch for call in self._calls.values() if call.caller.batch)
+        callers = {number: call.made_by() for number, call in self._calls.items()}
+        batches = (caller.batch for caller in callers.values() if caller.batch)
         for calling in {id(batch): batch for batch in batches}.values():
             known = next(
                 (executed_in[inference] for inference in calling if inference in executed_in),
@@ -297,7 +230,7 @@ class ModelCalls:
             executed_in.update((inference, known) for inference in calling)
         waits: list[Wait] = []
         for call in self._calls.values():
-            model, inference, caller = call.model, call.inference, call.caller
+            model, inference, caller = call.model, call.inference, callers[call.number]
             if model is None or inference is None:
                 continue
             queued = occupancies[model].waits(inference)
@@ -317,20 +250,22 @@ class ModelCalls:
         }
         return [self._calls[wait.number] for wait in find_cycle(waits, pools, self._now())]
 
-    def _abort_youngest(self, cycle: collections.abc.Sequence[ModelCall]) -> None:
+    def _abort_youngest(self, cycle: collections.abc.Sequence[CallInProgress]) -> None:
         youngest = cycle[0]
-        steps = ", ".join(f"'{call.caller.instance}' waits for {_what_for(call)}" for call in cycle)
+        steps = ", ".join(
+            f"'{call.made_by().instance}' waits for {_what_for(call)}" for call in cycle
+        )
         message = (
-            f"deadlock: this call from model '{youngest.caller.model}' to model '{youngest.request.model_name}' would wait for ever "
+            f"deadlock: this call from model '{youngest.made_by().model}' to model '{youngest.request.model_name}' would wait for ever "
             f"and was aborted to break the cycle (youngest call): {steps}. Give one of these models more instances "
             "(instance_group count) than there are requests that may wait inside it, do not call back, and do not call a model that needs a "
             "resource of the rate limiter which the caller has."
         )
         _log.error("%s", message)
-        youngest.fail(youngest.worded(youngest.request, internal(message)))
+        youngest.abort(internal(message))
 
 
-def _what_for(call: ModelCall) -> str:
+def _what_for(call: CallInProgress) -> str:
     model = call.model
     assert model is not None, "a model runs a call in a cycle"
     held = [name for name, batch in model.occupancy().executions if batch is not None]
@@ -340,11 +275,6 @@ def _what_for(call: ModelCall) -> str:
 def _stopping(_name: str, _version: int, _namespace: str) -> ServedModel:
     """In place of a look-up while no calls are accepted."""
     raise internal("the server is stopping")
-
-
-def _as_it_is(_request: InferRequest, error: InferenceError) -> InferenceError:
-    """The error of a scheduler's call: the scheduler says which model it is from."""
-    return error
 
 
 def _error(request: InferRequest, error: InferenceError) -> InferenceError:

@@ -25,11 +25,12 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor, object_array
-from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
+from naiad.engine.bls.model_calls import ModelCall, ModelCalls
 from naiad.errors import InferenceError
 from naiad.hosts.thread_queues import LoopQueue
 from naiad.metrics.custom import CustomMetrics
 from naiad.repository.requests.overrides import CONFIG, Parameters, Value
+from naiad.scheduling.calls import Caller
 
 Arguments = typing.ParamSpec("Arguments")
 Result = typing.TypeVar("Result")

@@ -8,7 +8,7 @@ from typing import Any
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.bls.model_calls import Caller, ModelCall
+from naiad.engine.bls.model_calls import ModelCall
 from naiad.engine.bls.server_api import STOPPING, ServerApi, is_ready
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts import messages
@@ -17,6 +17,7 @@ from naiad.hosts.worker import call as calls, codec
 from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
 from naiad.repository.requests.overrides import CONFIG, Value
+from naiad.scheduling.calls import Caller
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,6 @@ from naiad.scheduling.ensemble.plan import (
 )
 from naiad.scheduling.ensemble.steps import StepCall, StepCalls
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import MadeCall
 
 ROOT: Key = ()
 """The key of what the request brought."""
@@ -79,12 +78,17 @@ class EnsembleRun:
         self._values: dict[str, Value] = {}
         self._left = selection.uses.copy()  # of each tensor
         self._missing = selection.missing.copy()  # tensors of each step and of the response
-        self._made: dict[StepCall, MadeCall | None] = {}  # calls in progress
+        self._made: dict[StepCall, None] = {}  # calls in progress
         self._waiting: dict[StepCall, None] = {}  # calls that wait for a place
         self._response: InferResponse | None = None
         self._error: InferenceError | None = None
         self._busy = self._over = self._is_of_step = False
         self._queue_ns = self._input_ns = self._infer_ns = self._output_ns = 0
+
+    @property
+    def model(self) -> str:
+        """The ensemble."""
+        return self._context.config.name
 
     @property
     def is_waiting(self) -> bool:
@@ -114,9 +118,8 @@ class EnsembleRun:
             )
         )
         busy, self._busy = self._busy, True
-        for made in tuple(self._made.values()):
-            if made is not None:
-                made.cancel()  # which may end it at once
+        for call in tuple(self._made):
+            call.cancel()  # which may end it at once
         self._busy = busy
         if not busy:
             self._proceed()
@@ -125,24 +128,16 @@ class EnsembleRun:
         """End with an error at once."""
         if self._over:
             return
-        made = tuple(self._made.values())
+        made = tuple(self._made)
         self._fail(error)
         self._end(error)
         for call in made:
-            if call is not None:
-                call.cancel()
+            call.cancel()
 
     def begins(self, call: StepCall) -> None:
         """See `StepOwner`."""
         if self._waiting.pop(call, call) is None:
             self._made[call] = None
-
-    def made(self, call: StepCall, made: MadeCall) -> None:
-        """See `StepOwner`."""
-        if call in self._made:
-            self._made[call] = made
-            if self._inference.cancelled or self._over:
-                made.cancel()
 
     def responded(self, call: StepCall, response: InferResponse) -> None:
         """See `StepOwner`."""
@@ -215,6 +210,8 @@ class EnsembleRun:
         else:
             self._made[call] = None
             calls.make(call)
+            if self._inference.cancelled or self._over:
+                call.cancel()
 
     def _call(
         self, step: PlannedStep, key: Key, values: collections.abc.Mapping[str, Value]
@@ -249,12 +246,20 @@ class EnsembleRun:
             request.timeout_us,
             *sequence,
         )
-        return StepCall(self, step, key, asked, batch_size, sequence)
+        return StepCall(
+            0,
+            request=asked,
+            owner=self,
+            step=step,
+            key=key,
+            batch_size=batch_size,
+            sequence=sequence,
+        )
 
     def _ended(self, call: StepCall, *, failed: bool) -> None:
-        made = self._made.pop(call, None)
+        self._made.pop(call, None)
         queue_ns = compute_ns = 0
-        inference = None if made is None else made.inference
+        inference = call.inference
         if inference is not None and not failed and (times := inference.execution) is not None:
             start_ns, end_ns = times.start_ns, times.end_ns
             queue_ns = start_ns - inference.queued_ns

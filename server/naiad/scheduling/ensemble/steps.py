@@ -5,33 +5,33 @@ Every call ends with its model's final response, and every wait for a free place
 
 import typing
 
-import msgspec
+from typing_extensions import override
 
 from naiad.core.clock import Clock
-from naiad.core.flow import Flow
 from naiad.core.inference import Inference
-from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.metrics.statistics import StepTimes
+from naiad.scheduling.calls import Caller, CallInProgress, Submit
 from naiad.scheduling.ensemble.plan import Key, PlannedStep
-from naiad.scheduling.scheduler import MadeCall, Submit
 
 
 class StepOwner(typing.Protocol):
     """The request of the ensemble that a call belongs to.
 
     Attributes:
-        batch: it, as in `Occupancy.executions`.
+        model: the ensemble.
+        batch: the request, as in `Occupancy.executions`.
     """
 
     batch: list[Inference]
 
-    def begins(self, call: "StepCall") -> None:
-        """A call is made that has waited for a place."""
+    @property
+    def model(self) -> str:
+        """See above."""
         ...
 
-    def made(self, call: "StepCall", made: MadeCall) -> None:
-        """A call was made, which perhaps has its final response already."""
+    def begins(self, call: "StepCall") -> None:
+        """A call is made that has waited for a place."""
         ...
 
     def responded(self, call: "StepCall", response: InferResponse) -> None:
@@ -39,30 +39,30 @@ class StepOwner(typing.Protocol):
         ...
 
 
-class StepCall(msgspec.Struct, eq=False):
+class StepCall(CallInProgress, kw_only=True, eq=False):
     """One call of a step's model, or the wait for a place to make it.
 
     Attributes:
         key: of the values that it works on.
         batch_size: of its request; 0 without a batch dimension.
         sequence: id and flags of its request.
-        flow: of a decoupled step.
         count: responses with tensors so far.
-        begun_ns: when it was made (monotonic).
     """
 
     owner: StepOwner
     step: PlannedStep
     key: Key
-    request: InferRequest | None
     batch_size: int
     sequence: tuple[int | str, int]
-    flow: Flow | None = None
     count: int = 0
-    begun_ns: int = 0
 
-    def respond(self, response: InferResponse) -> None:
-        """A response came."""
+    @override
+    def made_by(self) -> Caller:
+        owner = self.owner
+        return Caller(owner.model, owner.model, owner.batch, blocks=True)
+
+    @override
+    def take(self, response: InferResponse) -> None:
         self.owner.responded(self, response)
 
 
@@ -70,7 +70,6 @@ class StepCalls:
     """The calls in progress of all steps of an ensemble.
 
     Args:
-        model: the ensemble.
         steps: how many it has.
         limit: calls of each step at the same time; 0 for no limit.
         submit: makes the calls.
@@ -81,8 +80,7 @@ class StepCalls:
         times: of each step.
     """
 
-    def __init__(self, model: str, *, steps: int, limit: int, submit: Submit, clock: Clock) -> None:
-        self._model = model
+    def __init__(self, *, steps: int, limit: int, submit: Submit, clock: Clock) -> None:
         self.limit = limit
         self._submit = submit
         self._now = clock.monotonic_ns
@@ -111,7 +109,7 @@ class StepCalls:
         times.count += 1
         if failed:
             times.failures += 1
-        times.total_ns += self._now() - call.begun_ns
+        times.total_ns += self._now() - call.received_ns
         times.queue_ns += queue_ns
         times.compute_ns += compute_ns
         if not self.limit:
@@ -130,16 +128,5 @@ class StepCalls:
     def make(self, call: StepCall) -> None:
         """Make a call now."""
         self._running[call.step.index] += 1
-        call.begun_ns = self._now()
-        request, call.request = call.request, None
-        assert request is not None, "a call is made once"
-        owner = call.owner
-        made = self._submit(
-            request,
-            call.respond,
-            model=self._model,
-            batch=owner.batch,
-            flow=call.flow,
-            namespace=call.step.namespace,
-        )
-        owner.made(call, made)
+        call.received_ns = self._now()
+        self._submit(call, namespace=call.step.namespace)

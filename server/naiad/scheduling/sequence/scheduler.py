@@ -26,8 +26,9 @@ from naiad.metrics.statistics import ModelStatistics, SequenceEnd
 from naiad.scheduling.batching import WaitUntil
 from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.instance_slot import InstanceSlot
+from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import UNLOAD_GRACE_S, Occupancy, drain
+from naiad.scheduling.scheduler import UNLOAD_GRACE_S, drain
 from naiad.scheduling.sequence import errors
 from naiad.scheduling.sequence.instance import ScheduledInstance
 from naiad.scheduling.sequence.outlook import SequenceOutlook

@@ -18,10 +18,11 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits
-from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
+from naiad.engine.bls.model_calls import ModelCall, ModelCalls
 from naiad.errors import ErrorCode, FailureReason, InferenceError, invalid, not_found, unavailable
+from naiad.scheduling.calls import Caller
 from naiad.scheduling.deadlock import UNSURE_NS
-from naiad.scheduling.scheduler import Occupancy
+from naiad.scheduling.occupancy import Occupancy
 from tests.support.clock import LoopClock
 
 pytestmark = pytest.mark.looptime

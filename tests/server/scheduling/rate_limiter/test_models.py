@@ -8,8 +8,9 @@ import pytest
 from naiad.config.model_config import DynamicBatching
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.engine.bls.model_calls import Caller, ModelCalls
+from naiad.engine.bls.model_calls import ModelCalls
 from naiad.hosts.host import HostedInstance
+from naiad.scheduling.calls import Caller
 from naiad.scheduling.rate_limiter.limiter import RateLimiter
 from tests.support.hosts import ScriptedHost
 from tests.support.inferences import make_request
