@@ -3,7 +3,6 @@
 import collections.abc
 import contextlib
 import errno
-import mmap
 import os
 import resource
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from naiad.hosts.worker import segments
 from naiad.hosts.worker.kinds import BATCH, OUTCOME, RESPONSE
 from naiad.hosts.worker.link import Link, SegmentLostError
 from tests.server.hosts.links import LARGE, Pair, exchange, payload
@@ -84,7 +84,7 @@ def test_address_space_that_is_used_up_loses_a_message_and_not_the_link(
     ours, theirs = pair
     ours.send(BATCH, b"", payload(np.full(LARGE, 1))[0])
     with monkeypatch.context() as without:
-        without.setattr(mmap, "mmap", fails(errno.ENOMEM))
+        without.setattr(segments, "Mapping", fails(errno.ENOMEM))
         with pytest.raises(SegmentLostError, match="mapped"):
             theirs.receive()
     theirs.send(OUTCOME, b"")
@@ -96,7 +96,7 @@ def test_address_space_that_is_used_up_loses_a_message_and_not_the_link(
     ("where", "name", "number"),
     [
         (os, "memfd_create", errno.EMFILE),
-        (mmap, "mmap", errno.ENOMEM),
+        (segments, "Mapping", errno.ENOMEM),
         (Link, "_pass", errno.ETOOMANYREFS),
     ],
 )

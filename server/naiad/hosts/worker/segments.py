@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from naiad.tensors.mapping import Mapping
+
 SHORTAGES = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS, errno.EAGAIN)
 )
@@ -37,7 +39,7 @@ class Segment:
         self.capacity = capacity
 
 
-def create(capacity: int) -> "tuple[int, mmap.mmap]":
+def create(capacity: int) -> "tuple[int, Mapping]":
     """A new segment: its descriptor and its memory.
 
     Raises:
@@ -48,7 +50,7 @@ def create(capacity: int) -> "tuple[int, mmap.mmap]":
         os.ftruncate(fresh, capacity)
         # It cannot be made smaller any more: reading behind its end would end a process.
         fcntl.fcntl(fresh, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-        return fresh, mmap.mmap(fresh, capacity)
+        return fresh, Mapping(fresh, capacity)
     except BaseException:
         os.close(fresh)
         raise
@@ -69,7 +71,7 @@ def received(ancillary: "Sequence[tuple[int, int, bytes]]", flags: int) -> "tupl
         if flags & CUT_OFF:
             return None, "the process has no file descriptor left for its tensors"
         for descriptor in _descriptors(ancillary):
-            base = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
+            base = np.frombuffer(Mapping(descriptor, 0), np.uint8)
     except MemoryError:
         return None, "the process has no memory left to map its tensors"
     except OSError as error:

@@ -4,13 +4,8 @@ Tensors and large bytes are written from where they lie, by system calls that le
 the other side. Pickle is for the two sides of one program: nothing that a client sends is ever unpickled.
 """
 
-import _thread
 import collections.abc
-import contextlib
-import ctypes
-import functools
 import io
-import mmap
 import os
 import pickle
 import struct
@@ -20,6 +15,7 @@ import numpy as np
 
 from naiad.core.datatypes import BY_NAME, BYTES
 from naiad.core.tensor import PackedStrings, Tensor, pack, packed_strings
+from naiad.tensors.mapping import Mapping
 
 _TAIL = struct.Struct("<QQ")
 """What ends a file: the bytes of the pickled head, and of the sizes of the parts."""
@@ -30,11 +26,6 @@ _PACKED_BYTES = 1 << 16
 
 _LARGE_VALUE = 1 << 16
 """Bytes, or characters, of a value that travels beside the head."""
-
-_LARGE_MAPPING = 1 << 24
-"""Bytes that are given back in a thread: at 64 MB it takes 13 ms, at 512 MB (64 MB of int64_contents) 150 ms."""
-
-_MADV_REMOVE = 9
 
 Function = collections.abc.Callable[..., typing.Any]
 Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
@@ -132,31 +123,3 @@ def _packed(name: str, shape: tuple[int, ...], part: memoryview) -> Tensor:
 def _numbers(name: str, datatype: str, shape: tuple[int, ...], part: memoryview) -> Tensor:
     its_type = BY_NAME[datatype]
     return Tensor(name, its_type, shape, np.ndarray(shape, its_type.dtype, part))
-
-
-class Mapping(mmap.mmap):
-    """A mapped memory file that nothing else has open or mapped.
-
-    Python's mmap gives pages back while it holds the interpreter lock. A large one does it in a thread of its own, which releases the lock;
-    it is started when the last view is gone.
-    """
-
-    def __del__(self) -> None:
-        if len(self) >= _LARGE_MAPPING:
-            # No room for a thread, or the interpreter ends: then the pages go with the object.
-            with contextlib.suppress(RuntimeError):
-                _thread.start_new_thread(_give_back, (self,))
-
-
-def _give_back(mapping: Mapping) -> None:
-    first = ctypes.c_char.from_buffer(mapping)
-    size = len(mapping)
-    _madvise()(ctypes.addressof(first), size, _MADV_REMOVE)
-    del first  # or the mapping could not be freed here
-
-
-@functools.cache
-def _madvise() -> typing.Any:
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return madvise

@@ -3,7 +3,6 @@
 import collections.abc
 import contextlib
 import errno
-import mmap
 import os
 import resource
 import threading
@@ -18,7 +17,7 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
 from naiad.hosts import messages, process_host
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
-from naiad.hosts.worker import codec
+from naiad.hosts.worker import codec, segments
 from naiad.hosts.worker.kinds import RESULT
 from naiad.hosts.worker.link import Link
 from naiad.hosts.worker_process import WorkerProcess
@@ -146,7 +145,7 @@ def execute(self, requests):
 
 @pytest.mark.parametrize(
     ("where", "name", "number"),
-    [(os, "memfd_create", errno.EMFILE), (mmap, "mmap", errno.ENOMEM)],
+    [(os, "memfd_create", errno.EMFILE), (segments, "Mapping", errno.ENOMEM)],
 )
 async def test_a_server_that_cannot_make_a_segment_fails_that_batch_alone(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, number: int

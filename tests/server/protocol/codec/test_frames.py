@@ -1,6 +1,4 @@
-import os
 import pathlib
-import threading
 import typing
 
 import numpy as np
@@ -11,9 +9,6 @@ from naiad.core.datatypes import BYTES, FP32
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.tensor import PackedStrings, Tensor, pack, packed_strings
 from naiad.protocol.codec import frames
-from tests.support.waiting import wait_until
-
-_LARGE_MAPPING = 1 << 24
 
 
 def there_and_back(value: typing.Any) -> typing.Any:
@@ -104,65 +99,3 @@ def test_no_descriptor_is_left_when_a_value_cannot_be_written() -> None:
     with pytest.raises(Exception, match="pickle"):
         frames.write(lambda: None)
     assert len(list(pathlib.Path("/proc/self/fd").iterdir())) == before
-
-
-@pytest.fixture
-def given_back(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The threads that gave mappings back."""
-    threads: list[int] = []
-    original = frames._give_back
-
-    def noting(found: frames.Mapping) -> None:
-        original(found)
-        threads.append(threading.get_ident())
-
-    monkeypatch.setattr(frames, "_give_back", noting)
-    return threads
-
-
-def mapped(size: int) -> tuple[frames.Mapping, int]:
-    """A mapping of a file full of ones, and another descriptor of that file."""
-    descriptor = os.memfd_create("test")
-    pathlib.Path(f"/proc/self/fd/{descriptor}").write_bytes(b"\1" * size)
-    return frames.Mapping(descriptor, 0), descriptor
-
-
-def pages(descriptor: int) -> int:
-    return os.fstat(descriptor).st_blocks
-
-
-def test_the_pages_go_in_another_thread_once_no_view_is_left(given_back: list[int]) -> None:
-    found, descriptor = mapped(_LARGE_MAPPING)
-    view = np.frombuffer(memoryview(found)[8:], np.uint8)
-    del found
-    assert given_back == []
-    assert view.sum() == _LARGE_MAPPING - 8
-    del view
-    wait_until(lambda: len(given_back) == 1)
-    assert given_back != [threading.get_ident()]
-    wait_until(lambda: pages(descriptor) == 0)
-    assert len(given_back) == 1
-    os.close(descriptor)
-
-
-def test_a_small_one_needs_no_thread(given_back: list[int]) -> None:
-    found, descriptor = mapped(_LARGE_MAPPING - 1)
-    del found
-    assert given_back == []
-    assert pages(descriptor) > 0
-    os.close(descriptor)
-
-
-def test_where_no_thread_can_be_started_the_pages_go_with_the_object(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr("_thread.start_new_thread", refuse)
-    found, descriptor = mapped(_LARGE_MAPPING)
-    inode = os.fstat(descriptor).st_ino
-    assert f" {inode} " in pathlib.Path("/proc/self/maps").read_text()
-    del found
-    assert f" {inode} " not in pathlib.Path("/proc/self/maps").read_text()
-    os.close(descriptor)
