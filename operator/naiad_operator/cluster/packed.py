@@ -6,12 +6,12 @@ import zlib
 
 import msgspec
 
+from naiad_operator.cluster.reading import decode
+
 Object = dict[str, typing.Any]
 
 _LEVEL = 1
 """The fastest: higher ones save another twentieth."""
-
-_decode = msgspec.json.Decoder(Object).decode
 
 
 def pack(item: collections.abc.Mapping[str, typing.Any]) -> bytes:
@@ -21,4 +21,4 @@ def pack(item: collections.abc.Mapping[str, typing.Any]) -> bytes:
 
 def unpack(data: bytes) -> Object:
     """The object that was packed."""
-    return _decode(zlib.decompress(data))
+    return decode(zlib.decompress(data))

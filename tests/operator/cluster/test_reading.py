@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from naiad_operator.api.manifests.unreadable import MAX_CONTAINERS, MAX_LEVELS, problem_of
-from naiad_operator.cluster import reading
+from naiad_operator.api.manifests.unreadable import (
+    MAX_CONTAINERS,
+    MAX_ESCAPES,
+    MAX_LEVELS,
+    MAX_VALUES,
+    problem_of,
+)
+from naiad_operator.cluster import packed, reading
 
 Object = dict[str, Any]
 DEPTHS = (1_000, 5_000, 10_000)
@@ -99,20 +105,21 @@ def test_brackets_in_strings_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS - 3, MAX_LEVELS + 3, 1_000, 9_000])
-@pytest.mark.parametrize("value", ["1", '"ab"', "null"])
+@pytest.mark.parametrize("value", ["1", '"ab"', f'"{"x" * 80}"', '"\\\\\\""'])
 def test_what_is_too_deep_is_found_before_a_megabyte_of_values_is_decoded(
     value: str, levels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = f"[{f'{value},' * (1_000_000 // (len(value) + 1))}{value}]"
+    count = min(1_000_000 // (len(value) + 1), MAX_ESCAPES // 8)
+    many = f"[{f'{value},' * count}{value}]"
     bad = text("bad", f'{many},"affinity":{nested(levels)}')
     decoded: list[int] = []
-    decode = reading._decode_fields
+    decode = reading.decode
 
     def noted(part: bytes) -> Object:
         decoded.append(len(part))
         return decode(part)
 
-    monkeypatch.setattr(reading, "_decode_fields", noted)  # it would take most of 10 ms
+    monkeypatch.setattr(reading, "decode", noted)  # it would take most of 10 ms
     assert "nested too deeply" in problem_of(reading.read_object(bad))
     assert all(length < 1_000 for length in decoded), "the status alone"
     took = min(_seconds_to_read(bad) for _ in range(5))
@@ -123,6 +130,28 @@ def _seconds_to_read(item: bytes) -> float:
     began = time.thread_time()
     reading.read_object(item)
     return time.thread_time() - began
+
+
+def test_numbers_of_many_digits_are_read_in_bounded_time() -> None:
+    """The decoder's own reading takes ten microseconds for each of them: half a second for this object."""
+    item = text("a", f"[{'1.5e+300,' * (MAX_VALUES - 100)}1.5e+300]")
+    assert problem_of(reading.read_object(item)) == ""
+    assert _seconds_to_read(item) < 0.15, "20 ms on a quiet machine, of the processor's time"
+    assert packed.unpack(packed.pack(reading.read_object(item))) == json.loads(item)
+
+
+@pytest.mark.parametrize("escaped", [3, 40_000])
+@pytest.mark.parametrize(
+    "string",
+    ['"\\""', '"\\\\"', '"\\\\\\"{"', '"{\\\\\\\\"', '"\\n\\"]{"', '"\\u005c\\\\"'],
+)
+def test_quotes_in_strings_do_not_end_them(string: str, escaped: int) -> None:
+    """Whether there are few or many."""
+    quotes = json.dumps('"' * escaped)
+    most = text("a", f'["x",{string},{quotes},{string},{nested(MAX_LEVELS - 5)}]')
+    assert reading.read_object(most) == json.loads(most)
+    more = text("a", f'["x",{string},{quotes},{string},{nested(MAX_LEVELS - 4)}]')
+    assert "nested too deeply" in problem_of(reading.read_object(more))
 
 
 def test_managed_fields_that_are_much_too_deep_make_an_object_unreadable() -> None:
@@ -139,8 +168,20 @@ def test_managed_fields_that_are_much_too_deep_make_an_object_unreadable() -> No
         ("NaN", "not valid JSON"),
         (f"[{'[],' * MAX_CONTAINERS}1]", "more than 25,000 objects and lists"),
         (f"[{'[],' * MAX_CONTAINERS}{nested(2_000)}]", "more than 25,000 objects and lists"),
+        (f"[{'1,' * MAX_VALUES}1]", "more than 50,000 values"),
+        (json.dumps("," * MAX_VALUES), "more than 50,000 values"),
+        (json.dumps('"' * (MAX_ESCAPES // 2)), "more than 150,000 quotes and backslashes"),
     ],
-    ids=["number", "half a character", "no number", "many", "many and deep"],
+    ids=[
+        "number",
+        "half a character",
+        "no number",
+        "many",
+        "many and deep",
+        "values",
+        "commas",
+        "quotes",
+    ],
 )
 def test_an_object_with_another_flaw_keeps_its_head(value: str, problem: str) -> None:
     item = reading.read_object(text("bad", value))
@@ -236,6 +277,7 @@ def test_each_unreadable_object_is_logged_and_counted_once(
 @pytest.mark.parametrize("before", ['"a"', '"\\\\\\""', '"' + '\\"' * 20_000 + '"'])
 def test_the_deep_field_is_searched_in_linear_time(before: str) -> None:
     """The test ends; a search that began again at each quote would take minutes."""
-    many = ",".join([before] * (1_000_000 // len(before)))
+    marks = before.count('"') + before.count("\\")
+    many = ",".join([before] * min(MAX_VALUES - 100, (MAX_ESCAPES - 5_000) // marks))
     item = reading.read_object(text("a", f"[{many},{nested(2_000)}]"))
     assert "nested too deeply" in problem_of(item)

@@ -124,6 +124,7 @@ HOSTILE = {
     "wide": f'{{"affinity":{{"nodeAffinity":[{"{}," * 24_000}{{}}]}}}}',
     "many": f'{{"affinity":{{"nodeAffinity":[{"{}," * 100_000}{{}}]}}}}',
     "text": json.dumps({"affinity": {"nodeAffinity": {"x": "x" * 1_000_000}}}),
+    "digits": f'{{"affinity":{{"nodeAffinity":[{"1e308," * 190_000}1]}}}}',
     "number": '{"affinity":{"nodeAffinity":1e308}}',
     "half": '{"podTemplate":{"spec":{"nodeName":"\\ud800"}}}',
     "types": '{"podTemplate":{"spec":{"containers":[{"name":"server","resources":7}]}}}',

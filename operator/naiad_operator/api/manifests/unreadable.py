@@ -29,6 +29,12 @@ MAX_LEVELS = 100
 MAX_CONTAINERS = 25_000
 """How many objects and lists a manifest may hold, its managed fields included: as Python objects they take a few megabytes, and as JSON a few milliseconds."""
 
+MAX_VALUES = 50_000
+"""How many commas the JSON of a manifest may hold, which are about its values: a number of 300 digits takes a microsecond to read."""
+
+MAX_ESCAPES = 150_000
+"""How many quotes and backslashes the JSON of a manifest may hold: two for each text, and two for each quote in one."""
+
 LEVELS = Bound(
     MAX_LEVELS,
     f"nested too deeply to be meant: an object may have {MAX_LEVELS} levels",
@@ -40,7 +46,17 @@ CONTAINERS = Bound(
     f"it holds more than {MAX_CONTAINERS:,} objects and lists",
     "as for levels; and the managed fields, which the API server itself adds, count as well, so that a file may have fewer than half of them",
 )
-BOUNDS = (LEVELS, CONTAINERS)
+VALUES = Bound(
+    MAX_VALUES,
+    f"it holds more than {MAX_VALUES:,} values, or commas in texts",
+    "as for levels: CEL sees nothing of lists and texts in fields that preserve unknown fields, and the API server bounds the size of a request alone",
+)
+ESCAPES = Bound(
+    MAX_ESCAPES,
+    f"its JSON holds more than {MAX_ESCAPES:,} quotes and backslashes",
+    "as for values; and the JSON that the API server writes is not what it was given, which CEL does not see",
+)
+BOUNDS = (LEVELS, CONTAINERS, VALUES, ESCAPES)
 """What `api.rules.table` cannot have, since the API server could not evaluate it."""
 
 _KEY = "unreadable"

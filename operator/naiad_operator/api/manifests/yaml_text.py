@@ -8,7 +8,7 @@ import typing
 import yaml
 from typing_extensions import override
 
-from naiad_operator.api.manifests.unreadable import CONTAINERS, LEVELS
+from naiad_operator.api.manifests.unreadable import CONTAINERS, ESCAPES, LEVELS, VALUES
 
 
 class _Dumper(yaml.SafeDumper):
@@ -105,14 +105,24 @@ _MOST_VALUES = 1_000_000
 
 
 class _Extent(typing.NamedTuple):
-    """How many values a node holds, itself included, how many levels of mappings and sequences, and how many of these, with its aliases expanded."""
+    """What a node holds, itself included, with its aliases expanded.
+
+    Attributes:
+        values: values and keys.
+        levels: of mappings and sequences.
+        containers: mappings and sequences.
+        commas: in its JSON, those in texts included.
+        escapes: quotes and backslashes in its JSON.
+    """
 
     values: int
     levels: int
     containers: int
+    commas: int
+    escapes: int
 
 
-_BEING_MEASURED = _Extent(0, 0, 0)
+_BEING_MEASURED = _Extent(0, 0, 0, 0, 0)
 
 
 def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.ConstructorError]:
@@ -127,8 +137,10 @@ def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.Construc
     if not errors and extents[id(root)].values > _MOST_VALUES:
         errors.append((root, "the aliases of this document expand to more than a million values"))
     for item in _objects_of(root):
-        if not errors and extents[id(item)].containers > CONTAINERS.most:
-            errors.append((item, CONTAINERS.message))
+        extent = extents[id(item)]
+        for bound, count in ((CONTAINERS, extent.containers), (VALUES, extent.commas), (ESCAPES, extent.escapes)):  # fmt: skip
+            if not errors and count > bound.most:
+                errors.append((item, bound.message))
     for node, message in errors:
         yield yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
@@ -156,21 +168,44 @@ def _measure(
     extents[id(node)] = _BEING_MEASURED
     values, levels, containers = 1, 0, 0
     below: list[yaml.Node] = []
+    texts: list[yaml.Node] = []
     if isinstance(node, yaml.SequenceNode):
         below = node.value
     elif isinstance(node, yaml.MappingNode):
         below = [value for _, value in node.value]
         values += len(below)  # the keys
+        texts = [key for key, _ in node.value]
         _find_duplicates(node, errors)
+    else:
+        texts = [node]
+    commas, escapes = max(len(below) - 1, 0), 0
+    for text in texts:
+        if isinstance(text, yaml.ScalarNode):
+            commas += text.value.count(",")
+            escapes += _escapes(text, is_key=text is not node)
     for one in below:
         inner = _measure(one, extents, errors)
         values, levels = values + inner.values, max(levels, inner.levels)
         containers += inner.containers
+        commas, escapes = commas + inner.commas, escapes + inner.escapes
     if levels == LEVELS.most:
         errors.append((node, f"this is {LEVELS.message}"))
     is_container = isinstance(node, yaml.CollectionNode)
-    extents[id(node)] = _Extent(values, levels + is_container, containers + is_container)
+    extents[id(node)] = _Extent(
+        values, levels + is_container, containers + is_container, commas, escapes
+    )
     return extents[id(node)]
+
+
+_ESCAPED = re.compile('["\\\\\x00-\x1f]')
+
+
+def _escapes(node: yaml.ScalarNode, *, is_key: bool) -> int:
+    """The quotes and backslashes of a text in JSON."""
+    if not is_key and node.tag != "tag:yaml.org,2002:str":
+        return 0
+    found = _ESCAPED.findall(node.value)
+    return 2 + len(found) + found.count('"') + found.count("\\")
 
 
 def _find_duplicates(node: yaml.MappingNode, errors: list[tuple[yaml.Node, str]]) -> None:

@@ -6,7 +6,14 @@ import typing
 import pytest
 
 from naiad_operator.api.manifests import document
-from naiad_operator.api.manifests.unreadable import CONTAINERS, LEVELS, Bound, problem_of
+from naiad_operator.api.manifests.unreadable import (
+    CONTAINERS,
+    ESCAPES,
+    LEVELS,
+    VALUES,
+    Bound,
+    problem_of,
+)
 from naiad_operator.api.rules import table
 from naiad_operator.cluster import reading
 from tests.support import manifests
@@ -31,6 +38,20 @@ def with_containers(containers: int) -> Object:
     return _service([{} for _ in range(containers - bare)])
 
 
+def with_values(values: int) -> Object:
+    """A service whose JSON has so many commas, one of them in a text."""
+    bare = json.dumps(_service(['a,"\\\n', 1])).count(",")
+    return _service(['a,"\\\n', *([1] * (values - bare)), 1])
+
+
+def with_escapes(escapes: int) -> Object:
+    """A service whose JSON has so many quotes and backslashes, in all ways."""
+    kinds = ["\\", '"', "\n", "\t", "\x01", "ü", "true", "1", "/", "é"]
+    text = json.dumps(_service([*kinds, ""]), ensure_ascii=False)
+    more = escapes - text.count('"') - text.count("\\")
+    return _service([*kinds, "\n" * more])
+
+
 def _service(value: typing.Any) -> Object:
     made = manifests.resource(podTemplate={"spec": value})
     made["metadata"]["resourceVersion"] = "1"
@@ -45,19 +66,24 @@ def _count(made: Object) -> int:
 MADE: dict[Bound, typing.Callable[[int], Object]] = {
     LEVELS: with_levels,
     CONTAINERS: with_containers,
+    VALUES: with_values,
+    ESCAPES: with_escapes,
 }
 
 
+NAMES = ("levels", "containers", "values", "escapes")
+
 BEYOND = {
-    name: MADE[bound](bound.most + 1)
-    for name, bound in (("levels", LEVELS), ("containers", CONTAINERS))
+    name: MADE[bound](bound.most + 1) for name, bound in zip(NAMES, table.BOUNDS, strict=True)
 }
 """Objects just beyond each bound, by its name."""
 
 
 def operator_says(made: Object) -> str:
     """What is wrong with an object of the API server."""
-    return problem_of(reading.read_object(json.dumps(made, separators=(",", ":")).encode()))
+    return problem_of(
+        reading.read_object(json.dumps(made, separators=(",", ":"), ensure_ascii=False).encode())
+    )
 
 
 def check_says(made: Object) -> str:
@@ -66,7 +92,7 @@ def check_says(made: Object) -> str:
     return " ".join(one.message for one in found)
 
 
-@pytest.mark.parametrize("bound", table.BOUNDS, ids=["levels", "containers"])
+@pytest.mark.parametrize("bound", table.BOUNDS, ids=NAMES)
 def test_check_and_the_operator_refuse_the_same_in_the_same_words(bound: Bound) -> None:
     most, more = MADE[bound](bound.most), MADE[bound](bound.most + 1)
     assert (operator_says(most), check_says(most)) == ("", "")
