@@ -124,8 +124,9 @@ class TensorrtInstance(Instance):
     @override
     def close(self) -> None:
         self._contexts.clear()
-        self._cuda.use_device(self._device)
-        self._open.close()
+        with contextlib.suppress(CUDARuntimeError):  # the device may be lost, and what was on it
+            self._cuda.use_device(self._device)
+            self._open.close()
 
     def _execute(
         self, batch: collections.abc.Sequence[Call], requests: Requests
