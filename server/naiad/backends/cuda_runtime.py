@@ -1,23 +1,17 @@
-"""NVIDIA's CUDA runtime as the backends here need it: an interface, `CudaRuntime`, and the library behind it, opened by ctypes.
+"""CUDA for a backend that has no framework to do it: device memory, streams, events and graphs. An interface, `CudaRuntime`, and what implements it by ctypes.
 
 Addresses, streams, events and graphs are integers. The calling thread's device counts, as in CUDA; `use_device` sets it.
 """
 
-import collections.abc
 import ctypes
-import importlib.util
-import pathlib
 import typing
 from typing import Any
 
 from typing_extensions import override
 
 from naiad.errors import unavailable
+from naiad.tensors import cudart
 
-_MAJORS = (13, 12)
-"""Releases of CUDA whose runtime is looked for, the newest first: their functions used here have the same arguments."""
-
-_WHEELS = {13: "nvidia/cu13/lib", 12: "nvidia/cuda_runtime/lib"}
 _MAJOR, _MINOR = 75, 76  # cudaDevAttrComputeCapabilityMajor, …Minor
 _ANY_DIRECTION = 4  # cudaMemcpyDefault: the addresses say where they lie
 _NON_BLOCKING = 1  # a stream that does not wait for the default stream
@@ -25,19 +19,8 @@ _NO_TIMING, _SLEEPS = 2, 1
 _OWN_THREAD = 1  # calls of other threads do not end a capture
 
 
-class CUDARuntimeError(RuntimeError):
-    """A call that failed; `status` is the number of the error. Known by its name (`device_errors`)."""
-
-    def __init__(self, status: int, call: str, name: str, text: str) -> None:
-        super().__init__(f"{text} (CUDA error {status}, {name}, in {call})")
-        self.status = status
-
-
 class CudaRuntime(typing.Protocol):
-    """The CUDA runtime. Every method raises `CUDARuntimeError` when its call fails."""
-
-    def versions(self) -> tuple[int, int]:
-        """Of the runtime and of the newest one that the driver supports, as CUDA numbers them: 12040 is 12.4."""
+    """The CUDA runtime. Every method raises `cudart.CudaError` when its call fails."""
 
     def devices(self) -> int:
         """How many devices this process sees."""
@@ -107,16 +90,10 @@ class CudaRuntime(typing.Protocol):
 
 
 class LibCudart(CudaRuntime):
-    """Implements `CudaRuntime` by an opened library."""
+    """Implements `CudaRuntime` by the library of this process."""
 
-    def __init__(self, library: Any) -> None:
-        self._library = library
-        library.cudaGetErrorName.restype = ctypes.c_char_p
-        library.cudaGetErrorString.restype = ctypes.c_char_p
-
-    @override
-    def versions(self) -> tuple[int, int]:
-        return self._int("cudaRuntimeGetVersion"), self._int("cudaDriverGetVersion")
+    def __init__(self, library: cudart.Cudart) -> None:
+        self._cudart = library
 
     @override
     def devices(self) -> int:
@@ -214,7 +191,6 @@ class LibCudart(CudaRuntime):
             self._call("cudaStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(graph))
             return self._made("cudaGraphInstantiateWithFlags", graph, ctypes.c_ulonglong(0))
         finally:
-            self._library.cudaGetLastError()  # an error of a capture is reported once more otherwise
             if graph.value:
                 self._call("cudaGraphDestroy", graph)
 
@@ -244,47 +220,16 @@ class LibCudart(CudaRuntime):
         return made.value or 0
 
     def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
-            library = self._library
-            library.cudaGetLastError()  # an error that is not sticky is over with this exception
-            error_name = library.cudaGetErrorName(status).decode()
-            text = library.cudaGetErrorString(status).decode()
-            raise CUDARuntimeError(status, name, error_name, text)
+        self._cudart.call(name, *arguments)
 
 
 def open_runtime() -> CudaRuntime:
-    """The CUDA runtime: the one that the system's loader finds, or the one of NVIDIA's wheels.
+    """The CUDA runtime of this process.
 
     Raises:
-        InferenceError: UNAVAILABLE: there is none.
+        InferenceError: UNAVAILABLE: there is none, or no driver.
     """
-    tried: list[str] = []
-    newer: CudaRuntime | None = None
-    for major, path in _candidates():
-        try:
-            runtime = LibCudart(ctypes.CDLL(path))
-        except OSError as error:
-            tried.append(str(error))
-            continue
-        if runtime.versions()[1] >= major * 1000:
-            return runtime
-        newer = newer or runtime  # than the driver supports: its calls say so
-    if newer is not None:
-        return newer
-    raise unavailable(
-        f"the CUDA runtime is missing ({'; '.join(tried)}): pip install nvidia-cuda-runtime (CUDA {_MAJORS[0]}) or "
-        f"nvidia-cuda-runtime-cu12, whichever the driver of this machine supports"
-    )
-
-
-def _candidates() -> collections.abc.Iterator[tuple[int, str]]:
-    package = importlib.util.find_spec("nvidia")
-    folders = list(package.submodule_search_locations or ()) if package is not None else []
-    for major in _MAJORS:
-        name = f"libcudart.so.{major}"
-        for folder in folders:
-            path = pathlib.Path(folder).parent / _WHEELS[major] / name
-            if path.is_file():
-                yield major, str(path)
-        yield major, name
+    try:
+        return LibCudart(cudart.load())
+    except cudart.NoCudaError as error:
+        raise unavailable(str(error)) from error

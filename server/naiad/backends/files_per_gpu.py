@@ -2,25 +2,17 @@
 
 import collections.abc
 import pathlib
-import re
 from typing import Any
 
 import msgspec
 
 from naiad.backends import cuda_runtime
 from naiad.backends.backend import ModelSource
-from naiad.backends.cuda_runtime import CUDARuntimeError
 from naiad.core.messages import model_config_pb2
 from naiad.errors import unavailable
+from naiad.tensors.cudart import CudaError
 
 Capability = tuple[int, int]
-
-_KEY = re.compile(r"\d+\.\d+")
-
-
-def is_capability(key: str) -> bool:
-    """Whether a key of `cc_model_filenames` is a compute capability, such as "8.6"."""
-    return _KEY.fullmatch(key) is not None
 
 
 def filename_for(message: Any, capability: Capability) -> str:
@@ -50,7 +42,7 @@ def for_device(
         return source
     try:
         capability = (capability_of or _capability)(device)
-    except CUDARuntimeError as error:
+    except CudaError as error:
         raise unavailable(
             f"unable to load model '{config.name}': cc_model_filenames names a file for each compute capability, and that of GPU {device} is not known: {error}"
         ) from error

@@ -20,7 +20,12 @@ from naiad.config.checks.features import (
     find_unsupported,
     note_what_has_no_effect,
 )
-from naiad.config.checks.model_files import missing_file, special_file
+from naiad.config.checks.model_files import (
+    files_per_gpu,
+    missing_file,
+    special_file,
+    warn_of_files_per_gpu,
+)
 from naiad.config.checks.paths import clear_unusable_paths
 from naiad.config.checks.states import read_initial_states
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
@@ -183,6 +188,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         note_what_has_no_effect(self.message, self.findings, self.features, self.backend)
         normalise(self.message)
         self._serve_versions()
+        warn_of_files_per_gpu(self.message, self.findings, self.model_dir, self.versions)
         normalise_instance_groups(self.message, self.gpus, self.backend)
         self._complete_and_compare()
         normalise(self.message)
@@ -342,7 +348,10 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         """What a version's model file contradicts in a completed config."""
         findings = Findings(self.findings.document)
         if self.backend is not None and self.backend.check is not None:
-            self.backend.check(message, self._model_file(version), findings)
+            path = self._model_file(version)
+            others = files_per_gpu(path.parent, message)
+            for each in others if others and not exists(path) else (path, *others):
+                self.backend.check(message, each, findings)
         return findings.problems
 
     def _completed(self, failures: dict[int, list[Problem]]) -> Any | None:
@@ -356,13 +365,17 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             if version in failures:
                 continue
             attempt = self._copy()
+            folder = self.model_dir / str(version)
+            if not exists(self._model_file(version)):
+                # Its file for some GPU says the same of the model.
+                for path in files_per_gpu(folder, attempt)[:1]:
+                    attempt.default_model_filename = path.name
             try:
-                complete(
-                    attempt, self.model_dir / str(version), self._options(self.message.backend)
-                )
+                complete(attempt, folder, self._options(self.message.backend))
             except InferenceError as error:
                 failures[version] = [self._completion_problem(error, version)]
             else:
+                attempt.default_model_filename = self.message.default_model_filename
                 return attempt
         return None
 

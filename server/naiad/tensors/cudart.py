@@ -226,6 +226,14 @@ class Cudart:
             self._call("cudaSetDevice", ctypes.c_int(device))
         return before.value
 
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function that no method has, in the calling thread and on its device.
+
+        Raises:
+            CudaError: it failed.
+        """
+        self._call(name, *arguments)
+
     def _copy(self, target: int, source: int, size: int, device: int, kind: int) -> None:
         """On the process's own stream: the default one would wait for a model's work, and have that wait for the copy."""
         if size:

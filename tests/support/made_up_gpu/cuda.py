@@ -8,7 +8,8 @@ import typing
 
 from typing_extensions import override
 
-from naiad.backends.cuda_runtime import CudaRuntime, CUDARuntimeError
+from naiad.backends.cuda_runtime import CudaRuntime
+from naiad.tensors.cudart import CudaError
 
 CAPABILITY = (9, 0)
 _ALIGNMENT = 256
@@ -54,10 +55,6 @@ class MadeUpCuda(CudaRuntime):
         return len(self._streams) + len(self._events) + len(self._graphs)
 
     @override
-    def versions(self) -> tuple[int, int]:
-        return 13000, 13000
-
-    @override
     def devices(self) -> int:
         return 1
 
@@ -65,8 +62,8 @@ class MadeUpCuda(CudaRuntime):
     def use_device(self, device: int) -> None:
         self._check()
         if device:
-            raise CUDARuntimeError(
-                101, "cudaSetDevice", "cudaErrorInvalidDevice", "invalid device ordinal"
+            raise CudaError(
+                101, "cudaErrorInvalidDevice", "invalid device ordinal", "cudaSetDevice"
             )
 
     @override
@@ -76,7 +73,7 @@ class MadeUpCuda(CudaRuntime):
     @override
     def allocate(self, size: int) -> int:
         if size > self.limit:
-            raise CUDARuntimeError(2, "cudaMalloc", "cudaErrorMemoryAllocation", "out of memory")
+            raise CudaError(2, "cudaErrorMemoryAllocation", "out of memory", "cudaMalloc")
         return self._allocate(size, on_device=True)
 
     @override
@@ -114,11 +111,11 @@ class MadeUpCuda(CudaRuntime):
         self._check()
         with self._lock:
             if stream in self._captured:
-                raise CUDARuntimeError(
+                raise CudaError(
                     900,
-                    "cudaStreamSynchronize",
                     "cudaErrorStreamCaptureUnsupported",
                     "operation not permitted when stream is capturing",
+                    "cudaStreamSynchronize",
                 )
             waiting = self._streams[stream]
             while waiting:
@@ -222,11 +219,11 @@ class MadeUpCuda(CudaRuntime):
         for start, (_, there, _) in self._memory.items():
             if start <= address and address + size <= start + there:
                 return
-        raise CUDARuntimeError(
+        raise CudaError(
             700,
-            "cudaMemcpyAsync",
             "cudaErrorIllegalAddress",
             "an illegal memory access was encountered",
+            "cudaMemcpyAsync",
         )
 
     def _move(self, to: int, source: int, size: int) -> None:
@@ -241,11 +238,11 @@ class MadeUpCuda(CudaRuntime):
 
     def _check(self) -> None:
         if self.lost:
-            raise CUDARuntimeError(
+            raise CudaError(
                 self.lost,
-                "cudaLaunchKernel",
                 "cudaErrorIllegalAddress",
                 "an illegal memory access was encountered",
+                "cudaLaunchKernel",
             )
 
 

@@ -4,11 +4,17 @@
 wheels; otherwise, and for what no wheel holds, the system's loader looks for them.
 """
 
+import collections.abc
 import contextlib
 import ctypes
+import errno
+import importlib.metadata
+import importlib.util
 import io
 import logging
+import os
 import pathlib
+import re
 import threading
 from typing import Any
 
@@ -17,6 +23,7 @@ import onnxruntime
 from naiad import extras
 from naiad.backends.onnxruntime.batch_sizes import Memory
 from naiad.backends.onnxruntime.plan import CUDA, TENSORRT, SessionPlan
+from naiad.errors import unavailable
 
 log = logging.getLogger("naiad.backends")
 
@@ -47,6 +54,43 @@ def preload(plan: SessionPlan) -> None:
             log.warning("onnxruntime.preload_dlls() failed: %s", error)
         for line in printed.getvalue().splitlines():
             log.debug("onnxruntime.preload_dlls(): %s", line)
+        if any(provider.name == TENSORRT for provider in plan.providers):
+            _preload_tensorrt()
+
+
+def _preload_tensorrt() -> None:
+    """Load TensorRT's libraries from its wheels, where the system's loader does not look for them. What is missing is an error of the provider, later."""
+    package = importlib.util.find_spec("tensorrt_libs")
+    for folder in package.submodule_search_locations or () if package is not None else ():
+        for name in ("libnvinfer.so.*", "libnvinfer_plugin.so.*", "libnvonnxparser.so.*"):
+            for path in sorted(pathlib.Path(folder).glob(name)):
+                try:
+                    ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+                except OSError as error:
+                    log.warning("%s cannot be loaded: %s", path, error)
+
+
+def make_cache_folders(folders: collections.abc.Mapping[str, str], *, model: str) -> None:
+    """Make the folders of TensorRT's caches: it makes the last one of a path only, and says nothing about one that it cannot write to.
+
+    Args:
+        folders: each with the parameter that names it.
+        model: its name.
+
+    Raises:
+        InferenceError: UNAVAILABLE: one cannot be made, or cannot be written to.
+    """
+    for folder, parameter in folders.items():
+        path = pathlib.Path(folder)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise unavailable(
+                f"unable to load model '{model}': {parameter} '{folder}' cannot be written to: {error.strerror}: name a folder that the server may write "
+                "to, which keeps the engines from one start to the next"
+            ) from error
 
 
 def library_fault(provider: str, folder: pathlib.Path = _FOLDER) -> str:
@@ -68,10 +112,28 @@ def advice(fault: str) -> str:
     if fault.startswith("libcuda."):
         return "that is NVIDIA's driver, which the machine has to have, and a container gets from NVIDIA's container toolkit"
     if fault.startswith("libnv"):
-        return "that is TensorRT, which is not installed with naiad: install it, or remove the accelerator"
+        return _tensorrt_advice(fault)
     cuda = getattr(onnxruntime, "cuda_version", "").partition(".")[0]
     needed = f"CUDA {cuda} and cuDNN 9" if cuda else "CUDA and cuDNN"
     return f"this build of onnxruntime needs {needed}: {extras.install('server-gpu')} brings them; or use an image that has them"
+
+
+def _tensorrt_advice(fault: str) -> str:
+    """The release of TensorRT that a library's name says, and the one that is installed."""
+    match = re.search(r"\.so\.(\d+)", fault)
+    major = match[1] if match else ""
+    release = f"TensorRT {major}" if major else "TensorRT"
+    cuda = getattr(onnxruntime, "cuda_version", "").partition(".")[0]
+    package = f"tensorrt-cu{cuda}" if cuda else "tensorrt"
+    bounds = f">={major},<{int(major) + 1}" if major else ""
+    try:
+        there = f"{importlib.metadata.version('tensorrt')} is installed"
+    except importlib.metadata.PackageNotFoundError:
+        there = "none is installed"
+    return (
+        f"that is {release}, on which onnxruntime {onnxruntime.__version__} is built, and {there}: pip install '{package}{bounds}', or remove the accelerator "
+        "tensorrt from the config"
+    )
 
 
 def device_memory(device_id: int) -> Memory | None:

@@ -24,7 +24,7 @@ OPENVINO = "OpenVINOExecutionProvider"
 _PACKAGES = {
     CUDA: "onnxruntime-gpu in place of onnxruntime: pip uninstall onnxruntime, then {gpu}",
     TENSORRT: "onnxruntime-gpu in place of onnxruntime, and the TensorRT libraries: pip uninstall onnxruntime, then {gpu}",
-    OPENVINO: "onnxruntime-openvino in place of onnxruntime",
+    OPENVINO: "onnxruntime-openvino in place of onnxruntime: pip uninstall onnxruntime, then pip install onnxruntime-openvino",
 }
 
 _GRAPH_LEVELS: collections.abc.Mapping[int, GraphLevel] = {-1: "basic", 1: "extended", 2: "disable"}
@@ -150,10 +150,25 @@ def _config_entries(
     return tuple({**_SPINNING, **given}.items())
 
 
+def cache_folders(plan: SessionPlan) -> dict[str, str]:
+    """The folders in which a plan keeps TensorRT's engines and timings, each with the option that names it; without the folders of a cache that is off."""
+    found: dict[str, str] = {}
+    for provider in plan.providers:
+        for enabled, path in _TENSORRT_CACHES.items():
+            folder = provider.options.get(path)
+            if provider.name == TENSORRT and folder and provider.options.get(enabled) == "1":
+                found[folder] = path
+    return found
+
+
 def require_providers(
-    plan: SessionPlan, available: collections.abc.Collection[str], *, model: str
+    plan: SessionPlan,
+    available: collections.abc.Collection[str],
+    *,
+    model: str,
+    version: str = "",
 ) -> None:
-    """Refuse a plan that the installed onnxruntime cannot carry out.
+    """Refuse a plan that the installed onnxruntime, of this version, cannot carry out.
 
     Raises:
         InferenceError: INVALID_ARG: a provider is missing.
@@ -162,7 +177,7 @@ def require_providers(
         if provider.name not in available:
             package = _PACKAGES[provider.name].format(gpu=extras.install("server-gpu"))
             raise invalid(
-                f"unable to load model '{model}': its instances need {provider.name}, and the installed onnxruntime has "
+                f"unable to load model '{model}': its instances need {provider.name}, and the installed onnxruntime{' ' * bool(version)}{version} has "
                 f"only {', '.join(available)}. Install {package}, "
                 "or use instances of KIND_CPU without that accelerator"
             )
@@ -234,6 +249,10 @@ _TENSORRT_TEXTS = {
     "trt_extra_plugin_lib_paths", "trt_profile_min_shapes", "trt_profile_max_shapes", "trt_profile_opt_shapes",
     "trt_ep_context_file_path",
 }  # fmt: skip
+_TENSORRT_CACHES = {
+    "trt_engine_cache_enable": "trt_engine_cache_path",
+    "trt_timing_cache_enable": "trt_timing_cache_path",
+}
 _TENSORRT_NAMES = {
     "max_workspace_size_bytes": "trt_max_workspace_size",
     "int8_calibration_table_name": "trt_int8_calibration_table_name",
@@ -302,7 +321,8 @@ class _Reader:
             elif key in _TENSORRT_FLAGS:
                 options[name] = self._bit(key, value)
             elif key in _TENSORRT_TEXTS:
-                options[name] = value
+                if value:
+                    options[name] = value
             else:
                 raise invalid(
                     f"unknown parameter '{key}' is provided for TensorRT Execution Accelerator of model '{self._model}'"

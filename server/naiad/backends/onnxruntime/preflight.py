@@ -52,4 +52,9 @@ def _require_installed(plan: SessionPlan, model: str) -> None:
         return
     import onnxruntime  # noqa: PLC0415 - see above
 
-    require_providers(plan, onnxruntime.get_available_providers(), model=model)
+    require_providers(
+        plan,
+        onnxruntime.get_available_providers(),
+        model=model,
+        version=onnxruntime.__version__,
+    )

@@ -83,7 +83,13 @@ def make_session(
             f"unable to find '{path}' for model '{model}': put the ONNX file there, or name it in "
             "default_model_filename"
         )
-    plans.require_providers(plan, onnxruntime.get_available_providers(), model=model)
+    plans.require_providers(
+        plan,
+        onnxruntime.get_available_providers(),
+        model=model,
+        version=onnxruntime.__version__,
+    )
+    cuda.make_cache_folders(plans.cache_folders(plan), model=model)
     options = _session_options(plan, model=model, pool=pool)
     try:
         session = onnxruntime.InferenceSession(

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from naiad.backends import cuda_runtime, files_per_gpu, registry
 from naiad.backends.backend import ModelSource, WorkerPlan
-from naiad.backends.cuda_runtime import CudaRuntime, CUDARuntimeError
+from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
 from naiad.backends.tensorrt import completion
@@ -23,6 +23,7 @@ from naiad.backends.tensorrt.settings import backend_settings_of, dla_core_of, s
 from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError, internal, invalid, unavailable
+from naiad.tensors.cudart import CudaError
 
 if typing.TYPE_CHECKING:
     from naiad.backends.tensorrt.library import Engine, Library
@@ -102,7 +103,7 @@ class TensorrtModel(LoadedModel):
                 settings=self._settings,
                 clock=self._clock,
             )
-        except CUDARuntimeError as error:
+        except CudaError as error:
             raise internal(
                 f"{error} (instance '{spec.name}' of model '{name}', GPU {spec.device_id})"
             ) from error
@@ -149,7 +150,7 @@ def open_cuda(model: str) -> CudaRuntime:
         if cuda.devices():
             return cuda
         reason = "CUDA sees no GPU"
-    except CUDARuntimeError as error:
+    except CudaError as error:
         reason = str(error)
     except InferenceError as error:
         raise unavailable(f"unable to load model '{model}': {error.message}") from error

@@ -10,7 +10,6 @@ import msgspec
 
 from naiad.backends import files_per_gpu
 from naiad.backends.backend import WorkerPlan
-from naiad.backends.cuda_runtime import CUDARuntimeError
 from naiad.backends.instance import InstanceSpec
 from naiad.backends.tensorrt.description import LINEAR, EngineDescription, IoTensor, shown
 from naiad.backends.tensorrt.plugin import PLUGIN
@@ -21,6 +20,7 @@ from naiad.config.backend_type import CompletionError
 from naiad.config.model_config import InstanceKind
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, internal
+from naiad.tensors.cudart import CudaError
 
 _INVALID = model_config_pb2.TYPE_INVALID
 
@@ -202,7 +202,7 @@ def describe_plan(settings: collections.abc.Mapping[str, Any]) -> Any:
     try:
         cuda.use_device(device)
         filename = files_per_gpu.filename_for(message, cuda.capability(device))
-    except CUDARuntimeError as error:
+    except CudaError as error:
         raise internal(f"unable to set CUDA device to GPU {device} : {error}") from error
     path = PLUGIN.model_file(pathlib.Path(settings["version_dir"]), filename)
     engine = library.load(

@@ -5,13 +5,14 @@ import logging
 from typing import Any
 
 from naiad.backends import batch as batches
-from naiad.backends.cuda_runtime import CudaRuntime, CUDARuntimeError
+from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.tensorrt.description import EngineDescription, Shape, shown
 from naiad.backends.tensorrt.graphs import GraphPlan, GraphShapes, find, shapes_of
 from naiad.backends.tensorrt.library import Engine
 from naiad.backends.tensorrt.memory import GrowingOutput
 from naiad.backends.tensorrt.profiles import Shapes, UsedProfile
 from naiad.errors import InferenceError, internal, invalid
+from naiad.tensors.cudart import CudaError
 
 log = logging.getLogger("naiad.backends")
 
@@ -121,7 +122,7 @@ class ProfileContext:
             try:
                 shapes = shapes_of(spec, self._description, self.profile, unbatched)
                 graph = self._captured(shapes)
-            except (InferenceError, CUDARuntimeError) as error:
+            except (InferenceError, CudaError) as error:
                 log.error(  # noqa: TRY400 - the message says all
                     "unable to record CUDA graph for %s, batch size %d: %s",
                     self._instance,
@@ -179,7 +180,7 @@ class ProfileContext:
         except InferenceError:
             try:
                 self._cuda.destroy_graph(self._cuda.end_capture(self._stream))
-            except CUDARuntimeError:
+            except CudaError:
                 log.debug("the capture of a CUDA graph is over", exc_info=True)
             raise
         return self._cuda.end_capture(self._stream)

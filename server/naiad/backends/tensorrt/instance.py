@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array, OutputRule
-from naiad.backends.cuda_runtime import CudaRuntime, CUDARuntimeError
+from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, Response
 from naiad.backends.ragged import batch_input_specs, output_rules, ragged_batches
 from naiad.backends.tensorrt import io_check, profiles
@@ -29,6 +29,7 @@ from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
+from naiad.tensors.cudart import CudaError
 
 _NO_PARAMETERS: dict[str, Any] = {}
 
@@ -38,7 +39,7 @@ class TensorrtInstance(Instance):
 
     Raises:
         InferenceError: the engine and the config do not fit, or there is no memory.
-        CUDARuntimeError: a call of CUDA failed.
+        CudaError: a call of CUDA failed.
     """
 
     prefetches = True
@@ -108,12 +109,12 @@ class TensorrtInstance(Instance):
         """
         try:
             return self._execute(batch, [call.request.inputs for call in batch])
-        except CUDARuntimeError as error:
+        except CudaError as error:
             raise self._failed(error) from error
         except InferenceError as error:
             try:
                 self._cuda.synchronize(self._stream)
-            except CUDARuntimeError as lost:
+            except CudaError as lost:
                 raise batches.broken(f"{error.message}: {lost}") from lost
             raise
 
@@ -124,7 +125,7 @@ class TensorrtInstance(Instance):
     @override
     def close(self) -> None:
         self._contexts.clear()
-        with contextlib.suppress(CUDARuntimeError):  # the device may be lost, and what was on it
+        with contextlib.suppress(CudaError):  # the device may be lost, and what was on it
             self._cuda.use_device(self._device)
             self._open.close()
 
@@ -237,7 +238,7 @@ class TensorrtInstance(Instance):
         self._open.callback(destroy, handle)
         return handle
 
-    def _failed(self, error: CUDARuntimeError) -> InferenceError:
+    def _failed(self, error: CudaError) -> InferenceError:
         return batches.broken(f"{error} (running model '{self._model}', instance '{self._name}')")
 
 

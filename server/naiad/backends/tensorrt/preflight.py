@@ -16,20 +16,16 @@ from naiad.errors import InferenceError
 
 
 def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
-    """Add a problem for each file of a version that is not a plan."""
-    names = [path.name, *sorted(message.cc_model_filenames.values())]
-    for each in dict.fromkeys(path.parent / name for name in names):
-        if not each.is_file():
-            continue  # a missing file is a problem of its own
-        try:
-            plan_file.read_version(each, message.name)
-        except InferenceError as error:
-            findings.problems.append(Problem(path=each, position=None, message=error.message))
-        except OSError as error:
-            text = (
-                f"unable to load model '{message.name}': unable to read '{each}': {error.strerror}"
-            )
-            findings.problems.append(Problem(path=each, position=None, message=text))
+    """Add a problem if a file is not a plan."""
+    if not path.is_file():
+        return  # a missing file is a problem of its own
+    try:
+        plan_file.read_version(path, message.name)
+    except InferenceError as error:
+        findings.problems.append(Problem(path=path, position=None, message=error.message))
+    except OSError as error:
+        text = f"unable to load model '{message.name}': unable to read '{path}': {error.strerror}"
+        findings.problems.append(Problem(path=path, position=None, message=text))
 
 
 def preflight(

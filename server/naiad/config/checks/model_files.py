@@ -1,13 +1,18 @@
-"""Files that a config names: whether they are there, and are files. Looks at them and opens none."""
+"""Files that a config names: whether they are there, and are files (rows 11.6, 11.7). Looks at them and opens none."""
 
+import collections.abc
 import glob
 import pathlib
+import re
 from typing import Any
 
 from naiad.config.backend_type import BackendType
 from naiad.config.document import Document
+from naiad.config.findings import Findings
 from naiad.config.problem import Problem
 from naiad.core.file_kind import exists, special_kind
+
+_CAPABILITY = re.compile(r"\d+\.\d+")
 
 _NAMING_THE_FILE = ("default_model_filename", "backend", "platform")
 """Fields from which a model file's name follows."""
@@ -31,7 +36,7 @@ def missing_file(
 ) -> Problem | None:
     """The problem of a missing model file, with the file that may have been meant; None when it exists."""
     template = backend.missing_file if backend is not None else ""
-    if not template or message.cc_model_filenames or exists(path):
+    if not template or exists(path) or files_per_gpu(path.parent, message):
         return None
     alike = sorted(entry.name for entry in path.parent.glob(f"*{glob.escape(path.suffix)}"))
     written = (field for field in _NAMING_THE_FILE if (field,) in document.positions)
@@ -42,6 +47,35 @@ def missing_file(
         if alike
         else f"put it there: {path.parent} has {_names(path.parent)}",
     )
+
+
+def files_per_gpu(folder: pathlib.Path, message: Any) -> list[pathlib.Path]:
+    """The files of a version that `cc_model_filenames` names, those that are there, each once."""
+    named = message.cc_model_filenames
+    paths = dict.fromkeys(folder / named[capability] for capability in sorted(named))
+    return [path for path in paths if exists(path)]
+
+
+def warn_of_files_per_gpu(
+    message: Any,
+    findings: Findings,
+    model_dir: pathlib.Path,
+    versions: collections.abc.Iterable[int],
+) -> None:
+    """Warn of what no GPU, or no GPU of some compute capability, could load: a key that is not one, and files that are not there."""
+    for capability in sorted(message.cc_model_filenames):
+        name = message.cc_model_filenames[capability]
+        if not _CAPABILITY.fullmatch(capability):
+            findings.warnings.append(
+                f"cc_model_filenames: '{capability}' is not a compute capability such as 8.6, so that no GPU loads '{name}'"
+            )
+            continue
+        findings.warnings.extend(
+            f"cc_model_filenames: '{model_dir / str(version) / name}' is not there, so that no GPU of compute capability {capability} can load version "
+            f"{version}"
+            for version in versions
+            if not exists(model_dir / str(version) / name)
+        )
 
 
 def _names(folder: pathlib.Path) -> str:

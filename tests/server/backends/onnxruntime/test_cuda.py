@@ -4,13 +4,15 @@ import pathlib
 import sys
 from typing import Any
 
+import msgspec
 import onnxruntime
 import pytest
 
 from naiad.backends.onnxruntime import cuda
 from naiad.backends.onnxruntime.batch_sizes import Memory
-from naiad.backends.onnxruntime.plan import CUDA, TENSORRT, plan_session
-from naiad.config.model_config import InstanceKind
+from naiad.backends.onnxruntime.plan import CUDA, TENSORRT, cache_folders, plan_session
+from naiad.config.model_config import Accelerator, InstanceKind, Optimization
+from naiad.errors import InferenceError
 from tests.server.backends.configs import model_config
 
 CONFIG = model_config(inputs=[], outputs=[])
@@ -97,7 +99,8 @@ def test_the_library_that_is_missing_is_named_in_the_loaders_words(tmp_path: pat
     ("library", "what"),
     [
         ("libcuda.so.1", "that is NVIDIA's driver"),
-        ("libnvinfer.so.10", "that is TensorRT"),
+        ("libnvinfer.so.10", "that is TensorRT 10, on which onnxruntime "),
+        ("libnvinfer.so.10", "and none is installed: pip install 'tensorrt>=10,<11', or remove"),
         ("libcublasLt.so.13", "[server-gpu]' brings them; or use an image"),
         ("libcudnn.so.9", "[server-gpu]' brings them"),
     ],
@@ -105,3 +108,28 @@ def test_the_library_that_is_missing_is_named_in_the_loaders_words(tmp_path: pat
 def test_the_advice_depends_on_the_library(library: str, what: str) -> None:
     fault = f"{library}: cannot open shared object file: No such file or directory"
     assert what in cuda.advice(fault)
+
+
+def test_the_folders_of_tensorrts_caches_are_made_or_the_one_that_cannot_be_is_named(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = tmp_path / "engines" / "m"
+    parameters = {
+        "trt_engine_cache_enable": "true",
+        "trt_engine_cache_path": str(folder),
+        "trt_timing_cache_path": "/timings",
+    }
+    accelerator = Accelerator(name="tensorrt", parameters=parameters)
+    config = msgspec.structs.replace(
+        CONFIG, optimization=Optimization(gpu_accelerators=(accelerator,))
+    )
+    folders = cache_folders(plan_session(config, {}, kind=InstanceKind.GPU, device_id=0))
+    assert folders == {str(folder): "trt_engine_cache_path"}, "the cache of timings is off"
+    cuda.make_cache_folders(folders, model="m")
+    assert folder.is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(InferenceError) as refused:
+        cuda.make_cache_folders({str(tmp_path / "file" / "x"): "trt_engine_cache_path"}, model="m")
+    assert refused.value.message.startswith(
+        f"unable to load model 'm': trt_engine_cache_path '{tmp_path}/file/x' cannot be written to: Not a directory"
+    )

@@ -233,7 +233,7 @@ def test_a_lack_of_memory_fails_the_load_and_leaves_nothing(
     with pytest.raises(InferenceError) as failed, Model(tmp_path, plans.doubling(), TWO):
         pass
     assert failed.value.message.startswith(
-        "out of memory (CUDA error 2, cudaErrorMemoryAllocation, in cudaMalloc)"
+        "cudaMalloc: CUDA error 2 (cudaErrorMemoryAllocation): out of memory"
     )
     assert "128 bytes for input 'X' for m_0_0" in failed.value.message
     assert (cuda.allocated, cuda.open) == (0, 0)
