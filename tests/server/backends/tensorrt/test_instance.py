@@ -124,7 +124,9 @@ def test_graphs_priorities_and_streams_of_copies(tmp_path: pathlib.Path, cuda: A
             before = [what for what, _ in cuda.log].count("launch")
             given = rows(count, count)
             execution = instance.execute([inference(tensor("X", given))])
-            assert values(execution.responses[0])["Y"] == (given * 2).tolist()
+            (answer,) = execution.responses
+            assert answer is not None
+            assert values(answer)["Y"] == (given * 2).tolist()
             launched.append([what for what, _ in cuda.log].count("launch") - before)
             assert execution.padding_rows == (1 if count == 3 else 0)
     assert launched == [1, 1, 0, 0, 1], "3 and 4 rows run in the graph of 4"
