@@ -35,6 +35,7 @@ class EngineOfOneModel:
 
     def __init__(self, traits: ModelTraits, *, model: str = "m") -> None:
         self.traits = traits
+        self.replies = None
         self.model = model
         self.ready: bool | Exception = True
         self.live: bool | InferenceError = True

@@ -2,7 +2,7 @@
 
 from naiad.core.record import Record
 from naiad.core.request import InferRequest, Parameters
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import Tensor, Texts
 from naiad.errors import InferenceError
 
 NO_PARAMETERS: Parameters = {}
@@ -21,6 +21,7 @@ class InferResponse(Record, frozen=True):
         parameters: set by the model (row 3.37).
         error: set instead of outputs when the request failed; `bare()` if it was raised.
         empty: it is final and carries nothing else: the model has sent everything before, or sends nothing (row 10.30).
+        texts: of a response from the response cache: what protocols have written of it.
     """
 
     model_name: str
@@ -31,6 +32,7 @@ class InferResponse(Record, frozen=True):
     error: InferenceError | None = None
     final: bool = True
     empty: bool = False
+    texts: Texts | None = None
 
 
 def failure(request: InferRequest, error: InferenceError, *, version: int) -> InferResponse:

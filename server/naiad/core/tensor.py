@@ -91,13 +91,15 @@ class Texts:
     Attributes:
         by_name: by the name of the output, in a form that only the protocol knows.
         size: bytes of all of them.
+        entry: the key of the response in this server's response cache; None if it is not there, or not any more.
     """
 
-    __slots__ = ("by_name", "size")
+    __slots__ = ("by_name", "entry", "size")
 
     def __init__(self) -> None:
         self.by_name: dict[str, Any] = {}
         self.size = 0
+        self.entry: bytes | None = None
 
     def keep(self, name: str, written: Any, size: int) -> None:
         """Keep what was written of an output."""

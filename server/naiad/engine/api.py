@@ -13,6 +13,7 @@ from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
+from naiad.core.tensor import Texts
 from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.queue_state import QueueState
 from naiad.metrics.statistics import ModelStatistics, SequenceCounts, StepTimes
@@ -124,12 +125,36 @@ class Infers(typing.Protocol):
         """
 
 
+class KnownReplies(typing.Protocol):
+    """Replies that a protocol has written of responses from the response cache, for the same requests again. All calls are made on the event loop."""
+
+    def get(self, body: bytes, form: tuple[bytes | None, ...]) -> typing.Any:
+        """The reply to a request with this body, which counts as a hit of the cache; None if it is not known.
+
+        `form` is what else decides about the reply.
+        """
+
+    def keep(
+        self,
+        body: bytes,
+        form: tuple[bytes | None, ...],
+        reply: typing.Any,
+        size: int,
+        texts: Texts,
+    ) -> None:
+        """Keep a reply of `size` bytes, written of the response with these texts."""
+
+
 class ServedModel(Infers, typing.Protocol):
     """A model version that serves now. What is begun later, after other work, is to look it up again: it may be unloaded meanwhile."""
 
     @property
     def traits(self) -> ModelTraits:
         """What a decoder needs."""
+
+    @property
+    def replies(self) -> KnownReplies | None:
+        """What was written before; None for a model without a response cache in this server's memory."""
 
 
 class Engine(Infers, typing.Protocol):

@@ -50,6 +50,7 @@ from naiad.scheduling.strategy import Strategy
 
 if typing.TYPE_CHECKING:
     from naiad.response_cache.cache import ResponseCache
+    from naiad.response_cache.scheduler import CachingScheduler
 
 log = logging.getLogger("naiad.loader")
 
@@ -181,8 +182,10 @@ class Loader:
                 statistics=statistics,
                 strategy=strategy,
             )
+            replies = None
             if self._cache is not None and plan.config.response_cache:
-                scheduler = await self._cached(self._cache, plan, scheduler)
+                scheduler = caching = await self._cached(self._cache, plan, scheduler)
+                replies = caching.replies
             undo.push_async_callback(scheduler.stop)
             model = make_model(
                 unloading=self._unloading,
@@ -192,6 +195,7 @@ class Loader:
                 instances=instances,
                 resources=self._resources,
                 clock=self._clock,
+                replies=replies,
             )
             await self._meter.end(measurement, _pids(instances.hosted))
             await self._check_gpus(plan.config)
@@ -201,7 +205,7 @@ class Loader:
 
     async def _cached(
         self, cache: "ResponseCache", plan: VersionPlan, scheduler: Scheduler
-    ) -> Scheduler:
+    ) -> "CachingScheduler":
         from naiad.response_cache.identity import identity_of  # noqa: PLC0415 - only for servers with a cache
 
         identity = b""

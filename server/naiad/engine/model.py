@@ -13,7 +13,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import failure
-from naiad.engine.api import ModelTraits, TensorMetadata
+from naiad.engine.api import KnownReplies, ModelTraits, TensorMetadata
 from naiad.engine.classification import Classes, requested
 from naiad.engine.classified import ClassifiedResponses
 from naiad.engine.instance_update import (
@@ -40,6 +40,7 @@ class Model:
     Args:
         instances: those of the scheduler, and what they share, released with the model.
         resources: where the instances are registered; the model removes them at its end.
+        replies: those that are known before they are computed; None without a response cache.
 
     Attributes:
         namespace: of its repository; "" without namespaces (row 7.37).
@@ -56,8 +57,10 @@ class Model:
         instances: ModelInstances,
         resources: Resources,
         clock: Clock,
+        replies: KnownReplies | None = None,
     ) -> None:
         self.config = config
+        self.replies = replies
         self.version = version
         self.statistics = scheduler.statistics
         self._scheduler = scheduler

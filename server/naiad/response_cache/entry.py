@@ -45,7 +45,9 @@ class CachedResponse(Record, frozen=True):
 
     def response_to(self, request: InferRequest, version: int) -> InferResponse:
         """The response to a request."""
-        return InferResponse(request.model_name, version, request.id, self.outputs, self.parameters)
+        return InferResponse(
+            request.model_name, version, request.id, self.outputs, self.parameters, texts=self.texts
+        )
 
 
 def size_of(response: InferResponse) -> int:

@@ -3,6 +3,7 @@
 import collections
 
 from naiad.response_cache.entry import CachedResponse
+from naiad.response_cache.replies import Place, Reply, ReplyTable
 from naiad.response_cache.store import Inserted, OnFound
 
 
@@ -14,6 +15,7 @@ class LocalStore:
 
     Attributes:
         used: bytes of the entries that are kept.
+        replies: replies that were written of them, in the room that is left.
         evicted: how many entries made room for others.
     """
 
@@ -26,6 +28,7 @@ class LocalStore:
         self._keys: dict[str, set[bytes]] = {}
         self.used = 0
         self.evicted = 0
+        self.replies = ReplyTable()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -50,6 +53,7 @@ class LocalStore:
             return Inserted.TOO_LARGE
         self._make_room(entry.size)
         self._entries[key] = owner, entry
+        entry.texts.entry = key
         self._sizes[key] = entry.size
         self._keys.setdefault(owner, set()).add(key)
         return Inserted.NEW
@@ -69,11 +73,28 @@ class LocalStore:
 
     def _make_room(self, more: int) -> None:
         self.used += more
-        while self.used > self._size:
-            oldest, (its_owner, _) = self._entries.popitem(last=False)
+        while self.used + self.replies.used > self._size:
+            if self.replies.drop_oldest():
+                continue
+            oldest, (its_owner, entry) = self._entries.popitem(last=False)
             self._keys[its_owner].discard(oldest)
-            self.used -= self._sizes.pop(oldest)
+            self._left(oldest, entry)
             self.evicted += 1
+
+    def _left(self, key: bytes, entry: CachedResponse) -> None:
+        """An entry is not kept any more."""
+        self.used -= self._sizes.pop(key)
+        self.replies.drop_of(key)
+        entry.texts.entry = None
+
+    def keep_reply(self, place: Place, reply: Reply) -> None:
+        """Keep a reply in the room that entries leave, which older replies make for it."""
+        room = self._size - self.used
+        if reply.size > room or reply.entry not in self._entries:
+            return
+        while self.replies.used + reply.size > room:
+            self.replies.drop_oldest()
+        self.replies.add(place, reply)
 
     def accepts(self, size: int) -> bool:
         """See `ResponseStore`."""
@@ -82,15 +103,13 @@ class LocalStore:
     def forget(self, owner: str) -> None:
         """See `ResponseStore`."""
         for key in self._keys.pop(owner, ()):
-            del self._entries[key]
-            self.used -= self._sizes.pop(key)
+            _, entry = self._entries.pop(key)
+            self._left(key, entry)
 
     async def start(self) -> None:
         """See `ResponseStore`: there is nothing to connect to."""
 
     async def close(self) -> None:
         """See `ResponseStore`."""
-        self._entries.clear()
-        self._sizes.clear()
-        self._keys.clear()
-        self.used = 0
+        for owner in tuple(self._keys):
+            self.forget(owner)

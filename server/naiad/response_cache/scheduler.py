@@ -19,6 +19,7 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.response_cache.entry import CachedResponse, entry_of, size_of
 from naiad.response_cache.key import KeyMaker, hashed_aside
 from naiad.response_cache.local import LocalStore
+from naiad.response_cache.replies import KnownReplies
 from naiad.response_cache.store import Inserted, ResponseStore
 from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.ordering import Reordering
@@ -79,6 +80,10 @@ class CachingScheduler:
         self._stopping = False
         self._warned = False
         statistics.caches = True
+        self.replies: KnownReplies | None = None
+        """None also with an order: a response may have to wait for others."""
+        if self._local is not None and self._order is None:
+            self.replies = KnownReplies(owner, self._local, statistics=statistics, clock=clock)
 
     def submit(self, inference: Inference) -> None:
         """See `Scheduler`."""
@@ -260,6 +265,7 @@ class CachingScheduler:
     async def stop(self) -> None:
         """See `Scheduler`. The entries of the version are dropped."""
         self._stopping = True
+        self._store.forget(self._owner)
         if self._waiting:
             if self._idle is None:
                 self._idle = asyncio.get_running_loop().create_future()

@@ -89,6 +89,18 @@ def test_all_protocols_share_entries_and_a_model_that_is_loaded_again_begins_wit
         assert stats["cache_miss"]["count"] >= 1
 
 
+def test_the_same_request_again_counts_as_a_hit_each_time(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "models")
+    with start(tmp_path, "--cache-config=local,size=1000000") as server:
+        first = http(server, 1, 2)
+        for _ in range(4):
+            assert [http(server, 1, 2, binary=binary) for binary in (True, False)] == [first] * 2
+        with urllib.request.urlopen(f"http://{server.http}/v2/models/counts/stats") as reply:
+            stats = json.load(reply)["model_stats"][0]["inference_stats"]
+        assert (stats["success"]["count"], stats["cache_hit"]["count"]) == (9, 8)
+        assert stats["cache_miss"]["count"] == 1
+
+
 def test_servers_share_a_redis_and_go_on_without_it(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "models")
     redis = Redis(tmp_path)

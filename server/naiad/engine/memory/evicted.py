@@ -170,7 +170,10 @@ class EvictedModel:
         traits: those that it had.
         batching: its queue policies; defaults if it has none.
         version: its number.
+        replies: none.
     """
+
+    replies = None
 
     def __init__(self, models: EvictedModels, plan: VersionPlan) -> None:
         self._models = models

@@ -371,7 +371,7 @@ class EngineOfVersions(ScriptedEngine):
             self.run.append(request)
             on_response(ANSWER)
 
-        return types.SimpleNamespace(traits=PLAIN, infer=infer)
+        return types.SimpleNamespace(traits=PLAIN, infer=infer, replies=None)
 
 
 @pytest.mark.parametrize("body", [BODY, gzip.compress(BODY)], ids=["plain", "gzip"])
