@@ -79,6 +79,34 @@ def test_a_canary_that_does_not_start_gets_no_request(demo: Kubernetes) -> None:
         assert demo.condition("demo")["status"] == "True"
 
 
+def test_a_cookie_keeps_a_client_at_one_pod_until_that_ends(kubernetes: Kubernetes) -> None:
+    pod = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    affinity = services.ingress(HOST, sessionAffinity={"type": "Cookie"})
+    _with_route(
+        kubernetes,
+        _service(replicas=2, predictor={"args": ["--id=$(POD)"], "env": [pod]}, ingress=affinity),
+    )
+    kubernetes.wait("both pods", lambda: len(_shares()) == 2, seen=_shares)
+    connection = http.client.HTTPConnection(HOST, 80, timeout=20)
+    first, cookie = _ask(connection)
+    assert cookie.startswith("naiad-pod=")
+    assert {_ask(connection, cookie)[0] for _ in range(_ASKED)} == {first}
+    kubernetes.run("delete", "pod", first)
+    other, again = _ask(connection, cookie)
+    assert other != first
+    assert {_ask(connection, again or cookie)[0] for _ in range(_ASKED)} == {other}
+    connection.close()
+
+
+def _ask(connection: http.client.HTTPConnection, cookie: str = "") -> tuple[str, str]:
+    """The name of the server that answers, and the cookie that it sets."""
+    connection.request("GET", "/v2", headers={"Cookie": cookie} if cookie else {})
+    response = connection.getresponse()
+    body = response.read()
+    assert response.status == 200, body
+    return json.loads(body)["name"], (response.headers["Set-Cookie"] or "").partition(";")[0]
+
+
 @pytest.mark.parametrize("way", _WAYS)
 def test_clients_call_below_a_prefix(kubernetes: Kubernetes, way: str) -> None:
     made = _service(pathPrefix=PREFIX)

@@ -49,18 +49,22 @@ class NamespaceStore:
         await self._reflector.run()
 
     def labels(self, namespace: str) -> Labels:
-        """The labels of a namespace; an unknown one has its name alone.
+        """The labels of a namespace.
 
         Raises:
             LabelsUnknown: namespaces cannot be read.
-            Unreachable: they are not listed yet; the reconcile is repeated.
+            Unreachable: they are not listed yet, or the watch has not shown this one yet, whose service was faster; the reconcile is repeated. Pods that are made
+                before a profile binds the namespace stay.
         """
         problem = self._problem()
         if problem:
             raise LabelsUnknown(problem)
         if not self._reflector.listed.is_set():
             raise errors.Unreachable(f"list {REF}", message="they are not listed yet")
-        return self._by_name.get(namespace, {"kubernetes.io/metadata.name": namespace})
+        labels = self._by_name.get(namespace)
+        if labels is None:
+            raise errors.Unreachable(f"list {REF}", message=f"{namespace} is not among them yet")
+        return labels
 
     def blocking(self) -> str:
         """Why namespaces that are wanted are not known yet; "" when they are, or cannot be."""

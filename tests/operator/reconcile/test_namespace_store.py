@@ -75,7 +75,8 @@ class Watched:
 
 async def test_no_namespace_is_read_before_a_profile_selects_some() -> None:
     names = {"namespaces": {"names": ["team-a"]}}
-    api = Both([profile("a", policy=names)], [namespace("team-b", tier="gold")])
+    gold = namespace("team-b", tier="gold")
+    api = Both([profile("a", policy=names)], [gold, namespace("team-a")])
     watched = Watched(api)
     await watched.store.wait()
     await asyncio.sleep(60)
@@ -114,11 +115,30 @@ async def test_a_label_that_changes_binds_a_namespace_or_releases_it() -> None:
     assert watched.changes == before + 1, "managed fields"
     namespaces.on_update(namespace_store.REF, namespace("new", tier="gold"))
     assert watched.chosen("new") == "a"
-    namespaces.on_delete(namespace_store.REF, namespace("new"))
-    assert watched.chosen("new") is None
-    namespaces.on_replace(namespace_store.REF, set(), "9")
-    assert watched.chosen("team") is None
     watched.task.cancel()
+
+
+async def test_a_service_that_is_seen_before_its_namespace_waits_for_that() -> None:
+    """Or a service in a new namespace would get pods that its profile refuses, which stay."""
+    everywhere_else = {
+        "selector": {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}
+    }
+    for policy, bound in ((GOLD, "a"), ({"namespaces": everywhere_else}, None)):
+        watched = Watched(Both([profile("a", policy=policy)], [namespace("team", tier="gold")]))
+        await watched.store.wait()
+        with pytest.raises(errors.Unreachable, match="new is not among them yet") as raised:
+            watched.chosen("new")
+        assert raised.value.transient, "the reconcile is repeated"
+        namespaces = watched.store._namespaces
+        before = watched.changes
+        namespaces.on_update(namespace_store.REF, namespace("new", tier="gold"))
+        assert (watched.chosen("new"), watched.changes) == (bound, before + 1)
+        namespaces.on_delete(namespace_store.REF, namespace("new"))
+        namespaces.on_replace(namespace_store.REF, set(), "9")
+        for gone in ("new", "team"):
+            with pytest.raises(errors.Unreachable):
+                watched.chosen(gone)
+        watched.task.cancel()
 
 
 async def test_without_permission_every_service_stays_as_it_is_until_there_is_one() -> None:

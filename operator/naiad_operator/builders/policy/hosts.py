@@ -11,7 +11,9 @@ Problems = collections.abc.Iterator[Problem]
 NAMESPACE = "{namespace}"
 """What stands for the name of the service's namespace in a pattern."""
 
-_CLAIMS = ("/server-alias", "-snippet", "/hostname", "/internal-hostname")
+_CLAIMS = (
+    "/server-alias", "/server-alias-regex", "/host-aliases", "/from-to-www-redirect", "-snippet", "-snippets", "/router.rule", "/hostname", "/internal-hostname",
+)  # fmt: skip
 """The ends of annotations with which ingress controllers and DNS controllers give an object more hosts."""
 
 

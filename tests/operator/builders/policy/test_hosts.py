@@ -66,6 +66,13 @@ GATEWAY: Object = {"parentRefs": [{"name": "public", "namespace": "infra"}]}
             {"ingress": {"enabled": True, "host": "a.models.example.com", "annotations": {"nginx.ingress.kubernetes.io/server-alias": "x"}}},
             "spec.ingress.annotations[nginx.ingress.kubernetes.io/server-alias]",
         ),
+        *(
+            ({"ingress": {"enabled": True, "host": "a.models.example.com", "annotations": {claim: "x"}}}, f"spec.ingress.annotations[{claim}]")
+            for claim in (
+                "nginx.org/server-snippets", "nginx.ingress.kubernetes.io/configuration-snippet", "nginx.ingress.kubernetes.io/from-to-www-redirect",
+                "haproxy-ingress.github.io/server-alias-regex", "konghq.com/host-aliases", "traefik.ingress.kubernetes.io/router.rule",
+            )
+        ),
         ({"ingress": {"enabled": True, "host": "a.models.example.com"}}, ""),
         ({"gateway": {**GATEWAY, "hostnames": ["*.models.example.com"]}}, ""),
         ({"annotations": {"audit": "yes"}}, ""),
