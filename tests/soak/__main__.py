@@ -6,8 +6,8 @@ import sys
 import tempfile
 
 from tests.soak import repository
+from tests.soak.plan import Plan, Result
 from tests.soak.run import run
-from tests.soak.soak import Plan, Result
 
 MOST_LAG_MS = 100.0
 """How late the server's event loop may be, less the time that it waited for a processor. Not in the test: on a machine that has too much to do

@@ -7,7 +7,8 @@ import pathlib
 
 from tests.reference.process import ServerProcess, naiad_program
 from tests.soak import census, repository
-from tests.soak.soak import Plan, Result, Soak
+from tests.soak.plan import Plan, Result
+from tests.soak.soak import Soak
 from tests.soak.tenants import Tenants
 
 
@@ -22,7 +23,7 @@ def run(
 ) -> Result:
     """What came of it. Models and the server's log (`log`) are written into the folder."""
     models = repository.make(folder / "models")
-    options = ["--model-control-mode=explicit", "--log-format=json"]
+    options = ["--model-control-mode=explicit", "--log-format=json", *repository.OPTIONS]
     with ServerProcess(naiad_program(), [models], log=folder / "log", options=options) as server:
         assert server.process is not None
         result = asyncio.run(Soak(server, models, plan, progress=progress).run())

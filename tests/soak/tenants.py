@@ -11,7 +11,7 @@ import shutil
 
 from tests.reference.process import ServerProcess
 from tests.soak import census, repository
-from tests.soak.client import Connection
+from tests.soak.connection import Connection
 
 MOST_GROWN_EACH = 500
 """Bytes of the server for each name. It keeps the states of the last thousand, and an allocator's rest."""

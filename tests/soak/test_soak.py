@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
+from tests.soak.plan import Plan
 from tests.soak.run import run
-from tests.soak.soak import Plan
 
 
 @pytest.mark.timeout(300)

@@ -43,13 +43,20 @@ class Connection:
         Raises:
             OSError, asyncio.IncompleteReadError: the connection broke.
         """
+        head = f"POST {path} HTTP/1.1\r\nHost: soak\r\nContent-Length: {len(body)}\r\n\r\n"
+        return await self._send(head.encode() + body, leave_after_s)
+
+    async def get(self, path: str) -> Reply:
+        """Sends a request without a body and gives the answer."""
+        reply = await self._send(f"GET {path} HTTP/1.1\r\nHost: soak\r\n\r\n".encode(), None)
+        assert reply is not None, "no client leaves here"
+        return reply
+
+    async def _send(self, request: bytes, leave_after_s: float | None) -> Reply | None:
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
-        writer.write(
-            f"POST {path} HTTP/1.1\r\nHost: soak\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        writer.write(request)
         try:
             async with asyncio.timeout(leave_after_s):
                 return await _read(reader)
