@@ -67,7 +67,7 @@ bench-cluster: $(VENV)/.dev ## measure a cluster's start, the demo's first answe
 large-requests: $(VENV)/.dev ## every kind of 64 MB request and reply, and how late each makes the event loop (ARGS="MEGABYTES [PART OF A NAME ...]")
 	$(BIN)/python -m tests.large_requests $(ARGS)
 
-soak: $(VENV)/.dev ## 200,000 requests under kills, cancels and reloads, then 10,000 model names
+soak: $(VENV)/.dev ## 200,000 requests to models scheduled in every way, under kills, cancels and reloads, then 10,000 model names
 	$(BIN)/python -m tests.soak
 
 fuzz: $(VENV)/.fuzz ## send random input to the decoders, the config parser, the worker's link and HTTP framing (FUZZ_SECONDS=300, ARGS="config --keep")

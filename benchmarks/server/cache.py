@@ -1,9 +1,10 @@
 """Hits of the local response cache beside Triton, over HTTP: one request that is in the cache, again and again.
 
-Rounds of both servers take turns; medians and the medians of ratios are shown. It means something on a quiet machine only:
-`python -m benchmarks.server.cache [ROUNDS]`. A second table has Naiad alone: the same model without a cache.
+Rounds of both servers take turns; medians and the medians of ratios are shown, and Naiad's rate for the same model without a cache. It means something on a quiet
+machine only: `python -m benchmarks.server.cache [ROUNDS] [SECONDS]`.
 """
 
+import collections
 import dataclasses
 import pathlib
 import statistics
@@ -42,8 +43,13 @@ _CONFIG = """
 """
 _VALUES = {"16 values": 16, "4 KB": 1024, "600 KB": 150_528}
 _MOST_AS_TEXT = 4096
+_KINDS = tuple(
+    (f"{wire}, {size}", count, wire)
+    for size, count in _VALUES.items()
+    for wire in ("JSON", "binary")
+    if wire == "binary" or count <= _MOST_AS_TEXT  # more of it measures numbers as text
+)
 _CONNECTIONS = (1, 16)
-_SECONDS = 2
 _OPTIONS = ["--cache-config=local,size=104857600"]
 _CACHE = "response_cache { enable: true }"
 
@@ -63,7 +69,7 @@ def _request(server: ServerProcess, model: str, count: int, wire: str) -> HttpRe
     return sample.json(server.http) if wire == "JSON" else sample.binary(server.http)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Measured:
     """Requests per second, and microseconds of processor time per request, of all processes of the server."""
 
@@ -71,73 +77,119 @@ class _Measured:
     cpu_us: float
 
 
-def _measure(server: ServerProcess, request: HttpRequest, connections: int) -> _Measured:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """One kind of request and number of connections.
+
+    Attributes:
+        kind: wire and size.
+        connections: how many at once.
+        rates: medians of hits per second: Triton's, ours, and ours of the same model without a cache.
+        costs: medians of µs of processor time per hit: Triton's and ours.
+        faster: the median of the ratios of pairs.
+    """
+
+    kind: str
+    connections: int
+    rates: tuple[float, float, float]
+    costs: tuple[float, float]
+    faster: float
+
+
+def measure(*, rounds: int, seconds: float) -> list[Cell]:
+    """Run both servers side by side, loaded in turn.
+
+    Raises:
+        LoadError: a server did not answer as it should.
+    """
+    found: dict[tuple[str, int, str], list[_Measured]] = collections.defaultdict(list)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        shared = [_repository(folder / "models")]
+        reference = reference_program(install())
+        with (
+            ServerProcess(reference, shared, log=folder / "triton.log", options=_OPTIONS) as triton,
+            ServerProcess(naiad_program(), shared, log=folder / "naiad.log", options=_OPTIONS) as naiad,
+        ):  # fmt: skip
+            runs = [
+                ("triton", triton, "cached"),
+                ("naiad", naiad, "cached"),
+                ("plain", naiad, "plain"),
+            ]
+            for turn in range(rounds):
+                for kind, count, wire in _KINDS:
+                    for connections in _CONNECTIONS:
+                        for which, server, model in runs if turn % 2 == 0 else runs[::-1]:
+                            request = _request(server, model, count, wire)
+                            measured = _loaded(server, request, connections, seconds)
+                            found[kind, connections, which].append(measured)
+                            print(
+                                f"round {turn + 1}  hits, {kind:<17} {connections:>2}  {which:<6} {measured.per_second:>9,.0f}/s",
+                                flush=True,
+                            )
+    return [
+        _cell(kind, connections, *(found[kind, connections, which] for which, _, _ in runs))
+        for kind, _, _ in _KINDS
+        for connections in _CONNECTIONS
+    ]
+
+
+def _loaded(
+    server: ServerProcess, request: HttpRequest, connections: int, seconds: float
+) -> _Measured:
     assert server.process is not None
     pid = server.process.pid
     before = process_time.of_tree(pid)
-    rate = wrk(request, connections=connections, seconds=_SECONDS)
+    rate = wrk(request, connections=connections, seconds=seconds)
     spent = process_time.of_tree(pid) - before
     return _Measured(rate.per_second, spent / max(rate.requests, 1) * 1e6)
 
 
-def _medians(measured: list[_Measured]) -> tuple[float, float]:
-    return (
-        statistics.median(each.per_second for each in measured),
-        statistics.median(each.cpu_us for each in measured),
+def _cell(
+    kind: str,
+    connections: int,
+    theirs: list[_Measured],
+    ours: list[_Measured],
+    plain: list[_Measured],
+) -> Cell:
+    def rate(measured: list[_Measured]) -> float:
+        return statistics.median(each.per_second for each in measured)
+
+    def cost(measured: list[_Measured]) -> float:
+        return statistics.median(each.cpu_us for each in measured)
+
+    ratios = (mine.per_second / its.per_second for its, mine in zip(theirs, ours, strict=True))
+    return Cell(
+        kind,
+        connections,
+        (rate(theirs), rate(ours), rate(plain)),
+        (cost(theirs), cost(ours)),
+        statistics.median(ratios),
     )
 
 
-def _contest(triton: ServerProcess, naiad: ServerProcess, rounds: int) -> None:
-    print(
-        "| hits | connections | Triton, requests/s | Naiad, requests/s | times as many | Triton, processor µs per request | Naiad, processor µs per request |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    for size, count in _VALUES.items():
-        for wire in ("JSON", "binary"):
-            if wire == "JSON" and count > _MOST_AS_TEXT:
-                continue  # it measures numbers as text
-            requests = [(each, _request(each, "cached", count, wire)) for each in (triton, naiad)]
-            for connections in _CONNECTIONS:
-                found: list[list[_Measured]] = [[], []]
-                for _ in range(rounds):
-                    for (server, request), into in zip(requests, found, strict=True):
-                        into.append(_measure(server, request, connections))
-                theirs, ours = map(_medians, found)
-                ratio = statistics.median(
-                    b.per_second / a.per_second for a, b in zip(*found, strict=True)
-                )
-                print(
-                    f"| {wire}, {size} | {connections} | {theirs[0]:,.0f} | {ours[0]:,.0f} | {ratio:.2f} | {theirs[1]:,.0f} | {ours[1]:,.0f} |",
-                    flush=True,
-                )
-
-
-def main(rounds: int) -> None:
-    """Print the table."""
-    require_tools()
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        repository = _repository(folder / "models")
-        reference = reference_program(install())
-        with (
-            ServerProcess(reference, [repository], log=folder / "triton.log", options=_OPTIONS) as triton,
-            ServerProcess(naiad_program(), [repository], log=folder / "naiad.log", options=_OPTIONS) as naiad,
-        ):  # fmt: skip
-            _contest(triton, naiad, rounds)
-            print("\n| Naiad | connections | without a cache, requests/s | hits, requests/s |")
-            print("|---|---|---|---|")
-            for connections in _CONNECTIONS:
-                plain, hits = (
-                    statistics.median(
-                        _measure(
-                            naiad, _request(naiad, model, 16, "binary"), connections
-                        ).per_second
-                        for _ in range(rounds)
-                    )
-                    for model in ("plain", "cached")
-                )
-                print(f"| binary, 16 values | {connections} | {plain:,.0f} | {hits:,.0f} |", flush=True)  # fmt: skip
+def table(cells: list[Cell]) -> str:
+    """As Markdown."""
+    lines = [
+        "| hits | connections | Triton req/s | Naiad req/s | ratio | Triton µs of processor time | Naiad µs | Naiad req/s without a cache |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for cell in cells:
+        theirs, ours, plain = cell.rates
+        its_cost, our_cost = cell.costs
+        lines.append(
+            f"| {cell.kind} | {cell.connections} | {theirs:,.0f} | {ours:,.0f} | **{cell.faster:.2f}** | {its_cost:,.0f} | {our_cost:,.0f} | {plain:,.0f} |"
+        )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 7)
+    require_tools()
+    given = [float(each) for each in sys.argv[1:]]
+    print(
+        table(
+            measure(
+                rounds=int(given[0]) if given else 7, seconds=given[1] if len(given) > 1 else 2.0
+            )
+        )
+    )

@@ -72,7 +72,12 @@ def measure(*, rounds: int, seconds: float) -> list[Cell]:
             for turn in range(rounds):
                 for connections in _CONNECTIONS:
                     for which, server in both if turn % 2 == 0 else both[::-1]:
-                        found[connections, which].append(_loaded(server, connections, seconds))
+                        measured = _loaded(server, connections, seconds)
+                        found[connections, which].append(measured)
+                        print(
+                            f"round {turn + 1}  ensemble {connections:>2}  {which:<6} {measured[0]:>9,.0f}/s",
+                            flush=True,
+                        )
     return [
         _cell(connections, found[connections, "other"], found[connections, "ours"])
         for connections in _CONNECTIONS

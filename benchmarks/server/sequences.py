@@ -1,12 +1,12 @@
-"""What sequences cost: loop time per request with few and with many requests queued, and requests per second beside Triton.
+"""Sequences beside Triton: requests per second of 64 sequences on 64 connections over HTTP, each with its next request when it has its response.
 
-`python -m benchmarks.server.sequences` prints both; with `cost` only the first, which needs no other server; a number is how
-often both servers are loaded in turn (5). The second runs 64 sequences on 64
-connections, each with its next request when it has its response, against the same Python models in both servers, loaded in turn.
+The same Python model on both servers, in both strategies. Rounds of both servers take turns; medians are shown, and the medians of the ratios of pairs:
+`python -m benchmarks.server.sequences [ROUNDS] [SECONDS]`.
 """
 
 import asyncio
-import collections.abc
+import collections
+import dataclasses
 import json
 import pathlib
 import statistics
@@ -15,167 +15,13 @@ import tempfile
 import time
 import typing
 
-import numpy as np
 import uvloop
 from typing_extensions import override
 
-from naiad.backends.instance import Execution, InstanceSpec
-from naiad.config.model_config import (
-    InstanceGroup,
-    InstanceKind,
-    ModelConfig,
-    Optimization,
-    TensorSpec,
-)
-from naiad.config.sequence_batching import (
-    ControlKind,
-    DirectStrategy,
-    OldestStrategy,
-    SequenceBatching,
-    SequenceControl,
-)
-from naiad.core import datatypes
-from naiad.core.clock import SystemClock
-from naiad.core.inference import Inference
-from naiad.core.request import LATEST, SEQUENCE_START, InferRequest
-from naiad.core.response import NO_PARAMETERS, InferResponse
-from naiad.core.tensor import Tensor
-from naiad.hosts.host import BatchOutcome, HostedInstance, OnDeferred, OnOutcome
-from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
-from naiad.scheduling.scheduler import Scheduler
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
 
-_ROWS = 64
-_QUEUED = (10, 10_000)
-_COUNTED = 50_000
 _SEQUENCES = 64
-_SLICE_S = 2.0
-_SPEC = TensorSpec(name="x", datatype=datatypes.FP32, dims=(1,))
-_CONTROLS = (
-    SequenceControl(kind=ControlKind.START, name="START", datatype=datatypes.INT32, true=1),
-    SequenceControl(kind=ControlKind.READY, name="READY", datatype=datatypes.INT32, true=1),
-    SequenceControl(kind=ControlKind.CORRID, name="CORRID", datatype=datatypes.UINT64),
-)
-_STRATEGIES: dict[str, DirectStrategy | OldestStrategy] = {
-    "direct": DirectStrategy(),
-    "oldest": OldestStrategy(max_candidate_sequences=_ROWS),
-}
-
-
-class _Host:
-    """A host whose batches are over at once: the time is the scheduler's."""
-
-    prefetches = False
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
-        now = time.monotonic_ns()
-        responses = [
-            InferResponse("m", 1, "", each.request.inputs, NO_PARAMETERS) for each in batch
-        ]
-        outcome = BatchOutcome(batch, Execution(responses, now, now), None, now, now, now)
-        self._loop.call_soon(on_outcome, outcome)
-
-    def deferred_to(self, on_deferred: OnDeferred) -> None:
-        """No responses are deferred."""
-
-    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
-        """It is always usable."""
-
-    def ready_now(self) -> bool:
-        return True
-
-    async def ready(self) -> bool:
-        return True
-
-    def abort(self, why: str) -> None:
-        """Nothing runs."""
-
-    async def close(self) -> None:
-        """Nothing to close."""
-
-
-def _scheduler(strategy: DirectStrategy | OldestStrategy) -> Scheduler:
-    config = ModelConfig(
-        name="m",
-        platform="",
-        backend="none",
-        default_model_filename="",
-        max_batch_size=_ROWS,
-        inputs=(_SPEC,),
-        outputs=(_SPEC,),
-        instance_groups=(InstanceGroup(name="m_0", kind=InstanceKind.CPU, count=1),),
-        dynamic_batching=None,
-        optimization=Optimization(),
-        decoupled=False,
-        parameters={},
-        metric_tags={},
-        op_library_filenames=(),
-        message=None,
-        sequence_batching=SequenceBatching(
-            controls=_CONTROLS, strategy=strategy, max_sequence_idle_us=10**9
-        ),
-    )
-    make = SchedulerFactory(resources=UnlimitedResources(), clock=SystemClock())
-    host = _Host(asyncio.get_running_loop())
-    return make(
-        config,
-        version=1,
-        instances=[HostedInstance(InstanceSpec("m_0_0", InstanceKind.CPU, 0), host)],
-        submit=lambda *_arguments, **_named: None,  # never called
-        statistics=ModelStatistics(),
-    )
-
-
-async def _cost(strategy: DirectStrategy | OldestStrategy, queued: int) -> float:
-    """Microseconds of processor time of the loop per request, while so many are queued over as many sequences as there are slots."""
-    scheduler = _scheduler(strategy)
-    tensor = Tensor("x", datatypes.FP32, (1, 1), np.zeros((1, 1), np.float32))
-    done = asyncio.get_running_loop().create_future()
-    count = 0
-    started = 0
-
-    def send(key: int, flags: int = 0) -> None:
-        request = InferRequest("m", LATEST, "", [tensor], [], {}, correlation_id=key, flags=flags)
-        scheduler.submit(Inference(request, lambda _: answered(key), 1, time.monotonic_ns()))
-
-    def answered(key: int) -> None:
-        nonlocal count, started
-        count += 1
-        if count == _COUNTED // 10:
-            started = time.process_time_ns()
-        if count <= _COUNTED:
-            send(key)
-        elif not done.done():
-            done.set_result(time.process_time_ns() - started)
-
-    keys = range(1, min(queued, _ROWS) + 1)
-    for number in range(queued):
-        key = keys[number % len(keys)]
-        send(key, SEQUENCE_START if number < len(keys) else 0)
-    took: int = await done
-    return took / (_COUNTED * 9 // 10) / 1_000
-
-
-def cost() -> str:
-    """As Markdown."""
-    lines = [
-        "| strategy | queued | µs of the loop per request | ratio to 10 |",
-        "|---|---|---|---|",
-    ]
-    for name, strategy in _STRATEGIES.items():
-        first = 0.0
-        for queued in _QUEUED:
-            found = min(uvloop.run(_cost(strategy, queued)) for _ in range(5))
-            first = first or found
-            lines.append(f"| {name} | {queued:,} | {found:.1f} | {found / first:.2f} |")
-    return "\n".join(lines)
-
 
 _CODE = """\
 import numpy as np
@@ -271,7 +117,7 @@ def _request(model: str, key: int, *, start: bool) -> bytes:
     return head.encode() + body
 
 
-async def _rate(server: ServerProcess, model: str) -> float:
+async def _rate(server: ServerProcess, model: str, seconds: float) -> float:
     """Requests per second of all sequences."""
     host, port = server.http.split(":")
     counts = [0]
@@ -280,7 +126,7 @@ async def _rate(server: ServerProcess, model: str) -> float:
     clients: list[_Client] = []
     for key in range(1, _SEQUENCES + 1):
         _, client = await loop.create_connection(
-            lambda key=key: _Client(model, key, counts, started + _SLICE_S),  # type: ignore[misc]
+            lambda key=key: _Client(model, key, counts, started + seconds),  # type: ignore[misc]
             host,
             int(port),
         )
@@ -289,9 +135,18 @@ async def _rate(server: ServerProcess, model: str) -> float:
     return counts[0] / (time.perf_counter() - started)
 
 
-def contest(rounds: int) -> str:
-    """As Markdown."""
-    found: dict[tuple[str, str], list[float]] = {}
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cell:
+    """One strategy: medians of requests per second, Triton's first, and of the ratios of pairs."""
+
+    strategy: str
+    rates: tuple[float, float]
+    faster: float
+
+
+def measure(*, rounds: int, seconds: float) -> list[Cell]:
+    """Run both servers side by side, loaded in turn; the first round warms them up."""
+    found: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for model, strategy in _WRITTEN.items():
@@ -306,26 +161,45 @@ def contest(rounds: int) -> str:
             ) as triton,
             ServerProcess(naiad_program(), shared, log=folder / "naiad.log") as naiad,
         ):
+            servers = [("triton", triton), ("naiad", naiad)]
             for turn in range(rounds + 1):
-                servers = [("triton", triton), ("naiad", naiad)]
                 for model in _WRITTEN:
                     for which, server in servers if turn % 2 else servers[::-1]:
-                        per_second = uvloop.run(_rate(server, model))
-                        if turn:
-                            found.setdefault((model, which), []).append(per_second)
+                        per_second = uvloop.run(_rate(server, model, seconds if turn else 1.0))
+                        if not turn:
+                            continue
+                        found[model, which].append(per_second)
+                        print(
+                            f"round {turn}  sequences, {model:<7} {which:<6} {per_second:>9,.0f}/s",
+                            flush=True,
+                        )
+    return [_cell(model, found[model, "triton"], found[model, "naiad"]) for model in _WRITTEN]
+
+
+def _cell(strategy: str, theirs: list[float], ours: list[float]) -> Cell:
+    ratios = (mine / its for its, mine in zip(theirs, ours, strict=True))
+    return Cell(
+        strategy,
+        (statistics.median(theirs), statistics.median(ours)),
+        statistics.median(ratios),
+    )
+
+
+def table(cells: list[Cell]) -> str:
+    """As Markdown."""
     lines = ["| strategy | Triton req/s | Naiad req/s | ratio |", "|---|---|---|---|"]
-    for model in _WRITTEN:
-        theirs, ours = found[model, "triton"], found[model, "naiad"]
-        ratio = statistics.median(mine / its for its, mine in zip(theirs, ours, strict=True))
-        lines.append(
-            f"| {model} | {statistics.median(theirs):,.0f} | {statistics.median(ours):,.0f} | **{ratio:.2f}** |"
-        )
+    for cell in cells:
+        theirs, ours = cell.rates
+        lines.append(f"| {cell.strategy} | {theirs:,.0f} | {ours:,.0f} | **{cell.faster:.2f}** |")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    print(cost(), flush=True)
-    if "cost" not in given:
-        print()
-        print(contest(int(given[0]) if given else 5))
+    given = [float(each) for each in sys.argv[1:]]
+    print(
+        table(
+            measure(
+                rounds=int(given[0]) if given else 5, seconds=given[1] if len(given) > 1 else 2.0
+            )
+        )
+    )

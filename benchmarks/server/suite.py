@@ -5,10 +5,10 @@ import pathlib
 import tempfile
 
 from benchmarks import models
-from benchmarks.micro import engine_cost, loop_profile, process_handover
+from benchmarks.micro import engine_cost, loop_profile, process_handover, sequence_cost
 from benchmarks.report import Row, plot, put_into, table, write_csv
 from benchmarks.requests import file_bytes, small, strings, wide
-from benchmarks.server import cycles, instances, startup, streams
+from benchmarks.server import cache, cycles, ensembles, instances, sequences, startup, streams
 from benchmarks.server.contest import ALL_WIRES, CHANGING_BINARY, HTTP_BINARY, Contest, Plan, play
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
@@ -39,7 +39,11 @@ def run(plan: Plan, *, quick: bool, write: bool) -> None:
     texts = {
         "beside": f"{plan.text}\n\n{table(beside)}",
         "alone": table(alone),
+        "cache": cache.table(cache.measure(rounds=plan.rounds, seconds=plan.seconds)),
         "streams": streams.table(streamed),
+        "ensembles": ensembles.table(ensembles.measure(rounds=plan.rounds, seconds=plan.seconds)),
+        "sequences": sequences.table(sequences.measure(rounds=plan.rounds, seconds=plan.seconds)),
+        "sequence-cost": sequence_cost.table(rounds=1 if quick else 5),
         "engine": engine_cost.table(engine_cost.measure(pairs=10 if quick else 200)),
         "startup": startup.table(startup.measure(starts=1 if quick else 7)),
         "handover": process_handover.table(process_handover.measure(rounds=2 if quick else 20)),
