@@ -1,7 +1,6 @@
-"""The scheduler of a model with sequences: applies the decisions of the table and of the batchers of the instances on the event loop.
+"""The scheduler of a model with sequences: admits requests and ends sequences by the decisions of the table, on the event loop.
 
-Each instance has a pool of its own, because a sequence belongs to one instance: its next request never runs on another. Requests that arrive in one
-iteration of the loop are considered together at its end.
+The batches of its instances are the work of `batches`.
 
 Ownership: from `submit` on, a request is in the table, in the queue of a batcher, in a pool, or completed. The state is consistent when a response
 callback is called, because that may submit and cancel.
@@ -11,7 +10,6 @@ import asyncio
 import collections.abc
 import contextlib
 import functools
-import itertools
 import logging
 
 import msgspec
@@ -21,28 +19,22 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.request import SEQUENCE_START
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
-from naiad.hosts.host import BatchOutcome, HostedInstance
+from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics, SequenceEnd
-from naiad.scheduling.batching import WaitUntil
-from naiad.scheduling.instance_pool import InstancePool
-from naiad.scheduling.instance_slot import InstanceSlot
 from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import UNLOAD_GRACE_S, drain
 from naiad.scheduling.sequence import errors
+from naiad.scheduling.sequence.batches import MakePool, SequenceBatches
 from naiad.scheduling.sequence.instance import ScheduledInstance
 from naiad.scheduling.sequence.outlook import SequenceOutlook
 from naiad.scheduling.sequence.plan import SequencePlan
 from naiad.scheduling.sequence.preparation import Preparation
-from naiad.scheduling.sequence.slot import Sequence, Taken
+from naiad.scheduling.sequence.slot import Sequence
 from naiad.scheduling.sequence.states import SequenceStates
 from naiad.scheduling.timer import Timers
 
 _log = logging.getLogger(__name__)
-
-MakePool = collections.abc.Callable[[HostedInstance], InstancePool]
-
-OnCancel = collections.abc.Callable[[Inference], None]
 
 SEQUENCE_GRACE_S = UNLOAD_GRACE_S
 """How long sequences that are open when their model is unloaded may take to end."""
@@ -52,7 +44,7 @@ _WARNING_NS = 10_000_000_000
 
 
 class SequenceScheduler:
-    """Implements `Scheduler`.
+    """Implements `Scheduler` and `BatchEvents`.
 
     Args:
         config: the model's; it has a sequence batcher.
@@ -81,37 +73,40 @@ class SequenceScheduler:
     ) -> None:
         self._model = config.name
         states = SequenceStates(config) if config.states else None
-        self._plan = plan = SequencePlan(config, prepare=None if states is None else states.prepare)
+        plan = SequencePlan(config, prepare=None if states is None else states.prepare)
         self._table = plan.table
         self._iterative = plan.batching.iterative
-        self._preparation = Preparation(config, plan.batching, states)
-        self._make_pool = make_pool
         self._dispatcher = dispatcher
         self.statistics = statistics
-        statistics.sequences = self._table.counts
-        self._hold = hold
-        self._holds = any(hold)
         self._now = clock.monotonic_ns
-        self._loop = loop
         self._timer = timers.timer(self._on_time)
         self._stopping = False
         self._sequences_over = asyncio.Event()
         self._drained = asyncio.Event()
-        self._closing = set[asyncio.Task[None]]()
         self._warned_ns = -_WARNING_NS
         self._warned_of = 0
-        self._numbers = itertools.count()
-        self._instances: dict[int, ScheduledInstance] = {}
+        self._batches = SequenceBatches(
+            plan,
+            make_pool=make_pool,
+            preparation=Preparation(config, plan.batching, states),
+            statistics=statistics,
+            hold=hold,
+            timer=self._timer,
+            now=clock.monotonic_ns,
+            loop=loop,
+            events=self,
+        )
         self._outlook = SequenceOutlook(
             model=config.name,
             table=self._table,
-            instances=self._instances,
+            instances=self._batches.instances,
             statistics=statistics,
             now=clock.monotonic_ns,
         )
+        statistics.sequences = self._table.counts
         statistics.queue = self._outlook.state
         for hosted in instances:
-            self._add(hosted)
+            self._batches.add(hosted)
 
     def submit(self, inference: Inference) -> None:
         """See `Scheduler`."""
@@ -124,17 +119,17 @@ class SequenceScheduler:
         now = self._now()
         inference.queued_ns = now
         sequence = table.accept(inference, now)
-        inference.on_cancel = functools.partial(self._cancel_waiting, sequence)
+        inference.on_cancel = functools.partial(self.cancelled, sequence)
         self.statistics.pending += 1
         if table.conflicts != self._warned_of:
             self._warn_of_conflict(sequence, now)
         slot = sequence.home
         if slot is not None:
-            self._wake(self._instances[slot.batcher.number], now)
+            self._batches.wake(slot, now)
         elif sequence.due_ns:
             self._timer.set(sequence.due_ns, exact=False)
-        if self._holds:
-            self._wake_all(now)
+        if self._batches.holds:
+            self._batches.wake_waiting(now)
 
     def _check(self, inference: Inference) -> None:
         """Refuse what no sequence can take, what is cancelled already, and what would be answered too late."""
@@ -164,29 +159,19 @@ class SequenceScheduler:
 
     def inflight(self) -> int:
         """See `Scheduler`; an open sequence without a request counts as one, for its client will send another."""
-        running = sum(
-            each.pool.inflight - (0 if each.running is None else each.running.nulls)
-            for each in self._instances.values()
-        )
-        return self.statistics.pending + running + len(self._table.idle)
+        return self.statistics.pending + self._batches.running() + len(self._table.idle)
 
     def occupancy(self) -> Occupancy:
         """See `Scheduler`."""
-        executions: list[tuple[str, list[Inference] | None]] = []
-        for instance in self._instances.values():
-            executions += instance.pool.executions()
-        return Occupancy(executions, self._waits)
+        return self._batches.occupancy()
 
     def ready_now(self) -> bool | None:
         """See `Scheduler`."""
-        known = [each.pool.ready_now() for each in self._in_use()]
-        if False in known:
-            return False
-        return None if None in known else True
+        return self._batches.ready_now()
 
     async def ready(self) -> bool:
         """See `Scheduler`."""
-        return all(await asyncio.gather(*(each.pool.ready() for each in self._in_use())))
+        return await self._batches.ready()
 
     def resize(
         self,
@@ -195,21 +180,14 @@ class SequenceScheduler:
     ) -> None:
         """See `Scheduler`: an instance that is removed serves its sequences until they are over."""
         for hosted in added:
-            self._add(hosted)
-        hosts = {hosted.host for hosted in removed}
-        for instance in list(self._instances.values()):
-            if instance.hosted.host in hosts:
-                instance.is_removed = True
-                instance.pool.on_completed = functools.partial(self._on_completed, instance)
-                self._table.retire(instance.batcher)
-                self._close_if_over(instance)
-        self._wake_all(self._now())
+            self._batches.add(hosted)
+        self._batches.remove(removed)
+        self._batches.wake_waiting(self._now())
 
     async def finish_sequences(self, seconds: float) -> None:
         """Let open sequences end, and start none; those that are open after that time take no further request (row 13.18)."""
         self._table.stopping = True
-        for instance in self._instances.values():
-            instance.pool.on_completed = functools.partial(self._on_completed, instance)
+        self._batches.watch_completions()
         self._check_drained()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._sequences_over.wait(), seconds)
@@ -220,130 +198,23 @@ class SequenceScheduler:
         """See `Scheduler`: no sequence starts, and the open ones get `SEQUENCE_GRACE_S` to end."""
         if not self._stopping:
             self._stopping = True
-            self._holds = False
-            self._wake_all(self._now())
+            self._batches.drain()
         await self.finish_sequences(SEQUENCE_GRACE_S)
         await drain(self._drained, abandoned=self._abandoned, abort=self._abort)
-        pools = [each.pool for each in self._instances.values()]
-        await asyncio.gather(*(pool.close() for pool in pools), *self._closing)
+        await self._batches.close()
         self.statistics.queue = None
 
-    def _add(self, hosted: HostedInstance) -> None:
-        number = next(self._numbers)
-        pool = self._make_pool(hosted)
-        instance = ScheduledInstance(hosted, pool, self._plan.batcher(number))
-        self._instances[number] = instance
-        self._table.add(instance.batcher, self._now())
-        pool.open(
-            on_free=functools.partial(self._on_free, instance),
-            on_begun=_never,
-            on_lost=functools.partial(self._on_lost, instance),
-        )
-
-    def _in_use(self) -> list[ScheduledInstance]:
-        return [each for each in self._instances.values() if not each.is_removed]
-
-    def _waits(self, inference: Inference) -> bool:
-        """Whether a request waits for an instance: it has not been sent to one."""
-        if inference.completed:
-            return False
-        return not any(
-            inference in (batch or ())
-            for each in self._instances.values()
-            for _, batch in each.pool.executions()
-        )
-
-    def _wake(self, instance: ScheduledInstance, now: int) -> None:
-        """Consider a free instance at the end of this iteration of the loop; at once if it runs one request at a time."""
-        if instance.is_due or not instance.pool.free:
-            return
-        if self._plan.single:
-            self._run(instance, now)
-        else:
-            instance.is_due = True
-            self._loop.call_soon(self._run_due, instance)
-
-    def _wake_all(self, now: int) -> None:
-        for instance in list(self._instances.values()):
-            if instance.batcher.waits:
-                self._wake(instance, now)
-
-    def _run_due(self, instance: ScheduledInstance) -> None:
-        instance.is_due = False
-        self._run(instance, self._now())
-
-    def _run(self, instance: ScheduledInstance, now: int) -> None:
-        """Send the next batch of a free instance, or set the timer."""
-        pool = instance.pool
-        if not pool.free or (self._holds and self._is_held()):
-            return
-        decision = instance.batcher.next(now, draining=self._stopping)
-        if decision is None:
-            return
-        if isinstance(decision, WaitUntil):
-            self._timer.set(decision.at_ns, exact=True)
-            return
-        slot = pool.acquire(None)
-        if slot is None:
-            return
-        self.statistics.closes[decision.reason] += 1
-        self._send(instance, slot, instance.batcher.take(decision.count, now), now)
-
-    def _send(
-        self, instance: ScheduledInstance, slot: InstanceSlot, rows: list[Taken | None], now: int
-    ) -> None:
-        """Execute a batch."""
-        prepared = self._preparation.prepare(rows)
-        instance.running = prepared
-        batch = prepared.batch
-        self.statistics.pending -= len(batch) - prepared.nulls
-        instance.pool.send(slot, batch, now)
-        for taken in rows:
-            if taken is not None:
-                inference = taken.inference
-                inference.on_cancel = functools.partial(
-                    self._cancel_running, taken.sequence, inference.on_cancel
-                )
-
-    def _on_free(self, instance: ScheduledInstance, outcome: BatchOutcome | None) -> None:
-        """A batch came back (see `InstancePool.open`), or its instance is free or usable for another reason (None)."""
+    def cancelled(self, sequence: Sequence, inference: Inference) -> None:
+        """See `BatchEvents`; also of a request that no batch has."""
         now = self._now()
-        if outcome is not None:
-            self._came_back(instance, outcome, now)
-        elif instance.pool.usable and not instance.batcher.usable and not instance.is_removed:
-            self._table.add(instance.batcher, now)
-        self._run(instance, now)
-        self._set_timer()
-        if instance.is_removed:
-            self._close_if_over(instance)
+        self._after_end(sequence, self._table.cancel(sequence, inference, now), now)
 
-    def _came_back(self, instance: ScheduledInstance, outcome: BatchOutcome, now: int) -> None:
-        running, instance.running = instance.running, None
-        if running is None:
-            return
-        self._preparation.keep_states(outcome)
-        execution = outcome.execution
-        rescheduled = () if execution is None else execution.rescheduled
-        lost: list[Inference] = []
-        for row, (taken, request) in enumerate(zip(running.taken, running.requests, strict=True)):
-            if taken is None or request is None:
-                continue
-            inference = taken.inference
-            again = row in rescheduled and not inference.completed
-            if again and inference.cancelled:
-                again = False
-                lost.append(inference)
-            if again:
-                inference.request = msgspec.structs.replace(request, flags=0)
-                inference.queued_ns = now
-                inference.on_cancel = functools.partial(self._cancel_waiting, taken.sequence)
-                self.statistics.pending += 1
-            self._table.came_back(taken, now, rescheduled=again)
-        for inference in lost:
-            self._dispatcher.fail(inference, errors.cancelled())
+    def not_rescheduled(self, inference: Inference) -> None:
+        """See `BatchEvents`."""
+        self._dispatcher.fail(inference, errors.cancelled())
 
-    def _on_lost(self, instance: ScheduledInstance) -> None:
-        """Its worker ended: its sequences are over. With the last instance those without a slot are, too: a restart may take for ever."""
+    def instance_lost(self, instance: ScheduledInstance) -> None:
+        """See `BatchEvents`: its sequences are over. With the last instance those without a slot are, too: a restart may take for ever."""
         now = self._now()
         lost = self._table.lose(instance.batcher, now)
         for inference in lost:
@@ -353,46 +224,25 @@ class SequenceScheduler:
                 self._drop(inference, self._no_instance())
         self._check_drained()
 
+    def completed(self) -> None:
+        """See `BatchEvents`."""
+        self._check_drained()
+
     def _on_time(self, now: int) -> None:
         """End what has waited or was idle for too long, and send the batches whose delay is over."""
         expired, _ = self._table.expire(now)
         for inference in expired:
             self._drop(inference, errors.timed_out(inference.request, self._model))
-        for instance in list(self._instances.values()):
-            if instance.batcher.waits:
-                self._run(instance, now)
-            if instance.is_removed:
-                self._close_if_over(instance)
-        self._set_timer()
-        self._check_drained()
-
-    def _set_timer(self) -> None:
+        self._batches.run_waiting(now)
         self._timer.set(self._table.next_due(), exact=False)
-
-    def _cancel_waiting(self, sequence: Sequence, inference: Inference) -> None:
-        """The client of a request that no batch has is gone."""
-        now = self._now()
-        self._after_end(sequence, self._table.cancel(sequence, inference, now), now)
-
-    def _cancel_running(
-        self, sequence: Sequence, tell: OnCancel | None, inference: Inference
-    ) -> None:
-        """The client of a request in execution is gone: its model may ask, and its sequence is over."""
-        if tell is not None:
-            tell(inference)
-        self._cancel_waiting(sequence, inference)
+        self._check_drained()
 
     def _after_end(self, sequence: Sequence, lost: list[Inference], now: int) -> None:
         """A sequence was ended: respond to its requests, and have its slot used."""
         for inference in lost:
             self._drop(inference, errors.cancelled())
         if sequence.home is not None:
-            instance = self._instances.get(sequence.home.batcher.number)
-            if instance is not None:
-                if instance.batcher.waits:
-                    self._wake(instance, now)
-                if instance.is_removed:
-                    self._close_if_over(instance)
+            self._batches.slot_changed(sequence.home, now)
         self._check_drained()
 
     def _drop(self, inference: Inference, error: InferenceError) -> None:
@@ -400,52 +250,9 @@ class SequenceScheduler:
         self.statistics.pending -= 1
         self._dispatcher.fail(inference, error)
 
-    def _on_completed(self, instance: ScheduledInstance) -> None:
-        """An instance that is to be closed has fewer requests than before."""
-        if instance.is_removed:
-            self._close_if_over(instance)
-        self._check_drained()
-
-    def _close_if_over(self, instance: ScheduledInstance) -> None:
-        """Close an instance that was removed, once no sequence has a slot of it and it owes no response."""
-        number = instance.batcher.number
-        if (
-            instance.pool.inflight
-            or instance.batcher.waits
-            or any(slot.sequence is not None or slot.busy for slot in instance.batcher.slots)
-            or self._instances.pop(number, None) is None
-        ):
-            return
-        closing = self._loop.create_task(self._close_removed(instance))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-
-    async def _close_removed(self, instance: ScheduledInstance) -> None:
-        try:
-            await instance.pool.close()
-        except Exception:  # noqa: BLE001  whatever a host raises, the others serve on
-            _log.exception(
-                "closing instance '%s', which was removed, failed", instance.hosted.spec.name
-            )
-
-    def _is_held(self) -> bool:
-        """Whether too few requests wait for the test hook of row 12.19."""
-        backlogged = sum(len(sequence.waiting) for sequence in self._table.backlog)
-        in_slots = self.statistics.pending - backlogged
-        self._holds = in_slots < self._hold[0] or backlogged < self._hold[1]
-        return self._holds
-
     def _abandoned(self) -> set[Inference]:
         """All remaining inferences, if no client waits for any of them; else none."""
-        if self.statistics.pending:
-            return set()
-        left = set[Inference]()
-        for instance in self._instances.values():
-            abandoned = instance.pool.abandoned()
-            if instance.pool.inflight and not abandoned:
-                return set()
-            left |= abandoned
-        return left
+        return set() if self.statistics.pending else self._batches.abandoned()
 
     def _abort(self, why: str, code: ErrorCode, reason: FailureReason) -> None:
         _log.warning(
@@ -458,12 +265,11 @@ class SequenceScheduler:
         error = InferenceError(code, message, reason=reason)
         now = self._now()
         lost = self._table.drop_backlog(SequenceEnd.UNLOAD, now)
-        for instance in self._instances.values():
+        for instance in self._batches.instances.values():
             lost += self._table.lose(instance.batcher, now)
         for inference in lost:
             self._drop(inference, error)
-        for instance in list(self._instances.values()):
-            instance.pool.abort(f"its model is unloaded with requests unfinished: {why}", error)
+        self._batches.abort(f"its model is unloaded with requests unfinished: {why}", error)
         self._check_drained()
 
     def _check_drained(self) -> None:
@@ -472,9 +278,7 @@ class SequenceScheduler:
         self._sequences_over.set()
         if not self._stopping:
             return
-        if not self.statistics.pending and not any(
-            each.pool.inflight for each in self._instances.values()
-        ):
+        if not self.statistics.pending and self._batches.idle():
             self._timer.cancel()
             self._drained.set()
 
@@ -498,7 +302,3 @@ class SequenceScheduler:
             "again later, or to another server.",
             reason=FailureReason.BACKEND,
         )
-
-
-def _never(_: list[Inference]) -> None:
-    """No batch is prefetched: the next one depends on what comes of this one."""
