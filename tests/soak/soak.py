@@ -58,7 +58,6 @@ class Soak:
     async def run(self) -> Result:
         """Does it all; faults are in the result, not raised."""
         await self._warm_up()
-        self._result.outcomes.clear()
         self._result.before = await self._before()
         start = time.monotonic()
         chaos = [asyncio.create_task(self._kill()), asyncio.create_task(self._reload())]
@@ -70,11 +69,24 @@ class Soak:
         await self._quiet()
         return self._result
 
-    def _visitor(self, number: int) -> Visitor:
+    def _visitor(self, number: int, ledger: Ledger | None = None) -> Visitor:
         draw = random.Random(self._plan.seed * 1000 + number)
         return Visitor(
-            http=self._port, grpc=self._grpc, plan=self._plan, ledger=self._ledger, draw=draw
+            http=self._port,
+            grpc=self._grpc,
+            plan=self._plan,
+            ledger=ledger or self._ledger,
+            draw=draw,
         )
+
+    async def _ask_each(self, visitors: int) -> None:
+        """Clients ask each model once by each protocol, beside the requests of the plan; what is wrong counts."""
+        asked = Result()
+        ledger = Ledger(0, asked, progress=_ignore)
+        await asyncio.gather(
+            *(self._visitor(number, ledger).ask_each() for number in range(visitors))
+        )
+        self._result.faults += asked.faults
 
     async def _warm_up(self) -> None:
         """Everything that the server keeps for good is there before it is counted: threads of its pools, segments of its workers."""
@@ -88,8 +100,7 @@ class Soak:
             )
             for connection in connections:
                 connection.drop()
-        visitors = [self._visitor(number) for number in range(self._plan.clients)]
-        await asyncio.gather(*(visitor.ask_each() for visitor in visitors))
+        await self._ask_each(self._plan.clients)
         await self._until_ready()
 
     async def _before(self) -> census.Census:
@@ -204,4 +215,8 @@ class Soak:
                     raise TimeoutError(f"{model} does not come back within {_QUIET_S:g} s")
                 await asyncio.sleep(0.2)
         connection.drop()
-        await self._visitor(self._plan.clients).ask_each()
+        await self._ask_each(2)
+
+
+def _ignore(_: str) -> None:
+    """Nothing is shown."""
