@@ -1,4 +1,4 @@
-"""What a client asks and what it is told, whichever protocol carries it; and what is wrong with an answer."""
+"""What a client of the soak sends and receives, whichever protocol carries it; and what is wrong with an answer."""
 
 import typing
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One client of the soak: it asks one thing after the other over HTTP, gRPC and streams, leaves now and then, and judges each answer."""
+"""One client of the soak: it asks one thing after the other over HTTP, gRPC and streams, leaves now and then, and compares each answer with what it has to be."""
 
 import asyncio
 import random

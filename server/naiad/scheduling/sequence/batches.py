@@ -35,7 +35,7 @@ OnCancel = collections.abc.Callable[[Inference], None]
 
 
 class BatchEvents(typing.Protocol):
-    """What the scheduler is told of."""
+    """The scheduler, as the batches call it."""
 
     def cancelled(self, sequence: Sequence, inference: Inference) -> None:
         """The client of a request is gone."""
