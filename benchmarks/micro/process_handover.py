@@ -11,7 +11,6 @@ So there are two columns: moved as the kernel likes, and kept on one processor, 
 import asyncio
 import collections.abc
 import contextlib
-import ctypes
 import dataclasses
 import os
 import pathlib
@@ -38,6 +37,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.hosts.cpu_affinity import SAMPLE_INTERVAL, current_processor
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, Limits
 from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
@@ -177,6 +177,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
         for _ in range(rounds):
             free = await _measured(turn, turns)
             with _on_one_processor():
+                await _measured(turn, SAMPLE_INTERVAL)  # until the worker has followed
                 kept = await _measured(turn, turns)
             times.append((free, kept, await _measured(bare, _TURNS)))
         free, kept, least = (statistics.median(each) * _US for each in zip(*times, strict=True))
@@ -192,7 +193,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
 def _on_one_processor() -> collections.abc.Iterator[None]:
     """Keeps this thread, the loop's, where it is."""
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {ctypes.CDLL(None).sched_getcpu()})
+    os.sched_setaffinity(0, {current_processor()})
     try:
         yield
     finally:

@@ -245,6 +245,22 @@ class _Far:
         os.close(self.output)
 
 
+class _NoPlace:
+    """Binds no process."""
+
+    def __init__(self, pid: int) -> None:
+        pass
+
+    def add(self, thread: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def ran(self, duration_ns: int) -> None:
+        pass
+
+
 _LOOPS: list[asyncio.AbstractEventLoop] = []
 
 
@@ -262,6 +278,7 @@ async def _send_to_server(packets: list[tuple[bytes, list[int]]]) -> None:
     with contextlib.ExitStack() as patched:
         for owner, name, stand_in in (
             (worker_process, "spawn", far.spawn),
+            (worker_process, "WorkerAffinity", _NoPlace),
             (worker_process.WorkerProcess, "kill", lambda worker, because: far.end()),
         ):
             patched.callback(setattr, owner, name, getattr(owner, name))

@@ -190,6 +190,7 @@ class Instance:
     """Runs batches, one at a time. All methods block and are called off the event loop, one at a time except where it says so.
 
     Attributes:
+        holds_interpreter: most of its work holds Python's interpreter lock; a thread host places it accordingly.
         asks_model: `ready` runs the model's own code, which may take any time, and is therefore called in a thread of its own;
             otherwise it is called on the event loop.
         defers: responses may be deferred.
@@ -201,6 +202,7 @@ class Instance:
             calls models do, or take very different times.
     """
 
+    holds_interpreter = False
     asks_model = False
     defers = False
     gathers_inputs = True

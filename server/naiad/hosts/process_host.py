@@ -274,6 +274,8 @@ class ProcessHost:
             return
         self._copied(batch)  # the outcome may come before `_sent` is called
         self._end(batch, execution, error)
+        if execution is not None:
+            worker.place.ran(execution.output_start_ns - execution.input_end_ns)
 
     def _end(
         self, batch: list[Inference], execution: Ran | None, error: InferenceError | None

@@ -170,6 +170,8 @@ class WorkerSupervisor:
             raise
         finally:
             self._watchdog.cancel()
+        for place, thread in zip(places[1:], loaded.threads, strict=False):
+            worker.served_by(place, thread)
         self.prefetches = loaded.prefetches
         self.gathers_inputs = loaded.gathers_inputs
         self._count_warmup(loaded)
@@ -215,6 +217,8 @@ class WorkerSupervisor:
         if self.serving is not worker:  # it ended in the same turn of the loop
             raise worker_life.not_extended(self._identity)
         self.instances[place] = spec, instance
+        for thread in loaded.threads:
+            worker.served_by(place, thread)
         self.prefetches = self.prefetches and loaded.prefetches
         self._count_warmup(loaded)
 

@@ -21,6 +21,16 @@ from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
+from naiad.hosts.cpu_affinity import (
+    INSTANCES,
+    SAMPLE_INTERVAL,
+    SHORT_NS,
+    SHORT_WITH_INTERPRETER_NS,
+    AffinityPolicy,
+    Binder,
+    ThreadBinding,
+    current_processor,
+)
 from naiad.hosts.host import (
     READY_TIMEOUT_S,
     BatchOutcome,
@@ -104,6 +114,11 @@ class ThreadHost:
         self._instance = instance.instance
         self._now = clock.monotonic_ns
         self._loop = loop
+        self._affinity = AffinityPolicy(
+            SHORT_WITH_INTERPRETER_NS if self._instance.holds_interpreter else SHORT_NS
+        )
+        self._binding: ThreadBinding | None = None
+        self._submitted = 0
         self._jobs: ThreadQueue[_Job | _WarmupJob | None] | None = None
         self._deferred: LoopQueue[DeferredResponse] | None = None
         self._thread: threading.Thread | None = None
@@ -120,6 +135,13 @@ class ThreadHost:
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
         jobs = self._jobs or self._start()
+        self._submitted += 1
+        if (
+            self._affinity.together
+            and self._binding is not None
+            and not self._submitted % SAMPLE_INTERVAL
+        ):
+            self._binding.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:
@@ -194,6 +216,7 @@ class ThreadHost:
             target=self._work, args=(jobs, calls), name=self.name, daemon=False
         )
         self._thread.start()
+        INSTANCES.add()
         self._jobs = jobs
         return jobs
 
@@ -202,6 +225,9 @@ class ThreadHost:
         if self._host_policy is not None:
             place(self._host_policy)
         get, run, post = jobs.get, self._run, calls.put
+        affinity = self._affinity
+        binding = self._binding = ThreadBinding(threading.get_native_id(), Binder())
+        holds = self._instance.holds_interpreter
         defers = self._instance.defers
         while (job := get()) is not None:
             if isinstance(job, _WarmupJob):
@@ -209,10 +235,12 @@ class ThreadHost:
                 del job
                 continue
             outcome = run(job.batch)
+            affinity.record(_time_apart(outcome, holds_interpreter=holds))
             if defers:
                 post(functools.partial(self._after_deferred, job.on_outcome, outcome))
             else:
                 post(functools.partial(job.on_outcome, outcome))
+            binding.apply(together=affinity.together and INSTANCES.alone)
             # A reference would keep the last batch in memory until the next one comes.
             del job, outcome
         if self._asking is not None:
@@ -295,6 +323,7 @@ class ThreadHost:
 
     def _finish(self, calls: LoopCallQueue) -> None:
         calls.close()
+        INSTANCES.add(-1)
         if self._deferred is not None:
             self._deferred.close()
         assert self._ended is not None
@@ -312,6 +341,14 @@ def _fail_unless_cancelled(
 ) -> None:
     if not ended.done():
         ended.set_exception(error)
+
+
+def _time_apart(outcome: BatchOutcome, *, holds_interpreter: bool) -> int:
+    """The part of a batch that can run in parallel with the loop; the rest holds the interpreter lock anyway."""
+    execution = outcome.execution
+    if holds_interpreter or execution is None:
+        return outcome.compute_end_ns - outcome.compute_start_ns
+    return execution.output_start_ns - execution.input_end_ns
 
 
 def _failed(batch: list[Inference], what: str) -> InferenceError:

@@ -75,11 +75,13 @@ class Loaded(Record, frozen=True):
     """What a worker says of a model that it has loaded.
 
     Attributes:
+        threads: the system's ids of the threads that it started for further instances.
         prefetches: see `Instance`; of all its instances.
         gathers_inputs: see `Instance`; of any of its instances.
         warmup: the batches of warmup samples that were executed: the numbers of each `Ran`.
     """
 
+    threads: list[int]
     prefetches: bool
     gathers_inputs: bool
     warmup: list[list[int]]
@@ -110,9 +112,11 @@ class Loading:
             return False
         if kind == kinds.LOADED:
             loaded = codec.read_json(header)
+            threads = list(map(int, loaded.get("threads", ())))
             warmup = [_five(numbers) for numbers in loaded.get("warmup", ())]
             self.ended.set_result(
                 Loaded(
+                    threads,
                     loaded.get("prefetches") is True,
                     loaded.get("gathers_inputs") is not False,
                     warmup,

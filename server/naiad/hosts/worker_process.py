@@ -19,6 +19,7 @@ from typing import Any
 
 from naiad.backends.backend import WorkerPlan
 from naiad.core.child_process import in_words
+from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.host import Reply, WorkerInstance
 from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
@@ -70,6 +71,7 @@ class WorkerProcess:
     Attributes:
         links: by place, the link of each instance, also of one that is being closed.
         closing: by place, the instances that the process was asked to close: done when it has, or has ended.
+        place: the processors that it runs on.
         notify: see `NotificationSender.send`.
         ended: done when the process has ended and every descriptor is closed; the result says how.
     """
@@ -95,6 +97,7 @@ class WorkerProcess:
         self._timers: list[asyncio.TimerHandle] = []
         self.links: dict[int, Link] = {}
         self.closing: dict[int, asyncio.Future[None]] = {}
+        self._threads: dict[int, int] = {}
         self._repliers: dict[int, NotificationSender] = {}
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
@@ -109,6 +112,8 @@ class WorkerProcess:
             made = await spawn(self._identity, self._plan, undo)
             failed.callback(end_now, made.process)
             self._process = made.process
+            self.place = WorkerAffinity(self.pid)
+            failed.callback(self.place.close)
             self._gone = made.gone
             control = self._control = Link(made.control)
             undo.callback(control.close)
@@ -155,6 +160,11 @@ class WorkerProcess:
         self._listen(place, Link(ours), instance)
         self.notify(ADD, 0, header, None, theirs)
 
+    def served_by(self, place: int, thread: int) -> None:
+        """An instance has a thread of its own; all but the first have."""
+        self._threads[place] = thread
+        self.place.add(thread)
+
     def close_instance(self, place: int) -> None:
         """Have the process close an instance, which has no batch, once it is made; `drop` comes when it has. Idempotent."""
         if place in self.closing or place not in self.links:
@@ -183,6 +193,9 @@ class WorkerProcess:
             self._loop.remove_reader(link.fileno())
             link.close()
         self._instances.pop(place, None)
+        thread = self._threads.pop(place, None)
+        if thread is not None:
+            self.place.remove(thread)
         closed = self.closing.pop(place, None)
         if closed is not None:
             closed.set_result(None)
@@ -416,5 +429,6 @@ class WorkerProcess:
             self._output.close()
         finally:
             self._undo.close()
+            self.place.close()
             self.ended.set_result(how)
             self._owner.on_end(how)

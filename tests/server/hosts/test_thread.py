@@ -16,6 +16,7 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts import host as host_module
+from naiad.hosts.cpu_affinity import Instances
 from naiad.hosts.host import BatchOutcome, DeferredResponse
 from tests.server.hosts.threads import GIVE_UP_S, Hosted, run
 from tests.support.hosts import ScriptedInstance, answer_all
@@ -292,3 +293,20 @@ async def test_deferred_responses_come_to_the_loop_those_sent_before_the_outcome
     await host.close()
     instance.answer(batch, 3, final=True)  # without a listener, and nothing breaks
     assert told[-1] == 2
+
+
+async def test_an_instance_counts_for_the_choice_of_processors_from_its_first_batch_until_it_is_closed(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("naiad.hosts.thread_host.INSTANCES", instances := Instances())
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    first, second = (hosted(ScriptedInstance()) for _ in range(2))
+    counted = []
+    for host in (first, second):
+        await run(host)
+        counted.append(instances.alone)
+    await second.close()
+    counted.append(instances.alone)
+    await first.close()
+    counted.append(instances.alone)
+    assert counted == [True, False, True, False]

@@ -57,6 +57,7 @@ from naiad.log_text import Lines
 class PythonInstance(Instance):
     """Implements `Instance`, and `ResponseChannel` for its senders."""
 
+    holds_interpreter = True
     defers = True
     gathers_inputs = False
     keeps_arrays = True

@@ -94,6 +94,7 @@ class Worker:
         first, *others = self._runners.items()
         ran: list[warmup.Ran] = []
         warmed: queue.SimpleQueue[list[warmup.Ran] | InferenceError] = queue.SimpleQueue()
+        threads: list[int] = []
         try:
             if order["warms_up"] and not order["instances"][0]["passive"]:
                 ran += first[1].warm_up()
@@ -101,16 +102,17 @@ class Worker:
                 others, order["instances"][1:]
             ):
                 if order["warms_up"] and not spec["passive"]:
-                    self._start(runner.name, self._warm_up, place, runner, warmed)
+                    thread = self._start(runner.name, self._warm_up, place, runner, warmed)
                     ran += _unless_error(warmed.get())
                 else:
-                    self._start(runner.name, self._serve, place, runner)
+                    thread = self._start(runner.name, self._serve, place, runner)
+                threads.append(thread.native_id or 0)
         except InferenceError as refusal:
             self._links[0].send(kinds.REFUSED, codec.write_failure(refusal))
             return None
         # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
         gc.freeze()
-        self._say_loaded(self._links[0], instances, ran)
+        self._say_loaded(self._links[0], threads, instances, ran)
         return first
 
     def _warm_up(
@@ -131,21 +133,25 @@ class Worker:
     @staticmethod
     def _say_loaded(
         to_it: link.Link,
+        threads: "list[int]",
         made: "list[Instance]",
         ran: "list[warmup.Ran]",
     ) -> None:
         said = {
+            "threads": threads,
             "prefetches": all(instance.prefetches for instance in made),
             "gathers_inputs": any(instance.gathers_inputs for instance in made),
             "warmup": ran,
         }
         to_it.send(kinds.LOADED, codec.to_json(said).encode())
 
-    def _start(self, name: str, work: "Callable[..., None]", *arguments: Any) -> None:
-        """Start the thread of an instance."""
-        threading.Thread(
+    def _start(self, name: str, work: "Callable[..., None]", *arguments: Any) -> threading.Thread:
+        """A thread of an instance."""
+        thread = threading.Thread(
             target=self._work_apart, args=(name, work, *arguments), name=name, daemon=True
-        ).start()
+        )
+        thread.start()
+        return thread
 
     @staticmethod
     def _work_apart(name: str, work: "Callable[..., None]", *arguments: Any) -> None:
@@ -208,7 +214,7 @@ class Worker:
                 runner.instance.close()
             self._refuse(place, runner, refusal)
             return
-        self._say_loaded(runner.link, [instance], ran)
+        self._say_loaded(runner.link, [threading.get_native_id()], [instance], ran)
         self._serve(place, runner)
 
     def _refuse(self, place: int, runner: Runner, refusal: InferenceError) -> None:
