@@ -6,6 +6,7 @@ import typing
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.messages import model_config_pb2
+from naiad.core.regions import Regions
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import EnsembleGraph, ModelQueue, ModelTraits
@@ -31,6 +32,7 @@ class EngineOfOneModel:
         asked: names and versions of the models that were looked up.
         changes: loads and unloads.
         change_error: what they raise.
+        regions: clients' shared memory; switched off.
     """
 
     def __init__(self, traits: ModelTraits, *, model: str = "m") -> None:
@@ -46,6 +48,7 @@ class EngineOfOneModel:
         self.asked: list[tuple[str, int]] = []
         self.changes: list[tuple[str, str, typing.Any]] = []
         self.change_error: InferenceError | None = None
+        self.regions = Regions()
 
     def answer_at_once(self, _request: InferRequest) -> InferResponse | None:
         """The response to a request; None: a test answers it."""

@@ -1,6 +1,7 @@
 """An inference request, as every protocol decodes it and every backend sees it."""
 
 from naiad.core.record import Record
+from naiad.core.regions import Place
 from naiad.core.tensor import Tensor
 
 ParameterValue = bool | int | float | str
@@ -17,12 +18,12 @@ class RequestedOutput(Record, frozen=True, eq=True):
 
     Attributes:
         classes: the number of classes with the highest values to send in place of the values (row 5.1); 0 for the values.
-        region: the shared memory region to write it to (row 5.18); None for the response.
+        place: where to write it in a client's shared memory (row 5.17); None for the response.
     """
 
     name: str
     classes: int = 0
-    region: str | None = None
+    place: Place | None = None
 
 
 class InferRequest(Record, frozen=True):
@@ -37,6 +38,7 @@ class InferRequest(Record, frozen=True):
         timeout_us: microseconds that it may wait in the queue, if the model allows it (row 12.14); 0: no limit.
         correlation_id: its sequence; 0 or "" means none.
         flags: SEQUENCE_START and SEQUENCE_END, or-ed.
+        in_regions: whether inputs or outputs of it are in clients' shared memory and were not looked up there yet (`protocol.regions`).
     """
 
     model_name: str
@@ -49,6 +51,7 @@ class InferRequest(Record, frozen=True):
     timeout_us: int = 0
     correlation_id: int | str = 0
     flags: int = 0
+    in_regions: bool = False
 
     @property
     def output_names(self) -> list[str]:
@@ -78,6 +81,8 @@ class RequestSettings(Record, frozen=True):
         request_id: str,
         inputs: list[Tensor],
         outputs: list[RequestedOutput],
+        *,
+        in_regions: bool = False,
     ) -> InferRequest:
         """A request with these settings and parameters of its own; the arguments are the first members of `InferRequest`."""
         return InferRequest(
@@ -91,4 +96,5 @@ class RequestSettings(Record, frozen=True):
             self.timeout_us,
             self.correlation_id,
             self.flags,
+            in_regions,
         )

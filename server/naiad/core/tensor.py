@@ -12,6 +12,7 @@ import numpy as np
 
 from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
+from naiad.core.regions import Place
 from naiad.tensors.memory import CPU, HOST, Memory
 
 UNPACKED = 4096
@@ -85,6 +86,16 @@ class PackedStrings(Tensor, frozen=True):
             return unpack(self.packed).reshape(self.shape)
 
 
+class RegionTensor(Tensor, frozen=True):
+    """An input whose values are in a client's shared memory. It becomes an ordinary tensor before anything reads `array`, which is empty."""
+
+    place: Place = Place("", 0, 0)
+
+
+class PlacedTensor(Tensor, frozen=True):
+    """An output whose values were written to a client's shared memory: responses say its name, datatype and shape only (row 5.20)."""
+
+
 class Texts:
     """What a protocol has written of the outputs of a response that is sent again and again; on the event loop.
 
@@ -118,6 +129,18 @@ def packed_strings(
 ) -> PackedStrings:
     """A tensor of the bytes that hold its elements."""
     return PackedStrings(name, BYTES, shape, _NOTHING, None, packed)
+
+
+def region_tensor(
+    name: str, datatype: DataType, shape: tuple[int, ...], place: Place
+) -> RegionTensor:
+    """An input that is in a client's shared memory."""
+    return RegionTensor(name, datatype, shape, _NOTHING, None, place)
+
+
+def placed_tensor(tensor: Tensor) -> PlacedTensor:
+    """An output that was written to a client's shared memory."""
+    return PlacedTensor(tensor.name, tensor.datatype, tensor.shape, _NOTHING)
 
 
 def unpack(packed: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":

@@ -12,6 +12,7 @@ from naiad.config.model_config import EnsembleStep
 from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
+from naiad.core.regions import Regions
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.tensor import Texts
 from naiad.metrics.memory import MemoryUsage
@@ -158,7 +159,13 @@ class ServedModel(Infers, typing.Protocol):
 
 
 class Engine(Infers, typing.Protocol):
-    """The calls that protocols make. All run on the event loop; those that are not async return at once."""
+    """The calls that protocols make. All run on the event loop; those that are not async return at once.
+
+    Attributes:
+        regions: the shared memory that clients have registered.
+    """
+
+    regions: Regions
 
     def look_up(self, name: str, version: int = LATEST) -> ServedModel:
         """The model version that serves now, which runs requests without another look-up.

@@ -14,8 +14,9 @@ import numpy as np
 from naiad.config.labels import Labels
 from naiad.core.datatypes import BOOL, BYTES, Kind
 from naiad.core.request import InferRequest
-from naiad.core.response import NO_OUTPUTS, InferResponse
+from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor, object_array
+from naiad.engine.formed import failed
 from naiad.engine.sort_order import sort_order
 from naiad.errors import InferenceError, invalid
 
@@ -77,11 +78,6 @@ def classify(
     except InferenceError as error:
         return failed(response, error)
     return msgspec.structs.replace(response, outputs=outputs)
-
-
-def failed(response: InferResponse, error: InferenceError) -> InferResponse:
-    """The response that is sent in place of one that cannot be classified."""
-    return msgspec.structs.replace(response, outputs=NO_OUTPUTS, error=error.bare())
 
 
 def _classes(

@@ -1,21 +1,19 @@
-"""Classifies the responses to one request on their way out, in a thread if that takes long (see `classification`)."""
+"""Classifies the responses to one request on their way out (see `classification`)."""
 
-import asyncio
-import collections
-import functools
+from typing_extensions import override
 
 from naiad.config.labels import Labels
 from naiad.core.inference import OnResponse
 from naiad.core.response import InferResponse
-from naiad.engine.classification import Classes, classify, cost, failed
-from naiad.errors import internal, unavailable
+from naiad.engine.classification import Classes, classify, cost
+from naiad.engine.formed import FormedResponses
 
 _LONG = 100_000
 """Responses that cost more are classified in a thread: about a millisecond."""
 
 
-class ClassifiedResponses:
-    """An `OnResponse` in front of another one; responses keep their order. All of it belongs to the event loop.
+class ClassifiedResponses(FormedResponses):
+    """Classes in place of values.
 
     Args:
         on_response: gets the responses.
@@ -24,45 +22,22 @@ class ClassifiedResponses:
         batched: whether the first dimension of its outputs is the batch.
     """
 
-    __slots__ = ("_classify", "_cost", "_on_response", "_waiting", "_working")
+    __slots__ = ("_batched", "_classes", "_labels")
+
+    WHAT = "the classes of the outputs could not be computed"
 
     def __init__(
         self, on_response: OnResponse, classes: Classes, labels: Labels, *, batched: bool
     ) -> None:
-        self._on_response = on_response
-        self._classify = functools.partial(
-            classify, classes=classes, labels=labels, batched=batched
-        )
-        self._cost = functools.partial(cost, classes=classes)
-        self._working = False
-        self._waiting = collections.deque[InferResponse]()
+        super().__init__(on_response)
+        self._classes = classes
+        self._labels = labels
+        self._batched = batched
 
-    def __call__(self, response: InferResponse) -> None:
-        """See `OnResponse`."""
-        if self._working:
-            self._waiting.append(response)
-        else:
-            self._take(response)
+    @override
+    def form(self, response: InferResponse) -> InferResponse:
+        return classify(response, self._classes, self._labels, batched=self._batched)
 
-    def _take(self, response: InferResponse) -> None:
-        if response.error is not None or not response.outputs:
-            self._on_response(response)
-        elif self._cost(response) <= _LONG:
-            self._on_response(self._classify(response))
-        else:
-            self._working = True
-            work = asyncio.get_running_loop().run_in_executor(None, self._classify, response)
-            work.add_done_callback(functools.partial(self._done, response))
-
-    def _done(self, response: InferResponse, work: "asyncio.Future[InferResponse]") -> None:
-        self._working = False
-        if work.cancelled():  # the executor was shut down before the work began
-            text = "the server is shutting down; send the request to another one"
-            self._on_response(failed(response, unavailable(text)))
-        elif (error := work.exception()) is not None:
-            text = f"the classes of the outputs could not be computed: {type(error).__name__}"
-            self._on_response(failed(response, internal(text)))
-        else:
-            self._on_response(work.result())
-        while self._waiting and not self._working:
-            self._take(self._waiting.popleft())
+    @override
+    def takes_long(self, response: InferResponse) -> bool:
+        return cost(response, self._classes) > _LONG

@@ -13,6 +13,7 @@ from typing import Any
 
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
+from naiad.core.regions import Regions
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import (
@@ -45,6 +46,7 @@ EXTENSIONS = (
     "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
+    "system_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
@@ -74,6 +76,7 @@ class ServingEngine:
         readiness_policy: which of them must be ready.
         control_mode: whether models may be loaded and unloaded, and what the index lists.
         evicted: loads evicted models again for requests; None: these are refused.
+        regions: the shared memory that clients may use; None: none.
     """
 
     def __init__(
@@ -86,7 +89,9 @@ class ServingEngine:
         readiness_policy: ReadinessPolicy | None = None,
         control_mode: ControlMode = ControlMode.NONE,
         evicted: EvictedModels | None = None,
+        regions: Regions | None = None,
     ) -> None:
+        self.regions = Regions() if regions is None else regions
         self._repository = repository
         self._latest = repository.latest
         self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)

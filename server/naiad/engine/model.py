@@ -14,7 +14,7 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import failure
 from naiad.engine.api import KnownReplies, ModelTraits, TensorMetadata
-from naiad.engine.classification import Classes, requested
+from naiad.engine.classification import requested
 from naiad.engine.classified import ClassifiedResponses
 from naiad.engine.instance_update import (
     Change,
@@ -24,6 +24,7 @@ from naiad.engine.instance_update import (
     scheduled,
 )
 from naiad.engine.instances import ModelInstances, nothing
+from naiad.engine.placed import PlacedResponses, placed
 from naiad.engine.sequence_validation import validator_of
 from naiad.errors import InferenceError
 from naiad.hosts.host import HostedInstance
@@ -74,7 +75,7 @@ class Model:
         self.on_resize: collections.abc.Callable[[list[HostedInstance]], None] = _ignore
         """Called with its instances when some were added or removed."""
         self._validator = validator_of(config)
-        self._without_classes: list[RequestedOutput] | None = None
+        self._plain_outputs: list[RequestedOutput] | None = None
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
         self.traits = traits_of(config)
@@ -96,13 +97,8 @@ class Model:
             on_response(failure(request, error, version=self.version))
             return None
         wanted = request.requested_outputs
-        if wanted and wanted is not self._without_classes and (classes := self._classes(request)):
-            on_response = ClassifiedResponses(
-                on_response,
-                classes,
-                self.config.labels,
-                batched=self.config.max_batch_size > 0,
-            )
+        if wanted and wanted is not self._plain_outputs:
+            on_response = self._formed(request, on_response)
         if validator.has_reshape:
             request = validator.reshaped(request)
         inference = Inference(request, on_response, batch_size, received_ns, flow=flow)
@@ -120,12 +116,20 @@ class Model:
             return None
         return inference
 
-    def _classes(self, request: InferRequest) -> Classes:
-        """See `requested`. Steps of ensembles ask with one list over and over: one without classes is not searched again."""
-        classes = requested(request)
-        if not classes:
-            self._without_classes = request.requested_outputs
-        return classes
+    def _formed(self, request: InferRequest, on_response: OnResponse) -> OnResponse:
+        """`on_response` behind what gives outputs the forms that a request asks for.
+
+        Steps of ensembles ask with one list over and over: one that asks for none is not searched again.
+        """
+        classes, places = requested(request), placed(request)
+        if places:
+            on_response = PlacedResponses(on_response, places)
+        if classes:
+            batched = self.config.max_batch_size > 0
+            return ClassifiedResponses(on_response, classes, self.config.labels, batched=batched)
+        if not places:
+            self._plain_outputs = request.requested_outputs
+        return on_response
 
     @property
     def memory(self) -> tuple[MemoryUsage, ...]:

@@ -85,6 +85,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     model_memory_limit: collections.abc.Mapping[int, int] = _NOTHING
     evicted_model_wait_secs: float = 0.0
 
+    allow_client_shm: bool = False
+    client_shm_owner: str = "any"
+
     cache: CacheSettings | None = None
 
     allow_http: bool = True
@@ -314,7 +317,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _special("host-policy", "NAME,cpu-cores=A-B or NAME,numa-node=N: the processors that instances of this policy run on, and the NUMA node of their "
                  "memory; may be given several times. Instances follow the host_policy of their group, else the policy cpu, gpu_ID or model."),
         _special("model-load-gpu-limit", "ID:FRACTION: no model is loaded on GPU ID while more than this part of its memory is in use; may be given several times."),
-        _missing("allow-client-shm", _B, "shared memory with clients", *_NO),
+        _flag("allow-client-shm", _B, "Clients may register shared memory of this machine for tensors of their requests and responses."),
+        _flag("client-shm-owner", _S, "Whose shared memory they may register: that of any user, or only the same user's as the server's (ours).",
+              choices=("any", "same")),
     ),
     "Rate limiter": (
         _special("rate-limit", "off (the default): a free instance takes the next batch. execution_count: only once it has the resources that its instance "

@@ -14,6 +14,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.registry import Registry
 from naiad.config.checks.features import ServerFeatures
 from naiad.core.clock import Clock
+from naiad.core.regions import Regions
 from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.bls.rpc_handlers import rpc_handlers_of
 from naiad.engine.bls.server_api import ServerApi
@@ -284,4 +285,7 @@ def _engine(
         readiness_policy=options.readiness_policy,
         control_mode=options.model_control_mode,
         evicted=evicted,
+        regions=Regions(
+            allowed=options.allow_client_shm, same_owner=options.client_shm_owner == "same"
+        ),
     )

@@ -53,6 +53,13 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ("gRPC shared memory is switched off", "*", "2.51 has no --allow-client-shm; row 5.7"),
     ("unregister is switched off", "*", "2.51 has no --allow-client-shm; row 5.7"),
     ("CUDA registration is switched off", "*", "2.51 has no --allow-client-shm; row 5.7"),
+    ("regions: a reserved key", "*", "2.51 knows no reserved keys; row 5.10"),
+    (
+        "regions: a region in a GPU",
+        "says",
+        "2.51 is built with GPUs here; row 5.14, CPU-only build",
+    ),
+    ("regions: gRPC region in a GPU", "says", "2.51 is built with GPUs here; row 5.14"),
     ("execute: parameters", "*", "2.51 predates response parameters; row 3.37"),
     ("gRPC response parameters", "*", "2.51 predates response parameters; row 10.23"),
     ("pb_utils: response", "report*", "2.51 predates response parameters; row 15.13"),

@@ -48,8 +48,6 @@ UNSHOWN: dict[str, str] = {
     "1.21": "nothing to observe: TLS over HTTP is a reverse proxy's work on both sides",
     "2.12": "2.51 does not call is_ready of a model; shown by our own tests",
     "8.27": _NO_GPU,
-    "10.13": "shared memory is not supported yet",
-    "10.15": "shared memory is not supported yet",
     "11.7": _NO_GPU,
     "11.50": _NO_ONNX,
     "11.51": _NO_ONNX,

@@ -49,14 +49,20 @@ class Setup:
     Attributes:
         repositories: writes them below a folder and gives them in order.
         options: as on the command line.
+        ours: further ones of Naiad, for what the reference allows without.
         in_turn: scenarios change the repository that both servers read, so the servers are asked one after the other.
         apart: scenarios change the repository at any time, so each server has one of its own.
     """
 
     repositories: Callable[[Path], list[Path]]
     options: tuple[str, ...]
+    ours: tuple[str, ...] = ()
     in_turn: bool = False
     apart: bool = False
+
+
+def _identity(folder: Path) -> list[Path]:
+    return [catalogue.write(folder / "models", catalogue.GOOD, only=["identity", "words", "two"])]
 
 
 def _main(folder: Path) -> list[Path]:
@@ -157,6 +163,7 @@ SETUPS: dict[str, Setup] = {
             "--disable-auto-complete-config",
         ),
     ),
+    "regions": Setup(_identity, ("--disable-auto-complete-config",), ("--allow-client-shm=true",)),
     "classes": Setup(
         classes.put,
         ("--exit-on-error=false", "--strict-readiness=false", "--disable-auto-complete-config"),
@@ -359,7 +366,7 @@ class Servers:
                     program,
                     repositories[program.name],
                     log=home / f"{program.name}.log",
-                    options=spec.options,
+                    options=spec.options + (spec.ours if program.name == "naiad" else ()),
                 ).start()
             )
             for program in self.programs

@@ -36,7 +36,7 @@ def test_arguments_become_fields(convert: RUN, args: list[str], fields: Object) 
 @pytest.mark.parametrize(
     ("arg", "words"),
     [
-        ("--allow-client-shm=true", "args[2]: left out: --allow-client-shm=true: the server does not support shared memory"),
+        ("--allow-sagemaker=true", "args[2]: left out: --allow-sagemaker=true: the server does not support the SageMaker front end"),
         ("--trace-magic=1", "args[2]: left out: the server has no option --trace-magic: did you mean"),
         ("--log-format=xml", "left out: --log-format=xml: expected one of"),
         ("--buffer-manager-thread-count=2", "left out: --buffer-manager-thread-count has no effect here: a batch"),

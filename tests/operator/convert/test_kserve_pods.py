@@ -39,9 +39,9 @@ def test_arguments_become_fields(convert: RUN, args: list[str], fields: Object) 
 
 
 def test_an_argument_that_the_server_refuses_is_left_out(convert: RUN) -> None:
-    converted = convert(kserve({"args": ["--allow-client-shm=true"]}))
+    converted = convert(kserve({"args": ["--allow-sagemaker=true"]}))
     assert converted.status == 0
-    assert listed(converted, "triton.args[0]: left out: --allow-client-shm=true")
+    assert listed(converted, "triton.args[0]: left out: --allow-sagemaker=true")
 
 
 def test_another_repository_than_the_models_of_kserve_is_said(convert: RUN) -> None:

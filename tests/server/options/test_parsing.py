@@ -155,7 +155,7 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--load-model=x"], "Use of '--load-model' requires setting '--model-control-mode=explicit' as well"),
         ([REPOSITORY, "--model-control-mode=explicit", "--load-model="], "--load-model is empty"),
         ([REPOSITORY, "--model-control-mode=explicit", "--load-model=*", "--load-model=x"], "must be the ONLY startup model"),
-        ([REPOSITORY, "--allow-client-shm=true"], "not supported yet"),
+        ([REPOSITORY, "--allow-sagemaker=true"], "not supported yet"),
         ([REPOSITORY, "--metrics-config=histogram_latencies"], "expected KEY=VALUE"),
         ([REPOSITORY, "--http-address=[::1]:8000"], "the port is an option of its own"),
         ([REPOSITORY, "--http-address=[::1"], "expected an IPv6 address in brackets"),

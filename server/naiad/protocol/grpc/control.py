@@ -10,7 +10,7 @@ import typing
 from naiad.core.messages import service_pb2
 from naiad.engine.api import Engine, ModelVersionStatistics, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError, invalid, unsupported
-from naiad.protocol import durations, not_supported
+from naiad.protocol import durations
 from naiad.protocol.codec.frames import large, large_values, on_bytes
 from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.durations import Durations
@@ -137,16 +137,45 @@ class Control:
         return b""
 
     def system_shared_memory_status(self, body: bytes) -> bytes:
-        """SystemSharedMemoryStatus (rows 5.7, 5.13): there are no regions."""
-        return _no_regions("system", parse(service_pb2.SystemSharedMemoryStatusRequest, body))
+        """SystemSharedMemoryStatus (row 5.13)."""
+        request = parse(service_pb2.SystemSharedMemoryStatusRequest, body)
+        response = service_pb2.SystemSharedMemoryStatusResponse()
+        for each in self._engine.regions.system(request.name):
+            entry = response.regions[each.name]
+            entry.name, entry.key = each.name, each.key
+            entry.offset, entry.byte_size = each.offset, each.size
+        return serialized(response)
+
+    def system_shared_memory_register(self, body: bytes) -> bytes:
+        """SystemSharedMemoryRegister (rows 5.7 to 5.10)."""
+        request = parse(service_pb2.SystemSharedMemoryRegisterRequest, body)
+        regions = self._engine.regions
+        regions.require_allowed()
+        if not request.name:
+            raise invalid("a region needs a name: send 'name'")
+        regions.register(request.name, request.key, request.offset, request.byte_size)
+        return b""
+
+    def system_shared_memory_unregister(self, body: bytes) -> bytes:
+        """SystemSharedMemoryUnregister (rows 5.7, 5.16)."""
+        request = parse(service_pb2.SystemSharedMemoryUnregisterRequest, body)
+        self._engine.regions.unregister(request.name)
+        return b""
 
     def cuda_shared_memory_status(self, body: bytes) -> bytes:
-        """CudaSharedMemoryStatus (rows 5.7, 5.13): there are no regions."""
-        return _no_regions("cuda", parse(service_pb2.CudaSharedMemoryStatusRequest, body))
+        """CudaSharedMemoryStatus (row 5.14): there are no regions."""
+        self._engine.regions.check_cuda(parse(service_pb2.CudaSharedMemoryStatusRequest, body).name)
+        return b""
 
-    def shared_memory_change(self, body: bytes) -> bytes:
-        """Register and Unregister of both kinds (row 5.7)."""
-        raise not_supported.shared_memory_change()
+    def cuda_shared_memory_register(self, body: bytes) -> bytes:
+        """CudaSharedMemoryRegister (row 5.14): refused."""
+        request = parse(service_pb2.CudaSharedMemoryRegisterRequest, body)
+        self._engine.regions.register_cuda(request.name)
+
+    def cuda_shared_memory_unregister(self, body: bytes) -> bytes:
+        """CudaSharedMemoryUnregister (row 5.16): there is none to unregister."""
+        self._engine.regions.require_allowed()
+        return b""
 
     def trace_setting(self, body: bytes) -> bytes:
         """TraceSetting: not supported yet."""
@@ -211,12 +240,6 @@ def _write(message: typing.Any, counters: Durations) -> None:
         duration = getattr(message, name)
         duration.count = count
         duration.ns = ns
-
-
-def _no_regions(kind: str, request: typing.Any) -> bytes:
-    if request.name:
-        raise not_supported.shared_memory_status(kind, request.name)
-    return b""
 
 
 def _value_of(action: str, name: str, value: typing.Any, expected: str) -> typing.Any:

@@ -2,11 +2,12 @@
 
 import functools
 
-from naiad.core.inference import Cancellable, Inference
+from naiad.core.inference import Cancellable
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, Infers, ServedModel
 from naiad.errors import InferenceError, unsupported
+from naiad.protocol import regions
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import (
@@ -73,7 +74,7 @@ class ModelInfer:
 
     def _decoded(
         self, call: RpcCall, on_response: OnRpcResponse, decoded: LargeRequest
-    ) -> Inference | None:
+    ) -> Cancellable | None:
         """Continue with a message that a codec process has decoded."""
         decoded.raise_if_unread()
         model = self._look_up(decoded)
@@ -91,7 +92,11 @@ class ModelInfer:
 
     def _infer(
         self, model: Infers, call: RpcCall, on_response: OnRpcResponse, request: InferRequest
-    ) -> Inference | None:
+    ) -> Cancellable | None:
+        if request.in_regions:
+            proceed = functools.partial(self._infer, self._engine, call, on_response)
+            offload = regions.offloaded(self._codec, functools.partial(_fail, on_response))
+            return regions.bring(self._engine.regions, self._codec, request, proceed, offload)
         if self._forwarding is not None:
             forward_metadata(call.invocation_metadata(), self._forwarding, request.parameters)
         respond = functools.partial(_respond, on_response, self._codec)

@@ -189,7 +189,6 @@ def _methods_of(
 ) -> dict[str, tuple[Unary, Category]]:
     """Path -> the method and its category."""
     control = Control(engine, codec)
-    change = at_once(control.shared_memory_change)
     methods: dict[Category, dict[str, Unary]] = {
         Category.INFERENCE: {"ModelInfer": ModelInfer(engine, forwarding, codec)},
         Category.HEALTH: {
@@ -210,11 +209,11 @@ def _methods_of(
         },
         Category.SHARED_MEMORY: {
             "SystemSharedMemoryStatus": at_once(control.system_shared_memory_status),
-            "SystemSharedMemoryRegister": change,
-            "SystemSharedMemoryUnregister": change,
+            "SystemSharedMemoryRegister": at_once(control.system_shared_memory_register),
+            "SystemSharedMemoryUnregister": at_once(control.system_shared_memory_unregister),
             "CudaSharedMemoryStatus": at_once(control.cuda_shared_memory_status),
-            "CudaSharedMemoryRegister": change,
-            "CudaSharedMemoryUnregister": change,
+            "CudaSharedMemoryRegister": at_once(control.cuda_shared_memory_register),
+            "CudaSharedMemoryUnregister": at_once(control.cuda_shared_memory_unregister),
         },
         Category.TRACE: {"TraceSetting": at_once(control.trace_setting)},
         Category.LOGGING: {"LogSettings": at_once(control.log_settings)},

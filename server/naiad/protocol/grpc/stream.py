@@ -18,6 +18,7 @@ from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, Infers, ServedModel
 from naiad.errors import InferenceError, unavailable
+from naiad.protocol import regions
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.access_log import header_of
@@ -170,12 +171,12 @@ class InferStream:
 
     def _offload(
         self,
-        codec: Codec,
+        codec: Codec | None,
         pending: _PendingRequest,
         work: collections.abc.Callable[[], T],
-        proceed: collections.abc.Callable[[T], None],
+        proceed: collections.abc.Callable[[T], object],
     ) -> None:
-        """Do slow work in a codec process. The next request is read after that, so that requests keep their order."""
+        """Do slow work on a thread, or in a codec process. The next request is read after that, so that requests keep their order."""
 
         def read_on() -> None:
             if self._decoding:
@@ -202,6 +203,9 @@ class InferStream:
         self._infer(model, pending, decoded.request())
 
     def _infer(self, model: Infers, pending: _PendingRequest, request: InferRequest) -> None:
+        if request.in_regions:
+            self._bring(pending, request)
+            return
         forwarding = self._method.forwarding
         if forwarding is not None:
             forward_metadata(self._call.invocation_metadata(), forwarding, request.parameters)
@@ -211,6 +215,18 @@ class InferStream:
         inference = model.infer(request, on_response, pending.flow, pending.context)
         if not pending.done:
             pending.work = inference
+
+    def _bring(self, pending: _PendingRequest, request: InferRequest) -> None:
+        """Continue with a request whose tensors are in clients' shared memory."""
+        engine, codec = self._method.engine, self._method.codec
+
+        def offload(work: regions.Work, proceed: regions.Proceed) -> None:
+            self._offload(codec, pending, work, proceed)
+
+        def proceed(brought: InferRequest) -> None:
+            self._infer(engine, pending, brought)
+
+        regions.bring(engine.regions, codec, request, proceed, offload)
 
     def _note_sequence(self, request: InferRequest) -> None:
         """Keep the sequences that this stream has begun and not ended: they end with it if its client is gone."""

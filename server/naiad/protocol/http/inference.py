@@ -14,12 +14,12 @@ import re
 import msgspec
 
 from naiad.core.inference import Cancellable, RequestContext
-from naiad.core.request import LATEST
+from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import UNPACKED, Texts
 from naiad.engine.api import Engine, Infers, KnownReplies, ModelTraits
 from naiad.errors import InferenceError, invalid, unsupported
-from naiad.protocol import raw_tensors
+from naiad.protocol import raw_tensors, regions
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.header_pattern import HeaderPattern
@@ -209,6 +209,8 @@ class InferRoute:
         decoded: Decoded,
     ) -> Cancellable | None:
         limits, headers = self._limits, request.headers
+        if decoded.request.in_regions:
+            return self._bring(request, traits, on_reply, decoded)
         if limits.forwarded is not None:
             parameters = decoded.request.parameters
             request_parameters.forward_headers(headers, limits.forwarded, parameters)
@@ -218,6 +220,20 @@ class InferRoute:
         encoding = _IDENTITY if accepted is None else compression.of_reply(accepted)
         responder = _Responder(on_reply, decoded.form, encoding, limits.codec)
         return model.infer(decoded.request, responder, None, request.context)
+
+    def _bring(
+        self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply, decoded: Decoded
+    ) -> Cancellable | None:
+        """Continue with a request whose tensors are in clients' shared memory."""
+
+        def proceed(brought: InferRequest) -> Cancellable | None:
+            return self._infer(
+                request, traits, self._engine, on_reply, Decoded(brought, decoded.form)
+            )
+
+        codec = self._limits.codec
+        offload = regions.offloaded(codec, error_callback(on_reply))
+        return regions.bring(self._engine.regions, codec, decoded.request, proceed, offload)
 
     def _stream(
         self, decoded: Decoded, on_reply: OnReply, context: RequestContext | None

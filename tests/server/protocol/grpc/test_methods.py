@@ -227,7 +227,7 @@ async def test_client_shared_memory_is_off(kind: str) -> None:
         refused = await call(methods, f"{kind}SharedMemory{change}", name="r")
         assert refused.status == UNIMPLEMENTED
         assert refused.message.startswith(
-            "Client shared memory is disabled: this version of the server does not support it yet"
+            "Client shared memory is disabled. Start the server with '--allow-client-shm=true'"
         )
 
 

@@ -14,10 +14,11 @@ from google.protobuf.message import DecodeError
 from naiad.core.datatypes import BY_NAME
 from naiad.core.messages import service_pb2
 from naiad.core.record import Record
+from naiad.core.regions import Place
 from naiad.core.request import LATEST, InferRequest, RequestedOutput
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import Tensor, region_tensor
 from naiad.errors import InferenceError, internal, invalid
-from naiad.protocol import not_supported, raw_tensors
+from naiad.protocol import raw_tensors
 from naiad.protocol.grpc.codec import request_parameters, typed_contents
 from naiad.protocol.grpc.codec.request_parameters import RequestParameters
 from naiad.protocol.grpc.codec.request_split import split
@@ -47,11 +48,19 @@ class _WireSpec(InputSpec, frozen=True):
 
 
 class _Plan(Record, frozen=True):
-    """Everything of a request except its id and its values."""
+    """Everything of a request except its id and its values.
+
+    Attributes:
+        inputs: those whose values come with the message.
+        elsewhere: those in clients' shared memory, each with its position among all inputs.
+        in_regions: see `InferRequest`.
+    """
 
     inputs: list[_WireSpec]
     outputs: list[RequestedOutput]
     parameters: RequestParameters
+    elsewhere: tuple[tuple[int, Tensor], ...]
+    in_regions: bool
 
 
 class _Head:
@@ -83,7 +92,7 @@ class Incoming(Record, frozen=True):
             Inputs are views of the message in wire shape; one whose bytes do not fill its shape carries a `fault`.
 
         Raises:
-            InferenceError: INVALID_ARG (rows 10.10 to 10.22), NOT_FOUND for a shared memory region.
+            InferenceError: INVALID_ARG (rows 10.10 to 10.22).
         """
         head = self.head
         plan = head.plan
@@ -105,8 +114,15 @@ class Incoming(Record, frozen=True):
             else _validated(spec, head.model_name, body, start, size)
             for spec, (start, size) in zip(specs, raws, strict=False)  # surplus ones: row 10.11
         ]
+        for at, tensor in plan.elsewhere:
+            inputs.insert(at, tensor)
         return plan.parameters.request(
-            self.model_name, self.model_version, self.id, inputs, plan.outputs.copy()
+            self.model_name,
+            self.model_version,
+            self.id,
+            inputs,
+            plan.outputs.copy(),
+            in_regions=plan.in_regions,
         )
 
     @property
@@ -218,10 +234,14 @@ def _first_request(incoming: Incoming) -> InferRequest:
     raws = iter(incoming.raws)
     inputs: list[Tensor] = []
     specs: list[_WireSpec] = []
+    elsewhere: list[tuple[int, Tensor]] = []
     for io in message.inputs:
-        if "shared_memory_region" in io.parameters:
-            raise _no_region(io, model)
-        if not io.HasField("contents"):
+        place = _place(io) if io.parameters else None
+        if place is not None:
+            tensor = _in_region(io, place, model)
+            elsewhere.append((len(inputs), tensor))
+            inputs.append(tensor)
+        elif not io.HasField("contents"):
             spec = _input_spec(io, model)
             specs.append(spec)
             start, size = next(raws, (0, -1))
@@ -236,11 +256,13 @@ def _first_request(incoming: Incoming) -> InferRequest:
         else:
             inputs.append(_typed(io, model))
     outputs = [_requested_output(io) for io in message.outputs]
-    plan = _Plan(specs, outputs, parameters)
-    if len(specs) == len(inputs):
-        head.plan = plan
+    in_regions = bool(elsewhere) or any(each.place for each in outputs)
+    if len(specs) + len(elsewhere) == len(inputs):
+        head.plan = _Plan(specs, outputs, parameters, tuple(elsewhere), in_regions)
         head.message = None
-    return parameters.request(model, head.model_version, incoming.id, inputs, outputs.copy())
+    return parameters.request(
+        model, head.model_version, incoming.id, inputs, outputs.copy(), in_regions=in_regions
+    )
 
 
 def _input_spec(io: typing.Any, model: str) -> _WireSpec:
@@ -288,23 +310,54 @@ def _no_data(name: str, model: str) -> InferenceError:
     )
 
 
-def _no_region(io: typing.Any, model: str) -> InferenceError:
-    """The error of an input in shared memory (rows 10.13, 5.18): no region exists, because clients cannot register any (row 5.7)."""
+def _in_region(io: typing.Any, place: Place, model: str) -> Tensor:
     if io.HasField("contents"):
-        return invalid(
-            f"unexpected 'content' provided when using shared memory for input tensor '{io.name}' for model '{model}'"
+        raise invalid(
+            f"unexpected 'content' provided when using shared memory for input tensor '{io.name}' for model '{model}': send the values "
+            "one way"
         )
-    region = io.parameters["shared_memory_region"].string_param
-    return not_supported.shared_memory_tensor(region, io.name)
+    spec = _input_spec(io, model)
+    if spec.fault:
+        return spec.faulty(spec.fault)
+    return region_tensor(spec.name, spec.datatype, spec.shape, place)
+
+
+def _place(io: typing.Any) -> Place | None:
+    """Where a tensor is in a client's shared memory; None if it is not there (row 5.17)."""
+    sent = io.parameters
+    region, offset, size = (
+        sent.get(name)
+        for name in ("shared_memory_region", "shared_memory_offset", "shared_memory_byte_size")
+    )
+    for name, value, kind in (
+        ("shared_memory_region", region, "string_param"),
+        ("shared_memory_offset", offset, "int64_param"),
+        ("shared_memory_byte_size", size, "int64_param"),
+    ):
+        if value is None:
+            continue
+        if region is None:
+            raise invalid(
+                f"'{name}' can not be specified without 'shared_memory_region' parameter for tensor '{io.name}'"
+            )
+        if value.WhichOneof("parameter_choice") != kind:
+            raise invalid(
+                f"invalid value type for '{name}' parameter for tensor '{io.name}', expected {kind}."
+            )
+    if region is None:
+        return None
+    if size is None:
+        raise invalid(
+            f"'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '{io.name}'"
+        )
+    return Place(region.string_param, 0 if offset is None else offset.int64_param, size.int64_param)
 
 
 def _requested_output(io: typing.Any) -> RequestedOutput:
     parameters = io.parameters
     if not parameters:
         return RequestedOutput(io.name)
-    classes, region = 0, None
-    if "shared_memory_region" in parameters:
-        region = parameters["shared_memory_region"].string_param
+    classes, place = 0, _place(io)
     if "classification" in parameters:
         value = parameters["classification"]
         if value.WhichOneof("parameter_choice") != "int64_param":
@@ -316,10 +369,8 @@ def _requested_output(io: typing.Any) -> RequestedOutput:
                 f"invalid value for 'classification' parameter, expected > 0, got {value.int64_param} (output '{io.name}')"
             )
         classes = value.int64_param
-    if region is not None and classes:
+    if place is not None and classes:
         raise invalid(
             f"output can't set both 'shared_memory_region' and 'classification' (output '{io.name}'): the classes are in the response"
         )
-    output = RequestedOutput(io.name, classes, region)
-    not_supported.check_output(output)
-    return output
+    return RequestedOutput(io.name, classes, place)

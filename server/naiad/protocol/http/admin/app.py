@@ -20,11 +20,10 @@ from typing_extensions import override
 
 from naiad.config.config_json import to_json
 from naiad.engine.api import Engine
-from naiad.errors import unsupported
-from naiad.protocol import not_supported
+from naiad.errors import invalid, unsupported
 from naiad.protocol.codec.frames import large, on_bytes
 from naiad.protocol.codec.pool import CODEC_BYTES, Codec
-from naiad.protocol.http.admin import models, openapi
+from naiad.protocol.http.admin import models, openapi, regions
 from naiad.protocol.http.admin.errors import add_error_replies, response_of
 from naiad.protocol.http.admin.graph import graph
 from naiad.protocol.http.admin.queue import queue
@@ -119,9 +118,12 @@ class _Endpoints:
             "load": self.load,
             "unload": self.unload,
             "change_model_of_repository": self.change_model_of_repository,
-            "system_regions": functools.partial(self.regions, "system"),
-            "cuda_regions": functools.partial(self.regions, "cuda"),
-            "change_region": self.change_region,
+            "system_regions": self.system_regions,
+            "register_region": self.register_region,
+            "unregister_region": self.unregister_region,
+            "cuda_regions": self.cuda_regions,
+            "register_cuda_region": self.register_cuda_region,
+            "unregister_cuda_region": self.unregister_cuda_region,
             "trace_setting": functools.partial(self.not_supported, "trace"),
             "logging": functools.partial(self.not_supported, "logging"),
             "docs": self.docs,
@@ -216,15 +218,38 @@ class _Endpoints:
             "'repository_name' specification is not supported: leave the repository out of the path"
         )
 
-    async def regions(self, kind: str, request: fastapi.Request) -> Response:
-        """The registered regions: none, because clients cannot register any (rows 5.7, 5.13)."""
-        region = request.path_params.get("region", "")
-        if region:
-            raise not_supported.shared_memory_status(kind, region)
+    async def system_regions(self, request: fastapi.Request) -> Response:
+        """The regions of system shared memory, or one (row 5.13)."""
+        return _json(regions.system_status(self._engine.regions.system(_region_of(request))))
+
+    async def register_region(self, request: fastapi.Request) -> Response:
+        """Register a region of system shared memory (rows 5.7 to 5.10)."""
+        known = self._engine.regions
+        known.require_allowed()
+        name = _named_region_of(request, "system")
+        wanted = await self._decoded(regions.registration, request)
+        known.register(name, wanted.key, wanted.offset, wanted.size)
+        return Response()
+
+    async def unregister_region(self, request: fastapi.Request) -> Response:
+        """Unregister a region, or all of them (rows 5.7, 5.16)."""
+        self._engine.regions.unregister(_region_of(request))
+        return Response()
+
+    async def cuda_regions(self, request: fastapi.Request) -> Response:
+        """The regions in GPUs' memory, of which there are none (row 5.14)."""
+        self._engine.regions.check_cuda(_region_of(request))
         return _json([])
 
-    async def change_region(self, request: fastapi.Request) -> Response:
-        raise not_supported.shared_memory_change()
+    async def register_cuda_region(self, request: fastapi.Request) -> Response:
+        """A region in a GPU's memory is refused (row 5.14)."""
+        self._engine.regions.require_allowed()
+        self._engine.regions.register_cuda(_named_region_of(request, "cuda"))
+
+    async def unregister_cuda_region(self, request: fastapi.Request) -> Response:
+        """There is none to unregister (row 5.16)."""
+        self._engine.regions.require_allowed()
+        return Response()
 
     async def not_supported(self, extension: str, request: fastapi.Request) -> Response:
         """501, not 404: the path is right and the model may exist, only this server does not support the extension."""
@@ -286,6 +311,25 @@ def _version_of(request: fastapi.Request) -> tuple[str, int]:
     """
     parameters = request.path_params
     return parameters["model"], model_version(parameters.get("version", ""))
+
+
+def _region_of(request: fastapi.Request) -> str:
+    """The region that a path names; "" for all of them."""
+    name: str = request.path_params.get("region", "")
+    return name
+
+
+def _named_region_of(request: fastapi.Request, kind: str) -> str:
+    """The region that a path names.
+
+    Raises:
+        InferenceError: INVALID_ARG if it names none.
+    """
+    if name := _region_of(request):
+        return name
+    raise invalid(
+        f"'region name' is necessary to register {kind} shared memory region: POST /v2/{kind}sharedmemory/region/NAME/register"
+    )
 
 
 def _json(value: typing.Any) -> Response:

@@ -8,16 +8,18 @@ When a JSON object names a member twice, the last one counts.
 import functools
 import typing
 
+import msgspec
 import orjson
 
 from naiad.core import datatypes
 from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
+from naiad.core.regions import MOST_BYTES, Place
 from naiad.core.request import InferRequest, ParameterValue, RequestedOutput
 from naiad.core.response import InferResponse
-from naiad.core.tensor import KeptTensor, Tensor
+from naiad.core.tensor import KeptTensor, PlacedTensor, Tensor, region_tensor
 from naiad.errors import InferenceError, internal, invalid
-from naiad.protocol import not_supported, raw_tensors
+from naiad.protocol import raw_tensors
 from naiad.protocol.http.codec import json_values, request_parameters
 from naiad.protocol.http.codec.json_document import parse, require_utf8
 from naiad.protocol.http.message import HttpReply
@@ -102,20 +104,22 @@ def decode(body: bytes, header_length: int, target: Target) -> Decoded:
     inputs = request.inputs
     for entry in entries:
         inputs.append(reader.read(entry))
-    if reader.at != len(body):
-        raise invalid(
-            f"unexpected additional input data for model '{model}': {len(body) - reader.at} bytes are left behind the inputs; "
-            f"binary_data_size of all inputs and {HEADER_LENGTH.decode()} must add up to the length of the body"
-        )
+    reader.check_end()
     if "outputs" in root:
         form = _read_outputs(root, request, form)
+    if reader.in_regions or any(each.place for each in request.requested_outputs):
+        request = msgspec.structs.replace(request, in_regions=True)
     return Decoded(request, form)
 
 
 class _InputReader:
-    """Reads the entries of `inputs` one after the other; `at` is where the next binary tensor begins (row 3.9)."""
+    """Reads the entries of `inputs` one after the other; `at` is where the next binary tensor begins (row 3.9).
 
-    __slots__ = ("at", "body", "document", "limit", "model")
+    Attributes:
+        in_regions: whether one was in a client's shared memory.
+    """
+
+    __slots__ = ("at", "body", "document", "in_regions", "limit", "model")
 
     def __init__(self, body: bytes, at: int, document: bytes, model: str, limit: int) -> None:
         self.body = body
@@ -123,6 +127,7 @@ class _InputReader:
         self.document = document
         self.model = model
         self.limit = limit
+        self.in_regions = False
 
     def read(self, entry: Json) -> Tensor:
         if type(entry) is not dict:
@@ -151,13 +156,26 @@ class _InputReader:
         if has_data:
             return self._from_json(entry["data"], spec)
         if not has_size:
-            raise not_supported.shared_memory_tensor(_region(parameters), name)
+            self.in_regions = True
+            return region_tensor(name, datatype, spec.shape, _place(parameters))
         size = parameters["binary_data_size"]
         if type(size) is not int or not 0 <= size <= MAX_INT64:
             raise wrong_type(
                 "binary_data_size", "unsigned-integer", f"the bytes of input '{name}', as a number"
             )
         return self._from_bytes(size, spec)
+
+    def check_end(self) -> None:
+        """See that nothing is left of the body.
+
+        Raises:
+            InferenceError: INVALID_ARG.
+        """
+        if self.at != len(self.body):
+            raise invalid(
+                f"unexpected additional input data for model '{self.model}': {len(self.body) - self.at} bytes are left behind the inputs; "
+                f"binary_data_size of all inputs and {HEADER_LENGTH.decode()} must add up to the length of the body"
+            )
 
     def _from_bytes(self, size: int, spec: InputSpec) -> Tensor:
         start = self.at
@@ -218,11 +236,22 @@ def _not_one_source(entry: Members, parameters: Members) -> InferenceError:
     )
 
 
-def _region(parameters: Members) -> str:
+def _place(parameters: Members) -> Place:
+    """Where a tensor is in a client's shared memory (row 5.17)."""
     region = parameters["shared_memory_region"]
     if type(region) is not str:
         raise wrong_type("shared_memory_region", "string", "a region's name")
-    return region
+    offset, size = (
+        _bytes_of(parameters, name) for name in ("shared_memory_offset", "shared_memory_byte_size")
+    )
+    return Place(region, offset, size)
+
+
+def _bytes_of(parameters: Members, name: str) -> int:
+    value: Json = parameters.get(name, 0)
+    if type(value) is not int or not 0 <= value <= MOST_BYTES:
+        raise wrong_type(name, "unsigned-integer", "a number of bytes")
+    return value
 
 
 def _read_datatype(entry: Members, name: str) -> DataType:
@@ -272,8 +301,12 @@ def _read_outputs(root: Members, request: InferRequest, form: ReplyForm) -> Repl
         parameters = entry.get("parameters")
         if type(parameters) is dict:
             output = _requested_output(name, parameters)
-            not_supported.check_output(output)
-            listed[name] = _wants_binary(parameters)
+            listed[name] = binary = _wants_binary(parameters)
+            if binary and output.place is not None:
+                raise invalid(
+                    f"Output can't set both 'shared_memory_region' and 'binary_data' (output '{name}'): its values are either in the region "
+                    "or in the response"
+                )
         else:
             output = RequestedOutput(name)
             listed[name] = False
@@ -287,7 +320,7 @@ def _requested_output(name: str, parameters: Members) -> RequestedOutput:
             raise invalid(
                 f"Output can't set both 'shared_memory_region' and 'classification' (output '{name}'): the classes are in the response"
             )
-        return RequestedOutput(name, region=_region(parameters))
+        return RequestedOutput(name, place=_place(parameters))
     classes = parameters.get("classification", 0)
     if type(classes) is not int or classes < 0:
         raise internal(
@@ -347,6 +380,8 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
             )
             if part:
                 parts.append(part)
+        elif type(tensor) is PlacedTensor:
+            outputs.append({"name": name, "datatype": datatype.name, "shape": tensor.shape})
         else:
             data = (
                 json_values.write(tensor.array.ravel(), datatype, name=name)

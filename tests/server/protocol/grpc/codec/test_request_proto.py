@@ -9,9 +9,10 @@ import pytest
 
 from naiad.core.datatypes import ALL, BYTES
 from naiad.core.messages import service_pb2
+from naiad.core.regions import Place
 from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, InferRequest, RequestedOutput
+from naiad.core.tensor import RegionTensor
 from naiad.errors import ErrorCode, InferenceError
-from naiad.protocol import not_supported
 from naiad.protocol.grpc.codec.request_proto import RequestReader, version_number
 from tests.server.protocol.grpc.scripted_engine import add_input, message, small_request
 
@@ -250,36 +251,72 @@ def test_parameters_reach_their_places() -> None:
     assert decoded.parameters == {"text": "t", "flag": False, "half": 0.5}
 
 
-def test_a_shared_memory_input_has_no_region_to_be_in() -> None:
+def place_in(io: typing.Any, **parameters: str | int) -> None:
+    for name, value in parameters.items():
+        kind = "string_param" if isinstance(value, str) else "int64_param"
+        setattr(io.parameters[f"shared_memory_{name}"], kind, value)
+
+
+def test_inputs_in_shared_memory_stand_between_the_raw_ones_in_every_request() -> None:
+    request = message()
+    add_input(request, "A", "FP32", [1], raw=b"1234")
+    place_in(add_input(request, "B", "FP32", [2]), region="r", offset=4, byte_size=8)
+    add_input(request, "C", "FP32", [1], raw=b"5678")
+    reader = RequestReader()
+    for _ in range(2):  # the second one knows the head
+        decoded = reader.read(request.SerializeToString()).request()
+        assert decoded.in_regions
+        assert [each.name for each in decoded.inputs] == ["A", "B", "C"]
+        there = decoded.inputs[1]
+        assert isinstance(there, RegionTensor)
+        assert there.place == Place("r", 4, 8)
+        assert [decoded.inputs[at].array.tobytes() for at in (0, 2)] == [b"1234", b"5678"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message_part"),
+    [
+        ({"region": 1, "byte_size": 4}, "invalid value type for 'shared_memory_region' parameter for tensor 'A', expected string_param."),
+        ({"region": "r", "byte_size": "4"}, "invalid value type for 'shared_memory_byte_size' parameter for tensor 'A', expected int64_param."),
+        ({"region": "r", "byte_size": 4, "offset": "0"}, "invalid value type for 'shared_memory_offset' parameter for tensor 'A', expected int64_param."),
+        ({"region": "r"}, "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor 'A'"),
+        ({"offset": 4}, "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor 'A'"),
+        ({"byte_size": 4}, "'shared_memory_byte_size' can not be specified without 'shared_memory_region' parameter for tensor 'A'"),
+    ],
+)  # fmt: skip
+def test_parameters_of_shared_memory_are_validated(
+    parameters: dict[str, typing.Any], message_part: str
+) -> None:
+    request = message()
+    place_in(add_input(request, "A", "FP32", [1]), **parameters)
+    error = refused(request)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert message_part in error.message
+    request = message()
+    place_in(request.outputs.add(name="A"), **parameters)
+    assert message_part in refused(request).message
+
+
+def test_an_input_in_shared_memory_has_no_contents() -> None:
     request = message()
     added = add_input(request, "A", "FP32", [1])
-    added.parameters["shared_memory_region"].string_param = "r"
-    error = refused(request)
-    assert error.code is ErrorCode.NOT_FOUND
-    assert "Unable to find shared memory region: 'r'" in error.message
+    place_in(added, region="r", byte_size=4)
     added.contents.fp32_contents.append(1)
     error = refused(request)
     assert error.code is ErrorCode.INVALID_ARG
     assert "unexpected 'content' provided when using shared memory" in error.message
 
 
-def test_a_requested_output_has_its_classes_or_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(not_supported, "check_output", lambda _: None)
+def test_a_requested_output_has_its_classes_or_its_region() -> None:
     request = message()
     request.outputs.add(name="X").parameters["classification"].int64_param = 3
-    request.outputs.add(name="Y").parameters["shared_memory_region"].string_param = "r"
+    place_in(request.outputs.add(name="Y"), region="r", byte_size=8)
     request.outputs.add(name="Z")
     assert decode(request).requested_outputs == [
         RequestedOutput("X", classes=3),
-        RequestedOutput("Y", region="r"),
+        RequestedOutput("Y", place=Place("r", 0, 8)),
         RequestedOutput("Z"),
     ]
-
-
-def test_a_shared_memory_output_has_no_region_to_go_to() -> None:
-    request = message()
-    request.outputs.add(name="Y").parameters["shared_memory_region"].string_param = "r"
-    assert refused(request).code is ErrorCode.NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -300,6 +337,7 @@ def test_classes_do_not_go_to_a_region() -> None:
     parameters = request.outputs.add(name="Y").parameters
     parameters["classification"].int64_param = 1
     parameters["shared_memory_region"].string_param = "r"
+    parameters["shared_memory_byte_size"].int64_param = 4
     error = refused(request)
     assert error.code is ErrorCode.INVALID_ARG
     assert "output can't set both 'shared_memory_region' and 'classification'" in error.message

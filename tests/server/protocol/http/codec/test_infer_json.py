@@ -5,11 +5,11 @@ import orjson
 import pytest
 
 from naiad.core.datatypes import BYTES, FP16, FP32, INT32
+from naiad.core.regions import Place
 from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, RequestedOutput
 from naiad.core.response import InferResponse
-from naiad.core.tensor import KeptTensor, Tensor, Texts
+from naiad.core.tensor import KeptTensor, RegionTensor, Tensor, Texts, placed_tensor
 from naiad.errors import ErrorCode, InferenceError
-from naiad.protocol import not_supported
 from naiad.protocol.http.codec import infer_json, typed_json
 from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded, ReplyForm, Target
 from tests.server.protocol.http.scripted_engine import body_of, header_of, json_of, response, tensor
@@ -225,17 +225,46 @@ def test_binary_data_may_be_longer_than_the_limit() -> None:
     assert decode({"inputs": [entry]}, tail=bytes(8000)).request.inputs[0].array.shape == (2000,)
 
 
-@pytest.mark.parametrize("where", ["inputs", "outputs"])
-def test_a_shared_memory_region_is_unknown(where: str) -> None:
-    region = {"name": "IN", "parameters": {"shared_memory_region": "r"}}
-    document = {"inputs": [ONE], where: [{**without("data"), **region}]}
-    error = refused(document)
-    assert error.code is ErrorCode.NOT_FOUND
-    assert "Unable to find shared memory region: 'r'" in error.message
+def region(name: str = "r", **bytes_of: typing.Any) -> dict[str, typing.Any]:
+    members = {f"shared_memory_{key}": value for key, value in bytes_of.items()}
+    return {"parameters": {"shared_memory_region": name, **members}}
 
 
-def test_a_requested_output_has_its_classes_or_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(not_supported, "check_output", lambda _: None)
+def test_an_input_in_shared_memory_is_looked_up_later() -> None:
+    entry = {**without("data"), **region(offset=4, byte_size=8)}
+    request = decode({"inputs": [ONE, entry]}).request
+    assert request.in_regions
+    there = request.inputs[1]
+    assert isinstance(there, RegionTensor)
+    assert there.place == Place("r", 4, 8)
+    assert not decode({"inputs": [ONE]}).request.in_regions
+
+
+@pytest.mark.parametrize("member", ["offset", "byte_size"])
+@pytest.mark.parametrize("value", [-1, "8", 1.5, 2**63])
+def test_a_place_in_shared_memory_is_numbers_of_bytes(member: str, value: typing.Any) -> None:
+    error = refused({"inputs": [{**without("data"), **region("r", **{member: value})}]})
+    assert error.code is ErrorCode.INTERNAL
+    assert f"Unable to parse 'shared_memory_{member}'" in error.message
+
+
+def test_an_output_is_in_a_region_or_in_the_response() -> None:
+    entry = {"name": "A", "parameters": {**region()["parameters"], "binary_data": True}}
+    error = refused({"inputs": [ONE], "outputs": [entry]})
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "Output can't set both 'shared_memory_region' and 'binary_data'" in error.message
+
+
+def test_a_placed_output_is_named_only() -> None:
+    sent = InferResponse(
+        "m", 1, "", [placed_tensor(Tensor("Y", FP32, (2,), np.ones(2, np.float32)))], {}
+    )
+    for form in (ALL_JSON, ReplyForm(True, {"Y": False})):
+        body = orjson.loads(b"".join(infer_json.encode(sent, form).body))
+        assert body["outputs"] == [{"name": "Y", "datatype": "FP32", "shape": [2]}]
+
+
+def test_a_requested_output_has_its_classes_or_its_region() -> None:
     outputs = [
         {"name": "A", "parameters": {"classification": 3, "binary_data": True}},
         {"name": "B", "parameters": {"shared_memory_region": "r"}},
@@ -244,7 +273,7 @@ def test_a_requested_output_has_its_classes_or_its_region(monkeypatch: pytest.Mo
     decoded = decode({"inputs": [ONE], "outputs": outputs})
     assert decoded.request.requested_outputs == [
         RequestedOutput("A", classes=3),
-        RequestedOutput("B", region="r"),
+        RequestedOutput("B", place=Place("r", 0, 0)),
         RequestedOutput("C"),
     ]
     assert decoded.form.listed == {"A": True, "B": False, "C": False}

@@ -1,0 +1,261 @@
+"""Shared memory that clients have registered: named parts of POSIX shared memory objects (rows 5.7 to 5.19).
+
+Tensors are read and written with `preadv` and `pwrite`, never through a mapping: an object that its owner has made smaller gives a short read,
+which is an error of one request, where a mapping would end the process.
+"""
+
+import os
+import re
+import resource
+import stat
+import typing
+
+from naiad.core.record import Record
+from naiad.errors import ErrorCode, InferenceError, internal, invalid, not_found, unsupported
+
+FOLDER = "/dev/shm"  # noqa: S108 - where POSIX shared memory objects are on Linux
+RESERVED = "triton_python_backend_shm_region_"
+"""Keys that begin so belong to the reference's Python processes (row 5.10)."""
+
+MOST_BYTES = 2**63 - 1
+_MOST_REGIONS = 4096
+_KEY = re.compile(r"/?([^/\0]+)").fullmatch
+
+
+class Place(Record, frozen=True, eq=True):
+    """Where a tensor is in a region, as a request names it.
+
+    Attributes:
+        name: of the region.
+        offset: bytes from its beginning.
+        size: bytes.
+        region: the region itself, once it was looked up: it stays usable until the request is over, also if it is unregistered meanwhile.
+    """
+
+    name: str
+    offset: int
+    size: int
+    region: "Region | None" = None
+
+
+class Region:
+    """A registered part of a shared memory object. It is closed when nothing refers to it any more.
+
+    Attributes:
+        key: the object's name, as the client wrote it.
+        offset: where the region begins in the object, in bytes.
+        size: its bytes.
+    """
+
+    __slots__ = ("_file", "key", "name", "offset", "size")
+
+    def __init__(self, name: str, key: str, offset: int, size: int, file: int) -> None:
+        self._file = file
+        self.name = name
+        self.key = key
+        self.offset = offset
+        self.size = size
+
+    def __del__(self) -> None:
+        os.close(self._file)
+
+    def read(self, buffer: typing.Any, offset: int) -> None:
+        """Fill a writable buffer of bytes from the region. Thread-safe.
+
+        Raises:
+            InferenceError: INVALID_ARG if the object has become too small, INTERNAL if it cannot be read.
+        """
+        view, at = memoryview(buffer), self.offset + offset
+        while view:
+            try:
+                count = os.preadv(self._file, [view], at)
+            except OSError as error:
+                raise internal(f"{self._label} cannot be read: {error.strerror}") from None
+            if not count:
+                raise self._too_small(at + len(view))
+            view, at = view[count:], at + count
+
+    def write(self, data: "bytes | memoryview", offset: int) -> None:
+        """Copy bytes to the region, which does not grow. Thread-safe.
+
+        Raises:
+            InferenceError: as `read`.
+        """
+        view, at = memoryview(data), self.offset + offset
+        try:
+            if os.fstat(self._file).st_size < at + len(view):
+                raise self._too_small(at + len(view))
+            while view:
+                count = os.pwrite(self._file, view, at)
+                view, at = view[count:], at + count
+        except OSError as error:
+            raise internal(f"{self._label} cannot be written: {error.strerror}") from None
+
+    @property
+    def _label(self) -> str:
+        return f"shared memory region '{self.name}' (key '{self.key}')"
+
+    def _too_small(self, end: int) -> InferenceError:
+        return invalid(
+            f"{self._label} was made smaller than the tensor in it needs: byte {end} of the object is gone; "
+            "register the region again with its size"
+        )
+
+
+class Regions:
+    """The registered regions, by name. All of it belongs to the event loop.
+
+    Args:
+        allowed: whether clients may register any (`--allow-client-shm`).
+        same_owner: whether the owner of the object must be the user that the server runs as (`--client-shm-owner=same`).
+    """
+
+    def __init__(self, *, allowed: bool = False, same_owner: bool = False) -> None:
+        self.allowed = allowed
+        self._same_owner = same_owner
+        self._regions: dict[str, Region] = {}
+
+    def require_allowed(self) -> None:
+        """Raise UNSUPPORTED where regions can neither be registered nor unregistered (row 5.7)."""
+        if not self.allowed:
+            raise unsupported(
+                "Client shared memory is disabled. Start the server with '--allow-client-shm=true', or send tensors in the requests "
+                "(over HTTP as binary data) and read outputs from the responses"
+            )
+
+    def register(self, name: str, key: str, offset: int, size: int) -> None:
+        """Register a part of an object (rows 5.8 to 5.10).
+
+        Raises:
+            InferenceError: UNSUPPORTED; INVALID_ARG for a key, an offset or a size that cannot be; ALREADY_EXISTS; UNAVAILABLE if there are too
+                many; INTERNAL if the object cannot be opened.
+        """
+        self.require_allowed()
+        matched = _KEY(key)
+        if matched is None or matched[1] in {".", ".."}:
+            raise invalid(
+                f"cannot register shared memory region '{name}' - invalid shm key '{key}': send the name of an object in {FOLDER}, which "
+                "may begin with one '/' and has no other"
+            )
+        if matched[1].startswith(RESERVED):
+            raise invalid(
+                f"cannot register shared memory region '{name}' with key '{key}' as the key contains the reserved prefix '{RESERVED}'"
+            )
+        if name in self._regions:
+            raise InferenceError(
+                ErrorCode.ALREADY_EXISTS,
+                f"shared memory region '{name}' already in manager: unregister it first, or choose another name",
+            )
+        limit = most_regions(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        if len(self._regions) >= limit:
+            raise InferenceError(
+                ErrorCode.UNAVAILABLE,
+                f"failed to register shared memory region '{name}': {limit} regions are registered, which is the most that this server's "
+                "limit of open files allows; unregister some",
+            )
+        file = self._open(key, matched[1])
+        total = os.fstat(file).st_size
+        if not size or offset + size > total:
+            os.close(file)
+            raise invalid(
+                f"failed to register shared memory region '{name}': invalid args: offset {offset} and byte_size {size} must lie within the "
+                f"{total} bytes of '{key}', and byte_size must be at least 1"
+            )
+        self._regions[name] = Region(name, key, offset, size, file)
+
+    def _open(self, key: str, file_name: str) -> int:
+        failed = f"Unable to open shared memory region: '{key}'"
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+        try:
+            file = os.open(f"{FOLDER}/{file_name}", flags)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise internal(
+                f"{failed}: {reason}; the object must be in {FOLDER} where the server runs, and the server's user must be allowed to "
+                "read and write it"
+            ) from None
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(file)
+            raise internal(f"{failed}: it is not a shared memory object")
+        if self._same_owner and status.st_uid != os.geteuid():
+            os.close(file)
+            raise internal(
+                f"{failed}: it belongs to user {status.st_uid}, and with '--client-shm-owner=same' only those of the server's user, "
+                f"{os.geteuid()}, are accepted"
+            )
+        return file
+
+    def unregister(self, name: str = "") -> None:
+        """Forget a region, or all of them; one that is not there is no error (row 5.16). Requests that use one keep it until they are over.
+
+        Raises:
+            InferenceError: UNSUPPORTED.
+        """
+        self.require_allowed()
+        if name:
+            self._regions.pop(name, None)
+        else:
+            self._regions.clear()
+
+    def system(self, name: str = "") -> list[Region]:
+        """All regions, sorted by name, or the one of this name (row 5.13).
+
+        Raises:
+            InferenceError: NOT_FOUND.
+        """
+        if not name:
+            return [self._regions[each] for each in sorted(self._regions)]
+        if name not in self._regions:
+            raise not_found(f"Unable to find system shared memory region: '{name}'{self._hint()}")
+        return [self._regions[name]]
+
+    def check_cuda(self, name: str) -> None:
+        """Raise NOT_FOUND if the status of one CUDA region is asked for (row 5.14): there are none."""
+        if name in self._regions:
+            raise not_found(
+                f"The region named '{name}' is registered as system shared memory, not CUDA shared memory"
+            )
+        if name:
+            raise not_found(f"Unable to find cuda shared memory region: '{name}'{self._hint()}")
+
+    def register_cuda(self, name: str) -> typing.NoReturn:
+        """Refuse a region in a GPU's memory, as a server without GPUs does (row 5.14): UNSUPPORTED, INVALID_ARG."""
+        self.require_allowed()
+        raise invalid(
+            f"failed to register CUDA shared memory region: '{name}', GPUs not supported: register a system shared memory region"
+        )
+
+    def bound(self, place: Place) -> Place:
+        """A place with its region (rows 5.17, 5.18).
+
+        Raises:
+            InferenceError: NOT_FOUND for a region that is not registered, INVALID_ARG for a place outside of it.
+        """
+        name, offset, size = place.name, place.offset, place.size
+        region = self._regions.get(name)
+        if region is None:
+            raise not_found(f"Unable to find shared memory region: '{name}'{self._hint()}")
+        within = (
+            f"the region has {region.size} bytes, the tensor begins at byte {offset} and has {size}"
+        )
+        if not 0 <= offset < region.size:
+            raise invalid(f"Invalid offset for shared memory region: '{name}': {within}")
+        if size < 0 or offset + size > region.size:
+            raise invalid(
+                f"Invalid offset + byte size for shared memory region: '{name}': {within}"
+            )
+        return Place(name, offset, size, region)
+
+    def _hint(self) -> str:
+        if self.allowed:
+            return ""
+        return (
+            ". Client shared memory is disabled, so there are no regions: start the server with '--allow-client-shm=true', or send "
+            "tensors in the requests and read outputs from the responses"
+        )
+
+
+def most_regions(open_files: int) -> int:
+    """How many regions there may be, each of which is an open file, under a limit of open files (negative: none)."""
+    return _MOST_REGIONS if open_files < 0 else min(_MOST_REGIONS, max(open_files // 4, 1))

@@ -1,0 +1,93 @@
+"""Writes outputs to clients' shared memory on their way out (rows 5.17 to 5.20)."""
+
+import collections.abc
+import math
+
+import msgspec
+import numpy as np
+from typing_extensions import override
+
+from naiad.core.datatypes import BYTES
+from naiad.core.inference import OnResponse
+from naiad.core.regions import Place
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import UNPACKED, PackedStrings, PlacedTensor, Tensor, pack, placed_tensor
+from naiad.engine.formed import FormedResponses, failed
+from naiad.errors import InferenceError, internal
+
+_LONG = 1 << 20
+"""Bytes of outputs that are copied in a thread; fewer take a tenth of a millisecond."""
+
+Places = collections.abc.Mapping[str, Place]
+"""By the name of an output: where it goes."""
+
+
+def placed(request: InferRequest) -> Places:
+    """The outputs that a request wants in regions; empty if there are none."""
+    return {
+        output.name: output.place
+        for output in request.requested_outputs
+        if output.place is not None
+    }
+
+
+class PlacedResponses(FormedResponses):
+    """Outputs in regions; of these, responses say name, datatype and shape only.
+
+    Args:
+        on_response: gets the responses.
+        places: bound ones.
+    """
+
+    __slots__ = ("_places",)
+
+    WHAT = "the outputs could not be written to shared memory"
+
+    def __init__(self, on_response: OnResponse, places: Places) -> None:
+        super().__init__(on_response)
+        self._places = places
+
+    @override
+    def form(self, response: InferResponse) -> InferResponse:
+        """See there. INTERNAL for an output that its place is too small for (row 5.19)."""
+        places = self._places
+        try:
+            outputs = [
+                _write(tensor, places[tensor.name]) if tensor.name in places else tensor
+                for tensor in response.outputs
+            ]
+        except InferenceError as error:
+            return failed(response, error)
+        return msgspec.structs.replace(response, outputs=outputs)
+
+    @override
+    def takes_long(self, response: InferResponse) -> bool:
+        total = 0
+        for tensor in response.outputs:
+            if tensor.name not in self._places:
+                continue
+            if tensor.datatype is not BYTES:
+                total += tensor.array.nbytes
+            elif isinstance(tensor, PackedStrings):
+                total += tensor.packed.nbytes
+            elif math.prod(tensor.shape) > UNPACKED:
+                return True
+        return total > _LONG
+
+
+def _write(tensor: Tensor, place: Place) -> PlacedTensor:
+    if tensor.datatype is not BYTES:
+        octets = np.ascontiguousarray(tensor.array).reshape(-1).view(np.uint8)
+    elif isinstance(tensor, PackedStrings):
+        octets = tensor.packed
+    else:
+        octets = pack(tensor.array)
+    if octets.nbytes > place.size:
+        raise internal(
+            f"shared memory size specified with the request for output '{tensor.name}' ({place.size} bytes) should be at least "
+            f"{octets.nbytes} bytes to hold the results"
+        )
+    assert place.region is not None, "not bound"
+    place.region.write(octets.data, place.offset)
+    return placed_tensor(tensor)

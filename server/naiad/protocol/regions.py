@@ -1,0 +1,133 @@
+"""Brings a request's tensors out of clients' shared memory before a model gets it (rows 5.17, 5.18); the same for both protocols.
+
+Regions are looked up on the event loop; what is large is copied on a thread. The engine writes outputs (`engine.placed`).
+"""
+
+import collections.abc
+import functools
+import math
+
+import msgspec
+import numpy as np
+
+from naiad.core.datatypes import BYTES
+from naiad.core.inference import Cancellable
+from naiad.core.regions import Regions
+from naiad.core.request import InferRequest
+from naiad.core.tensor import UNPACKED, RegionTensor, Tensor
+from naiad.errors import InferenceError
+from naiad.protocol import raw_tensors
+from naiad.protocol.codec.packed_strings import check
+from naiad.protocol.codec.pool import Codec
+from naiad.protocol.offload import OffloadedCall
+from naiad.protocol.raw_tensors import InputSpec
+
+_COPIED_HERE = 1 << 20
+"""Bytes of numbers that are copied on the event loop, in a tenth of a millisecond."""
+
+_STRINGS_HERE = 4 * UNPACKED
+"""Bytes of strings that are looked through there."""
+
+Proceed = collections.abc.Callable[[InferRequest], Cancellable | None]
+Fail = collections.abc.Callable[[InferenceError], None]
+Work = collections.abc.Callable[[], InferRequest]
+Offload = collections.abc.Callable[[Work, Proceed], Cancellable | None]
+
+
+def bring(
+    regions: Regions, codec: Codec | None, request: InferRequest, proceed: Proceed, offload: Offload
+) -> Cancellable | None:
+    """Go on with a request whose inputs are ordinary tensors and whose outputs know their regions.
+
+    Args:
+        regions: those that are registered.
+        request: one with `in_regions`.
+        codec: looks through strings; None: the thread does.
+        proceed: called with the request, on the loop, perhaps before this returns.
+        offload: does slow work on a thread, and gives the result to `proceed`.
+
+    Raises:
+        InferenceError: NOT_FOUND for a region that is not registered, INVALID_ARG for a place outside of it or an object that is too small.
+    """
+    bound = bind(regions, request)
+    if takes_long(bound):
+        return offload(functools.partial(_read_and_check, codec, bound), proceed)
+    return proceed(read(bound))
+
+
+def offloaded(codec: Codec | None, fail: Fail) -> Offload:
+    """An `Offload` whose errors go to `fail`."""
+
+    def offload(work: Work, proceed: Proceed) -> Cancellable | None:
+        return OffloadedCall(codec, work, proceed=proceed, fail=fail)
+
+    return offload
+
+
+def bind(regions: Regions, request: InferRequest) -> InferRequest:
+    """The request with the region of each place; on the event loop.
+
+    Raises:
+        InferenceError: as `bring`.
+    """
+    inputs = [
+        msgspec.structs.replace(each, place=regions.bound(each.place))
+        if isinstance(each, RegionTensor)
+        else each
+        for each in request.inputs
+    ]
+    outputs = [
+        each
+        if each.place is None
+        else msgspec.structs.replace(each, place=regions.bound(each.place))
+        for each in request.requested_outputs
+    ]
+    return msgspec.structs.replace(request, inputs=inputs, requested_outputs=outputs)
+
+
+def takes_long(request: InferRequest) -> bool:
+    """Whether `read` would keep the event loop for long."""
+    numbers = strings = 0
+    for each in request.inputs:
+        if isinstance(each, RegionTensor):
+            if each.datatype is BYTES:
+                strings += each.place.size
+            else:
+                numbers += each.place.size
+    return numbers > _COPIED_HERE or strings > _STRINGS_HERE
+
+
+def read(request: InferRequest) -> InferRequest:
+    """The request with the values of its inputs, of which those in regions are copied; they may be faulty. Any thread.
+
+    Args:
+        request: as `bind` returns it.
+
+    Raises:
+        InferenceError: INVALID_ARG for an object that has become too small.
+    """
+    inputs = [
+        _read(each, request.model_name) if isinstance(each, RegionTensor) else each
+        for each in request.inputs
+    ]
+    return msgspec.structs.replace(request, inputs=inputs, in_regions=False)
+
+
+def _read(tensor: RegionTensor, model: str) -> Tensor:
+    place, datatype, shape = tensor.place, tensor.datatype, tensor.shape
+    assert place.region is not None, "not bound"
+    spec = InputSpec(tensor.name, datatype, shape, math.prod(shape))
+    if datatype is BYTES:
+        body = bytearray(place.size)
+        place.region.read(body, place.offset)
+        return raw_tensors.read(bytes(body), 0, place.size, spec, model=model)
+    if place.size != spec.count * datatype.size:
+        return raw_tensors.wrong_size(spec, place.size, model=model)
+    # Octets: bfloat16 knows no buffer protocol.
+    octets = np.empty(place.size, np.uint8)
+    place.region.read(octets, place.offset)
+    return Tensor(tensor.name, datatype, shape, octets.view(datatype.dtype).reshape(shape))
+
+
+def _read_and_check(codec: Codec | None, request: InferRequest) -> InferRequest:
+    return check(codec, read(request))
