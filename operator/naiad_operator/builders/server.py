@@ -76,9 +76,14 @@ METRICS_PATH = "/metrics"
 STATUS_PATH = "/status"
 """On the metrics port: {"models": [{"name", "version", "state", "reason"}]}."""
 
-BACKENDS = frozenset(("onnxruntime", "openvino", "python", "pytorch", "tensorflow"))
+BACKENDS = frozenset(("onnxruntime", "openvino", "python", "pytorch", "tensorflow", "tensorrt"))
 """Those that the server itself has; packages bring others."""
-EXTRAS = {"openvino": "openvino", "pytorch": "torch", "tensorflow": "tensorflow"}
+EXTRAS = {
+    "openvino": "openvino",
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "tensorrt": "tensorrt",
+}
 """The extra of naiad that brings the framework of a backend, which the server's image does not have."""
 
 GRPC_SERVICE = "inference.GRPCInferenceService"
