@@ -113,7 +113,7 @@ def test_what_takes_long_is_done_on_a_thread(known: Regions, tensor: Tensor) -> 
     assert brought is None
     [only] = work
     found = only().inputs[0]
-    if tensor.datatype is BYTES:  # looked through there: 1 is a length, and what follows is none
+    if tensor.datatype is BYTES:  # looked through there: 1 is a length, and what follows is not one
         assert found.fault is not None
     else:
         assert found.array.view(np.uint32)[-1] == 1 << 18
