@@ -6,6 +6,7 @@ import itertools
 import os
 import pathlib
 import queue
+import shutil
 import threading
 from typing import Any
 
@@ -28,8 +29,16 @@ def sharing(
 ) -> collections.abc.Iterator[ServerProcess]:
     """A server whose clients may share memory with it."""
     log = tmp_path_factory.mktemp("log") / "server.log"
-    options = ["--allow-client-shm=true", "--client-shm-owner=same"]
-    with ServerProcess(naiad_program(), [models], log=log, options=options) as running:
+    options = [
+        "--allow-client-shm=true",
+        "--client-shm-owner=same",
+        "--cache-config=local,size=1048576",
+    ]
+    cached = tmp_path_factory.mktemp("cached")
+    shutil.copytree(models / "add", cached / "cached")
+    config = (models / "add" / "config.pbtxt").read_text() + "response_cache { enable: true }\n"
+    (cached / "cached" / "config.pbtxt").write_text(config)
+    with ServerProcess(naiad_program(), [models, cached], log=log, options=options) as running:
         yield running
 
 
@@ -121,6 +130,24 @@ def test_large_tensors_are_copied_beside_the_loop(kind: str, sharing: ServerProc
         # beside it an ordinary request
         result = asked.infer("add", [tensor(module, "x", values, "FP32")])
         assert (result.as_numpy("y") == 2 * values).all()
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_a_cached_response_is_that_of_what_is_in_the_region(
+    kind: str, sharing: ServerProcess
+) -> None:
+    """The bytes of the requests are the same each time."""
+    with client(kind, sharing) as (asked, module), region(asked, 64) as (name, handle):
+        given = in_region(module, "x", name, X)
+        for values in (X, X, X, X + 1, X, X + 2):
+            shm.set_shared_memory_region(handle, [values])
+            wanted = module.InferRequestedOutput("y")
+            assert (
+                asked.infer("cached", [given], outputs=[wanted]).as_numpy("y") == 2 * values
+            ).all()
+            to = to_region(module, "y", name, 32, 32)
+            asked.infer("cached", [given], outputs=[to])
+            assert (shm.get_contents_as_numpy(handle, np.float32, [2, 4], 32) == 2 * values).all()
 
 
 def test_a_request_may_mix_regions_and_raw_tensors_on_a_stream(sharing: ServerProcess) -> None:

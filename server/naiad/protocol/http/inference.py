@@ -224,7 +224,9 @@ class InferRoute:
     def _bring(
         self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply, decoded: Decoded
     ) -> Cancellable | None:
-        """Continue with a request whose tensors are in clients' shared memory."""
+        """Continue with a request whose tensors are in clients' shared memory: its bytes do not say what it asks, so its reply is not kept for them."""
+        if isinstance(on_reply, _Keeping):
+            on_reply = on_reply.on_reply
 
         def proceed(brought: InferRequest) -> Cancellable | None:
             return self._infer(
