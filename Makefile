@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-stores test-frameworks test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
+.PHONY: help run smoke test test-fast test-stores test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models, which ar
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/frameworks
 	@set -e; for each in openvino pytorch tensorflow; do \
 	  PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -n 2 tests/frameworks/$$each --durations=5; done
+
+gpu-check: ## check what needs a GPU, on a machine with one and without a network, in the interpreter PYTHON (ARGS="--only plans,torch --seconds 300")
+	@PYTHONPATH=server:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tests.gpu $(ARGS)
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25

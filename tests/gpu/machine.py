@@ -1,0 +1,51 @@
+"""The GPU of this machine and the packages that are here; nothing of them is imported into this process, which stays without a CUDA context."""
+
+import importlib.metadata
+import importlib.util
+import typing
+
+PACKAGES = ("numpy", "onnx", "onnxruntime-gpu", "onnxruntime", "tensorrt", "torch")
+
+
+class Gpu(typing.NamedTuple):
+    """A GPU, as the driver describes it."""
+
+    name: str
+    capability: tuple[int, int]
+    driver: str
+
+
+def find_gpu() -> Gpu | str:
+    """The first GPU; else why there is none, in words."""
+    try:
+        import pynvml  # noqa: PLC0415 - it may be missing
+    except ImportError:
+        return "the package nvidia-ml-py is missing, which asks the driver for its GPUs"
+    try:
+        pynvml.nvmlInit()
+        if not pynvml.nvmlDeviceGetCount():
+            return "NVIDIA's driver is here and knows no GPU"
+        first = pynvml.nvmlDeviceGetHandleByIndex(0)
+        return Gpu(
+            str(pynvml.nvmlDeviceGetName(first)),
+            tuple(pynvml.nvmlDeviceGetCudaComputeCapability(first)),
+            str(pynvml.nvmlSystemGetDriverVersion()),
+        )
+    except pynvml.NVMLError as error:
+        return f"NVIDIA's driver does not answer ({error})"
+
+
+def has(package: str) -> bool:
+    """Whether a package can be imported."""
+    return importlib.util.find_spec(package) is not None
+
+
+def versions() -> dict[str, str]:
+    """The versions of what is installed."""
+    found: dict[str, str] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

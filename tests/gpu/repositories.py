@@ -1,0 +1,114 @@
+"""The models of the GPU checks, made on the machine itself, so that nothing has to be brought there."""
+
+import pathlib
+import subprocess
+import sys
+
+IO = """input { name: "X" data_type: TYPE_FP32 dims: 64 }
+output { name: "Y" data_type: TYPE_FP32 dims: 64 }
+max_batch_size: 8
+"""
+GPU = "instance_group { kind: KIND_GPU count: %d gpus: 0 }\n"
+
+_ONNX = """
+import sys, numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+seed, path = int(sys.argv[1]), sys.argv[2]
+w = np.random.default_rng(seed).standard_normal((64, 64)).astype(np.float32)
+graph = helper.make_graph(
+    [helper.make_node("MatMul", ["X", "W"], ["Z"]), helper.make_node("Relu", ["Z"], ["Y"])], "g",
+    [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["rows", 64])],
+    [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["rows", 64])], [numpy_helper.from_array(w, "W")])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+"""
+_TORCH = """
+import sys, torch
+torch.manual_seed(1)
+net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).eval()
+if sys.argv[1] == "script":
+    torch.jit.script(net).save(sys.argv[2])
+else:
+    rows = torch.export.Dim("rows", min=1, max=8)
+    torch.export.save(torch.export.export(net, (torch.zeros(2, 64),), dynamic_shapes=({0: rows},)), sys.argv[2])
+"""
+_PLAN = """
+import sys, tensorrt as trt
+builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+network = builder.create_network(0)
+x = network.add_input("X", trt.float32, (-1, 64))
+layer = network.add_elementwise(x, x, trt.ElementWiseOperation.SUM)
+layer.get_output(0).name = "Y"
+network.mark_output(layer.get_output(0))
+config = builder.create_builder_config()
+for least, best, most in ((1, 2, 4), (1, 8, 8)):
+    profile = builder.create_optimization_profile()
+    profile.set_shape("X", (least, 64), (best, 64), (most, 64))
+    config.add_optimization_profile(profile)
+plan = builder.build_serialized_network(network, config)
+open(sys.argv[1], "wb").write(bytes(plan))
+"""
+
+DOUBLING = """
+import torch
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.device = f"cuda:{args['model_instance_device_id']}"
+
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            x = torch.from_dlpack(pb_utils.get_input_tensor_by_name(request, "X")).to(self.device)
+            %s
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("Y", y)]))
+        return answers
+"""
+ON_HOST = "y = (x * 2).cpu()"
+ON_DEVICE = "y = x * 2"
+CALLING = """request = pb_utils.InferenceRequest(
+                model_name="device", requested_output_names=["Y"], inputs=[pb_utils.Tensor.from_dlpack("X", x + 1)])
+            y = torch.from_dlpack(pb_utils.get_output_tensor_by_name(request.exec(), "Y")).cpu()"""
+FAILING = """if x[0, 0].item() < 0:
+                torch.zeros(4, device=self.device)[x[0].long() - 100].cpu()
+            y = (x * 2).cpu()"""
+TOO_MUCH = """if x[0, 0].item() < 0:
+                torch.empty(1 << 50, dtype=torch.uint8, device=self.device)
+            y = (x * 2).cpu()"""
+
+
+def model(
+    folder: pathlib.Path, name: str, config: str, filename: str = "", content: str = ""
+) -> pathlib.Path:
+    """Make a model's folder; gives the path of its model file."""
+    path = folder / name / "1" / (filename or "model")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (folder / name / "config.pbtxt").write_text(config)
+    if content:
+        path.write_text(content)
+    return path
+
+
+def onnx(path: pathlib.Path, seed: int = 1) -> None:
+    """Y = relu(X · W), the same W for the same seed."""
+    _run(_ONNX, str(seed), str(path))
+
+
+def torch(path: pathlib.Path, form: str) -> None:
+    """A linear layer with a ReLU, the same one for both forms: `script` or `export`."""
+    _run(_TORCH, form, str(path))
+
+
+def plan(path: pathlib.Path) -> None:
+    """Y = X + X, in two profiles: of 1 to 4 rows and of 1 to 8."""
+    _run(_PLAN, str(path))
+
+
+def _run(program: str, *arguments: str) -> None:
+    """Run a program in a process of its own, so that its framework stays out of this one."""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        raise RuntimeError(f"the model could not be made: {ran.stderr.strip()[-600:]}")
