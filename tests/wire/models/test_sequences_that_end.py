@@ -168,6 +168,29 @@ def test_a_stream_that_is_cancelled_ends_the_sequences_that_it_began(server: Ser
         wait_until(lambda: in_use(server, "sums") == 0, what="the slots are not free")
 
 
+def test_a_request_that_is_refused_neither_begins_nor_ends_a_sequence_for_its_stream(
+    server: ServerProcess,
+) -> None:
+    results: queue.Queue[Any] = queue.Queue()
+    wrong = grpcclient.InferInput("VALUE", [2], "INT32")
+    wrong.set_data_from_numpy(np.array([1, 2], np.int32))
+    with (
+        httpclient.InferenceServerClient(server.http) as other,
+        grpcclient.InferenceServerClient(server.grpc) as client,
+    ):
+        assert infer(other, 1, 5, "s") == 5
+        client.start_stream(lambda result, error: results.put(error or result))
+        client.async_stream_infer("sums", value(grpcclient, 1), sequence_id=2, sequence_start=True)
+        assert not isinstance(results.get(timeout=30), InferenceServerException)
+        client.async_stream_infer("sums", [wrong], sequence_id=1, sequence_start=True)
+        client.async_stream_infer("sums", [wrong], sequence_id=2, sequence_end=True)
+        for _ in range(2):
+            assert isinstance(results.get(timeout=30), InferenceServerException)
+        client.stop_stream(cancel_requests=True)
+        wait_until(lambda: in_use(server, "sums") == 1, what="the slot of 2 is not free")
+        assert infer(other, 1, 6, "e") == 11
+
+
 def test_a_stream_that_ends_well_leaves_its_sequences_open(server: ServerProcess) -> None:
     results: queue.Queue[Any] = queue.Queue()
     with grpcclient.InferenceServerClient(server.grpc) as client:

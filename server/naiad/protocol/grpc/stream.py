@@ -209,10 +209,10 @@ class InferStream:
         forwarding = self._method.forwarding
         if forwarding is not None:
             forward_metadata(self._call.invocation_metadata(), forwarding, request.parameters)
-        if request.correlation_id:
-            self._note_sequence(request)
         on_response = functools.partial(self._on_response, pending)
         inference = model.infer(request, on_response, pending.flow, pending.context)
+        if request.correlation_id and inference is not None:  # it was not refused
+            self._note_sequence(request)
         if not pending.done:
             pending.work = inference
 

@@ -16,7 +16,7 @@ def unknown_sequence(
 ) -> InferenceError:
     """The error of a request without START whose sequence is not open (row 13.3); `ended`: why it was ended early, if it was."""
     why = {
-        None: "the first request was never sent, or the last one had END",
+        None: "the first request was never sent, the last one had END, or it ended with a version of the model that was unloaded since",
         SequenceEnd.IDLE: f"it had no request for more than {idle_ns / _NS_PER_S:g} s (max_sequence_idle_microseconds in the model's config)",
         SequenceEnd.TIMEOUT: "the timeout of one of its requests was over before it got a slot",
         SequenceEnd.CANCELLED: "one of its requests was cancelled, or the client that sent them has gone",

@@ -116,7 +116,7 @@ class SequenceOutlook:
             before, own = len(table.backlog), 0
         else:
             before = next(
-                position for position, each in enumerate(table.backlog) if each is sequence
+                (position for position, each in enumerate(table.backlog) if each is sequence), 0
             )
             own = len(sequence.waiting)
         batch_ns = min(
