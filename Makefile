@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-stores test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
+.PHONY: help run smoke test test-fast test-engines test-stores test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,11 +18,14 @@ run: $(VENV)/.server ## serve the example models, send a real request, keep serv
 smoke: $(VENV)/.server ## the same, but answer once and exit
 	@$(BIN)/python examples/first_request.py --once
 
-test: $(VENV)/.dev ## run every test but those of test-stores, in four processes
-	@$(PYTEST) -m "not stores" --durations=25
+test: $(VENV)/.dev ## run every test but those of test-stores and test-engines, in four processes
+	@$(PYTEST) -m "not stores" --ignore=tests/engines --durations=25
 
 test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones, Triton and Kubernetes
-	@$(PYTEST) -m "not slow and not stores" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
+	@$(PYTEST) -m "not slow and not stores" $(addprefix --ignore=tests/,engines conformance operator/live soak benchmarks fuzz large_requests)
+
+test-engines: $(VENV)/.dev ## the tests of gRPC's wire over the native engine, and h2spec against it
+	@NAIAD_TEST_GRPC_ENGINE=native $(PYTEST) tests/engines tests/wire/protocol tests/wire/process/test_access_log.py --durations=10
 
 test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
 	@$(PYTEST) tests/stores --durations=10

@@ -75,10 +75,14 @@ def reference_program(environment: ReferenceEnvironment) -> Program:
 
 
 def naiad_program() -> Program:
-    """Naiad from this tree, with the interpreter that runs the tests."""
+    """Naiad from this tree, with the interpreter that runs the tests, and with the gRPC engine that `NAIAD_TEST_GRPC_ENGINE` names."""
     server = Path(__file__).resolve().parents[2] / "server"
     environ = {**os.environ, "PYTHONPATH": str(server), "TRITON_SERVER_CPU_ONLY": "1"}
-    return Program(name="naiad", command=(sys.executable, "-m", "naiad", "serve"), environ=environ)
+    command: tuple[str, ...] = (sys.executable, "-m", "naiad", "serve")
+    engine = os.environ.get("NAIAD_TEST_GRPC_ENGINE")
+    if engine:
+        command = (*command, f"--grpc-engine={engine}")
+    return Program(name="naiad", command=command, environ=environ)
 
 
 @dataclass(frozen=True)

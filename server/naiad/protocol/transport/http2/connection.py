@@ -8,6 +8,7 @@ as section 5.3 allows, and nothing is pushed.
 import collections.abc
 import struct
 
+import hpack
 import msgspec
 
 from naiad.protocol.transport.http2 import frames, settings
@@ -36,12 +37,15 @@ from naiad.protocol.transport.http2.frames import (
     Kind,
 )
 from naiad.protocol.transport.http2.header_blocks import (
+    MAX_BLOCK_BYTES,
     MAX_LIST_BYTES,
+    TOO_LONG,
     Block,
     BlockCache,
     Headers,
     decode,
     decoder,
+    gives_up_table,
 )
 from naiad.protocol.transport.http2.header_rules import trailers_fault
 from naiad.protocol.transport.http2.open_block import OpenBlock
@@ -83,18 +87,19 @@ class Http2Server:
     """
 
     __slots__ = (
-        "_block", "_blocks", "_credit", "_decoder", "_events", "_floods",
-        "_limits", "_settled", "_unread", "began", "failed", "sender", "streams",
+        "_acknowledged", "_asked", "_block", "_blocks", "_credit", "_decoder", "_events", "_floods",
+        "_limits", "_unread", "began", "failed", "sender", "streams",
     )  # fmt: skip
 
     def __init__(self, blocks: BlockCache, limits: Limits) -> None:
         self._limits = limits
         self._blocks = blocks
-        self._decoder = decoder(_INITIAL_TABLE)
+        self._decoder: hpack.Decoder | None = decoder(_INITIAL_TABLE)
         self._floods = Floods()
         self._unread = b""
         self.began = False
-        self._settled = False  # ours are acknowledged
+        self._asked = False
+        self._acknowledged = 0  # how many of our settings are
         self._block: OpenBlock | None = None
         self._credit = 0
         self._events: list[Event] = []
@@ -104,7 +109,6 @@ class Http2Server:
         self.sender.out += (
             frames.settings(
                 {
-                    settings.HEADER_TABLE_SIZE: 0,
                     settings.MAX_CONCURRENT_STREAMS: limits.streams,
                     settings.MAX_HEADER_LIST_SIZE: MAX_LIST_BYTES,
                 }
@@ -243,7 +247,7 @@ class Http2Server:
 
     def _depends_on_itself(self, number: int, block: bytes, flags: int) -> None:
         """A stream that depends on itself; RFC 7540, section 5.3.1. RFC 9113 ignores priorities, and tools still test this one."""
-        if flags & END_HEADERS:
+        if flags & END_HEADERS and self._decoder is not None:
             decode(self._decoder, block)
         self.streams.last_id = max(self.streams.last_id, number)
         raise StreamFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} depends on itself")
@@ -260,12 +264,9 @@ class Http2Server:
             self._block = None
             self._complete(number, block.whole(), block.flags)
 
-    def _complete(self, number: int, block: bytes, flags: int) -> None:
+    def _complete(self, number: int, block: bytes | None, flags: int) -> None:
         """A whole header block: a request, or the trailers of one."""
-        if self._settled:
-            headers = self._blocks.read(block)
-        else:
-            headers = Headers(Block(decode(self._decoder, block)))
+        headers = self._decoded(block)
         ended = bool(flags & END_STREAM)
         if number <= self.streams.last_id:
             self._trailers(number, headers, ended=ended)
@@ -295,6 +296,21 @@ class Http2Server:
         stream.expected = decoded.content_length
         self.streams.by_id[number] = stream
         self._events.append(RequestReceived(stream, headers, ended))
+
+    def _decoded(self, block: bytes | None) -> Headers:
+        """The fields of a block; None stands for one that was too long to be kept."""
+        if block is None:
+            if self._decoder is None:
+                return TOO_LONG
+            raise ConnectionFault(
+                ErrorCode.ENHANCE_YOUR_CALM,
+                f"a header block of more than {MAX_BLOCK_BYTES} bytes (section 10.5.1)",
+            )
+        if self._decoder is not None:
+            if self._acknowledged < 2 or not gives_up_table(block):  # noqa: PLR2004 - both of our SETTINGS
+                return Headers(Block(decode(self._decoder, block)))
+            self._decoder = None
+        return self._blocks.read(block)
 
     def _trailers(self, number: int, headers: Headers, *, ended: bool) -> None:
         step = Step.TRAILERS if ended else Step.HEADERS
@@ -330,8 +346,7 @@ class Http2Server:
                 raise ConnectionFault(
                     ErrorCode.FRAME_SIZE_ERROR, "SETTINGS with ACK and values (section 6.5)"
                 )
-            self._settled = True
-            self._decoder = self._blocks.decoder
+            self._acknowledged += 1
             return
         self._floods.add(Cheap.SETTINGS)
         values = settings.parse(payload)
@@ -406,6 +421,12 @@ class Http2Server:
     def ping(self, payload: bytes) -> None:
         """Ask whether the client is there."""
         self.sender.out.append(frames.ping(payload))
+
+    def give_up_table(self) -> None:
+        """Ask the client to send header blocks that need no dynamic table, see `header_blocks`. Idempotent."""
+        if not self._asked:
+            self._asked = True
+            self.sender.out.append(frames.settings({settings.HEADER_TABLE_SIZE: 0}))
 
     def tick(self) -> None:
         """A second has passed, see `floods`."""

@@ -8,7 +8,7 @@ from naiad.protocol.transport.http2.streams import Stream
 
 
 class RequestReceived(msgspec.Struct, gc=False):
-    """A stream begins. `ended`: nothing follows."""
+    """A stream begins. `ended`: nothing follows. Of headers that are larger than we announce there may be only the size."""
 
     stream: Stream
     headers: Headers

@@ -1,7 +1,8 @@
 """Header blocks to fields, and back. What a block holds is remembered by its bytes, as long as no dynamic table is in use.
 
-We announce SETTINGS_HEADER_TABLE_SIZE 0. Until the client has acknowledged that, its blocks depend on those before them, and each connection
-decodes with a table of its own. From then on a block means the same on every connection, and all share `BlockCache`.
+On a connection that carries calls we announce SETTINGS_HEADER_TABLE_SIZE 0. A client that has acknowledged that says at the beginning of its next block that its table is empty now
+(RFC 7541, section 4.2). Until then its blocks depend on those before them, and the connection decodes with a table of its own: for good with a client
+that ignores the setting, which works, too. From then on a block means the same on every connection, and all share `BlockCache`.
 """
 
 import typing
@@ -9,7 +10,7 @@ import typing
 import hpack
 
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode
-from naiad.protocol.transport.http2.header_fields import split
+from naiad.protocol.transport.http2.header_fields import per_call_fields, split
 from naiad.protocol.transport.http2.header_rules import (
     Fields,
     content_length,
@@ -79,6 +80,12 @@ def size_of(fields: Fields) -> int:
     return sum(len(name) + len(value) + _FIELD_OVERHEAD for name, value in fields)
 
 
+TOO_LONG = Headers(Block(()))
+"""What is known of a block of which nothing was kept."""
+TOO_LONG.block.fault = ""
+TOO_LONG.block.size = MAX_BLOCK_BYTES + 1
+
+
 def decoder(table_bytes: int) -> hpack.Decoder:
     """A decoder with a dynamic table of so many bytes at most."""
     made = hpack.Decoder(max_header_list_size=MAX_BLOCK_BYTES)
@@ -110,6 +117,31 @@ def decode(with_table: hpack.Decoder, block: bytes) -> Fields:
     return fields
 
 
+class _Template:
+    """The block that came last with fields of this call only: the next one is mostly the same around them, and need not be walked through."""
+
+    __slots__ = ("_after", "_before", "block")
+
+    def __init__(self, stable: bytes, first: int, block: Block) -> None:
+        self._before, self._after = stable[:first], stable[first:]
+        self.block = block
+
+    def match(self, block: bytes) -> list[tuple[bytes, bytes]] | None:
+        """The fields that only this block has, still encoded; None if the rest of it is another one."""
+        before, after = self._before, self._after
+        if not (block.startswith(before) and block.endswith(after)):
+            return None
+        end = len(block) - len(after)
+        if end <= len(before):
+            return None
+        return per_call_fields(block, len(before), end)
+
+
+def gives_up_table(block: bytes) -> bool:
+    """Whether a block begins with the size of a table of no bytes, and with no other size after it (RFC 7541, section 6.3)."""
+    return block[:1] == b"\x20" and block[1:2] != b"" and block[1] & 0xE0 != 0x20  # noqa: PLR2004 - the pattern of such a field
+
+
 class BlockCache:
     """What blocks without a dynamic table hold. Bounded: twice 1,024 blocks of 2 KiB, those that were not used for longest go first.
 
@@ -121,6 +153,7 @@ class BlockCache:
         self._young: dict[bytes | tuple[bytes, int], Block] = {}
         self._old: dict[bytes | tuple[bytes, int], Block] = {}
         self.decoder = decoder(0)
+        self._template: _Template | None = None
 
     def read(self, block: bytes) -> Headers:
         """The fields of a block.
@@ -131,13 +164,19 @@ class BlockCache:
         known = self._young.get(block)
         if known is not None:
             return Headers(known)
+        template = self._template
+        if template is not None:
+            fields = template.match(block)
+            if fields is not None:
+                return Headers(template.block, [(n, self._value(field, n)) for n, field in fields])
         parts = split(block)
         if parts is None or not parts.per_call:
             return Headers(self._known(block, block, None))
         per_call = [(name, self._value(field, name)) for name, field in parts.per_call]
-        return Headers(
-            self._known((parts.stable, parts.first), parts.stable, parts.first), per_call
-        )
+        shared = self._known((parts.stable, parts.first), parts.stable, parts.first)
+        if len(parts.stable) <= _REMEMBERED_BYTES:
+            self._template = _Template(parts.stable, parts.first, shared)
+        return Headers(shared, per_call)
 
     def _known(
         self, key: bytes | tuple[bytes, int], block: bytes, first_per_call: int | None

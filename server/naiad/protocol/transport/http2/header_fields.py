@@ -55,6 +55,21 @@ def split(block: bytes) -> Split | None:
     return Split(stable + block[kept:] if per_call else block, first, tuple(per_call))
 
 
+def per_call_fields(block: bytes, start: int, end: int) -> list[tuple[bytes, bytes]] | None:
+    """Name and whole field of each field in `block[start:end]`; None if that is not whole fields of `PER_CALL` and nothing else."""
+    fields = []
+    try:
+        while start < end:
+            at = start
+            start, name = _after_field(block, at)
+            if name is None:
+                return None
+            fields.append((name, block[at:start]))
+    except IndexError:
+        return None
+    return fields if start == end else None
+
+
 def _after_field(block: bytes, at: int) -> tuple[int, bytes | None]:
     """Where the field that begins at `at` ends, and its name if that is one of `PER_CALL` (section 6).
 

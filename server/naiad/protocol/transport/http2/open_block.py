@@ -8,28 +8,33 @@ from naiad.protocol.transport.http2.header_blocks import MAX_BLOCK_BYTES
 class OpenBlock:
     """What has come of it. `flags` are those of its HEADERS."""
 
-    __slots__ = ("_bytes", "_parts", "flags", "stream_id")
+    __slots__ = ("_bytes", "_frames", "_parts", "flags", "stream_id")
 
     def __init__(self, stream_id: int, flags: int, first: bytes) -> None:
         self.stream_id = stream_id
         self.flags = flags
         self._parts = [first]
+        self._frames = 1
         self._bytes = len(first)
 
     def add(self, part: bytes) -> None:
-        """One more frame.
+        """One more frame. Of a block that gets too long nothing more is kept.
 
         Raises:
-            ConnectionFault: that is one too many, or the block gets too long.
+            ConnectionFault: that is one too many.
         """
-        self._parts.append(part)
+        self._frames += 1
         self._bytes += len(part)
-        if len(self._parts) > MAX_CONTINUATIONS or self._bytes > MAX_BLOCK_BYTES:
+        if self._frames > MAX_CONTINUATIONS:
             raise ConnectionFault(
                 ErrorCode.ENHANCE_YOUR_CALM,
-                f"a header block in more than {MAX_CONTINUATIONS} frames, or of more than {MAX_BLOCK_BYTES} bytes (section 10.5.1)",
+                f"a header block in more than {MAX_CONTINUATIONS} frames (section 10.5.1)",
             )
+        if self._bytes > MAX_BLOCK_BYTES:
+            self._parts.clear()
+        else:
+            self._parts.append(part)
 
-    def whole(self) -> bytes:
-        """The block."""
-        return b"".join(self._parts)
+    def whole(self) -> bytes | None:
+        """The block; None if it was too long."""
+        return b"".join(self._parts) if self._bytes <= MAX_BLOCK_BYTES else None

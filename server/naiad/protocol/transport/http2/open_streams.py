@@ -74,6 +74,12 @@ class OpenStreams:
         if stream.state is not _CLOSED:
             self._sender.data(stream, data)
 
+    def send_last_data(self, stream: Stream, data: bytes) -> None:
+        """End a response with data, without trailers."""
+        if stream.state is not _CLOSED:
+            self._sender.last_data(stream, data)
+            self.after_sending(stream)
+
     def send_trailers(self, stream: Stream, block: bytes) -> None:
         """End a response once its data are sent."""
         if stream.state is not _CLOSED:

@@ -101,6 +101,29 @@ class Sender:
         if not self.held:
             self._send_waiting(stream)
 
+    def last_data(self, stream: Stream, data: bytes) -> None:
+        """Send data and end the stream without trailers."""
+        if (
+            not stream.unsent
+            and not self.held
+            and len(data) <= min(stream.send_window, self.window, self.frame_limit)
+        ):
+            stream.send_window -= len(data)
+            self.window -= len(data)
+            self.out.append(head(len(data), Kind.DATA, END_STREAM, stream.id) + data)
+            stream.step(Step.END)
+            return
+        self.data(stream, data)
+        stream.trailers = b""
+
+    def _end(self, stream: Stream) -> None:
+        """END_STREAM, on a frame without data or with the trailers that wait."""
+        if stream.trailers:
+            self.headers(stream, stream.trailers, end_stream=True)
+        else:
+            self.out.append(head(0, Kind.DATA, END_STREAM, stream.id))
+            stream.step(Step.END)
+
     def trailers(self, stream: Stream, block: bytes) -> None:
         """End the stream with a header block, after its data."""
         if stream.unsent:
@@ -192,5 +215,5 @@ class Sender:
             return False
         self._waiting.pop(stream, None)
         if stream.trailers is not None and stream.state is not State.CLOSED:
-            self.headers(stream, stream.trailers, end_stream=True)
+            self._end(stream)
         return True

@@ -60,6 +60,7 @@ class Client:
         self.send(frames.PREFACE, frames.settings({}))
         if settled:
             self.send(frames.SETTINGS_ACK)
+            self.server._decoder = None  # as after a first block with the size of an empty table
         self.got()
 
     def send(self, *data: bytes) -> list[typing.Any]:

@@ -65,10 +65,15 @@ def test_until_the_acknowledgement_blocks_are_decoded_with_a_table() -> None:
         (event,) = client.send(headers(stream, encoded))
         assert dict(event.headers.fields)[b"x-a"] == b"b"
     assert not cache._young
-    encoder.header_table_size = 0
+    client.server.give_up_table()
+    assert client.server.take_output()[-1] == frames.settings({1: 0})
+    client.send(frames.SETTINGS_ACK)
     (event,) = client.send(
-        frames.SETTINGS_ACK, headers(5, encoder.encode([*REQUEST, ("x-a", "c")]))
+        frames.SETTINGS_ACK, headers(5, encoder.encode([*REQUEST, ("x-a", "b")]))
     )
+    assert dict(event.headers.fields)[b"x-a"] == b"b"  # it has not given up its table
+    encoder.header_table_size = 0
+    (event,) = client.send(headers(7, encoder.encode([*REQUEST, ("x-a", "c")])))
     assert dict(event.headers.fields)[b"x-a"] == b"c"
     assert cache._young
 

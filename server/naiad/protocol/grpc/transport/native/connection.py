@@ -12,6 +12,7 @@ from typing_extensions import override
 from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.transport.native import responses
 from naiad.protocol.grpc.transport.native.call_head import CallMetadata, head_of, timeout_of
+from naiad.protocol.grpc.transport.native.foreign_request import ForeignRequest
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
 from naiad.protocol.grpc.transport.native.service import NO_METHOD, BegunCall, GrpcService
 from naiad.protocol.grpc.transport.native.stream_call import StreamCall
@@ -216,17 +217,20 @@ class GrpcConnection(asyncio.Protocol):
         stream, headers, service = event.stream, event.headers, self._service
         if stream.state is State.CLOSED:
             return  # reset in the same read: nothing is begun for it
-        head = head_of(headers)
         h2 = self.h2
-        if head.http_status != 200:  # noqa: PLR2004 - OK
+        if headers.size > MAX_LIST_BYTES:
             h2.streams.send_headers(
-                stream, responses.http_refusal(head.http_status), end_stream=True
+                stream, responses.trailers_only(_TOO_MUCH_METADATA), end_stream=True
             )
+            return
+        head = head_of(headers)
+        if head.http_status != 200:  # noqa: PLR2004 - OK
+            foreign = stream.call = ForeignRequest(self, stream, head.http_status)
+            if event.ended:
+                foreign.ended()
             return
         entry = service.entries.get(head.path)
         refused = NO_METHOD if entry is None else entry.refused
-        if headers.size > MAX_LIST_BYTES:
-            refused = _TOO_MUCH_METADATA
         if refused is None:
             refused = service.methods.admit(head.path, CallMetadata(headers))
         if refused is not None or entry is None:
@@ -235,6 +239,7 @@ class GrpcConnection(asyncio.Protocol):
             )
             return
         self._keepalive.sent_data()
+        h2.give_up_table()
         make = UnaryCall if entry.streaming is None else StreamCall
         call = make(
             self, service, BegunCall(stream, headers, head, entry, timeout_of(headers, head))

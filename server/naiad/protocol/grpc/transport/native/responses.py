@@ -50,10 +50,20 @@ def trailers_only(status: RpcStatus) -> bytes:
     return encode((*_OK, _ACCEPTS, *_status_fields(status)))
 
 
+NOT_GRPC = b"This port serves gRPC: send POST with content-type application/grpc. REST is on the HTTP port.\n"
+"""The body of the response to a request that is not a gRPC call."""
+
+
 @functools.lru_cache(maxsize=16)
 def http_refusal(http_status: int) -> bytes:
-    """The response to a request that is not a gRPC call."""
-    return encode(((b":status", b"%d" % http_status), (b"content-length", b"0")))
+    """The header block in front of `NOT_GRPC`."""
+    return encode(
+        (
+            (b":status", b"%d" % http_status),
+            (b"content-type", b"text/plain"),
+            (b"content-length", b"%d" % len(NOT_GRPC)),
+        )
+    )
 
 
 def percent_encoded(text: str) -> bytes:

@@ -1,0 +1,242 @@
+"""The native port over loopback: what only it can show, and clients that break the rules."""
+
+import asyncio
+import logging
+import ssl
+import struct
+import typing
+
+import grpc
+import grpc.aio
+import pytest
+
+from naiad.protocol.grpc.methods import INFER, Methods
+from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
+from naiad.protocol.grpc.transport.native import connection as native_connection
+from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
+from naiad.protocol.transport.http2 import floods, frames
+from naiad.protocol.transport.http2.errors import ErrorCode
+from tests.server.protocol.grpc import certificates
+from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
+from tests.server.protocol.grpc.serving import cancelled, held
+from tests.server.protocol.transport.http2.peer import block, data, goaway_of, headers, split
+
+FIELDS = (
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", INFER),
+    (":authority", "x"),
+    ("content-type", "application/grpc"),
+    ("te", "trailers"),
+)
+
+
+def started(engine: ScriptedEngine, **settings: typing.Any) -> NativeGrpcServer:
+    chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
+    return NativeGrpcServer(chosen, Methods(engine, chosen))
+
+
+@pytest.fixture
+async def engine() -> ScriptedEngine:
+    return ScriptedEngine()
+
+
+@pytest.fixture
+async def server(engine: ScriptedEngine) -> typing.AsyncIterator[NativeGrpcServer]:
+    server = started(engine)
+    await server.start()
+    yield server
+    await server.close(0)
+
+
+def call(stream: int, *extra: tuple[str, str], path: str = INFER) -> bytes:
+    """A whole infer call."""
+    fields = [(name, path if name == ":path" else value) for name, value in FIELDS]
+    message = small_request()
+    body = struct.pack(">BI", 0, len(message)) + message
+    return headers(stream, block(*fields, *extra)) + data(stream, body, ended=True)
+
+
+async def exchanged(server: NativeGrpcServer, *sent: bytes) -> list[typing.Any]:
+    """What comes back until the server closes the connection."""
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(b"".join(sent))
+    got = split(await reader.read())
+    writer.close()
+    return got
+
+
+BEGIN = frames.PREFACE + frames.settings({})
+
+
+async def test_what_breaks_a_rule_is_answered_by_goaway_and_logged_once(
+    server: NativeGrpcServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            got = await exchanged(server, BEGIN, frames.settings({}) * 200)
+            assert goaway_of(got)[1] == ErrorCode.ENHANCE_YOUR_CALM
+    assert [record.levelname for record in caplog.records if "closed the gRPC" in record.message] == ["WARNING"]  # fmt: skip
+
+
+async def test_calls_that_are_reset_at_once_begin_nothing(
+    server: NativeGrpcServer, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(floods.PER_SECOND, floods.Cheap.RESET, (100, "resets"))
+    flood = b"".join(call(n) + frames.reset(n, ErrorCode.CANCEL) for n in range(1, 801, 2))
+    got = await exchanged(server, BEGIN, flood)
+    assert goaway_of(got)[1] == ErrorCode.ENHANCE_YOUR_CALM
+    assert len(engine.requests) < 50  # those whose reset came with a later read
+
+
+async def test_http_1_is_answered_by_goaway(server: NativeGrpcServer) -> None:
+    got = await exchanged(server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert goaway_of(got)[1] == ErrorCode.PROTOCOL_ERROR
+
+
+async def test_a_client_that_never_sends_its_preface_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native_connection, "_PREFACE_S", 0.05)
+    server = started(ScriptedEngine(), keepalive_timeout_ms=500)
+    await server.start()
+    assert goaway_of(await exchanged(server, frames.PREFACE[:5]))[1] == ErrorCode.SETTINGS_TIMEOUT
+    await server.close(0)
+
+
+async def test_a_client_that_gives_no_window_gets_its_response_when_it_does(
+    server: NativeGrpcServer,
+) -> None:
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(BEGIN[:24] + frames.settings({4: 0}) + call(1))
+    got = b""
+    while b"application/grpc" not in got:
+        got += await reader.read(65_536)
+    assert not [kind for kind, *_ in split(got) if kind is frames.Kind.DATA]
+    writer.write(frames.window_update(1, 10_000))
+    while b"grpc-status" not in got:
+        got += await reader.read(65_536)
+    writer.close()
+
+
+async def test_a_deadline_ends_a_call_of_a_client_that_does_not_watch_it(
+    server: NativeGrpcServer, engine: ScriptedEngine
+) -> None:
+    arrived = held(engine)
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(BEGIN + call(1, ("grpc-timeout", "50m")))
+    gone = cancelled(await arrived)
+    await gone
+    got = b""
+    while b"Deadline Exceeded" not in got:
+        got += await reader.read(65_536)
+    writer.close()
+
+
+async def test_a_reset_cancels_the_inference(
+    server: NativeGrpcServer, engine: ScriptedEngine
+) -> None:
+    arrived = held(engine)
+    _, writer = await asyncio.open_connection(*server.address)
+    writer.write(BEGIN + call(1))
+    gone = cancelled(await arrived)
+    writer.write(frames.reset(1, ErrorCode.CANCEL))
+    await gone
+    writer.close()
+
+
+async def test_a_connection_that_is_lost_cancels_its_calls(
+    server: NativeGrpcServer, engine: ScriptedEngine
+) -> None:
+    arrived = held(engine)
+    _, writer = await asyncio.open_connection(*server.address)
+    writer.write(BEGIN + call(1))
+    gone = cancelled(await arrived)
+    writer.close()
+    await gone
+
+
+async def test_close_says_goaway_first_and_serves_what_was_sent_before_the_client_knew(
+    server: NativeGrpcServer, engine: ScriptedEngine
+) -> None:
+    arrived = held(engine)
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(BEGIN + call(1))
+    inference = await arrived
+    closing = asyncio.create_task(server.close(30))
+    got = b""
+    while b"draining" not in got:
+        got += await reader.read(65_536)
+    engine.answer = echo
+    writer.write(call(3))  # before the client answers the ping
+    while b"grpc-status" not in got:
+        got += await reader.read(65_536)
+    inference.on_response(echo(engine.requests[0]))
+    writer.write(frames.ping(b"draining", ack=True))
+    got += await reader.read()
+    assert await closing == 0
+    found = split(got)
+    lasts = [
+        struct.unpack_from(">I", payload)[0]
+        for kind, _, _, payload in found
+        if kind is frames.Kind.GOAWAY
+    ]
+    assert lasts == [2**31 - 1, 3]
+    ended = [
+        stream for kind, flags, stream, _ in found if kind is frames.Kind.HEADERS and flags & 1
+    ]
+    assert sorted(ended) == [1, 3]
+    writer.close()
+
+
+async def test_what_is_not_grpc_gets_a_reason(server: NativeGrpcServer) -> None:
+    get = block((":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "x"))
+    reader, writer = await asyncio.open_connection(*server.address)
+    writer.write(BEGIN + headers(1, get, ended=True))
+    got = b""
+    while b"This port serves gRPC" not in got:
+        got += await reader.read(65_536)
+    writer.close()
+
+
+async def test_certificates_are_read_again_when_they_change(tmp_path: typing.Any) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first, second = (certificates.make(tmp_path / name) for name in ("a", "b"))
+    tls = TlsSettings(server_cert=str(first.server_cert), server_key=str(first.server_key))
+    server = started(ScriptedEngine(), tls=tls)
+    await server.start()
+
+    async def works_with(authority: bytes) -> bool:
+        credentials = grpc.ssl_channel_credentials(authority)
+        async with grpc.aio.secure_channel(
+            f"localhost:{server.address[1]}", credentials
+        ) as channel:
+            try:
+                await channel.unary_unary(INFER)(small_request())
+            except grpc.aio.AioRpcError:
+                return False
+            return True
+
+    assert await works_with(first.authority.read_bytes())
+    for old, new in (
+        (first.server_cert, second.server_cert),
+        (first.server_key, second.server_key),
+    ):
+        old.write_bytes(new.read_bytes())
+    assert await works_with(second.authority.read_bytes())
+    first.server_key.write_text("damaged")
+    assert await works_with(second.authority.read_bytes())  # the old ones stay
+    await server.close(0)
+
+
+async def test_tls_without_http_2_by_alpn_is_closed(tmp_path: typing.Any) -> None:
+    files = certificates.make(tmp_path)
+    tls = TlsSettings(server_cert=str(files.server_cert), server_key=str(files.server_key))
+    server = started(ScriptedEngine(), tls=tls)
+    await server.start()
+    context = ssl.create_default_context(cafile=str(files.authority))
+    reader, writer = await asyncio.open_connection("localhost", server.address[1], ssl=context)
+    assert await reader.read() == b""
+    writer.close()
+    await server.close(0)
