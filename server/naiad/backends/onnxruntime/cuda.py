@@ -8,7 +8,6 @@ import collections.abc
 import contextlib
 import ctypes
 import errno
-import importlib.metadata
 import importlib.util
 import io
 import logging
@@ -120,6 +119,8 @@ def advice(fault: str) -> str:
 
 def _tensorrt_advice(fault: str) -> str:
     """The release of TensorRT that a library's name says, and the one that is installed."""
+    import importlib.metadata  # noqa: PLC0415 - a start needs none of it
+
     match = re.search(r"\.so\.(\d+)", fault)
     major = match[1] if match else ""
     release = f"TensorRT {major}" if major else "TensorRT"
