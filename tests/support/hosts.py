@@ -55,6 +55,7 @@ class ScriptedHost:
         self.name = name
         self.batches: list[list[Inference]] = []
         self.prefetches = prefetches
+        self.apart = False
         self.out: list[Inference] | None = None
         self.prefetched: list[Inference] | None = None
         self.takes_s = takes_s
@@ -153,7 +154,9 @@ class ScriptedHost:
             self.prefetched = self._on_prefetched = None
             self.begin(following, on_following)
         input_end_ns = started if execution is None else execution.input_end_ns
-        on_outcome(BatchOutcome(batch, execution, error, started, ended_ns, input_end_ns))
+        on_outcome(
+            BatchOutcome(batch, execution, error, started, ended_ns, input_end_ns, self.apart)
+        )
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         self.usable = usable

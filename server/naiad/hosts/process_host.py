@@ -275,7 +275,8 @@ class ProcessHost:
         self._copied(batch)  # the outcome may come before `_sent` is called
         self._end(batch, execution, error)
         if execution is not None:
-            worker.place.ran(execution.output_start_ns - execution.input_end_ns)
+            computed_ns = execution.output_start_ns - execution.input_end_ns
+            worker.place.ran(computed_ns, requests=len(batch))
 
     def _end(
         self, batch: list[Inference], execution: Ran | None, error: InferenceError | None
@@ -305,7 +306,9 @@ class ProcessHost:
             self._on_prefetched = _ignore
         else:
             return
-        on_outcome(BatchOutcome(batch, execution, error, started, now, input_end))
+        worker = self._supervisor.worker
+        apart = worker is not None and worker.place.apart
+        on_outcome(BatchOutcome(batch, execution, error, started, now, input_end, apart))
         self._supervisor.on_batch_end()
 
     def on_notification(self, kind: int, number: int, header: bytes | bytearray, base: Any) -> None:

@@ -2,7 +2,8 @@
 
 It applies the decisions of `queue` and `batching` on the event loop, with one timer. Requests that arrive
 in one iteration of the loop are considered together at its end, so that they share a batch even if the delay is 0, and while
-several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. The default scheduler
+several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. Not those of an instance that is kept
+on a processor of its own, which would be idle meanwhile. The default scheduler
 has nothing to wait for and sends at once.
 
 A batch that is complete may be handed over before the instance is free (`next_prefetch`). Until it begins, its requests are waiting as those in
@@ -99,7 +100,7 @@ class DynamicScheduler:
         self._enough_rows = 0
         self._gathered = 0
         self._gathering_until_ns = 0
-        self._several_clients = False
+        self._gathers = False
         self._follow_ups = FollowUps(queue, policy) if policy.awaits_follow_ups else None
         self._on_cancel = self._withdraw  # one object for all inferences
         self._timer = timers.timer(self._schedule)
@@ -142,7 +143,7 @@ class DynamicScheduler:
                 self._schedule(now)
             else:
                 self._scheduling_is_due = True
-                if self._several_clients:
+                if self._gathers:
                     self._gathered = 0
                     self._gathering_until_ns = now + GATHERING_NS
                     self._loop.call_soon(self._gather)
@@ -322,7 +323,7 @@ class DynamicScheduler:
         """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
         queue = self._queue
         if outcome is not None:
-            self._several_clients = len(outcome.batch) > 1 or bool(queue.size)
+            self._gathers = not outcome.apart and (len(outcome.batch) > 1 or bool(queue.size))
             if self._follow_ups is not None and self._works_alone():
                 self._follow_ups.came_back(outcome, self._now())
         if queue.size:

@@ -169,8 +169,8 @@ class ModelCalls:
             called = self._find_model(request.model_name, request.model_version, namespace)
         except InferenceError as error:
             call.fail(error)
-            return
-        self._begin(call, called)
+        else:
+            self._begin(call, called)
 
     def _begin(self, call: CallInProgress, model: RunsCalls) -> None:
         self._made = number = self._made + 1

@@ -53,6 +53,19 @@ class Value(Record, frozen=True):
     sequence: tuple[int | str, int] | None = None
 
 
+class Following(Record, frozen=True):
+    """The step that needs the only output of another one, and nothing else.
+
+    Attributes:
+        output: of the other step's model.
+        input: of this step's model.
+    """
+
+    output: str
+    input: str
+    step: PlannedStep
+
+
 class Selection(Record, frozen=True):
     """What a set of requested outputs needs.
 
@@ -64,6 +77,7 @@ class Selection(Record, frozen=True):
         missing: how many tensors each step, and at last the response, needs; 0 for a step that is not needed.
         requested: the outputs that each step is asked for.
         outputs: the tensors of the response, in the order of the config.
+        following: behind each step of a chain the next one, which runs as soon as that has ended.
     """
 
     steps: frozenset[int]
@@ -73,6 +87,7 @@ class Selection(Record, frozen=True):
     missing: list[int]
     requested: collections.abc.Mapping[int, list[RequestedOutput]]
     outputs: tuple[str, ...]
+    following: collections.abc.Mapping[int, Following]
 
 
 class EnsemblePlan:
@@ -151,7 +166,28 @@ class EnsemblePlan:
                 for index in steps
             },
             outputs=tuple(name for name in self.output_names if name in outputs),
+            following=self._following(needed - outputs, readers),
         )
+
+    def _following(
+        self,
+        between: collections.abc.Set[str],
+        readers: collections.abc.Mapping[str, tuple[int, ...]],
+    ) -> dict[int, Following]:
+        """See `Selection`; `between`: tensors that the response does not need."""
+        found: dict[int, Following] = {}
+        for step in self.steps:
+            made = {name: tensor for name, tensor in step.outputs.items() if tensor in readers}
+            if len(made) != 1:
+                continue
+            ((output, tensor),) = made.items()
+            behind = [self.steps[index] for index in readers[tensor]]
+            if len(behind) != 1 or tensor not in between:
+                continue
+            (following,) = behind
+            if len(following.inputs) == 1 and following.batched == step.batched:
+                found[step.index] = Following(output, following.inputs[0][0], following)
+        return found
 
 
 class TensorTable:

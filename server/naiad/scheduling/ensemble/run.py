@@ -66,7 +66,7 @@ class EnsembleRun:
     """
 
     __slots__ = (
-        "_busy", "_context", "_error", "_infer_ns", "_inference", "_input_ns", "_is_of_step", "_left", "_made", "_missing", "_output_ns", "_over",
+        "_busy", "_context", "_error", "_following", "_infer_ns", "_inference", "_input_ns", "_is_of_step", "_left", "_made", "_missing", "_output_ns", "_over",
         "_queue_ns", "_response", "_selection", "_values", "_waiting", "batch",
     )  # fmt: skip
 
@@ -75,6 +75,7 @@ class EnsembleRun:
         self._context = context
         self.batch = [inference]
         selection = self._selection = context.plan.select(inference.request.output_names)
+        self._following = selection.following
         self._values: dict[str, Value] = {}
         self._left = selection.uses.copy()  # of each tensor
         self._missing = selection.missing.copy()  # tensors of each step and of the response
@@ -161,7 +162,16 @@ class EnsembleRun:
         parameters = response.parameters
         if parameters and not _OWN_PARAMETERS.isdisjoint(parameters):
             sequence = _sequence(parameters, sequence)
-        outputs, sent = call.step.outputs, response.outputs
+        step, sent = call.step, response.outputs
+        following = self._following.get(step.index)
+        if following is not None and len(sent) == 1 and sent[0].name == following.output:
+            tensor = sent[0]
+            shape = tensor.shape
+            inputs = [as_named(tensor, following.input, shape)]
+            batch_size = shape[0] if step.batched and shape else call.batch_size
+            self._begin(self._made_of(following.step, key, inputs, batch_size, sequence))
+            return
+        outputs = step.outputs
         if len(outputs) == 1 and len(sent) == 1 and (name := outputs.get(sent[0].name)) is not None:
             self._add({name: Value(sent[0], batch_size, sequence)}, key)
             return
@@ -216,7 +226,6 @@ class EnsembleRun:
     def _call(
         self, step: PlannedStep, key: Key, values: collections.abc.Mapping[str, Value]
     ) -> StepCall:
-        request = self._inference.request
         inputs: list[Tensor] = []
         sequence: tuple[int | str, int] | None = None
         batched = step.batched
@@ -234,7 +243,19 @@ class EnsembleRun:
                 batch_size = shape[0]
             inputs.append(as_named(tensor, name, shape))
         if sequence is None:
+            request = self._inference.request
             sequence = request.correlation_id, request.flags
+        return self._made_of(step, key, inputs, batch_size, sequence)
+
+    def _made_of(
+        self,
+        step: PlannedStep,
+        key: Key,
+        inputs: list[Tensor],
+        batch_size: int,
+        sequence: tuple[int | str, int],
+    ) -> StepCall:
+        request = self._inference.request
         asked = InferRequest(
             step.model,
             step.version,

@@ -49,6 +49,34 @@ def test_a_request_needs_the_steps_that_lead_to_its_outputs(
     } == asked
 
 
+def following(requested: str) -> dict[int, tuple[str, str, int]]:
+    selection = EnsemblePlan(GRAPH).select(requested.split())
+    return {
+        index: (each.output, each.input, each.step.index)
+        for index, each in selection.following.items()
+    }
+
+
+def test_a_step_that_alone_needs_the_only_output_of_another_one_follows_it() -> None:
+    assert following("q") == {0: ("o", "i", 2)}
+    assert following("q p") == {}, "two outputs"
+    assert following("r") == {}, "two readers, and two inputs"
+
+
+def test_a_step_does_not_just_follow_one_whose_output_the_response_needs_too() -> None:
+    steps = step("b", "i=x", "o=t"), step("b", "i=t", "o=y")
+    plan = EnsemblePlan(bound(ensemble("x", "t y", *steps), model("b", "i", "o")))
+    assert list(plan.select(["y"]).following) == [0]
+    assert not plan.select([]).following
+
+
+def test_a_step_does_not_just_follow_one_that_has_another_batch_dimension() -> None:
+    steps = step("a", "i=x", "o=t"), step("b", "i=t", "o=y")
+    models = model("a", "i", "o"), model("b", "i", "o", max_batch_size=0)
+    plan = EnsemblePlan(bound(ensemble("x", "y", *steps), *models))
+    assert not plan.select([]).following
+
+
 def test_a_value_is_kept_for_each_of_its_uses_and_no_longer() -> None:
     plan = EnsemblePlan(GRAPH)
     table = TensorTable(plan, plan.select(["r"]))
