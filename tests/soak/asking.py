@@ -1,5 +1,6 @@
 """What a client of the soak sends and receives, whichever protocol carries it; and what is wrong with an answer."""
 
+import time
 import typing
 from dataclasses import dataclass
 
@@ -23,11 +24,13 @@ class Question:
         model: which is asked.
         values: the row.
         place: of a request of a sequence.
+        since: when the request before it was sent (monotonic): the machine may be so busy that a sequence is idle for too long.
     """
 
     model: str
     values: list[float]
     place: Place | None = None
+    since: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,12 @@ def judged(question: Question, wanted: list[float], told: Told) -> tuple[str, st
 
 def _judged_error(question: Question, told: Told) -> tuple[str, str]:
     model, error = question.model, told.error
+    if (
+        "it had no request for more than" in error
+        and question.since
+        and time.monotonic() - question.since >= repository.IDLE_S
+    ):
+        return REFUSED, ""
     if model not in repository.KILLED:
         return "failed", f"failed: {error}"
     if "worker process" not in error:

@@ -32,7 +32,7 @@ class Plan:
     cancelled: float = 0.01
     hanging: float = 0.002
     wide: float = 0.02
-    abandoned: float = 0.02
+    abandoned: float = 0.005
     seed: int = 1
     tenants: int = 0
     models: tuple[str, ...] = repository.ALL

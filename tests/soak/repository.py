@@ -53,7 +53,7 @@ output {{ name: "y" data_type: TYPE_FP32 dims: 1 }}
 instance_group {{ kind: KIND_CPU count: {count} }}
 sequence_batching {{
   {strategy}
-  max_sequence_idle_microseconds: 2000000
+  max_sequence_idle_microseconds: {idle_us}
   control_input [
     {{ name: "START" control {{ kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }} }},
     {{ name: "READY" control {{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] }} }},
@@ -128,6 +128,9 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor("y", np.array([[total]], np.float32))])
 """
 
+IDLE_S = 3
+"""After so long without a request a sequence is over."""
+
 STREAMED = 5
 """Answers to one request of `stream`."""
 
@@ -173,10 +176,15 @@ def make(folder: pathlib.Path) -> pathlib.Path:
     _echo(folder, LIMITED_PROCESS, host="process", group=_RESOURCE.format(2))
     _python(folder, HANGS, _HANGS, _ECHO_MODEL)
     _python(folder, STREAM, _STREAM, _STREAM_MODEL.replace("ANSWERS", str(STREAMED)))
-    direct = _SEQUENCES.format(count=WORKERS[DIRECT], strategy="direct { }", corrid="TYPE_UINT64")
+    idle_us = IDLE_S * 1_000_000
+    direct = _SEQUENCES.format(
+        count=WORKERS[DIRECT], strategy="direct { }", corrid="TYPE_UINT64", idle_us=idle_us
+    )
     _python(folder, DIRECT, direct, _SUM_MODEL)
     strategy = "oldest { max_candidate_sequences: 4 }"
-    oldest = _SEQUENCES.format(count=WORKERS[OLDEST], strategy=strategy, corrid="TYPE_STRING")
+    oldest = _SEQUENCES.format(
+        count=WORKERS[OLDEST], strategy=strategy, corrid="TYPE_STRING", idle_us=idle_us
+    )
     _python(folder, OLDEST, oldest, _SUM_MODEL)
     _onnx(folder, ONNX)
     _ensemble(folder, CHAIN, THREADED, ONNX, PROCESS)

@@ -147,12 +147,12 @@ class Soak:
         before = self._result.before
         assert before is not None
         settled = dataclasses.replace(before, threads=before.threads + _POOLED_THREADS)
-        end = time.monotonic() + _QUIET_S
-        await self._all_idle(end)
+        await self._all_idle(time.monotonic() + _QUIET_S)
         try:
             await self._until_ready()
         except TimeoutError as error:
             self._result.faults.append(str(error))
+        end = time.monotonic() + _QUIET_S
         while True:
             after = self._result.after = census.take(self._pid)
             more = after.more_than(settled)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 
 from tests.soak import repository
 from tests.soak.asking import REFUSED, Client, ConnectionBrokenError, Place, Question, judged
@@ -90,12 +91,13 @@ class Visitor:
     async def _ask_sequence(self, client: Client, model: str, number: int) -> None:
         """Ask for the sum of what came before, request by request, until its end, or leave."""
         draw, key = self._draw, _key(model, number)
-        length, total = draw.randint(1, _SEQUENCE), 0.0
+        length, total, since = draw.randint(1, _SEQUENCE), 0.0, 0.0
         for position in range(length):
             value = float(number % _VALUES + 1)
             total += value
             place = Place(key, start=position == 0, end=position == length - 1)
-            question = Question(model, [value], place)
+            question = Question(model, [value], place, since)
+            since = time.monotonic()
             if await self._ask(client, question, self._leave(), wanted=[total]) != "answered":
                 return
             if not place.end and draw.random() < self._plan.abandoned:
