@@ -327,6 +327,9 @@ def test_settings() -> None:
         True,
         "ON_PROFILE_CHANGE",
     )
+    for text, priority in (("PRIORITY_MIN", Priority.LAST), ("PRIORITY_DEFAULT", Priority.DEFAULT)):
+        other = message_of(f"optimization {{ priority: {text} }}")
+        assert settings_of("m", other, {}).priority is priority
     with pytest.raises(
         InferenceError, match="Supported values are 'STATIC' and 'ON_PROFILE_CHANGE'"
     ):
