@@ -15,6 +15,7 @@ import numpy as np
 from naiad.backends.instance import Call, InputTensor, Output
 from naiad.config.model_config import TensorSpec
 from naiad.errors import FailureReason, InferenceError, internal
+from naiad.tensors.device_array import DeviceArray
 
 Array = np.ndarray[Any, Any]
 
@@ -118,6 +119,24 @@ def wanted_names(batch: collections.abc.Sequence[Call], all_names: list[str]) ->
     return [name for name in all_names if name in requested]
 
 
+def staying(batch: collections.abc.Sequence[Call], names: list[str], device: int) -> set[str]:
+    """The outputs that stay on a GPU: those that every request of the batch takes there.
+
+    Args:
+        batch: requests as a worker process has them; those of a thread of the server take all in the host's memory.
+        names: outputs.
+        device: the server's number of the GPU.
+    """
+    found = set(names)
+    for call in batch:
+        wanted = getattr(call.request, "on_device", None)
+        if not isinstance(wanted, (list, tuple)) or wanted[0] not in (-1, device):
+            return set()
+        if wanted[1] is not None:
+            found.intersection_update(wanted[1])
+    return found
+
+
 class OutputRule(msgspec.Struct, frozen=True):
     """How an output of the model becomes an output of a response; if `batched`, the first dimension is the batch; if `scattered`, its shape is any."""
 
@@ -173,9 +192,9 @@ def client_shape(spec: TensorSpec, shape: tuple[int, ...], *, batched: bool) -> 
 
 def split(
     batch: collections.abc.Sequence[Call],
-    outputs: collections.abc.Sequence[tuple[OutputRule, Array]],
+    outputs: collections.abc.Sequence[tuple[OutputRule, typing.Any]],
 ) -> list[list[Output]]:
-    """Each request's outputs, only those it asked for: views of the batch's arrays.
+    """Each request's outputs, only those it asked for: views of the batch's arrays, and of what is on a device.
 
     Args:
         batch: the requests that ran, in the order in which they were merged.
@@ -219,15 +238,17 @@ def distribute(
     return answers
 
 
-def rows_of(batch: collections.abc.Sequence[Call], array: Array) -> list[Array]:
-    """Each request's rows of one output, as views."""
+def rows_of(batch: collections.abc.Sequence[Call], array: typing.Any) -> list[typing.Any]:
+    """Each request's rows of one output, an array or a `DeviceArray`, as views."""
     sizes = [inference.batch_size for inference in batch]
     if len(sizes) == 1:
         return [array]
-    if sizes.count(1) == len(sizes):
+    if sizes.count(1) == len(sizes) and isinstance(array, np.ndarray):
         # One row each: iterating over a longer shape makes the views in C, twice as fast as slicing.
         return list(array[:, np.newaxis])
     ends = itertools.accumulate(sizes)
+    if isinstance(array, DeviceArray):
+        return [array.rows(end - size, size) for size, end in zip(sizes, ends, strict=True)]
     return [array[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 

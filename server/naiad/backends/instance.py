@@ -10,20 +10,41 @@ from typing import Any, Generic, NamedTuple, Protocol, Tuple, TypeVar  # noqa: U
 import numpy as np
 
 from naiad.errors import InferenceError, internal, unsupported
+from naiad.tensors.host_copy import HostCopy
 from naiad.tensors.memory import HOST, Memory, memory_of
 
 Output = Tuple[str, str, Any]  # noqa: UP006 - 3.8 cannot subscript the other one
 """An output: its name, the wire name of its datatype (row 2.16), and its values: a numpy array (an object or S array for BYTES, any dtype of
-two bytes for BF16), or anything in the host's memory that DLPack can hand over without a copy, such as a torch tensor."""
+two bytes for BF16), or anything in the host's memory or on a CUDA device that DLPack can hand over, such as a torch tensor."""
+
+_CUDA = "cuda"
 
 Item = TypeVar("Item")
 
 
 def host_array(name: str, values: Any) -> "np.ndarray[Any, Any]":
-    """The values of an output as a numpy array, without a copy.
+    """The values of an output as a numpy array: without a copy, but for those on a CUDA device.
 
     Raises:
-        InferenceError: UNSUPPORTED: they are on a device; INTERNAL: they are neither an array nor a DLPack tensor.
+        InferenceError: as `host_part`.
+    """
+    part = host_part(name, values)
+    if isinstance(part, np.ndarray):
+        return part
+    from naiad.tensors import copies, dlpack  # noqa: PLC0415 - as below
+
+    try:
+        array = copies.to_host(part.array)
+    except RuntimeError as error:
+        raise _unreadable(name, part.array.memory, error) from error
+    return array.view("V2") if part.array.datatype == dlpack.BF16 else array
+
+
+def host_part(name: str, values: Any) -> Any:
+    """The same, or, of values on a CUDA device, a `HostCopy`, by which they are copied to where they shall be.
+
+    Raises:
+        InferenceError: UNSUPPORTED: they are in memory that this process cannot read, and why; INTERNAL: they are neither an array nor a DLPack tensor.
     """
     if isinstance(values, np.ndarray):
         return values
@@ -33,13 +54,25 @@ def host_array(name: str, values: Any) -> "np.ndarray[Any, Any]":
         raise internal(
             f"output '{name}' is of type {type(values).__name__}: it must be a numpy array, or have __dlpack__"
         ) from None
-    if memory != HOST:
-        raise unsupported(
-            f"output '{name}' is in memory of kind '{memory.kind}' (device {memory.device}), which is not supported yet: copy it to the "
-            "host's memory first"
-        )
-    array: np.ndarray[Any, Any] = np.from_dlpack(values)
-    return array
+    if memory == HOST:
+        array: np.ndarray[Any, Any] = np.from_dlpack(values)
+        return array
+    if memory.kind != _CUDA:
+        raise _unreadable(name, memory, None)
+    from naiad.tensors import copies  # noqa: PLC0415 - ctypes takes milliseconds, and most processes have no device
+
+    try:
+        return HostCopy(copies.array_of(values))
+    except (RuntimeError, BufferError) as error:
+        raise _unreadable(name, memory, error) from error
+
+
+def _unreadable(name: str, memory: Memory, error: "Exception | None") -> InferenceError:
+    why = "" if error is None else f" ({error})"
+    return unsupported(
+        f"output '{name}' is in memory of kind '{memory.kind}' (device {memory.device}), which this process cannot read{why}: copy it to the "
+        "host's memory first"
+    )
 
 
 class InputTensor(Protocol):

@@ -11,6 +11,7 @@ import msgspec
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.errors import invalid
+from naiad.tensors.numbering import DEVICE
 
 PARAMETER = "naiad.visible_gpus"
 """`own` (the default) or `all`: a worker sees every GPU, numbered as the server sees them, as in Triton."""
@@ -67,7 +68,9 @@ def seen_by(
     own = str(spec.device_id)
     if spec.device_id < len(visible):
         own = visible[spec.device_id]
-    return Seen(spec=spec._replace(device_id=0), variables={DEVICES: own})
+    return Seen(
+        spec=spec._replace(device_id=0), variables={DEVICES: own, DEVICE: str(spec.device_id)}
+    )
 
 
 def _is_slice(name: str) -> bool:

@@ -137,6 +137,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         check: holds configs against model files, without a framework; None for none.
         completes_itself: whether a model file may complete its config when it is loaded, by its text; None for no model of the backend.
         preflight: what `naiad check` checks besides; None for nothing.
+        takes_device_inputs: whether a KIND_GPU instance of a model, by its message, takes inputs that are on its GPU; None: never.
     """
 
     name: str
@@ -157,6 +158,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     check: ModelCheck | None = None
     completes_itself: collections.abc.Callable[[pathlib.Path], bool] | None = None
     preflight: Preflight | None = None
+    takes_device_inputs: collections.abc.Callable[[Any], bool] | None = None
 
     @property
     def platforms(self) -> tuple[str, ...]:

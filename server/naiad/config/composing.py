@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from naiad.config.document import FieldPath
+from naiad.config.input_device import input_device
 from naiad.config.labels import Labels, inherited
 from naiad.config.model_config import ComposingModel, EnsembleStep, ModelConfig, TensorSpec
 
@@ -259,6 +260,7 @@ def _composing(model: ModelConfig) -> ComposingModel:
         decoupled=model.decoupled,
         dims={spec.name: spec.dims for spec in model.inputs},
         optional=frozenset(spec.name for spec in model.inputs if spec.optional),
+        input_device=input_device(model),
     )
 
 

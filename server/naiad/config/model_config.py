@@ -225,12 +225,14 @@ class ComposingModel(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         dims: those of each input, by name, without the batch dimension.
         optional: the names of the inputs that may be left out.
+        input_device: the GPU on which it takes its inputs; None: in the host's memory.
     """
 
     max_batch_size: int
     decoupled: bool
     dims: collections.abc.Mapping[str, tuple[int, ...]]
     optional: frozenset[str] = frozenset()
+    input_device: int | None = None
 
 
 class EnsembleStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,6 +294,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         labels: the names of the classes of outputs (row 5.4); of an ensemble also those of the models of its steps.
         warmup: the samples to run, in their order.
         response_cache: whether responses are to be cached, where the server has a cache.
+        takes_device_inputs: whether its backend takes inputs on a GPU, by `BackendType.takes_device_inputs`; see `input_device`.
     """
 
     name: str
@@ -317,6 +320,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     warmup: tuple[WarmupSample, ...] = ()
     response_cache: bool = False
     sequence_batching: SequenceBatching | None = None
+    takes_device_inputs: bool = False
 
     def with_groups(self, groups: tuple[InstanceGroup, ...]) -> "ModelConfig":
         """The same config with other instance groups."""

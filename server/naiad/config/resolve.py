@@ -217,7 +217,17 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
         known = not problems or is_typed(self.message)
-        draft = typed(self.message, labels, initial_states) if known else None
+        takes = getattr(self.backends.find(self.message.backend), "takes_device_inputs", None)
+        draft = (
+            typed(
+                self.message,
+                labels,
+                initial_states,
+                takes_device_inputs=takes is not None and takes(self.message),
+            )
+            if known
+            else None
+        )
         return Resolution(
             config=None if problems else draft,
             draft=draft,

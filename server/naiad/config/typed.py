@@ -67,6 +67,8 @@ def typed(
     message: Any,
     labels: Labels = NO_LABELS,
     initial_states: collections.abc.Mapping[str, bytes] = _NO_FILES,
+    *,
+    takes_device_inputs: bool = False,
 ) -> ModelConfig:
     """The typed config of a message that is normalised and without problems; `initial_states` are the files of `sequence_states`."""
     return ModelConfig(
@@ -111,6 +113,7 @@ def typed(
             if message.HasField("sequence_batching")
             else None
         ),
+        takes_device_inputs=takes_device_inputs,
     )
 
 

@@ -1,5 +1,6 @@
 """An inference request, as every protocol decodes it and every backend sees it."""
 
+from naiad.core.device_tensor import OnDevice
 from naiad.core.record import Record
 from naiad.core.regions import Place
 from naiad.core.tensor import Tensor
@@ -39,6 +40,7 @@ class InferRequest(Record, frozen=True):
         correlation_id: its sequence; 0 or "" means none.
         flags: SEQUENCE_START and SEQUENCE_END, or-ed.
         in_regions: whether inputs or outputs of it are in clients' shared memory and were not looked up there yet (`protocol.regions`).
+        on_device: the outputs that may stay on a GPU, because the receiver is another model; None: all go to the host's memory.
     """
 
     model_name: str
@@ -52,6 +54,7 @@ class InferRequest(Record, frozen=True):
     correlation_id: int | str = 0
     flags: int = 0
     in_regions: bool = False
+    on_device: OnDevice | None = None
 
     @property
     def output_names(self) -> list[str]:

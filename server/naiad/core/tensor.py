@@ -19,7 +19,8 @@ UNPACKED = 4096
 """The elements of BYTES tensors of up to so many are counted on the event loop, which takes less than a millisecond; more are counted elsewhere."""
 
 _LENGTH = struct.Struct("<I")
-_NOTHING: "np.ndarray[Any, Any]" = np.empty((0,), dtype=np.uint8)
+NO_VALUES: "np.ndarray[Any, Any]" = np.empty((0,), dtype=np.uint8)
+"""In place of values that are elsewhere."""
 _PACKED_AT_ONCE = 1 << 14
 """Elements that `pack` joins in one go."""
 
@@ -72,7 +73,7 @@ class PackedStrings(Tensor, frozen=True):
             once that was checked (`naiad.protocol.raw_tensors`).
     """
 
-    packed: "np.ndarray[Any, Any]" = _NOTHING
+    packed: "np.ndarray[Any, Any]" = NO_VALUES
 
     if not TYPE_CHECKING:  # a field, for the type checker
 
@@ -128,19 +129,19 @@ def packed_strings(
     name: str, shape: tuple[int, ...], packed: "np.ndarray[Any, Any]"
 ) -> PackedStrings:
     """A tensor of the bytes that hold its elements."""
-    return PackedStrings(name, BYTES, shape, _NOTHING, None, packed)
+    return PackedStrings(name, BYTES, shape, NO_VALUES, None, packed)
 
 
 def region_tensor(
     name: str, datatype: DataType, shape: tuple[int, ...], place: Place
 ) -> RegionTensor:
     """An input that is in a client's shared memory."""
-    return RegionTensor(name, datatype, shape, _NOTHING, None, place)
+    return RegionTensor(name, datatype, shape, NO_VALUES, None, place)
 
 
 def placed_tensor(tensor: Tensor) -> PlacedTensor:
     """An output that was written to a client's shared memory."""
-    return PlacedTensor(tensor.name, tensor.datatype, tensor.shape, _NOTHING)
+    return PlacedTensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES)
 
 
 def unpack(packed: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":

@@ -99,11 +99,13 @@ class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_batch_size: 0: no batch dimension.
         inputs: its inputs, without the batch dimension in `shape`.
+        input_device: the GPU on which it takes its inputs from other models; None: in the host's memory.
     """
 
     decoupled: bool
     max_batch_size: int
     inputs: tuple[TensorMetadata, ...]
+    input_device: int | None = None
 
 
 class Infers(typing.Protocol):

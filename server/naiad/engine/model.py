@@ -7,6 +7,7 @@ import asyncio
 import collections.abc
 import functools
 
+from naiad.config.input_device import input_device
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
@@ -180,6 +181,7 @@ class Model:
                 self._instances.remove(instance)
         self._instances += added
         self.config = config
+        self.traits = traits_of(config)
         self._scheduler.resize(scheduled(added), scheduled(removed))
         for _, host in passive(removed):
             closing = asyncio.ensure_future(host.close())
@@ -211,6 +213,7 @@ def traits_of(config: ModelConfig) -> ModelTraits:
         decoupled=config.decoupled,
         max_batch_size=config.max_batch_size,
         inputs=_metadata(config.inputs, batched=False),
+        input_device=input_device(config),
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.datatypes import DataType
+from naiad.core.device_tensor import DeviceTensor
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.tensor import PackedStrings, Tensor, packed_strings
 from naiad.errors import invalid
@@ -259,6 +260,8 @@ class RequestValidator:
         )
         if type(tensor) is PackedStrings:
             return packed_strings(tensor.name, shape, tensor.packed)
+        if type(tensor) is DeviceTensor:
+            return tensor.named(tensor.name, shape)
         return Tensor(tensor.name, tensor.datatype, shape, tensor.array.reshape(shape))
 
 

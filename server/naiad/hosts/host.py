@@ -16,6 +16,7 @@ from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 
 if typing.TYPE_CHECKING:
+    from naiad.hosts.device_tensors import DeviceTensors
     from naiad.hosts.worker.link import SegmentLostError
     from naiad.hosts.worker.payload import Payload
 
@@ -229,7 +230,14 @@ class WorkerRpcHandler(typing.Protocol):
     """Handles the requests of one instance's workers. All methods are called on the event loop."""
 
     def handle(
-        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+        self,
+        number: int,
+        header: bytes | bytearray,
+        base: Any,
+        *,
+        batch_at: BatchAt,
+        reply: Reply,
+        lent: "DeviceTensors | None" = None,
     ) -> None:
         """Handle a request, and reply now or later.
 
@@ -239,6 +247,7 @@ class WorkerRpcHandler(typing.Protocol):
             base: the request's segment, owned by the handler.
             batch_at: finds the batch that makes the request.
             reply: sends replies.
+            lent: the tensors on GPUs of the worker; None if it has none.
 
         Raises:
             Exception: the request is invalid.
@@ -254,7 +263,14 @@ class ClosedRpcHandler:
     """Implements `WorkerRpcHandler` for hosts without a server: a request ends the worker."""
 
     def handle(
-        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+        self,
+        number: int,
+        header: bytes | bytearray,
+        base: Any,
+        *,
+        batch_at: BatchAt,
+        reply: Reply,
+        lent: "DeviceTensors | None" = None,
     ) -> None:
         """Refuse the request."""
         raise ValueError("there is no server")

@@ -17,16 +17,20 @@ from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_tensors import model_outputs
 from naiad.core import datatypes
+from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
 from naiad.core.request import RequestedOutput
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse, failure
 from naiad.core.tensor import PackedStrings, Tensor, check_packed, packed_strings
 from naiad.errors import InferenceError
+from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import DeferredResponse
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.codec import EXECUTED, RESPONSE, Reader
+from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.payload import Payload
+from naiad.tensors.memory import HOST, Memory
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
@@ -34,28 +38,40 @@ COPIED = 1 << 18
 _CHECKED_BYTES = 1 << 18
 """BYTES of more bytes are not checked on the event loop: reading the elements checks them."""
 
-_Resolved = tuple[str, datatypes.DataType, tuple[int, ...], tuple[int, ...]]
-"""Name, datatype, shape as it was sent, shape as clients see it."""
+_Resolved = tuple[str, datatypes.DataType, tuple[int, ...], tuple[int, ...], Memory]
+"""Name, datatype, shape as it was sent, shape as clients see it, and where it lies."""
 
 
-def described(tensors: collections.abc.Iterable[Tensor]) -> list[tuple[str, str, Any]]:
-    """Tensors as `codec.write` takes them."""
+def described(
+    tensors: collections.abc.Iterable[Tensor], lent: DeviceTensors | None = None
+) -> list[tuple[str, str, Any]]:
+    """Tensors as `codec.write` takes them; `lent`: those on a device that are lent to the worker they go to.
+
+    Raises:
+        InferenceError: UNSUPPORTED: one is on a device, and the receiver takes none.
+    """
     return [
-        (each.name, each.datatype.name, each if type(each) is PackedStrings else each.array)
+        (
+            each.name,
+            each.datatype.name,
+            (each if type(each) is PackedStrings else each.array)
+            if lent is None or type(each) is not DeviceTensor
+            else Exported(each.shape, each.placed, lent.lend(each)),
+        )
         for each in tensors
     ]
 
 
-def tensors_of(base: Any, group: Any) -> list[Tensor]:
-    """The tensors of a group that was read with `resolved`.
+def tensors_of(base: Any, group: Any, lent: DeviceTensors | None = None) -> list[Tensor]:
+    """The tensors of a group that was read with `resolved`; `lent`: those on a device are of this worker.
 
     Raises:
         ValueError: the bytes are not such tensors.
     """
-    return [_tensor(base, each, at, size) for each, at, size in group[1]]
+    return [_tensor(base, each, at, size, lent) for each, at, size in group[1]]
 
 
-def resolved(name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
+def resolved(name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _Resolved:
     """What a reader needs of tensors that are not the outputs of a model.
 
     Raises:
@@ -63,11 +79,18 @@ def resolved(name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
     """
     if min(shape, default=0) < 0:
         raise ValueError(f"a tensor of shape {list(shape)}, expected dimensions of 0 and more")
-    return name, datatypes.BY_NAME[kind], shape, shape
+    return name, datatypes.BY_NAME[kind], shape, shape, memory
 
 
-def _tensor(base: Any, resolved: _Resolved, at: int, size: int) -> Tensor:
-    name, datatype, given, shown = resolved
+def _tensor(
+    base: Any, resolved: _Resolved, at: int, size: int, lent: DeviceTensors | None = None
+) -> Tensor:
+    name, datatype, given, shown, memory = resolved
+    if memory is not HOST:
+        if lent is None:
+            raise ValueError(f"tensor '{name}' is on a device, of which nothing was asked for")
+        packed_descriptor = bytes(base[at : at + size])
+        return lent.received(name, datatype, shown, memory, packed_descriptor)
     if datatype is datatypes.BYTES:
         packed: np.ndarray[Any, Any] = np.ndarray((size,), np.uint8, base, at)
         count = math.prod(given)
@@ -83,8 +106,10 @@ def _tensor(base: Any, resolved: _Resolved, at: int, size: int) -> Tensor:
     return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
 
 
-def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
-    """The header and the tensors of a batch."""
+def pack(
+    batch: collections.abc.Sequence[Inference], lent: DeviceTensors | None = None
+) -> tuple[bytes, Payload]:
+    """The header and the tensors of a batch; `lent`: see `described`."""
     groups: list[Any] = []
     plain = True
     before: list[RequestedOutput] = []
@@ -94,7 +119,10 @@ def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
         wanted = request.requested_outputs
         if wanted is not before:
             before, names = wanted, tuple(request.output_names)
-        groups.append(((inference.batch_size, names), described(request.inputs)))
+        extra: tuple[Any, ...] = (inference.batch_size, names)
+        if request.on_device is not None:
+            extra += _on_device(request.on_device)
+        groups.append((extra, described(request.inputs, lent)))
         plain = plain and not (
             request.id
             or request.parameters
@@ -112,6 +140,10 @@ def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
         ))  # fmt: skip
     return codec.write(groups, _to_json(fields))
+
+
+def _on_device(wanted: OnDevice) -> tuple[Any, ...]:
+    return wanted.device, None if wanted.names is None else tuple(sorted(wanted.names))
 
 
 def _to_json(fields: list[Any]) -> bytes:
@@ -139,7 +171,11 @@ class ResponseReader:
         self._reader = Reader(self._resolve)
 
     def outcome(
-        self, base: Any, header: bytes | bytearray, batch: list[Inference]
+        self,
+        base: Any,
+        header: bytes | bytearray,
+        batch: list[Inference],
+        lent: DeviceTensors | None = None,
     ) -> Execution[InferResponse]:
         """What came of a batch.
 
@@ -147,6 +183,7 @@ class ResponseReader:
             base: where its tensors are.
             header: the outcome's.
             batch: the inferences.
+            lent: those of the worker.
 
         Raises:
             InferenceError: the whole batch failed, or its tensors are where the server cannot read them.
@@ -173,7 +210,7 @@ class ResponseReader:
                 responses.append(None)
                 continue
             request = inference.request
-            outputs = [_tensor(base, each, at, size) for each, at, size in group[1]]
+            outputs = [_tensor(base, each, at, size, lent) for each, at, size in group[1]]
             responses.append(
                 InferResponse(request.model_name, version, request.id, outputs, NO_PARAMETERS)
             )
@@ -183,12 +220,16 @@ class ResponseReader:
                 rescheduled.append(index)
                 continue
             responses[index] = self._response(
-                base, batch[index], groups[index], error=error, parameters=parameters
+                base, batch[index], groups[index], error=error, parameters=parameters, lent=lent
             )
         return Execution(responses, input_end_ns, output_start_ns, padding_rows, rescheduled)
 
     def deferred(
-        self, base: Any, header: bytes | bytearray, inference: Inference
+        self,
+        base: Any,
+        header: bytes | bytearray,
+        inference: Inference,
+        lent: DeviceTensors | None = None,
     ) -> DeferredResponse:
         """A deferred response; `base` is its own.
 
@@ -209,7 +250,7 @@ class ResponseReader:
             )
         else:
             response = self._response(
-                base, inference, group, error=error, parameters=parameters, final=final
+                base, inference, group, error=error, parameters=parameters, final=final, lent=lent
             )
         if inference.flow is None:
             return DeferredResponse(inference, response, begun_ns)
@@ -222,10 +263,10 @@ class ResponseReader:
         response = failure(inference.request, error, version=self._version)
         return DeferredResponse(inference, response, now_ns)
 
-    def _resolve(self, name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
+    def _resolve(self, name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _Resolved:
         shown = batches.client_shape(self._outputs[name], shape, batched=self._batched)
-        _, datatype, given, _ = resolved(name, kind, shape)
-        return name, datatype, given, shown
+        _, datatype, given, _, _ = resolved(name, kind, shape, memory)
+        return name, datatype, given, shown, memory
 
     def _response(
         self,
@@ -236,13 +277,14 @@ class ResponseReader:
         error: Any = None,
         parameters: dict[str, Any] = NO_PARAMETERS,
         final: bool = True,
+        lent: DeviceTensors | None = None,
     ) -> InferResponse:
         request = inference.request
         return InferResponse(
             request.model_name,
             self._version,
             request.id,
-            NO_OUTPUTS if error is not None else tensors_of(base, group),
+            NO_OUTPUTS if error is not None else tensors_of(base, group, lent),
             parameters or NO_PARAMETERS,
             codec.error_of(error),
             final,

@@ -133,13 +133,15 @@ class ProcessHost:
             down = worker_life.is_down(self._identity, "is not running")
             self._loop.call_soon(self._end, batch, None, down)
             return False
+        lent = worker.device_tensors
+        mark = lent.mark
         try:
-            header, payload = pack(batch)
+            header, payload = pack(batch, lent)
             if payload.size > COPIED_ASIDE and (
                 payload.size > COPIED_ASIDE_AGAIN
                 or not worker.links[self._place].has_segment(payload.size + len(header))
             ):
-                sent = functools.partial(self._sent, batch)
+                sent = functools.partial(self._sent, batch, mark, lent.mark)
                 gathering = Gathering(self._now)
                 worker.send_aside(
                     self._place, kinds.BATCH, header, payload, first, gathering=gathering, done=sent
@@ -150,6 +152,7 @@ class ProcessHost:
             else:
                 worker.send(self._place, kinds.BATCH, header, payload, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
+            lent.not_sent(mark, lent.mark)
             self._loop.call_soon(self._end, batch, None, self._not_handed_over(error))
             return False
         return True
@@ -167,10 +170,12 @@ class ProcessHost:
             what = f"a batch of {len(batch)} requests"
             self._watchdog.watch(worker, what, limit, self._supervisor.late)
 
-    def _sent(self, batch: list[Inference], error: Exception | None) -> None:
-        """A large batch was sent, or could not be sent."""
+    def _sent(self, batch: list[Inference], mark: int, end: int, error: Exception | None) -> None:
+        """A large batch was sent, or could not be sent; the marks are those of its tensors on GPUs."""
         self._copied(batch)
         if error is not None:
+            if self._supervisor.worker is not None:
+                self._supervisor.worker.device_tensors.not_sent(mark, end)
             self._end(batch, None, self._not_handed_over(error))
         elif batch is self._in_flight.batch:
             self._notify_cancelled(batch)
@@ -263,7 +268,9 @@ class ProcessHost:
         error: InferenceError | None = None
         try:
             # First of all, because the next message says whether its segment is in use; no reference may stay in a frame.
-            execution = self._responses.outcome(worker.links[self._place].base, header, batch)
+            execution = self._responses.outcome(
+                worker.links[self._place].base, header, batch, worker.device_tensors
+            )
             if None in execution.responses:
                 self._in_flight.defer(execution)
                 self._heartbeat.start(worker, self._in_flight.owes_deferred, self._supervisor.late)
@@ -330,8 +337,11 @@ class ProcessHost:
         inference = self._in_flight.waiting(number)
         if inference is None:
             return  # it has its final response: a sender was dropped, or a coroutine failed after that
+        worker = self._supervisor.worker
         try:
-            answer = self._responses.deferred(base, header, inference)
+            answer = self._responses.deferred(
+                base, header, inference, None if worker is None else worker.device_tensors
+            )
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             self._supervisor.refuse("response", failure)
             return

@@ -344,6 +344,7 @@ class WorkerSupervisor:
                 base,
                 batch_at=self._batch_at,
                 reply=worker.replies_to(place) if kind == kinds.CALL else worker.notify,
+                lent=worker.device_tensors,
             )
         except Exception as failure:  # noqa: BLE001  an invalid request ends the worker only
             self.refuse("request", failure)

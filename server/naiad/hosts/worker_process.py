@@ -20,11 +20,21 @@ from typing import Any
 from naiad.backends.backend import WorkerPlan
 from naiad.core.child_process import in_words
 from naiad.hosts.cpu_affinity import WorkerAffinity
+from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import Reply, WorkerInstance
 from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
-from naiad.hosts.worker.kinds import ADD, ALIVE, CALL, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
+from naiad.hosts.worker.kinds import (
+    ADD,
+    ALIVE,
+    CALL,
+    CLOSE,
+    CREDIT,
+    NOTIFICATIONS,
+    RESPONSE,
+    RETURNED,
+)
 from naiad.hosts.worker.link import AHEAD_BYTES, GONE, Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.payload import Gathering, Prepared
 
@@ -73,6 +83,7 @@ class WorkerProcess:
         closing: by place, the instances that the process was asked to close: done when it has, or has ended.
         place: the processors that it runs on.
         notify: see `NotificationSender.send`.
+        device_tensors: the tensors on GPUs that it lends and uses.
         ended: done when the process has ended and every descriptor is closed; the result says how.
     """
 
@@ -119,6 +130,7 @@ class WorkerProcess:
             undo.callback(control.close)
             self._notifications = NotificationSender(self._identity, control, loop=self._loop)
             self.notify = self._notifications.send
+            self.device_tensors = DeviceTensors(self.notify, loop=self._loop)
             self._output = OutputReader(made.output, self._output_log, loop=self._loop)
             undo.callback(self._drop_links)
             for (place, instance), data in zip(self._instances.items(), made.data, strict=True):
@@ -364,7 +376,7 @@ class WorkerProcess:
 
     def _receive_control(self) -> None:
         try:
-            kind, number, _ = self._control.receive()
+            kind, number, header = self._control.receive()
         except BlockingIOError:
             return
         except (
@@ -375,6 +387,8 @@ class WorkerProcess:
             return
         if kind == ALIVE:
             self._owner.on_alive(debugged=bool(number))
+        elif kind == RETURNED:
+            self.device_tensors.returned(header)
 
     def _took(self, size: int) -> None:
         """Send credit for a response that was delivered, before the worker has to wait. A PAUSE because of it was sent before."""
@@ -425,6 +439,7 @@ class WorkerProcess:
         if self._copier is not None:
             self._copier.shutdown(wait=False)
         try:
+            self.device_tensors.end()
             self._notifications.close()
             self._output.close()
         finally:

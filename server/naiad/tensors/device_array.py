@@ -17,7 +17,16 @@ class DeviceArray:
         owner: what keeps the memory.
     """
 
-    __slots__ = ("__weakref__", "_owner", "address", "datatype", "memory", "nbytes", "shape")
+    __slots__ = (
+        "__weakref__",
+        "_itemsize",
+        "_owner",
+        "address",
+        "datatype",
+        "memory",
+        "nbytes",
+        "shape",
+    )
 
     def __init__(
         self,
@@ -33,7 +42,7 @@ class DeviceArray:
         self.shape = shape
         self.datatype = datatype
         self.memory = memory
-        self.nbytes = itemsize
+        self._itemsize = self.nbytes = itemsize
         for dim in shape:
             self.nbytes *= dim
         self._owner = owner
@@ -42,6 +51,18 @@ class DeviceArray:
     def ndim(self) -> int:
         """The number of its dimensions."""
         return len(self.shape)
+
+    def rows(self, start: int, count: int) -> "DeviceArray":
+        """Some of its rows, without a copy; it has at least one dimension."""
+        row = self.nbytes // self.shape[0] if self.shape[0] else 0
+        return DeviceArray(
+            self.address + start * row,
+            (count, *self.shape[1:]),
+            self.datatype,
+            itemsize=self._itemsize,
+            memory=self.memory,
+            owner=self._owner,
+        )
 
     def __dlpack__(self, *, stream: Any = None, **_newer: Any) -> Any:
         """A DLPack capsule over its memory; no stream has to wait, because its values are complete."""

@@ -14,6 +14,8 @@ import numpy as np
 from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.memory import CPU, CUDA, CUDA_HOST, Memory
 
+BF16 = "BF16"
+
 _NAME = b"dltensor"
 _USED = b"used_dltensor"
 
@@ -30,6 +32,11 @@ _DATATYPES = {
     kind: (datatype, np.dtype(f"{_LETTERS[kind[0]]}{kind[1] // 8}"))
     for datatype, kind in _TYPES.items()
 }
+
+
+def dtype_of(datatype: str) -> "np.dtype[Any]":
+    """The dtype of a datatype by wire name; of BF16 that of uint16."""
+    return _DATATYPES[_TYPES[datatype]][1]
 
 
 class _Device(ctypes.Structure):

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -6,8 +6,11 @@ import pytest
 from naiad.backends import batch as batches
 from naiad.backends.batch import OutputRule
 from naiad.core import datatypes
+from naiad.core.device_tensor import OnDevice
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.tensors.device_array import DeviceArray
+from naiad.tensors.memory import Memory
 from tests.server.backends.configs import inference, spec, tensor
 
 X = spec("X", datatypes.FP32, (2,))
@@ -134,3 +137,43 @@ def test_a_shape_that_is_not_the_reshape_is_validated_elsewhere() -> None:
     assert batches.client_shape(reshaped, (1, 4), batched=True) == (1, 2, 2)
     assert batches.client_shape(reshaped, (1, 5), batched=True) == (1, 5)
     assert batches.client_shape(reshaped, (4,), batched=False) == (2, 2)
+
+
+class Taken(NamedTuple):
+    """A request as a worker process has it."""
+
+    on_device: Any
+    batch_size: int = 1
+
+    @property
+    def request(self) -> Any:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("wanted", "stays"),
+    [
+        ([[2, None]], {"A", "B"}),
+        ([[-1, None], [2, ["B", "C"]]], {"B"}),
+        ([[2, None], [0, None]], set()),
+        ([[2, None], None], set()),
+        ([OnDevice(2)], set()),
+    ],
+)
+def test_an_output_stays_on_the_gpu_if_all_of_a_batch_take_it_there(
+    wanted: list[Any], stays: set[str]
+) -> None:
+    batch: list[Any] = [Taken(each) for each in wanted]
+    assert batches.staying(batch, ["A", "B"], 2) == stays
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 1, 3), (4,)])
+def test_rows_on_a_gpu_are_not_copied(sizes: tuple[int, ...]) -> None:
+    memory, total = Memory("cuda", 0), sum(sizes)
+    array = DeviceArray(1000, (total, 3), "FP32", itemsize=4, memory=memory, owner=None)
+    batch: list[Any] = [Taken(None, size) for size in sizes]
+    parts = batches.rows_of(batch, array)
+    assert [part.shape for part in parts] == [(size, 3) for size in sizes]
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    assert [part.address for part in parts] == [1000 + 12 * start for start in starts]
+    assert [part.nbytes for part in parts] == [12 * size for size in sizes]

@@ -194,7 +194,7 @@ def test_strings_of_any_length_share_their_layout_and_stay_the_bytes_of_the_wire
         assert output.array.tolist() == [given]
 
 
-@pytest.mark.parametrize("memory", [("cuda", 0), ("cuda_pinned", 1)])
+@pytest.mark.parametrize("memory", [("rocm", 0), ("cuda_pinned", 1)])
 def test_a_tensor_that_is_not_in_the_hosts_memory_is_refused_with_its_name(
     memory: tuple[str, int],
 ) -> None:
@@ -236,7 +236,7 @@ def test_an_instance_may_return_tensors_of_other_libraries_in_both_hosts() -> No
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        (Foreign(np.ones((1, 2), F), device=(2, 1)), r"kind 'cuda' \(device 1\), which is not supported yet"),
+        (Foreign(np.ones((1, 2), F), device=(10, 1)), r"kind 'other' \(device 1\), which this process cannot read"),
         ([[1, 2]], "is of type list: it must be a numpy array"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 `environment` has the variables with which a process uses it, through `naiad.tensors.cudart.load`.
 """
 
+import collections.abc
 import ctypes
 import functools
 import hashlib
@@ -21,6 +22,7 @@ ALLOCATED, OPENED, REGISTERED = 1, 2, 3
 ARRAYS = pathlib.Path(__file__).parent / "device_arrays.py"
 """A module for models: arrays on the device."""
 
+_DRIVER = pathlib.Path(__file__).parent / "driver" / "pynvml.py"
 _SOURCE = pathlib.Path(__file__).parent / "fake_cudart.c"
 _SLOTS = 8192
 
@@ -113,3 +115,20 @@ def in_this_process() -> State:
         for name in state.environment:
             del os.environ[name]
     return state
+
+
+def server_environment(
+    environ: collections.abc.Mapping[str, str], state: State, folder: pathlib.Path
+) -> dict[str, str]:
+    """The variables of a server on a machine with two GPUs, by a driver that is made up: any library stands for it."""
+    driver = folder / "driver"
+    driver.mkdir()
+    (driver / _DRIVER.name).symlink_to(_DRIVER)
+    maps = pathlib.Path("/proc/self/maps").read_text()
+    library = next(line.split()[-1] for line in maps.splitlines() if "/libc.so" in line)
+    (driver / "libnvidia-ml.so.1").symlink_to(library)
+    changed = {**environ, **state.environment, "LD_LIBRARY_PATH": str(driver)}
+    changed["PYTHONPATH"] = os.pathsep.join((str(driver), environ["PYTHONPATH"]))
+    for name in ("TRITON_SERVER_CPU_ONLY", "CUDA_VISIBLE_DEVICES"):
+        changed.pop(name, None)
+    return changed

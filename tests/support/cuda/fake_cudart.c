@@ -57,7 +57,7 @@ static int visible(int ordinal) { /* the number on the machine, -1 for none */
   const char *list = getenv("CUDA_VISIBLE_DEVICES");
   if (!list) return ordinal < devices() ? ordinal : -1;
   for (int at = 0; *list; at++) {
-    int number = atoi(list);
+    int number = atoi(strncmp(list, "GPU-", 4) ? list : list + 4);
     if (at == ordinal) return number < devices() ? number : -1;
     list = strchr(list, ',');
     if (!list) break;

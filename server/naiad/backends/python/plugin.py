@@ -3,6 +3,7 @@
 import functools
 import pathlib
 import types
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,16 @@ _NO_STUB = (
     "by naiad.execute_timeout"
 )
 
+_FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
+
 _make = deferred("naiad.backends.python.backend:make")
+
+
+def takes_device_inputs(message: Any) -> bool:
+    """Whether a model takes its inputs in GPU memory: if `FORCE_CPU_ONLY_INPUT_TENSORS` is "no" (row 15.31)."""
+    forced = message.parameters.get(_FORCE_CPU)
+    return forced is not None and forced.string_value.lower() == "no"
+
 
 _completes_itself = deferred("naiad.backends.python.completion:may_complete")
 _preflight = deferred("naiad.backends.python.preflight:preflight")
@@ -41,6 +51,7 @@ PLUGIN = BackendPlugin(
     missing_file="Python model file not found in '{path}'",
     completes_itself=_completes_itself,
     preflight=_preflight,
+    takes_device_inputs=takes_device_inputs,
 )
 
 PYTHON_BASED_FILE = "model.py"

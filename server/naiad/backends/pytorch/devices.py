@@ -14,10 +14,13 @@ from typing_extensions import override
 
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array
-from naiad.backends.instance import InputTensor, InstanceSpec
+from naiad.backends.instance import Call, InputTensor, InstanceSpec
 from naiad.backends.pytorch.tensors import array_of, tensor_of
 from naiad.backends.ragged import RaggedBatches
 from naiad.config.model_config import InstanceKind
+from naiad.tensors import copies
+from naiad.tensors.device_array import DeviceArray
+from naiad.tensors.numbering import server_number
 
 Inputs = collections.abc.Sequence[collections.abc.Sequence[InputTensor]]
 
@@ -55,6 +58,20 @@ class Device:
         """Results in the host's memory; results of a model that chose its device itself may be on a GPU."""
         return [array_of(_on_host(result)) for result in results]
 
+    def staying(self, batch: collections.abc.Sequence[Call], names: list[str]) -> set[str]:
+        """The outputs of a batch that stay on the device, because their receivers take them there."""
+        return set()
+
+    def placed(
+        self, results: collections.abc.Sequence[tuple[Any, bool]]
+    ) -> list[Array | DeviceArray]:
+        """Results, each with whether it stays on the device; the others as `arrays`."""
+        arrays = iter(self.arrays([result for result, stays in results if not stays]))
+        return [
+            copies.array_of(result.detach().contiguous()) if stays else next(arrays)
+            for result, stays in results
+        ]
+
     def clean(self) -> None:
         """Give back cached memory of the device."""
 
@@ -77,6 +94,27 @@ class CudaDevice(Device):
     ) -> dict[str, Any]:
         if ragged is not None:
             return self._on_device(super().gathered(requests, copy=copy, ragged=ragged))
+        there = self._from_device(requests, copy=copy)
+        if there:
+            requests = [[each for each in inputs if each.name not in there] for inputs in requests]
+            if not requests[0]:
+                return there
+        return {**there, **self._from_host(requests)}
+
+    def _from_device(self, requests: Inputs, *, copy: bool) -> dict[str, Any]:
+        """The inputs that every request has on a GPU already, without a way through the host; with `copy`, in memory that the model may write to."""
+        lists = {
+            tensor.name: [inputs[at] for inputs in requests]
+            for at, tensor in enumerate(requests[0])
+            if all(inputs[at].memory.kind == "cuda" for inputs in requests)
+        }
+        with torch.cuda.device(self._index), torch.cuda.stream(self._stream):
+            return {
+                name: _joined([torch.from_dlpack(each) for each in tensors], copy=copy)
+                for name, tensors in lists.items()
+            }
+
+    def _from_host(self, requests: Inputs) -> dict[str, Any]:
         first = requests[0]
         texts = [tensor.name for tensor in first if tensor.array.dtype.hasobject]
         numbers = [[tensor for tensor in inputs if tensor.name not in texts] for inputs in requests]
@@ -116,6 +154,21 @@ class CudaDevice(Device):
         self._stream.synchronize()
 
     @override
+    def staying(self, batch: collections.abc.Sequence[Call], names: list[str]) -> set[str]:
+        return batches.staying(batch, names, server_number(self._index))
+
+    @override
+    def placed(
+        self, results: collections.abc.Sequence[tuple[Any, bool]]
+    ) -> list[Array | DeviceArray]:
+        return super().placed(
+            [
+                (result, stays and isinstance(result, torch.Tensor) and result.is_cuda)
+                for result, stays in results
+            ]
+        )
+
+    @override
     def arrays(self, results: collections.abc.Sequence[Any]) -> list[Array]:
         with torch.cuda.stream(self._stream):
             copies = [
@@ -141,6 +194,12 @@ def device_of(spec: InstanceSpec, *, priority: int = 0) -> Device:
     if spec.kind is InstanceKind.GPU:
         return CudaDevice(spec.device_id, priority=priority)
     return Device(None if spec.kind is InstanceKind.MODEL else "cpu")
+
+
+def _joined(tensors: "list[torch.Tensor]", *, copy: bool) -> "torch.Tensor":
+    if len(tensors) > 1:
+        return torch.cat(tensors)
+    return tensors[0].clone() if copy else tensors[0]
 
 
 def _rows(tensor: InputTensor) -> int:

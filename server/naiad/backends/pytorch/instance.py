@@ -3,6 +3,7 @@
 import collections.abc
 from typing import Any
 
+import numpy as np
 import torch
 from typing_extensions import override
 
@@ -18,6 +19,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.tensors.device_array import DeviceArray
 
 _NO_PARAMETERS: dict[str, Any] = {}
 
@@ -93,7 +95,8 @@ class PytorchInstance(Instance):
                 device.finish()
                 output_start_ns = self._now_ns()
                 names = batches.wanted_names(batch, self._output_names)
-                arrays = device.arrays([self._result(name, results) for name in names])
+                stay = device.staying(batch, names) if self._ragged is None else set[str]()
+                arrays = device.placed([(self._result(n, results), n in stay) for n in names])
         except InferenceError:
             raise
         except Exception as error:
@@ -102,7 +105,7 @@ class PytorchInstance(Instance):
             raise self._failed(error) from error
         if self._settings.cache_cleaning:
             device.clean()
-        checked = [
+        checked: list[tuple[OutputRule, Any]] = [
             (self._rule(name, array, rows), array)
             for name, array in zip(names, arrays, strict=True)
         ]
@@ -127,9 +130,10 @@ class PytorchInstance(Instance):
             raise error
         return results[index]
 
-    def _rule(self, name: str, array: Array, rows: int) -> OutputRule:
+    def _rule(self, name: str, values: Array | DeviceArray, rows: int) -> OutputRule:
         """The rule of an output, which its values fit."""
         rule = self._rules[name]
+        array = _like(values) if isinstance(values, DeviceArray) else values
         if array.ndim == 0:
             raise batches.broken(f"output '{name}' is a scalar which is not supported.")
         expected = rule.spec.datatype
@@ -149,3 +153,9 @@ class PytorchInstance(Instance):
         return batches.broken(
             f"PyTorch execute failure: {error} (running model '{self._model}', instance '{self._name}')"
         )
+
+
+def _like(values: DeviceArray) -> Array:
+    """An array of the datatype and the shape of values on a device, of one element in memory."""
+    dtype = datatypes.BY_NAME[values.datatype].dtype
+    return np.broadcast_to(np.zeros((), dtype), values.shape)

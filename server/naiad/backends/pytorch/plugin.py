@@ -20,6 +20,11 @@ def complete_nothing(
     """The completion of a config: a PyTorch model says neither datatypes nor shapes, so that its config lists them (row 16.14)."""
 
 
+def takes_device_inputs(message: Any) -> bool:
+    """Every PyTorch model does."""
+    return True
+
+
 PLUGIN = BackendPlugin(
     name="pytorch",
     make=deferred("naiad.backends.pytorch.backend:make"),
@@ -36,4 +41,5 @@ PLUGIN = BackendPlugin(
     complete=complete_nothing,
     check=deferred("naiad.backends.pytorch.preflight:check_file"),
     preflight=deferred("naiad.backends.pytorch.preflight:preflight"),
+    takes_device_inputs=takes_device_inputs,
 )

@@ -172,6 +172,14 @@ class ModelCalls:
         else:
             self._begin(call, called)
 
+    def input_device(self, model: str, version: int) -> int | None:
+        """The GPU on which a model takes its inputs; -1: in the host's memory. None if it is not found."""
+        try:
+            device = self._find_model(model, version, "").traits.input_device
+        except InferenceError:
+            return None
+        return -1 if device is None else device
+
     def _begin(self, call: CallInProgress, model: RunsCalls) -> None:
         self._made = number = self._made + 1
         call.number = number

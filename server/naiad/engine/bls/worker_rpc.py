@@ -5,6 +5,7 @@ import collections.abc
 import logging
 from typing import Any
 
+from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
@@ -12,9 +13,10 @@ from naiad.engine.bls.model_calls import ModelCall
 from naiad.engine.bls.server_api import STOPPING, ServerApi, is_ready
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts import messages
+from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, Reply
 from naiad.hosts.worker import call as calls, codec
-from naiad.hosts.worker.kinds import ERROR, RESULT
+from naiad.hosts.worker.kinds import ERROR, RESULT, TO_HOST
 from naiad.hosts.worker.payload import Payload
 from naiad.repository.requests.overrides import CONFIG, Value
 from naiad.scheduling.calls import Caller
@@ -43,15 +45,25 @@ class ModelRpcHandler:
         self._known: dict[bytes, _Fields] = {}
 
     def handle(
-        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+        self,
+        number: int,
+        header: bytes | bytearray,
+        base: Any,
+        *,
+        batch_at: BatchAt,
+        reply: Reply,
+        lent: DeviceTensors | None = None,
     ) -> None:
         """See `WorkerRpcHandler`."""
         layout, text = self._reader.read(header)
         groups = layout.groups
-        tensors = messages.tensors_of(base, groups[0]) if groups else []
+        tensors = messages.tensors_of(base, groups[0], lent) if groups else []
         found = calls.read(text)
         if found is not None:
-            self._infer(number, found, tensors, batch_at, reply)
+            on_device = OnDevice(groups[0][0][0]) if groups[0][0] else None
+            self._infer(
+                number, found, tensors, on_device, batch_at=batch_at, reply=reply, lent=lent
+            )
             return
         what, *rest = codec.read_json(text)
         if what == "cancel":
@@ -84,11 +96,17 @@ class ModelRpcHandler:
         number: int,
         asked: calls.Call,
         inputs: list[Tensor],
+        on_device: OnDevice | None,
+        *,
         batch_at: BatchAt,
         reply: Reply,
+        lent: DeviceTensors | None,
     ) -> None:
         fields = self._known.get(asked.text) or self._fields(asked.text)
         name, version, request_id, correlation_id, flags, timeout_us, parameters, outputs = fields
+        if not self._takes(name, version, inputs):
+            reply(TO_HOST, number)
+            return
         request = InferRequest(
             name,
             version,
@@ -100,6 +118,7 @@ class ModelRpcHandler:
             timeout_us,
             correlation_id,
             flags,
+            on_device=on_device,
         )
         batch = batch_at(asked.first, asked.size) if asked.size else None
         caller = Caller(self._model, self._instance, batch, asked.blocks)
@@ -112,7 +131,7 @@ class ModelRpcHandler:
                 is_over = True
                 in_progress.pop(number, None)
             try:
-                header, payload = _packed(response)
+                header, payload = _packed(response, lent)
             except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for a reply
                 _log.exception("a response for model '%s' could not be handed over", self._model)
                 why = f"the response could not be handed over: {type(failure).__name__}: {failure}"
@@ -126,6 +145,14 @@ class ModelRpcHandler:
         )
         if not is_over:
             in_progress[number] = call
+
+    def _takes(self, name: str, version: int, inputs: list[Tensor]) -> bool:
+        """Whether the model of a call takes its inputs where they are; one that is not found gets the call, which fails."""
+        devices = {each.placed.device for each in inputs if type(each) is DeviceTensor}
+        if not devices:
+            return True
+        found = self._api.calls.input_device(name, version)
+        return found is None or devices == {found}
 
     def _fields(self, text: bytes) -> "_Fields":
         *plain, names = codec.read_json(text)
@@ -210,8 +237,8 @@ def _printed(reply: tuple[str | None, Any]) -> bytes:
     return codec.write([], codec.to_json(reply).encode())[0]
 
 
-def _packed(response: InferResponse) -> tuple[bytes, Payload]:
-    group = (), messages.described(response.outputs)
+def _packed(response: InferResponse, lent: DeviceTensors | None) -> tuple[bytes, Payload]:
+    group = (), messages.described(response.outputs, lent)
     if response.final and response.error is None and not response.parameters:
         return codec.write([group], codec.THE_RESPONSE)
     fields = (response.final, codec.error_fields(response.error), response.parameters)

@@ -18,22 +18,25 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from naiad.backends.instance import Output
 from naiad.backends.python.api import datatypes
 from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
-from naiad.backends.python.api.request import incoming
+from naiad.backends.python.api.request import CPU_MEMORY, MemoryType, received
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import parts_of
+from naiad.errors import InferenceError
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.call import CallWriter
-from naiad.hosts.worker.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST
+from naiad.hosts.worker.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST, TO_HOST
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.requests import resolved, tensors_of
+from naiad.tensors.device_array import DeviceArray
+from naiad.tensors.numbering import DEVICE
 
 _log = logging.getLogger("naiad.worker")
 
@@ -56,6 +59,8 @@ class AskingServer:
         self._calls = CallWriter()
         self._numbers = itertools.count(1)
         self._deliveries: dict[int, Deliver] = {}
+        self._on_device: dict[int, _Repeat] = {}
+        self._host_only = HostOnly()
         self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
 
     def infer(
@@ -68,6 +73,7 @@ class AskingServer:
             self._send_infer(REQUEST, number, asked, caller, decoupled=decoupled)
         except BaseException:
             del self._deliveries[number]
+            self._on_device.pop(number, None)
             raise
         return lambda: self._send(number, ("cancel",))
 
@@ -84,6 +90,7 @@ class AskingServer:
             return self._reply(number)
         finally:
             self._receives = False
+            self._on_device.pop(number, None)
 
     def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """See `Server`."""
@@ -142,6 +149,7 @@ class AskingServer:
             return
         if found[0]:
             del self._deliveries[number]
+            self._on_device.pop(number, None)
         deliver(_response(found, layout, base), bool(found[0]))
 
     def failed(self, number: int, why: str) -> None:
@@ -156,10 +164,24 @@ class AskingServer:
             waits.put((why, None))
             return
         deliver = self._deliveries.pop(number, None)
+        self._on_device.pop(number, None)
         if deliver is not None:
             self._send(number, ("cancel",))
             error = TritonError(why, TritonErrorCode.UNAVAILABLE)
             deliver(InferenceResponse(error=error), True)
+
+    def repeat(self, number: int) -> None:
+        """The model that was called takes its tensors in the host's memory only: the call is made again; in any thread."""
+        call = self._on_device.pop(number, None)
+        if call is None:
+            return
+        self._host_only.add(call.asked.model_name)
+        try:
+            self._send_infer(
+                call.kind, number, call.asked, call.caller, decoupled=call.decoupled, to_host=True
+            )
+        except (RuntimeError, OSError, MemoryError, InferenceError) as error:
+            self.failed(number, f"its tensors could not be copied to the host's memory: {error}")
 
     def _reply(self, number: int) -> InferenceResponse:
         """Receive the reply to a CALL."""
@@ -185,6 +207,9 @@ class AskingServer:
             base = link.take_notification()
             if its_number != number:  # of a call that a signal's handler has ended by an exception
                 continue
+            if kind == TO_HOST:
+                self.repeat(number)
+                continue
             if kind == ERROR:
                 return InferenceResponse(
                     error=TritonError(header.decode(), TritonErrorCode.UNAVAILABLE)
@@ -208,7 +233,14 @@ class AskingServer:
         return value
 
     def _send_infer(
-        self, kind: int, number: int, asked: Asked, caller: Any, *, decoupled: bool
+        self,
+        kind: int,
+        number: int,
+        asked: Asked,
+        caller: Any,
+        *,
+        decoupled: bool,
+        to_host: bool = False,
     ) -> None:
         batch = caller.batch
         fields = (
@@ -222,7 +254,15 @@ class AskingServer:
             blocks=caller.thread == threading.get_ident(),
             decoupled=decoupled,
         )
-        header, payload = codec.write([((), [_output(tensor) for tensor in asked.inputs])], rest)
+        tensors = [_output(tensor) for tensor in asked.inputs]
+        if (
+            any(type(values) is DeviceArray for _, _, values in tensors)
+            and not to_host
+            and not self._host_only.take(asked.model_name)
+        ):
+            tensors = _lent(tensors)
+            self._on_device[number] = _Repeat(kind, asked, caller, decoupled)
+        header, payload = codec.write([(_wanted(asked), tensors)], rest)
         self._link.notify(kind, header, payload, number)
 
     def _send(self, number: int, request: "tuple[Any, ...]", tensors: "Sequence[Any]" = ()) -> None:
@@ -231,15 +271,73 @@ class AskingServer:
         self._link.notify(REQUEST, header, payload, number)
 
 
+class _Repeat(NamedTuple):
+    """A call that was made with tensors on a device, and may have to be made again."""
+
+    kind: int
+    asked: Asked
+    caller: Any
+    decoupled: bool
+
+
+AFTER_CALLS = 64
+"""A model that takes tensors in the host's memory only is asked again after so many calls: it may have been loaded again."""
+
+
+class HostOnly:
+    """The models that take tensors in the host's memory only, as far as is known. Pure."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, int] = {}
+
+    def add(self, model: str) -> None:
+        """A model does."""
+        self._left[model] = AFTER_CALLS
+
+    def take(self, model: str) -> bool:
+        """Whether the next call of a model copies its tensors to the host's memory at once."""
+        left = self._left.get(model, 0)
+        if not left:
+            return False
+        self._left[model] = left - 1
+        return True
+
+
+def _lent(tensors: "list[Output]") -> "list[Output]":
+    from naiad.hosts.worker.gpu.exports import EXPORTS  # noqa: PLC0415 - most processes have no device
+
+    return [
+        (name, datatype, EXPORTS.part(values, wanted=-1) if type(values) is DeviceArray else values)
+        for name, datatype, values in tensors
+    ]
+
+
+def _wanted(asked: Asked) -> "tuple[int, ...]":
+    """The server's number of the device on which a call takes its outputs; nothing: in the host's memory.
+
+    A caller that does not say takes them where they are, if that is the device of its own instance (row 15.23).
+    """
+    preferred = asked.preferred_memory
+    if preferred is CPU_MEMORY:
+        own = os.environ.get(DEVICE)
+        return () if own is None else (int(own),)
+    if preferred.memory_type != MemoryType.TRITONSERVER_MEMORY_GPU:
+        return ()
+    own = os.environ.get(DEVICE)
+    return (preferred.device_id if own is None else int(own),)
+
+
 def _response(found: Any, layout: codec.Layout, base: Any) -> InferenceResponse:
     _, error, parameters = found
     if error is not None:
         code, message = error
         return InferenceResponse(error=TritonError(message, TritonErrorCode[code]))
     tensors = tensors_of(base, layout.groups[0])
-    return InferenceResponse(
-        [incoming(each.name, each.array) for each in tensors], parameters=parameters or None
-    )
+    try:
+        outputs = [received(each) for each in tensors]
+    except InferenceError as failure:
+        return InferenceResponse(error=TritonError(failure.message, TritonErrorCode.INTERNAL))
+    return InferenceResponse(outputs, parameters=parameters or None)
 
 
 def _output(tensor: Any) -> Output:

@@ -8,7 +8,9 @@ A message that carries tensors has a header of three parts behind two numbers (t
 * the rest, which depends on the message: the fields that differ from request to request.
 
 Tensors lie beside the header in their order, each at a multiple of `ALIGNED` bytes. BYTES lie as in the wire protocol, each element behind
-its length (row 15.28); BF16 are two bytes without a dtype of numpy's. The memory kind is "cpu": others are refused.
+its length (row 15.28); BF16 are two bytes without a dtype of numpy's. The memory kind is "cpu", or "cuda": then a descriptor
+(`tensors/descriptor.py`) lies there in place of the values, and the device is numbered as the server does. `extra` of a request whose outputs may stay
+on a device has two more fields: the device, and the names of those outputs or null.
 
 Most messages look like one before: the same tensors, other numbers. So both sides remember layouts, which hold nothing that a client
 changes with every request: ids and parameters are in the rest, which is empty while they have their defaults.
@@ -32,11 +34,14 @@ from typing import Any
 
 import numpy as np
 
-from naiad.backends.instance import Execution, Response, host_array
+from naiad.backends.instance import Execution, Response, host_part
 from naiad.backends.python.api.datatypes import serialize_byte_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unsupported
+from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.payload import ALIGNED, Payload
-from naiad.tensors.memory import HOST
+from naiad.tensors import descriptor
+from naiad.tensors.host_copy import HostCopy
+from naiad.tensors.memory import HOST, Memory
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_), "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16), "UINT32": np.dtype(np.uint32),
@@ -58,6 +63,7 @@ _HEAD = struct.Struct("<II")
 _KNOWN = 256
 _KNOWN_BYTES = 4096
 _BYTES = "BYTES"
+_CUDA = "cuda"
 _ARRAY: Any = np.ndarray
 _NOTHING = ()
 
@@ -103,7 +109,11 @@ def write(groups: "Sequence[Group]", rest: bytes = b"") -> "tuple[bytes, Payload
         for name, datatype, values in tensors:
             array = values
             if type(values) is not _ARRAY and datatype != _BYTES:
-                array = host_array(name, values)
+                array = _part(name, values)
+                if type(array) is Exported:
+                    key.append((name, datatype, array.shape, array.placed))
+                    parts.append(array.descriptor)
+                    continue
             key.append((name, datatype, array.shape))
             if datatype == _BYTES:
                 part = _packed(array)
@@ -125,6 +135,17 @@ def write(groups: "Sequence[Group]", rest: bytes = b"") -> "tuple[bytes, Payload
     return head + struct.pack(f"<{len(strings)}Q", *strings) + rest, payload
 
 
+def _part(name: str, values: Any) -> Any:
+    """What is written of values that are not an array of numpy's.
+
+    Raises:
+        InferenceError: they are neither an array nor a DLPack tensor, or in memory that cannot be read.
+    """
+    if type(values) in (Exported, HostCopy):
+        return values
+    return host_part(name, values)
+
+
 def _packed(array: Any) -> Any:
     packed = getattr(array, "packed", None)
     return (serialize_byte_tensor(array) or b"") if packed is None else packed
@@ -138,7 +159,10 @@ def _written(
         if group is None
         else (
             group[0],
-            [(name, datatype, tuple(array.shape), *HOST) for name, datatype, array in group[1]],
+            [
+                (name, datatype, tuple(array.shape), *getattr(array, "placed", HOST))
+                for name, datatype, array in group[1]
+            ],
         )
         for group in groups
     ]
@@ -176,10 +200,10 @@ class Reader:
     """Reads headers, and remembers their layouts.
 
     Args:
-        resolve: makes of a tensor's name, datatype and shape what the reader's side needs of it.
+        resolve: makes of a tensor's name, datatype, shape and memory what the reader's side needs of it.
     """
 
-    def __init__(self, resolve: "Callable[[str, str, tuple[int, ...]], Any]") -> None:
+    def __init__(self, resolve: "Callable[[str, str, tuple[int, ...], Memory], Any]") -> None:
         self._resolve = resolve
         self._known: dict[bytes, tuple[Layout, int]] = {}
 
@@ -219,18 +243,23 @@ class Reader:
             extra, tensors = group
             placed: list[tuple[Any, int, int]] = []
             for name, datatype, dims, memory, device in tensors:
-                if (memory, device) != HOST:
+                where = Memory(memory, device)
+                if where == HOST:
+                    where = HOST
+                if where.kind not in (HOST.kind, _CUDA):
                     raise unsupported(
-                        f"tensor '{name}' is in memory of kind '{memory}' (device {device}), which is not supported yet: "
-                        f"worker processes and the server exchange tensors in '{HOST.kind}' memory only; copy it there first"
+                        f"tensor '{name}' is in memory of kind '{memory}' (device {device}), which is not supported: "
+                        f"worker processes and the server exchange tensors in '{HOST.kind}' and '{_CUDA}' memory; copy it there first"
                     )
                 shape = tuple(dims)
                 size = -1
-                if datatype == _BYTES:
+                if where is not HOST:
+                    size = descriptor.BYTES
+                elif datatype == _BYTES:
                     strings += 1
                 else:
                     size = math.prod(shape) * DTYPES[datatype].itemsize
-                placed.append((self._resolve(name, datatype, shape), at, size))
+                placed.append((self._resolve(name, datatype, shape, where), at, size))
                 at = _behind(at, size)
             groups.append((extra, placed))
         found = Layout(groups, 0 if strings else at), strings

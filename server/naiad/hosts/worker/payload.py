@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from naiad.hosts.worker.segments import Segment
+from naiad.tensors.host_copy import HostCopy
 
 ALIGNED = 64
 """The offset of a tensor is a multiple of this many bytes."""
@@ -67,6 +68,8 @@ class Payload:
                 memory[at : at + len(part)] = part
             elif part.nbytes <= _SMALL:
                 memory[at : at + part.nbytes] = part.tobytes()
+            elif type(part) is HostCopy:
+                part.write_to(base, at)
             elif not part.flags.c_contiguous:
                 np.copyto(np.ndarray(part.shape, part.dtype, base, at), part)
             elif part.nbytes <= _PIECE:

@@ -5,13 +5,17 @@ Limits: standard library and numpy, Python 3.8.
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from naiad.backends.instance import host_array
 from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
 from naiad.hosts.worker import codec
-from naiad.tensors.memory import CPU, HOST
+from naiad.tensors import descriptor
+from naiad.tensors.descriptor import Descriptor
+from naiad.tensors.memory import CPU, HOST, Memory
 
 
 class ReceivedTensor:
@@ -42,6 +46,79 @@ class ReceivedTensor:
     def __dlpack_device__(self) -> "tuple[int, int]":
         """See `InputTensor`."""
         return CPU, 0
+
+
+class ReceivedDeviceTensor:
+    """An input on a CUDA device, in memory of another process: opened with its first use, and kept as long as this or a view of it is there.
+
+    Attributes:
+        name: its name.
+        datatype: its wire name.
+        shape: its shape.
+    """
+
+    __slots__ = ("_descriptor", "_opened", "datatype", "name", "shape")
+
+    def __init__(
+        self, name: str, datatype: str, shape: "tuple[int, ...]", descriptor: Descriptor
+    ) -> None:
+        self.name = name
+        self.datatype = datatype
+        self.shape = shape
+        self._descriptor = descriptor
+        self._opened: Any = None
+
+    @property
+    def on_device(self) -> Any:
+        """Its values, a `DeviceArray`.
+
+        Raises:
+            InferenceError: INTERNAL: they cannot be opened.
+        """
+        if self._opened is None:
+            self._opened = _imports().open(self._descriptor, self.shape, self.datatype)
+        return self._opened
+
+    @property
+    def memory(self) -> Memory:
+        """Where they lie, numbered as this process does."""
+        memory: Memory = self.on_device.memory
+        return memory
+
+    @property
+    def array(self) -> "np.ndarray[Any, Any]":
+        """A copy of its values in the host's memory.
+
+        Raises:
+            InferenceError: the device reports an error.
+        """
+        return host_array(self.name, self.on_device)
+
+    def __dlpack__(self, *, stream: Any = None, **newer: Any) -> Any:
+        """See `InputTensor`."""
+        return self.on_device.__dlpack__(stream=stream, **newer)
+
+    def __dlpack_device__(self) -> "tuple[int, int]":
+        """See `InputTensor`."""
+        found: tuple[int, int] = self.on_device.__dlpack_device__()
+        return found
+
+    def __del__(self) -> None:
+        if self._opened is None:
+            _imports().refuse(self._descriptor.number)
+
+
+class Returns:
+    """How the server hears which tensors on a device this process does not use any more: set before the first one comes."""
+
+    send: "Callable[[bytes], None]"
+
+
+def _imports() -> Any:
+    from naiad.hosts.worker.gpu.imports import IMPORTS  # noqa: PLC0415 - most processes have no device
+
+    IMPORTS.returns_to(Returns.send)
+    return IMPORTS
 
 
 class _Fields:
@@ -77,10 +154,13 @@ class ReceivedRequest:
         number: of this request among all that the worker was given.
         fields: of its batch.
         index: its position there.
+
+    Attributes:
+        on_device: the server's number of the device on which its outputs may stay, -1 for any, and their names, None for all; None: they go to the host.
     """
 
     __slots__ = (
-        "__weakref__", "_capacity", "_fields", "_index", "batch_size", "cancelled", "inputs", "number", "output_names",
+        "__weakref__", "_capacity", "_fields", "_index", "batch_size", "cancelled", "inputs", "number", "on_device", "output_names",
     )  # fmt: skip
 
     output_names: "list[str]"
@@ -90,6 +170,7 @@ class ReceivedRequest:
     def __init__(self, number: int, fields: _Fields = _DEFAULTS, index: int = 0) -> None:
         self.number = number
         self.cancelled = False
+        self.on_device: Any = None
         self._fields = fields
         self._index = index
         self._capacity: threading.Event | None = None
@@ -186,10 +267,12 @@ class RequestReader:
         fields = _Fields(rest) if rest else _DEFAULTS
         perhaps_cancelled = b"true" in rest
         requests: list[ReceivedRequest] = []
-        for index, ((batch_size, output_names), tensors) in enumerate(layout.groups):
+        for index, ((batch_size, output_names, *on_device), tensors) in enumerate(layout.groups):
             request = ReceivedRequest(first + index, fields, index)
             request.batch_size = batch_size
             request.output_names = output_names
+            if on_device:
+                request.on_device = on_device
             request.inputs = [_tensor(base, each, at, size) for each, at, size in tensors]
             if perhaps_cancelled:
                 request.cancelled = fields.of(index)[5]
@@ -197,18 +280,24 @@ class RequestReader:
         return requests
 
 
-def resolved(name: str, datatype: str, shape: "tuple[int, ...]") -> "tuple[Any, ...]":
-    """What this side needs of a tensor: its dtype is None for BYTES."""
-    return name, datatype, codec.DTYPES.get(datatype), shape
+def resolved(
+    name: str, datatype: str, shape: "tuple[int, ...]", memory: Memory
+) -> "tuple[Any, ...]":
+    """What this side needs of a tensor: its dtype is None for BYTES, and its memory for one that is on a device."""
+    return name, datatype, codec.DTYPES.get(datatype) if memory is HOST else memory, shape
 
 
-def tensors_of(base: Any, group: Any) -> "list[ReceivedTensor]":
-    """The tensors of a group that was read with `resolved`; views of the message, except BYTES."""
+def tensors_of(base: Any, group: Any) -> "list[Any]":
+    """The tensors of a group that was read with `resolved`; views of the message, except BYTES, or on a device."""
     return [_tensor(base, each, at, size) for each, at, size in group[1]]
 
 
-def _tensor(base: Any, resolved: "tuple[Any, ...]", at: int, size: int) -> ReceivedTensor:
+def _tensor(base: Any, resolved: "tuple[Any, ...]", at: int, size: int) -> Any:
     name, datatype, dtype, shape = resolved
+    if type(dtype) is Memory:
+        return ReceivedDeviceTensor(
+            name, datatype, shape, descriptor.unpacked(bytes(base[at : at + size]))
+        )
     if dtype is None:
         values = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
     elif size:

@@ -145,6 +145,8 @@ class Runner:
                     self._in_progress.defer(request)
             elif response.error is not None:
                 errors.append(response.error)
+            elif request.on_device is not None:
+                _lend(response, request.on_device)
         answer, payload = codec.write_outcome(execution)
         return answer, payload, errors
 
@@ -158,6 +160,8 @@ class Runner:
         self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
     ) -> None:
         """See `Responder`."""
+        if response is not None and call.on_device is not None:
+            _lend(response, call.on_device)
         header, payload = codec.write_response(response, final=final, begun_ns=begun_ns)
         findings: device.Findings | None = None
         # Not in a child that the model forked, which has no device of its own.
@@ -210,6 +214,23 @@ class Runner:
             answer = False
         with contextlib.suppress(link.LinkBrokenError):
             self.link.notify(kinds.READY, b"", None, int(answer))
+
+
+def _lend(response: Response, on_device: Any) -> None:
+    """Replace the outputs of a response that are on a device, and may stay there, by what is sent of them."""
+    from naiad.hosts.worker.gpu.exports import EXPORTS  # noqa: PLC0415 - most processes have no device
+
+    device, names = on_device
+    response.outputs = [
+        (
+            name,
+            datatype,
+            EXPORTS.part(values, wanted=device)
+            if datatype != "BYTES" and (names is None or name in names)
+            else values,
+        )
+        for name, datatype, values in response.outputs
+    ]
 
 
 def _act_on(findings: device.Findings) -> None:

@@ -21,6 +21,7 @@ from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal
 from naiad.hosts.worker import codec, kinds, link, warmup
 from naiad.hosts.worker.asking import AskingServer
+from naiad.hosts.worker.requests import Returns
 from naiad.hosts.worker.runner import Ahead, Runner, not_taken
 from naiad.hosts.worker.server_log import ServerLogHandler
 
@@ -47,6 +48,11 @@ class Worker:
         self._runners: dict[int, Runner] = {}
         self._changing = threading.Lock()
         self._over = threading.Event()
+        Returns.send = self._say_returned
+
+    def _say_returned(self, numbers: bytes) -> None:
+        """The process does not use tensors on a device any more; in the thread that waits for the device."""
+        self._control.notify(kinds.RETURNED, numbers)
 
     def run(self) -> int:
         """Work until the last instance is closed, or the server is gone; gives back the exit status."""
@@ -254,6 +260,10 @@ class Worker:
             self._server.on_reply(number, header, self._control.take_notification())
         elif kind == kinds.ERROR:
             self._server.failed(number, header.decode())
+        elif kind == kinds.TO_HOST:
+            self._server.repeat(number)
+        elif kind in (kinds.RELEASE, kinds.OWNER_ENDED):
+            _hear_of_tensors(kind, number)
         elif kind == kinds.ASK_ALIVE:
             self._control.notify(
                 kinds.ALIVE, b"", None, int(not _DEBUGGERS.isdisjoint(sys.modules))
@@ -264,6 +274,14 @@ class Worker:
             runner = self._runners.get(number >> link.PLACE_SHIFT)
             if runner is not None:  # else the instance was closed meanwhile
                 runner.hear(kind, number)
+
+
+def _hear_of_tensors(kind: int, number: int) -> None:
+    """A notification about tensors on a device."""
+    if kind == kinds.RELEASE:
+        importlib.import_module("naiad.hosts.worker.gpu.exports").EXPORTS.release(number)
+    else:
+        importlib.import_module("naiad.hosts.worker.gpu.imports").IMPORTS.owner_ended(number)
 
 
 def _unless_error(

@@ -8,6 +8,7 @@ so that the values of parallel branches are joined as they belong together, in w
 import collections.abc
 
 from naiad.config.model_config import ComposingModel, Ensemble, ModelConfig
+from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.record import Record
 from naiad.core.request import RequestedOutput
 from naiad.core.tensor import PackedStrings, Tensor, packed_strings
@@ -26,6 +27,7 @@ class PlannedStep(Record, frozen=True):
         tensors: that it needs, each once.
         outputs: the ensemble's tensor of each output of the model.
         batched: whether the model has a batch dimension.
+        input_device: the GPU on which the model takes its inputs; None: in the host's memory.
     """
 
     index: int
@@ -37,6 +39,7 @@ class PlannedStep(Record, frozen=True):
     outputs: collections.abc.Mapping[str, str]
     batched: bool
     decoupled: bool
+    input_device: int | None
 
 
 class Value(Record, frozen=True):
@@ -76,6 +79,7 @@ class Selection(Record, frozen=True):
         awaited: what gets each tensor: indexes of steps, and the number of all steps for the response.
         missing: how many tensors each step, and at last the response, needs; 0 for a step that is not needed.
         requested: the outputs that each step is asked for.
+        on_device: those of each step that stay on a GPU, because all that take them do so there.
         outputs: the tensors of the response, in the order of the config.
         following: behind each step of a chain the next one, which runs as soon as that has ended.
     """
@@ -86,6 +90,7 @@ class Selection(Record, frozen=True):
     awaited: dict[str, tuple[int, ...]]
     missing: list[int]
     requested: collections.abc.Mapping[int, list[RequestedOutput]]
+    on_device: collections.abc.Mapping[int, OnDevice]
     outputs: tuple[str, ...]
     following: collections.abc.Mapping[int, Following]
 
@@ -109,6 +114,7 @@ class EnsemblePlan:
                 outputs=dict(step.outputs),
                 batched=_known(step.composing).max_batch_size > 0,
                 decoupled=_known(step.composing).decoupled,
+                input_device=_known(step.composing).input_device,
             )
             for index, step in enumerate(config.ensemble.steps)
         )
@@ -165,6 +171,7 @@ class EnsemblePlan:
                 ]
                 for index in steps
             },
+            on_device=self._on_device(steps, readers, outputs),
             outputs=tuple(name for name in self.output_names if name in outputs),
             following=self._following(needed - outputs, readers),
         )
@@ -187,6 +194,28 @@ class EnsemblePlan:
             (following,) = behind
             if len(following.inputs) == 1 and following.batched == step.batched:
                 found[step.index] = Following(output, following.inputs[0][0], following)
+        return found
+
+    def _on_device(
+        self,
+        steps: set[int],
+        readers: collections.abc.Mapping[str, tuple[int, ...]],
+        outputs: frozenset[str],
+    ) -> dict[int, OnDevice]:
+        """See `Selection`. Tensors of the response go to the host's memory, as do all of an ensemble with decoupled steps, whose size is counted."""
+        if any(step.decoupled for step in self.steps):
+            return {}
+        found: dict[int, OnDevice] = {}
+        for index in steps:
+            taken: dict[int, set[str]] = {}
+            for name, tensor in self.steps[index].outputs.items():
+                devices = {self.steps[each].input_device for each in readers.get(tensor, ())}
+                device = devices.pop() if len(devices) == 1 and tensor not in outputs else None
+                if device is not None:
+                    taken.setdefault(device, set()).add(name)
+            if len(taken) == 1:
+                ((device, names),) = taken.items()
+                found[index] = OnDevice(device, frozenset(names))
         return found
 
 
@@ -269,6 +298,8 @@ def as_named(tensor: Tensor, name: str, shape: tuple[int, ...]) -> Tensor:
     """The same values under another name, perhaps with another shape; nothing is copied, and no reader can change them."""
     if type(tensor) is PackedStrings:
         return packed_strings(name, shape, tensor.packed)
+    if type(tensor) is DeviceTensor:
+        return tensor.named(name, shape)
     array = tensor.array
     if tensor.shape is not shape:
         array = array.reshape(shape)

@@ -266,6 +266,7 @@ class EnsembleRun:
             request.priority,
             request.timeout_us,
             *sequence,
+            on_device=self._selection.on_device.get(step.index),
         )
         return StepCall(
             0,

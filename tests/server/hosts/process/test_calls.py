@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from naiad.errors import ErrorCode
 from naiad.hosts import messages
+from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
 from naiad.hosts.worker import call, codec
 from naiad.hosts.worker.kinds import RESULT
@@ -91,7 +92,14 @@ class Other(ClosedRpcHandler):
 
     @override
     def handle(
-        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+        self,
+        number: int,
+        header: bytes | bytearray,
+        base: Any,
+        *,
+        batch_at: BatchAt,
+        reply: Reply,
+        lent: DeviceTensors | None = None,
     ) -> None:
         layout, rest = codec.Reader(messages.resolved).read(header)
         found = call.read(rest)

@@ -16,6 +16,7 @@ from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
 from naiad.hosts import messages, process_host
+from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
 from naiad.hosts.worker import codec, segments
 from naiad.hosts.worker.kinds import RESULT
@@ -199,7 +200,14 @@ class LongAnswers(ClosedRpcHandler):
 
     @override
     def handle(
-        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+        self,
+        number: int,
+        header: bytes | bytearray,
+        base: Any,
+        *,
+        batch_at: BatchAt,
+        reply: Reply,
+        lent: DeviceTensors | None = None,
     ) -> None:
         _, rest = codec.Reader(messages.resolved).read(header)
         name = codec.read_json(rest)[1]

@@ -1,9 +1,15 @@
 """The graph of an ensemble: selections, values and shapes, with numbers."""
 
+from typing import Any
+
+import msgspec
 import numpy as np
 import pytest
 
+from naiad.config.input_device import input_device
+from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
 from naiad.core.datatypes import FP32
+from naiad.core.device_tensor import OnDevice
 from naiad.core.tensor import Tensor, pack, packed_strings
 from naiad.scheduling.ensemble.plan import (
     EnsemblePlan,
@@ -135,3 +141,57 @@ def test_a_renamed_tensor_shares_its_values() -> None:
     strings = as_named(packed_strings("a", (2,), packed), "b", (2, 1))
     assert strings.packed is packed  # type: ignore[attr-defined]
     assert strings.array.tolist() == [[b"x"], [b"yz"]]
+
+
+def on_gpu(config: ModelConfig, *devices: int) -> ModelConfig:
+    group = InstanceGroup(name="g", kind=InstanceKind.GPU, count=1, gpus=devices)
+    config = msgspec.structs.replace(config, takes_device_inputs=True)
+    return config.with_groups((group,))
+
+
+@pytest.mark.parametrize(
+    ("requested", "b", "c", "stays"),
+    [
+        ("", (0,), (0,), {0: OnDevice(0, frozenset("o")), 1: OnDevice(0, frozenset("o"))}),
+        ("r", (0,), (0,), {0: OnDevice(0, frozenset("o")), 1: OnDevice(0, frozenset("o"))}),
+        ("", (0,), (1,), {1: OnDevice(1, frozenset("o"))}),
+        ("q", (0,), (1,), {0: OnDevice(0, frozenset("o"))}),
+        ("", (0, 1), (0,), {1: OnDevice(0, frozenset("o"))}),
+        ("p", (0,), (0,), {}),
+    ],
+)
+def test_a_tensor_stays_on_the_gpu_that_all_its_readers_have(
+    requested: str, b: tuple[int, ...], c: tuple[int, ...], stays: dict[int, OnDevice]
+) -> None:
+    graph = ensemble(
+        "x",
+        "p q r",
+        step("a", "i=x", "o=s u=p"),
+        step("b", "i=s", "o=t"),
+        step("b", "i=s", "o=q"),
+        step("c", "i=t j=s", "o=r"),
+    )
+    models = model("a", "i", "o u"), on_gpu(model("b", "i", "o"), *b), on_gpu(model("c", "i j", "o"), *c)  # fmt: skip
+    selection = EnsemblePlan(bound(graph, *models)).select(requested.split())
+    assert selection.on_device == stays
+
+
+@pytest.mark.parametrize(
+    ("change", "device"),
+    [
+        ({}, 2),
+        ({"takes_device_inputs": False}, None),
+        ({"response_cache": True}, None),
+        ({"parameters": {"naiad.host": "thread"}}, None),
+        ({"parameters": {"TRITON_BATCH_STRATEGY_PATH": "s.py"}}, None),
+        ({"instance_groups": ()}, None),
+    ],
+)
+def test_a_model_takes_inputs_on_the_one_gpu_of_its_workers(
+    change: dict[str, Any], device: int | None
+) -> None:
+    config = msgspec.structs.replace(on_gpu(model("b", "i", "o"), 2), **change)
+    assert input_device(config) == device
+    group = InstanceGroup(name="h", kind=InstanceKind.CPU, count=1)
+    both = config.with_groups((*config.instance_groups, group))
+    assert input_device(both) is None

@@ -69,7 +69,7 @@ def ask(outgoing: Asked, running: "context.Running | None", *, decoupled: bool) 
     if not decoupled:
         server = _server(running)
         refusal = _refusal(outgoing)
-        return refusal or server.infer_and_wait(outgoing, caller=running)
+        return refusal or placed(outgoing, server.infer_and_wait(outgoing, caller=running))
     arrived: queue.SimpleQueue[tuple[InferenceResponse, bool]] = queue.SimpleQueue()
 
     def deliver(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
@@ -126,10 +126,23 @@ def _send(
     if refusal is not None:
         deliver(refusal, True)
         return _ignore
+    if outgoing.preferred_memory.memory_type == _GPU:
+        deliver = _Placing(outgoing, deliver)
     cancel: Callable[[], None] = server.infer(
         outgoing, caller=running, decoupled=decoupled, deliver=deliver
     )
     return cancel
+
+
+class _Placing:
+    """Delivers responses with their tensors where the caller prefers them."""
+
+    def __init__(self, outgoing: Asked, deliver: Deliver) -> None:
+        self._outgoing = outgoing
+        self._deliver = deliver
+
+    def __call__(self, response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
+        self._deliver(placed(self._outgoing, response), final)
 
 
 def _server(running: "context.Running | None") -> Any:
@@ -147,12 +160,40 @@ def _refusal(outgoing: Asked) -> "InferenceResponse | None":
     """The response to a call that cannot be made; None if it can."""
     if outgoing.preferred_memory.memory_type != _GPU:
         return None
-    error = TritonError(
-        f"Model {outgoing.model_name} - Error when running inference: preferred_memory asks for outputs in GPU memory, which is not supported yet for calls "
-        "between models: leave it out, and copy the outputs to the device in the model that calls",
-        TritonErrorCode.UNSUPPORTED,
-    )
-    return InferenceResponse(error=error)
+    try:
+        _check_device(outgoing.preferred_memory.device_id)
+    except RuntimeError as error:
+        return InferenceResponse(
+            error=TritonError(
+                f"Model {outgoing.model_name} - Error when running inference: preferred_memory asks for outputs in the memory of GPU "
+                f"{outgoing.preferred_memory.device_id}, which this process cannot use: {error}",
+                TritonErrorCode.UNSUPPORTED,
+            )
+        )
+    return None
+
+
+def _check_device(device: int) -> None:
+    """See that this process has a device of that number.
+
+    Raises:
+        RuntimeError: it has not, and why.
+    """
+    from naiad.tensors import cudart  # noqa: PLC0415 - few models ask for it
+
+    count = cudart.load().device_count()
+    if not 0 <= device < count:
+        raise RuntimeError(f"it sees {count} GPUs, numbered from 0")
+
+
+def placed(outgoing: Asked, response: InferenceResponse) -> InferenceResponse:
+    """A response with its tensors where the caller prefers them (row 15.23): those in the host's memory are copied to the GPU that it names."""
+    preferred = outgoing.preferred_memory
+    if preferred.memory_type != _GPU or response.has_error():
+        return response
+    from naiad.backends.python.api.uploads import upload  # noqa: PLC0415 - few models ask for it
+
+    return upload(response, preferred.device_id)
 
 
 def _ignore() -> None:

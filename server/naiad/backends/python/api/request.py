@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.backends.python.api import context, exchange
+from naiad.backends.python.api import context, dlpack, exchange
 from naiad.backends.python.api.datatypes import BF16, CODES
 from naiad.backends.python.api.errors import TritonModelException
 from naiad.backends.python.api.response import (
@@ -22,6 +22,7 @@ from naiad.backends.python.api.response import (
 )
 from naiad.backends.python.api.server import Asked
 from naiad.backends.python.api.tensor import Tensor, wrap
+from naiad.tensors.memory import HOST
 
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
@@ -165,7 +166,7 @@ class InferenceRequest:
         if tensors is None:
             tensors = self._tensors = []
             for tensor in self._received.inputs:
-                tensors.append(incoming(tensor.name, tensor.array))
+                tensors.append(received(tensor))
         return tensors
 
     def request_id(self) -> str:
@@ -302,6 +303,14 @@ def receive(call: Any, channel: ResponseChannel) -> InferenceRequest:
 def is_rescheduled(request: InferenceRequest) -> bool:
     """For hosts: whether the model wants to see it again."""
     return getattr(request, "_rescheduled", False)
+
+
+def received(tensor: Any) -> Tensor:
+    """For hosts: a received tensor as a model sees it, wherever it lies."""
+    on_device = None if tensor.memory is HOST else dlpack.of_received(tensor)
+    if on_device is not None:
+        return wrap(tensor.name, *on_device)
+    return incoming(tensor.name, tensor.array)
 
 
 def incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from naiad.backends.python.api import dlpack
 from naiad.backends.python.api.datatypes import BF16, BYTES, CODES, code_of
 from naiad.backends.python.api.errors import TritonModelException
+from naiad.tensors.device_array import DeviceArray
 
 _ARRAY: Any = np.ndarray
 
@@ -29,6 +30,8 @@ class Tensor:
     """
 
     __slots__ = ("_array", "_code", "_name")
+
+    _array: Any
 
     def __init__(self, name: str, numpy_array: "np.ndarray[Any, Any]") -> None:
         if type(numpy_array) is not _ARRAY:
@@ -53,8 +56,10 @@ class Tensor:
         """Its values. A model may write to them: memory that is not its own is copied the first time.
 
         Raises:
-            TritonModelException: BF16, which numpy does not have.
+            TritonModelException: BF16, which numpy does not have; a tensor in GPU memory.
         """
+        if not self.is_cpu():
+            raise TritonModelException("Tensor is stored in GPU and cannot be converted to NumPy.")
         if self._code == BF16:
             raise TritonModelException(
                 "Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead."
@@ -70,8 +75,8 @@ class Tensor:
         return list(self._array.shape)
 
     def is_cpu(self) -> bool:
-        """Whether it is in the host's memory: always, here."""
-        return True
+        """Whether it is in the host's memory."""
+        return type(self._array) is not DeviceArray
 
     def to_dlpack(self) -> Any:
         """A DLPack capsule over its memory, without a copy; it can be taken once.
@@ -79,6 +84,8 @@ class Tensor:
         Raises:
             TritonModelException: BYTES.
         """
+        if not self.is_cpu():
+            return self._array.__dlpack__()
         return dlpack.export(self._own(), self._code, owner=self)
 
     @staticmethod
@@ -87,7 +94,8 @@ class Tensor:
 
         Args:
             name: not empty.
-            tensor: a DLPack capsule, or an object that gives one (torch, CuPy, JAX, numpy …).
+            tensor: a DLPack capsule, or an object that gives one (torch, CuPy, JAX, numpy …), in the host's memory or on a CUDA device. The work that
+                makes an object's values is waited for; of a capsule, that on the device's default stream.
 
         Raises:
             TritonModelException: as `dlpack.take`, or an empty name.
@@ -96,15 +104,18 @@ class Tensor:
         return wrap(_name(name), *dlpack.take(tensor))
 
     def __dlpack__(self, stream: Any = None, **_newer: Any) -> Any:
-        """As `to_dlpack`; the stream and what newer consumers ask for have no effect on the CPU."""
+        """As `to_dlpack`; the stream and what newer consumers ask for have no effect: the values are complete."""
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> "tuple[int, int]":
-        """The CPU."""
+        """Its device."""
+        if not self.is_cpu():
+            found: tuple[int, int] = self._array.__dlpack_device__()
+            return found
         return (dlpack.CPU, 0)
 
     def _own(self) -> "np.ndarray[Any, Any]":
-        array = self._array
+        array: np.ndarray[Any, Any] = self._array
         if not array.flags.writeable:
             array = self._array = array.copy()
         return array
@@ -132,11 +143,11 @@ def _plain(name: Any, value: Any) -> "np.ndarray[Any, Any]":
 
 
 parts_of = operator.attrgetter("_name", "_array", "_code")
-"""A tensor's name, array and Triton datatype, for hosts; BF16 as uint16."""
+"""A tensor's name, array and Triton datatype, for hosts; BF16 as uint16, and what is in GPU memory as a `DeviceArray`."""
 
 
-def wrap(name: str, array: "np.ndarray[Any, Any]", code: int) -> Tensor:
-    """A tensor whose name, layout and datatype are valid already; BF16 as uint16."""
+def wrap(name: str, array: Any, code: int) -> Tensor:
+    """A tensor whose name, layout and datatype are valid already: a numpy array, BF16 as uint16, or a `DeviceArray`."""
     tensor = Tensor.__new__(Tensor)
     tensor._name = name  # noqa: SLF001 - the one other way to make one, kept beside the class
     tensor._array = array  # noqa: SLF001
