@@ -262,11 +262,11 @@ class Http2Server:
         block.add(payload)
         if flags & END_HEADERS:
             self._block = None
-            self._complete(number, block.whole(), block.flags)
+            self._complete(number, block.content(), block.flags, whole=block.is_whole)
 
-    def _complete(self, number: int, block: bytes | None, flags: int) -> None:
+    def _complete(self, number: int, block: bytes, flags: int, *, whole: bool = True) -> None:
         """A whole header block: a request, or the trailers of one."""
-        headers = self._decoded(block)
+        headers = self._decoded(block, whole=whole)
         ended = bool(flags & END_STREAM)
         if number <= self.streams.last_id:
             self._trailers(number, headers, ended=ended)
@@ -297,20 +297,20 @@ class Http2Server:
         self.streams.by_id[number] = stream
         self._events.append(RequestReceived(stream, headers, ended))
 
-    def _decoded(self, block: bytes | None) -> Headers:
-        """The fields of a block; None stands for one that was too long to be kept."""
-        if block is None:
-            if self._decoder is None:
-                return TOO_LONG
-            raise ConnectionFault(
-                ErrorCode.ENHANCE_YOUR_CALM,
-                f"a header block of more than {MAX_BLOCK_BYTES} bytes (section 10.5.1)",
-            )
-        if self._decoder is not None:
-            if self._acknowledged < 2 or not gives_up_table(block):  # noqa: PLR2004 - both of our SETTINGS
-                return Headers(Block(decode(self._decoder, block)))
+    def _decoded(self, block: bytes, *, whole: bool) -> Headers:
+        """The fields of a block; of one that was too long to be kept `block` is how it begins."""
+        if self._acknowledged > 1 and self._decoder is not None and gives_up_table(block):
             self._decoder = None
-        return self._blocks.read(block)
+        if whole and self._decoder is None:
+            return self._blocks.read(block)
+        if self._decoder is None:
+            return TOO_LONG
+        if whole:
+            return Headers(Block(decode(self._decoder, block)))
+        raise ConnectionFault(
+            ErrorCode.ENHANCE_YOUR_CALM,
+            f"a header block of more than {MAX_BLOCK_BYTES} bytes (section 10.5.1)",
+        )
 
     def _trailers(self, number: int, headers: Headers, *, ended: bool) -> None:
         step = Step.TRAILERS if ended else Step.HEADERS

@@ -30,11 +30,16 @@ class OpenBlock:
                 ErrorCode.ENHANCE_YOUR_CALM,
                 f"a header block in more than {MAX_CONTINUATIONS} frames (section 10.5.1)",
             )
-        if self._bytes > MAX_BLOCK_BYTES:
-            self._parts.clear()
-        else:
+        if self.is_whole:
             self._parts.append(part)
+        else:
+            del self._parts[1:]
 
-    def whole(self) -> bytes | None:
-        """The block; None if it was too long."""
-        return b"".join(self._parts) if self._bytes <= MAX_BLOCK_BYTES else None
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is kept."""
+        return self._bytes <= MAX_BLOCK_BYTES
+
+    def content(self) -> bytes:
+        """The block, or of one that is too long its first frame."""
+        return b"".join(self._parts)

@@ -265,6 +265,15 @@ def test_a_block_that_is_too_long_is_read_to_its_end_and_not_kept() -> None:
     client.open(3)
 
 
+def test_a_block_that_is_too_long_may_be_the_one_that_gives_up_the_table() -> None:
+    client = Client(settled=False)
+    client.server.give_up_table()
+    pieces = [frame(Kind.CONTINUATION, 0, 1, b"x" * 16_384)] * 6
+    sent = frame(Kind.HEADERS, END_STREAM, 1, b"\x20\x83" + b"x" * 16_000), *pieces, frame(Kind.CONTINUATION, END_HEADERS, 1)  # fmt: skip
+    (event,) = client.send(frames.SETTINGS_ACK * 2, *sent)
+    assert event.headers.size > 65_536
+
+
 def test_a_block_that_is_too_long_ends_a_connection_with_a_table() -> None:
     client = Client(settled=False)
     pieces = [frame(Kind.CONTINUATION, END_HEADERS, 1, b"x" * 16_384)]
