@@ -13,7 +13,6 @@ writes cannot imitate a border: quotes in a string are escaped, the metadata bef
 import collections
 import collections.abc
 import contextlib
-import itertools
 import logging
 import math
 import re
@@ -141,9 +140,9 @@ def _read_within_bounds(text: bytes) -> tuple[Object | None, str]:
     if len(marks) - opened > ESCAPES.most:
         return None, ESCAPES.message
     try:
-        if not text.isascii():
-            text.decode()
         if opened <= MAX_LEVELS or _is_shallow(text):
+            if not text.isascii():
+                text.decode()
             return decode(text), ""
     except RecursionError:
         pass
@@ -254,7 +253,8 @@ def _is_shallow(text: bytes) -> bool:
 _NO_MARKS = bytes(set(range(256)) - set(b'{["\\'))
 _OTHERS = bytes(set(range(256)) - set(b'{}[]"'))
 _TO_BRACES = bytes.maketrans(b"[]", b"{}")
-_TO_STEPS = bytes.maketrans(b"{}", b"\x01\xff")
+_RUNS = re.compile(rb"(\{+)(\}*)")
+"""Few are left once the usual levels are taken away."""
 _USUAL_LEVELS = 16
 _TOO_MANY = b"{" * (MAX_LEVELS + _OWNED_LEVELS + 1)
 
@@ -273,8 +273,12 @@ def _levels(text: bytes) -> int:
     while braces and levels < _USUAL_LEVELS:  # each pass takes the innermost ones away
         braces = braces.replace(b"{}", b"")
         levels += 1
-    steps = memoryview(braces.translate(_TO_STEPS)).cast("b")
-    return levels + max(itertools.accumulate(steps), default=0)
+    depth = deepest = 0
+    for opened, closed in _RUNS.findall(braces):
+        depth += len(opened)
+        deepest = max(deepest, depth)
+        depth -= len(closed)
+    return levels + deepest
 
 
 _FEW_ESCAPES = 2_000
@@ -348,7 +352,7 @@ def _metadata(text: bytes, start: int) -> bytes:
 
 _TOKEN = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\Z)|[{}\[\]]', re.DOTALL)
 """A string, also one that has no end, or a bracket outside of strings."""
-_SEARCHED = 1 << 13
+_SEARCHED = 1 << 12
 """After how many bytes the search for the field that is too deep ends."""
 _NAMED_LEVELS = 4
 _LONGEST_NAME = 60
