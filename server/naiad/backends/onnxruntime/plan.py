@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from naiad import extras
+from naiad.backends.parameter_values import boolean, integer
 from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
 from naiad.errors import InferenceError, invalid
 
@@ -231,9 +232,6 @@ def _global_threads(
     )
 
 
-_TRUE = {"true", "on", "1"}
-_FALSE = {"false", "off", "0"}
-
 _TENSORRT_NUMBERS = {
     "max_workspace_size_bytes", "trt_max_partition_iterations", "trt_min_subgraph_size", "trt_dla_core", "trt_builder_optimization_level",
     "trt_auxiliary_streams", "trt_ep_context_embed_mode",
@@ -279,17 +277,15 @@ class _Reader:
         self._model = model
 
     def number(self, key: str, text: str) -> int:
-        try:
-            return int(text)
-        except ValueError:
-            raise self._wrong(key, text, "integral number", "an integer") from None
+        value = integer(text)
+        if value is None:
+            raise self._wrong(key, text, "integral number", "an integer")
+        return value
 
     def flag(self, key: str, text: str) -> bool:
-        lowered = text.lower()
-        if lowered in _TRUE:
-            return True
-        if lowered in _FALSE:
-            return False
+        value = boolean(text)
+        if value is not None:
+            return value
         raise self._wrong(key, text, "boolean", "true or false")
 
     def optional_flag(self, key: str, parameters: collections.abc.Mapping[str, str]) -> bool | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from naiad.backends.parameter_values import boolean, integer
 from naiad.errors import invalid
 
 
@@ -78,11 +79,9 @@ class _Reader:
         text = self._parameters.get(key)
         if text is None:
             return None
-        word = text.lower()
-        if word in ("true", "1"):
-            return True
-        if word in ("false", "0"):
-            return False
+        value = boolean(text)
+        if value is not None:
+            return value
         raise invalid(
             f"failed to convert {key} '{text}' to boolean value (parameters of model '{self._model}'): write true or false"
         )
@@ -92,12 +91,11 @@ class _Reader:
         text = self._parameters.get(key)
         if text is None:
             return None
-        try:
-            count = int(text)
-        except ValueError:
+        count = integer(text)
+        if count is None:
             raise invalid(
                 f"failed to convert {key} '{text}' to integral number (parameters of model '{self._model}'): write a number of threads"
-            ) from None
+            )
         return count if count > 0 else None
 
     def compile_parameters(self) -> dict[str, Any] | None:

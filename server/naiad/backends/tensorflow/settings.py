@@ -4,10 +4,9 @@ import collections.abc
 
 import msgspec
 
+from naiad.backends.parameter_values import boolean, integer
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.errors import invalid, unsupported
-
-_TRUE, _FALSE = ("true", "1", "on", "yes"), ("false", "0", "off", "no")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +63,7 @@ def settings_of(config: ModelConfig, options: collections.abc.Mapping[str, str])
         sharing=sharing,
         xla=_xla(config),
         mixed_precision=_mixed_precision(config),
-        soft_placement=options.get("allow-soft-placement", "true").lower() not in _FALSE,
+        soft_placement=boolean(options.get("allow-soft-placement", "true")) is not False,
     )
 
 
@@ -112,21 +111,19 @@ class _Reader:
         text = self._parameters.get(key)
         if text is None:
             return default
-        try:
-            return int(text)
-        except ValueError:
+        value = integer(text)
+        if value is None:
             raise invalid(
                 f"failed to convert {key} '{text}' to integral number (parameters of model '{self._model}')"
-            ) from None
+            )
+        return value
 
     def flag(self, key: str) -> bool:
         """A boolean; False if it is not there."""
         text = self._parameters.get(key, "false")
-        word = text.lower()
-        if word in _TRUE:
-            return True
-        if word in _FALSE:
-            return False
+        value = boolean(text)
+        if value is not None:
+            return value
         raise invalid(
             f"failed to convert {key} '{text}' to boolean value (parameters of model '{self._model}'): write true or false"
         )

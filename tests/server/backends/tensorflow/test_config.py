@@ -149,7 +149,7 @@ def test_parameters_become_settings() -> None:
     assert settings(
         TF_NUM_INTRA_THREADS="2",
         TF_NUM_INTER_THREADS="3",
-        TF_USE_PER_SESSION_THREADS="yes",
+        TF_USE_PER_SESSION_THREADS="on",
         TF_GRAPH_TAG="t",
         TF_SIGNATURE_DEF="s",
         TF_INIT_OPS_FILE="i.json",
