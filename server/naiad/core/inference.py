@@ -50,6 +50,7 @@ class Inference(msgspec.Struct, eq=False):
         flow: limits how fast a model sends responses; None if the client gets only one.
         execution: when it was executed; None before that, and if its batch failed.
         on_cancel: set by its scheduler; called by `cancel`.
+        called: whether another model asks: its code, or an ensemble.
     """
 
     request: InferRequest
@@ -64,6 +65,7 @@ class Inference(msgspec.Struct, eq=False):
     flow: Flow | None = None
     execution: ExecutionTimes | None = None
     on_cancel: "collections.abc.Callable[[Inference], None] | None" = None
+    called: bool = False
 
     def cancel(self) -> None:
         """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""

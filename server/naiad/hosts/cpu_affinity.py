@@ -6,7 +6,7 @@ back three times as long (measured; docs/performance.md). Batches that take long
 is never bound: the kernel moves it, and the instance follows.
 
 Several instances keep the loop busy with each other's batches. The kernel wakes a worker on the processor of the loop, which has just written to it, where
-the loop goes on; so workers that need less of a processor than the loop does for their requests go to the other one. Others work side by side, and with more
+the loop goes on; so workers that other models ask, as steps of ensembles, and that need less of a processor than the loop does for their requests, go to the other one. Others work side by side, and with more
 processors each finds one of its own, so then none is bound. `AffinityPolicy` is the pure decision, `ThreadBinding` applies it, and `WorkerAffinity` does both for a worker process.
 
 Threads that a model starts while it is bound, such as the pools of OpenMP and torch, are released at the next look, `SAMPLE_INTERVAL` batches later
@@ -221,12 +221,13 @@ class WorkerAffinity:
         INSTANCES.add(-self._instances)
         self._instances = 0
 
-    def ran(self, computed_ns: int, *, requests: int) -> None:
+    def ran(self, computed_ns: int, *, requests: int, called: bool) -> None:
         """A batch came back.
 
         Args:
             computed_ns: duration in the model.
             requests: in the batch.
+            called: whether other models asked for it. Plain requests are gathered into larger batches, which costs less.
         """
         affinity, light = self._affinity, self._light
         affinity.record(computed_ns)
@@ -234,7 +235,7 @@ class WorkerAffinity:
         self._batches += 1
         if not self._batches % SAMPLE_INTERVAL:
             together = affinity.together and INSTANCES.alone
-            self.apart = light.together and INSTANCES.several
+            self.apart = called and light.together and INSTANCES.several
             if together or self.apart:
                 self._binding.loop_is_on(current_processor())
             self._binding.apply(together=together, apart=self.apart, batches=SAMPLE_INTERVAL)

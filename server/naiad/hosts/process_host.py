@@ -283,7 +283,7 @@ class ProcessHost:
         self._end(batch, execution, error)
         if execution is not None:
             computed_ns = execution.output_start_ns - execution.input_end_ns
-            worker.place.ran(computed_ns, requests=len(batch))
+            worker.place.ran(computed_ns, requests=len(batch), called=batch[0].called)
 
     def _end(
         self, batch: list[Inference], execution: Ran | None, error: InferenceError | None

@@ -100,6 +100,7 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
     @override
     def runs(self, model: typing.Any, inference: Inference) -> None:
         self.model, self.inference = model, inference
+        inference.called = True
 
     def respond(self, response: InferResponse) -> None:
         """The model sends a response."""

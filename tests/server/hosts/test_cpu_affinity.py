@@ -138,9 +138,16 @@ def test_while_a_thread_is_bound_threads_that_it_starts_are_released_now_and_the
     assert (binding.calls, binding.released) == ([{1}, {0, 1}], 3)
 
 
-def ran(place: WorkerAffinity, computed_ns: int, *, batches: int = 100, requests: int = 1) -> None:
+def ran(
+    place: WorkerAffinity,
+    computed_ns: int,
+    *,
+    batches: int = 100,
+    requests: int = 1,
+    called: bool = True,
+) -> None:
     for _ in range(batches):
-        place.ran(computed_ns, requests=requests)
+        place.ran(computed_ns, requests=requests, called=called)
 
 
 @pytest.fixture
@@ -201,7 +208,10 @@ def test_several_workers_that_need_little_for_each_request_go_to_the_processor_t
     assert bound[0].calls == [{0}, {1}]
     ran(places[0], LIGHT_NS * 8, requests=2)
     assert bound[0].calls == [{0}, {1}, {0, 1}]
-    assert not places[0].apart
+    ran(places[0], LIGHT_NS * 8, requests=16)
+    ran(places[0], LIGHT_NS * 8, requests=16, called=False)
+    assert bound[0].calls[3:] == [{1}, {0, 1}]
+    assert [place.apart for place in places] == [False, True, True]
 
 
 @pytest.mark.usefixtures("two_processors", "loop_on_one")
