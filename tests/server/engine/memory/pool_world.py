@@ -41,6 +41,7 @@ class Config(typing.NamedTuple):
     instance_groups: tuple[()] = ()
     dynamic_batching: DynamicBatching | None = None
     ensemble: None = None
+    takes_device_inputs: bool = False
 
 
 class FakeModel:
