@@ -6,6 +6,7 @@ from naiad.backends.instance import InstanceSpec
 from naiad.backends.visible_devices import Seen, seen_by
 from naiad.config.model_config import InstanceKind
 from naiad.errors import InferenceError
+from naiad.tensors.numbering import DEVICE
 
 
 def seen(
@@ -22,14 +23,15 @@ def gpu(number: int) -> InstanceSpec:
 
 def test_a_worker_sees_the_gpu_of_its_instance_and_calls_it_0() -> None:
     worker_sees = seen(gpu(3))
-    assert worker_sees.variables == {"CUDA_VISIBLE_DEVICES": "3"}
+    assert worker_sees.variables == {"CUDA_VISIBLE_DEVICES": "3", DEVICE: "3"}
     assert worker_sees.spec == gpu(0)
 
 
 def test_where_the_server_sees_only_some_its_numbers_count_among_those() -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b,7"}
-    assert seen(gpu(1), environ=environ).variables == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
-    assert seen(gpu(2), environ=environ).variables == {"CUDA_VISIBLE_DEVICES": "7"}
+    for number, name in ((1, "GPU-b"), (2, "7")):
+        variables = seen(gpu(number), environ=environ).variables
+        assert variables == {"CUDA_VISIBLE_DEVICES": name, DEVICE: str(number)}
 
 
 @pytest.mark.parametrize("kind", [InstanceKind.CPU, InstanceKind.MODEL])

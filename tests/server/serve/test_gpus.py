@@ -14,6 +14,7 @@ from naiad.backends.visible_devices import seen_by
 from naiad.config.model_config import InstanceKind
 from naiad.metrics.devices import GpuMonitor
 from naiad.serve.gpus import find_gpus
+from naiad.tensors.numbering import DEVICE
 
 ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
@@ -104,8 +105,11 @@ def found(
 
 
 def worker_of(device_id: int, environ: dict[str, str]) -> dict[str, str | None]:
+    """What a worker process sees, but for the server's number of its device."""
     spec = InstanceSpec(name="m_0", kind=InstanceKind.GPU, device_id=device_id)
-    return dict(seen_by(spec, model="m", parameters={}, environ=environ).variables)
+    variables = dict(seen_by(spec, model="m", parameters={}, environ=environ).variables)
+    assert variables.pop(DEVICE) == str(device_id)
+    return variables
 
 
 def test_each_slice_is_a_device_and_a_worker_gets_its_own_by_uuid(

@@ -60,7 +60,7 @@ class ModelRpcHandler:
         tensors = messages.tensors_of(base, groups[0], lent) if groups else []
         found = calls.read(text)
         if found is not None:
-            on_device = OnDevice(groups[0][0][0]) if groups[0][0] else None
+            on_device = OnDevice(groups[0][0][0]) if groups and groups[0][0] else None
             self._infer(
                 number, found, tensors, on_device, batch_at=batch_at, reply=reply, lent=lent
             )
