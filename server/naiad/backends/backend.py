@@ -38,6 +38,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
         executable: the interpreter.
         instances: those to make there, at least one, each run by a thread of its own; none for a one-shot task.
         environ: what differs in its environment variables from the server's; None takes one out.
+        nice: how much lower its priority is than the server's, as the system's `nice` counts.
         host_policy: the processors and the NUMA node of the process; None for those of the server.
     """
 
@@ -46,6 +47,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     executable: str
     instances: tuple[InstanceSpec, ...] = ()
     environ: collections.abc.Mapping[str, str | None] = msgspec.field(default_factory=dict)
+    nice: int = 0
     host_policy: tuple[tuple[int, ...], int | None] | None = None
 
 

@@ -21,8 +21,6 @@ if typing.TYPE_CHECKING:
 GROUP = "naiad.backends"
 """The entry-point group."""
 
-HostKind = typing.Literal["thread", "process"]
-
 
 class BackendContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the server gives to a backend: the clock for the times in an `Execution`, and the calls that models may make to the server."""
@@ -36,7 +34,6 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
 
     Attributes:
         make: makes the backend; called once, off the event loop, when the first model needs it.
-        default_host: where its instances run by default.
         plans_workers: the backend implements `PlansWorkers`; otherwise its workers run `backend_runner`, and only they import the framework.
         shares_processes: the instances of a model that see the same devices run in one worker process, each in a thread of it, with what
             the model has loaded in common; otherwise each instance has a process of its own. Its models make no calls to the server.
@@ -46,7 +43,6 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
     """
 
     make: "collections.abc.Callable[[BackendContext], Backend]"
-    default_host: HostKind = "thread"
     plans_workers: bool = False
     shares_processes: bool = False
     package: str = ""

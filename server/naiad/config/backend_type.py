@@ -22,6 +22,8 @@ from naiad.errors import ErrorCode, InferenceError
 if typing.TYPE_CHECKING:
     from naiad.config.model_config import ModelConfig
 
+HostKind = typing.Literal["thread", "process"]
+
 ALL_KINDS = frozenset(("KIND_CPU", "KIND_GPU", "KIND_MODEL"))
 
 
@@ -130,6 +132,8 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         has_files_per_gpu: whether it reads `cc_model_filenames` (row 11.7).
         options: the `--backend-config` keys whose values are checked at start.
         options_without_effect: Triton's keys that are accepted, with the reason why each has no effect.
+        optimization_without_effect: the fields of `optimization` that even its instances on a GPU have no use for, by names such as `cuda.graphs`, with the reason (row 11.21).
+        default_host: where its instances run by default.
         missing_file: the error message of a model file that is missing, with {model} and {path}; "" to leave that to loading.
         complete: the completion that needs no framework and runs no model's code; None for none.
         completes_by_loading: whether a server completes a config from the loaded model in place of `complete`, which cannot know enough; given the message
@@ -152,6 +156,8 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     has_files_per_gpu: bool = False
     options: collections.abc.Mapping[str, OptionValues] = types.MappingProxyType({})
     options_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})
+    optimization_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})
+    default_host: HostKind = "thread"
     missing_file: str = "unable to load model '{model}': unable to find '{path}'"
     complete: Completer | None = None
     completes_by_loading: collections.abc.Callable[[Any, pathlib.Path], bool] | None = None

@@ -15,12 +15,12 @@ import msgspec
 
 from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instance_specs
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
-from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
+from naiad.config.backend_type import HostKind
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
 from naiad.engine.host_policies import NO_POLICIES, HostPolicies, policy_of
-from naiad.engine.placement import check_limits, host_of, limits_of
+from naiad.engine.placement import check_limits, host_of, limits_of, nice_of
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
@@ -293,7 +293,7 @@ class InstanceFactory:
             assert isinstance(backend, PlansWorkers)
             plan_of = backend.worker_plan
         processes = processes_of(
-            [(self._placed(plan_of(source, spec), spec), [spec]) for spec in specs],
+            [(self._placed(plan_of(source, spec), spec, plan.config), [spec]) for spec in specs],
             shared=plugin.shares_processes,
         )
         if of_version.workers is None:
@@ -309,8 +309,9 @@ class InstanceFactory:
             )
         return of_version.workers, processes
 
-    def _placed(self, plan: WorkerPlan, spec: InstanceSpec) -> WorkerPlan:
-        """The plan of a worker process with the host policy of its instance."""
+    def _placed(self, plan: WorkerPlan, spec: InstanceSpec, config: ModelConfig) -> WorkerPlan:
+        """The plan of a worker process with the priority of its model and the host policy of its instance."""
+        plan = msgspec.structs.replace(plan, nice=nice_of(config))
         policy = policy_of(spec, self._host_policies)
         return plan if policy is None else msgspec.structs.replace(plan, host_policy=policy)
 

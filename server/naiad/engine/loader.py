@@ -16,9 +16,9 @@ import types
 import typing
 
 from naiad.backends.backend import ModelsComplete, instance_specs
-from naiad.backends.plugin import BackendPlugin, HostKind
+from naiad.backends.plugin import BackendPlugin
 from naiad.backends.registry import Registry
-from naiad.config.backend_type import Completer
+from naiad.config.backend_type import Completer, HostKind
 from naiad.config.checks.features import ServerFeatures
 from naiad.config.document import Document
 from naiad.config.model_config import ModelConfig

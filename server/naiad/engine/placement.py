@@ -4,13 +4,18 @@ import collections.abc
 import math
 
 from naiad.backends.backend import instance_specs
-from naiad.backends.plugin import HostKind
 from naiad.backends.visible_devices import beyond_a_thread
+from naiad.config.backend_type import HostKind
 from naiad.config.model_config import InstanceKind, ModelConfig
+from naiad.core.messages import model_config_pb2
 from naiad.errors import InferenceError, invalid
 from naiad.hosts.host import EXECUTE, LOAD, Limit, Limits
 
 HOST_PARAMETER = "naiad.host"
+
+_PRIORITY_MIN = model_config_pb2.ModelOptimizationPolicy.PRIORITY_MIN
+_NICE = 10
+"""With it a busy process gets about a tenth of the time of one that has the server's priority."""
 
 
 def host_of(
@@ -39,6 +44,14 @@ def host_of(
             f"and the server's is GPU 0: remove host=thread (parameter {HOST_PARAMETER}, or --backend-config), or write gpus: [ 0 ]"
         )
     return host
+
+
+def nice_of(config: ModelConfig) -> int:
+    """How much lower the priority of a model's worker processes is than the server's; 0 for the same (row 11.21).
+
+    It is never higher: that takes a privilege, which a server rarely has.
+    """
+    return _NICE if config.message.optimization.priority == _PRIORITY_MIN else 0
 
 
 def known_host(wanted: str, model: str, backend: str) -> HostKind:

@@ -131,9 +131,11 @@ def _environ(plan: WorkerPlan) -> dict[str, str]:
 
 
 def _placement(plan: WorkerPlan) -> list[str]:
-    """The worker's arguments for its host policy."""
+    """The worker's arguments for its host policy and its priority."""
     cores, node = plan.host_policy or ((), None)
     words = [f"--cores={','.join(map(str, cores))}"] if cores else []
+    if plan.nice:
+        words.append(f"--nice={plan.nice}")
     return words if node is None else [*words, f"--numa-node={node}"]
 
 

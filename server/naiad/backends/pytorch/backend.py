@@ -18,7 +18,7 @@ from naiad.backends.pytorch.exported import FlatProgram
 from naiad.backends.pytorch.instance import PytorchInstance
 from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
 from naiad.backends.pytorch.program import Program, set_threads
-from naiad.backends.pytorch.settings import Settings, settings_of
+from naiad.backends.pytorch.settings import Settings, device_settings_of, settings_of
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
 from naiad.errors import internal, unsupported
@@ -114,7 +114,7 @@ def _device(spec: InstanceSpec, config: ModelConfig) -> Device:
             f"{_why_no_gpu()}"
         )
     try:
-        return device_of(spec)
+        return device_of(spec, device_settings_of(config.message))
     except RuntimeError as error:
         raise internal(
             f"unable to load model '{config.name}' on GPU {spec.device_id}: {error}"

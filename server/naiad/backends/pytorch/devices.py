@@ -1,7 +1,7 @@
 """Where a model's tensors are while it runs: on the host, or on a GPU with a stream of the instance's own. Importing this imports torch.
 
-On a GPU a batch is gathered in pinned memory, from which one copy on the stream brings it to the device; results come back the same way. The host
-waits for its own stream only, so that instances do not wait for each other.
+On a GPU a batch is gathered in pinned memory (ordinary memory where the config says so), from which one copy on the stream brings it to the device; results
+come back the same way. The host waits for its own stream only, so that instances do not wait for each other.
 """
 
 import collections.abc
@@ -15,6 +15,7 @@ from typing_extensions import override
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array
 from naiad.backends.instance import Call, InputTensor, InstanceSpec
+from naiad.backends.pytorch.settings import DeviceSettings
 from naiad.backends.pytorch.tensors import array_of, tensor_of
 from naiad.backends.ragged import RaggedBatches
 from naiad.config.model_config import InstanceKind
@@ -80,13 +81,14 @@ class CudaDevice(Device):
     """A GPU, by its number in this process.
 
     Args:
-        priority: of the stream, as CUDA numbers them: a smaller number goes first.
+        settings: the priority of its stream, and the memory of its copies.
     """
 
-    def __init__(self, index: int, *, priority: int = 0) -> None:
+    def __init__(self, index: int, settings: DeviceSettings) -> None:
         super().__init__(f"cuda:{index}")
         self._index = index
-        self._stream = torch.cuda.Stream(device=index, priority=priority)
+        self._settings = settings
+        self._stream = torch.cuda.Stream(device=index, priority=settings.priority)
 
     @override
     def gathered(
@@ -118,14 +120,18 @@ class CudaDevice(Device):
         first = requests[0]
         texts = [tensor.name for tensor in first if tensor.array.dtype.hasobject]
         numbers = [[tensor for tensor in inputs if tensor.name not in texts] for inputs in requests]
-        pinned = {
-            tensor.name: _pinned(tensor.array, sum(_rows(inputs[at]) for inputs in numbers))
+        gathered = {
+            tensor.name: _empty(
+                tensor.array,
+                sum(_rows(inputs[at]) for inputs in numbers),
+                pinned=self._settings.pinned_inputs,
+            )
             for at, tensor in enumerate(numbers[0])
         }
-        batches.merge(numbers, out={name: array_of(tensor) for name, tensor in pinned.items()})
+        batches.merge(numbers, out={name: array_of(tensor) for name, tensor in gathered.items()})
         with torch.cuda.stream(self._stream):
             feeds: dict[str, Any] = {
-                name: tensor.to(self.name, non_blocking=True) for name, tensor in pinned.items()
+                name: tensor.to(self.name, non_blocking=True) for name, tensor in gathered.items()
             }
         for name in texts:
             feeds[name] = tensor_of(
@@ -137,11 +143,14 @@ class CudaDevice(Device):
         """Tensors of the host on the device."""
         with torch.cuda.stream(self._stream):
             return {
-                name: feed.pin_memory().to(self.name, non_blocking=True)
+                name: self._staged(feed).to(self.name, non_blocking=True)
                 if isinstance(feed, torch.Tensor)
                 else feed
                 for name, feed in feeds.items()
             }
+
+    def _staged(self, feed: "torch.Tensor") -> "torch.Tensor":
+        return feed.pin_memory() if self._settings.pinned_inputs else feed
 
     @override
     @contextlib.contextmanager
@@ -172,7 +181,7 @@ class CudaDevice(Device):
     def arrays(self, results: collections.abc.Sequence[Any]) -> list[Array]:
         with torch.cuda.stream(self._stream):
             copies = [
-                _to_pinned(result)
+                _to_host(result, pinned=self._settings.pinned_outputs)
                 if isinstance(result, torch.Tensor) and result.is_cuda
                 else result
                 for result in results
@@ -185,14 +194,14 @@ class CudaDevice(Device):
         torch.cuda.empty_cache()
 
 
-def device_of(spec: InstanceSpec, *, priority: int = 0) -> Device:
+def device_of(spec: InstanceSpec, settings: DeviceSettings) -> Device:
     """The device of an instance. Its GPU's number is the one of this process.
 
     Raises:
         RuntimeError: torch cannot use the GPU; says why.
     """
     if spec.kind is InstanceKind.GPU:
-        return CudaDevice(spec.device_id, priority=priority)
+        return CudaDevice(spec.device_id, settings)
     return Device(None if spec.kind is InstanceKind.MODEL else "cpu")
 
 
@@ -206,14 +215,14 @@ def _rows(tensor: InputTensor) -> int:
     return len(tensor.array) if tensor.array.ndim else 1
 
 
-def _pinned(array: Array, rows: int) -> "torch.Tensor":
+def _empty(array: Array, rows: int, *, pinned: bool) -> "torch.Tensor":
     like = typing.cast("torch.Tensor", tensor_of(array[:1] if array.ndim else array))
     shape = (rows, *array.shape[1:]) if array.ndim else ()
-    return torch.empty(shape, dtype=like.dtype, pin_memory=True)
+    return torch.empty(shape, dtype=like.dtype, pin_memory=pinned)
 
 
-def _to_pinned(tensor: "torch.Tensor") -> "torch.Tensor":
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+def _to_host(tensor: "torch.Tensor", *, pinned: bool) -> "torch.Tensor":
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
     return host.copy_(tensor.detach(), non_blocking=True)
 
 

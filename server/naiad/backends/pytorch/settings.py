@@ -1,4 +1,4 @@
-"""What the parameters of a PyTorch model ask of torch (rows 16.15, 16.17). Pure."""
+"""What the parameters and `optimization` of a PyTorch model ask of torch (rows 11.21, 16.15, 16.17). Pure."""
 
 import collections.abc
 import json
@@ -7,7 +7,11 @@ from typing import Any
 import msgspec
 
 from naiad.backends.parameter_values import boolean, integer
+from naiad.core.messages import model_config_pb2
 from naiad.errors import invalid
+
+_FIRST = -100
+"""A priority before all that a GPU has."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +37,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     intra_op_threads: int | None = None
     inter_op_threads: int | None = None
     compile_parameters: collections.abc.Mapping[str, Any] | None = None
+
+
+class DeviceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What `optimization` asks of instances on a GPU (row 11.21).
+
+    Attributes:
+        priority: of the stream, as CUDA numbers them: a smaller number goes first; torch takes the nearest that the GPU has.
+        pinned_inputs: inputs are gathered in pinned memory; otherwise in ordinary memory, which CUDA copies more slowly.
+        pinned_outputs: the same of outputs.
+    """
+
+    priority: int = 0
+    pinned_inputs: bool = True
+    pinned_outputs: bool = True
+
+
+def device_settings_of(message: Any) -> DeviceSettings:
+    """The settings in a config.
+
+    PRIORITY_MIN leaves the stream as it is: torch has no priority below CUDA's default.
+    """
+    optimization = message.optimization
+    first = optimization.priority == model_config_pb2.ModelOptimizationPolicy.PRIORITY_MAX
+    return DeviceSettings(
+        priority=_FIRST if first else 0,
+        pinned_inputs=_enabled(optimization, "input_pinned_memory"),
+        pinned_outputs=_enabled(optimization, "output_pinned_memory"),
+    )
+
+
+def _enabled(optimization: Any, field: str) -> bool:
+    return not optimization.HasField(field) or bool(getattr(optimization, field).enable)
 
 
 def settings_of(

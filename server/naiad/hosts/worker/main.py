@@ -75,6 +75,8 @@ def _run() -> int:
     _find_naiad()
     arguments = _arguments()
     _be_a_child(arguments.parent, arguments.instance)
+    if arguments.nice:
+        os.nice(arguments.nice)  # before anything starts threads, which inherit it
     if arguments.cores or arguments.numa_node is not None:
         _place(arguments.cores, arguments.numa_node)
     title = f"naiad-worker --model {arguments.model} --version {arguments.version} --instance {arguments.instance}"
@@ -122,6 +124,7 @@ def _arguments() -> Any:
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--cores", default="")
     parser.add_argument("--numa-node", type=int)
+    parser.add_argument("--nice", type=int, default=0)
     return parser.parse_args()
 
 
