@@ -26,6 +26,7 @@ from naiad.config.checks.model_files import (
     special_file,
     warn_of_files_per_gpu,
 )
+from naiad.config.checks.optimization import note_optimization
 from naiad.config.checks.paths import clear_unusable_paths
 from naiad.config.checks.states import read_initial_states
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
@@ -186,6 +187,13 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             self.remark = fall_back_to_cpu(self.message, self.findings, self.backend)
         find_unsupported(self.message, self.findings, gpus=self.gpus, backend=self.backend)
         note_what_has_no_effect(self.message, self.findings, self.features, self.backend)
+        note_optimization(
+            self.message,
+            self.findings,
+            backend=self.backend,
+            gpus=self.gpus,
+            host=self._options(self.message.backend).get("host", ""),
+        )
         normalise(self.message)
         self._serve_versions()
         warn_of_files_per_gpu(self.message, self.findings, self.model_dir, self.versions)

@@ -17,6 +17,16 @@ _NO_STUB = (
     "by naiad.execute_timeout"
 )
 
+_OWN_CODE = (
+    "a Python model does what its code does, which finds the field in the config that it is given"
+)
+
+_LEFT_TO_CODE = (
+    "graph.level", "priority", "cuda.graphs", "cuda.graph_spec", "cuda.busy_wait_events", "cuda.output_copy_stream",
+    "execution_accelerators.gpu_execution_accelerator", "execution_accelerators.cpu_execution_accelerator", "input_pinned_memory",
+    "output_pinned_memory",
+)  # fmt: skip
+
 _FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 _make = deferred("naiad.backends.python.backend:make")
@@ -48,6 +58,7 @@ PLUGIN = BackendPlugin(
             "thread-pool-size": "calls of models need no threads",
         }
     ),
+    optimization_without_effect=types.MappingProxyType(dict.fromkeys(_LEFT_TO_CODE, _OWN_CODE)),
     missing_file="Python model file not found in '{path}'",
     completes_itself=_completes_itself,
     preflight=_preflight,
@@ -65,6 +76,7 @@ def python_based(name: str, folder: pathlib.Path) -> BackendPlugin:
         make=functools.partial(_make, name=name, file=folder / PYTHON_BASED_FILE),
         formats=(),
         runtime=PYTHON_BASED_FILE,
+        optimization_without_effect=types.MappingProxyType({}),  # its own code may read them
         missing_file="",
         completes_itself=lambda _: _completes_itself(folder / PYTHON_BASED_FILE),
         preflight=functools.partial(_preflight, backend_file=folder / PYTHON_BASED_FILE),

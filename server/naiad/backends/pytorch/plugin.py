@@ -2,6 +2,7 @@
 
 import collections.abc
 import pathlib
+import types
 from typing import Any
 
 from naiad.backends.plugin import BackendPlugin, deferred
@@ -12,6 +13,11 @@ PYTHON_RUNTIME = "model.py"
 
 LIBTORCH = "pytorch_libtorch"
 AOTI = "torch_aoti"
+
+
+_NO_GRAPHS = "the backend captures no CUDA graphs of PyTorch models"
+_NO_LEVEL = "torch decides how it optimises a graph: the parameter DISABLE_OPTIMIZED_EXECUTION switches it off"
+_NO_ACCELERATOR = "the backend pytorch has no execution accelerators"
 
 
 def complete_nothing(
@@ -38,6 +44,17 @@ PLUGIN = BackendPlugin(
     ),
     has_files_per_gpu=True,
     python_runtime=PYTHON_RUNTIME,
+    optimization_without_effect=types.MappingProxyType(
+        {
+            "graph.level": _NO_LEVEL,
+            "cuda.graphs": _NO_GRAPHS,
+            "cuda.graph_spec": _NO_GRAPHS,
+            "cuda.busy_wait_events": "torch decides how a thread waits for its stream",
+            "cuda.output_copy_stream": "outputs are copied in the stream of the instance, which has nothing else to do until they are there",
+            "execution_accelerators.gpu_execution_accelerator": _NO_ACCELERATOR,
+            "execution_accelerators.cpu_execution_accelerator": _NO_ACCELERATOR,
+        }
+    ),
     complete=complete_nothing,
     check=deferred("naiad.backends.pytorch.preflight:check_file"),
     preflight=deferred("naiad.backends.pytorch.preflight:preflight"),

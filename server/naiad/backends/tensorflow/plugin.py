@@ -13,6 +13,10 @@ _GROWS = (
     "memory of a GPU is taken as it is needed, and a model's process gives it back when it ends"
 )
 
+_NO_GRAPHS = "the backend captures no CUDA graphs of TensorFlow models"
+_OWN_STREAMS = "TensorFlow makes its streams itself"
+_OWN_COPIES = "TensorFlow itself copies inputs and outputs"
+
 PLUGIN = BackendPlugin(
     name="tensorflow",
     make=deferred("naiad.backends.tensorflow.backend:make"),
@@ -35,6 +39,17 @@ PLUGIN = BackendPlugin(
             "gpu-memory-fraction": _GROWS,
             "memory-limit-mb": _GROWS,
             "version": "there is one version of TensorFlow, the one that is installed",
+        }
+    ),
+    optimization_without_effect=types.MappingProxyType(
+        {
+            "priority": f"{_OWN_STREAMS}, with CUDA's default priority: write PRIORITY_MIN in the models that are to wait for this one",
+            "cuda.graphs": _NO_GRAPHS,
+            "cuda.graph_spec": _NO_GRAPHS,
+            "cuda.busy_wait_events": "TensorFlow itself waits for the device",
+            "cuda.output_copy_stream": _OWN_STREAMS,
+            "input_pinned_memory": _OWN_COPIES,
+            "output_pinned_memory": _OWN_COPIES,
         }
     ),
     complete=deferred("naiad.backends.tensorflow.completion:complete"),

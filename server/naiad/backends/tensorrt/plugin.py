@@ -6,6 +6,8 @@ from naiad.backends.plugin import BackendPlugin, deferred
 from naiad.config.backend_type import ModelFormat
 from naiad.config.option_values import boolean
 
+_BUILT = "a plan is optimised when it is built"
+
 PLUGIN = BackendPlugin(
     name="tensorrt",
     make=deferred("naiad.backends.tensorrt.backend:make"),
@@ -24,6 +26,13 @@ PLUGIN = BackendPlugin(
         {
             "coalesce-request-input": "the rows of a batch are gathered in pinned memory, from which one copy goes to the device",
             "execution-policy": "each instance has a thread, which waits for its batch",
+        }
+    ),
+    optimization_without_effect=types.MappingProxyType(
+        {
+            "graph.level": _BUILT,
+            "execution_accelerators.gpu_execution_accelerator": _BUILT,
+            "execution_accelerators.cpu_execution_accelerator": _BUILT,
         }
     ),
     completes_by_loading=lambda _message, _version_dir: True,
