@@ -8,7 +8,7 @@ from naiad.config.option_values import OptionValues, boolean, integer
 
 _NO_GRAPHS = "onnxruntime's CUDA graphs need inputs and outputs at fixed addresses, which are not supported yet"
 _OWN_STREAMS = "onnxruntime makes the streams of its CUDA provider itself"
-_OWN_COPIES = "onnxruntime itself copies inputs and outputs, from and to ordinary memory"
+_OWN_COPIES = "onnxruntime itself copies inputs and outputs, and chooses the memory for it"
 
 _THREADS = integer(example="2", or_empty=True)
 

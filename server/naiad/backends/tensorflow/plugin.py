@@ -15,7 +15,7 @@ _GROWS = (
 
 _NO_GRAPHS = "the backend captures no CUDA graphs of TensorFlow models"
 _OWN_STREAMS = "TensorFlow makes its streams itself"
-_OWN_COPIES = "TensorFlow itself copies inputs and outputs"
+_OWN_COPIES = "TensorFlow itself copies inputs and outputs, and chooses the memory for it"
 
 PLUGIN = BackendPlugin(
     name="tensorflow",

@@ -98,7 +98,7 @@ NO_GPU = "no instance of the model is of KIND_GPU"
     [
         ("onnxruntime", "cuda { graphs: true }", GPU, "inputs and outputs at fixed addresses"),
         ("onnxruntime", "cuda { graphs: true }", CPU, NO_GPU),
-        ("onnxruntime", "input_pinned_memory { enable: false }", GPU, "from and to ordinary memory"),
+        ("onnxruntime", "input_pinned_memory { enable: false }", GPU, "chooses the memory"),
         ("onnxruntime", "input_pinned_memory { enable: true }", CPU, NO_GPU),
         ("onnxruntime", "priority: PRIORITY_MAX", GPU, "onnxruntime makes the streams"),
         ("onnxruntime", "priority: PRIORITY_MAX", CPU, "only streams of a GPU can have a higher priority"),
