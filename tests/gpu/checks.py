@@ -150,7 +150,13 @@ def filled_batches(bench: Bench) -> str:
 
 
 def torch_models(bench: Bench) -> str:
-    """TorchScript and torch.export on the GPU give what they give on the CPU; two instances each."""
+    """TorchScript and torch.export on the GPU give what they give on the CPU, also with a stream of high priority and without pinned memory; two instances each."""
+    policy = "optimization { priority: PRIORITY_MAX input_pinned_memory { enable: false } output_pinned_memory { enable: false } }\n"
+    groups = {
+        "cpu": "instance_group { kind: KIND_CPU }",
+        "gpu": GPU % 2,
+        "policy": policy + GPU % 2,
+    }
     for form, file in (("script", "model.pt"), ("export", "model.pt2")):
         platform = {"script": "pytorch_libtorch", "export": "torch_aoti"}[form]
         io = (
@@ -158,7 +164,7 @@ def torch_models(bench: Bench) -> str:
             if form == "script"
             else IO.replace('"X"', '"INPUT__0"').replace('"Y"', '"OUTPUT__0"')
         )
-        for place, group in (("cpu", "instance_group { kind: KIND_CPU }"), ("gpu", GPU % 2)):
+        for place, group in groups.items():
             config = f'{io}platform: "{platform}"\n{group}'
             path = repositories.model(bench.models, f"{form}_{place}", config, file)
             repositories.torch(path, form)
@@ -166,10 +172,8 @@ def torch_models(bench: Bench) -> str:
     with bench.server() as server:
         for form in ("script", "export"):
             given = rows(6)
-            found, expected = (
-                _ask_torch(server, f"{form}_{place}", given) for place in ("gpu", "cpu")
-            )
-            seen.append(f"{form} {same(found, expected, form):.1g}")
+            expected, *found = (_ask_torch(server, f"{form}_{place}", given) for place in groups)
+            seen += [f"{form} {same(each, expected, form):.1g}" for each in found]
     return "differ from the CPU by: " + ", ".join(seen)
 
 

@@ -2,7 +2,8 @@
 
 A model that uses a feature of the first kind is refused at its line and never served without it. One that uses a feature of the table is
 served with a note, as Triton serves it while the feature is switched off: a rate limiter without `--rate-limit`, a response cache without
-`--cache-config`. A field that requests nothing (`instance_group { passive: false }`) is neither refused nor noted. Pure.
+`--cache-config`. A field that requests nothing (`instance_group { passive: false }`) is neither refused nor noted.
+The fields of `optimization` are those of `checks.optimization`. Pure.
 """
 
 import collections.abc
