@@ -248,6 +248,8 @@ class _Far:
 class _NoPlace:
     """Binds no process."""
 
+    apart = False
+
     def __init__(self, pid: int) -> None:
         pass
 
@@ -257,7 +259,10 @@ class _NoPlace:
     def close(self) -> None:
         pass
 
-    def ran(self, duration_ns: int) -> None:
+    def remove(self, thread: int) -> None:
+        pass
+
+    def ran(self, computed_ns: int, *, requests: int, called: bool) -> None:
         pass
 
 
