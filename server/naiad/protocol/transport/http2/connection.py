@@ -5,29 +5,24 @@ The rules are tables: `frames.RULES`, `settings.RULES`, `streams.TRANSITIONS`, `
 as section 5.3 allows, and nothing is pushed.
 """
 
-import collections.abc
 import struct
 
 import hpack
 import msgspec
 
 from naiad.protocol.transport.http2 import frames, settings
+from naiad.protocol.transport.http2.control_frames import ControlFrames
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from naiad.protocol.transport.http2.events import (
     ConnectionFailed,
     DataReceived,
     Event,
-    GoAwayReceived,
-    PingAnswered,
-    PingReceived,
     RequestReceived,
-    StreamDrained,
     StreamEnded,
     StreamReset,
 )
 from naiad.protocol.transport.http2.floods import Cheap, Floods
 from naiad.protocol.transport.http2.frames import (
-    ACK,
     END_HEADERS,
     END_STREAM,
     HAS_PRIORITY,
@@ -49,7 +44,7 @@ from naiad.protocol.transport.http2.header_blocks import (
 )
 from naiad.protocol.transport.http2.header_rules import trailers_fault
 from naiad.protocol.transport.http2.open_block import OpenBlock
-from naiad.protocol.transport.http2.open_streams import OpenStreams
+from naiad.protocol.transport.http2.open_streams import DRAIN_PING, OpenStreams
 from naiad.protocol.transport.http2.sender import Sender, Written
 from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
 from naiad.protocol.transport.http2.streams import State, Step, Stream
@@ -59,7 +54,6 @@ _STEP_DATA, _LAST_DATA = Step.DATA, Step.LAST_DATA
 _CLOSED, _OPEN, _HALF_CLOSED = State.CLOSED, State.OPEN, State.HALF_CLOSED_REMOTE
 
 _READ_LONG = struct.Struct(">I").unpack_from
-_DRAIN_PING = b"draining"
 _INITIAL_TABLE = 4_096
 """SETTINGS_HEADER_TABLE_SIZE until ours is acknowledged (section 6.5.2)."""
 
@@ -87,7 +81,7 @@ class Http2Server:
     """
 
     __slots__ = (
-        "_acknowledged", "_asked", "_block", "_blocks", "_credit", "_decoder", "_events", "_floods",
+        "_asked", "_block", "_blocks", "_control", "_credit", "_decoder", "_events", "_floods",
         "_limits", "_unread", "began", "failed", "sender", "streams",
     )  # fmt: skip
 
@@ -99,13 +93,13 @@ class Http2Server:
         self._unread = b""
         self.began = False
         self._asked = False
-        self._acknowledged = 0  # how many of our settings are
         self._block: OpenBlock | None = None
         self._credit = 0
         self._events: list[Event] = []
         self.failed = False
         self.sender = Sender()
         self.streams = OpenStreams(self.sender)
+        self._control = ControlFrames(self.sender, self.streams, self._floods)
         self.sender.out += (
             frames.settings(
                 {
@@ -187,8 +181,10 @@ class Http2Server:
                 self._data(flags, number, data, start, end, size)
             elif kind == _HEADERS:
                 self._headers(flags, number, data, start, end)
+            elif kind == _CONTINUATION:
+                self._continuation(flags, number, data[start:end])
             else:
-                _HANDLERS[kind](self, flags, number, data[start:end])
+                self._events += self._control.receive(kind, flags, number, data[start:end])
         except StreamFault as fault:
             self._floods.add(Cheap.FAULT)
             stream = self.streams.refuse(number, fault.code)
@@ -299,7 +295,7 @@ class Http2Server:
 
     def _decoded(self, block: bytes, *, whole: bool) -> Headers:
         """The fields of a block; of one that was too long to be kept `block` is how it begins."""
-        if self._acknowledged > 1 and self._decoder is not None and gives_up_table(block):
+        if self._control.acknowledged > 1 and self._decoder is not None and gives_up_table(block):
             self._decoder = None
         if whole and self._decoder is None:
             return self._blocks.read(block)
@@ -325,85 +321,6 @@ class Http2Server:
         if stream.state is _CLOSED:
             del self.streams.by_id[number]
         self._events.append(StreamEnded(stream))
-
-    def _reset(self, flags: int, number: int, payload: bytes) -> None:
-        """RST_STREAM (section 6.4)."""
-        del flags
-        self._floods.add(Cheap.RESET)
-        stream = self.streams.by_id.pop(number, None)
-        if stream is None:
-            self.streams.absent(number, Step.RESET)
-            return
-        stream.step(Step.RESET)
-        self.sender.forget(stream)
-        self._events.append(StreamReset(stream, _READ_LONG(payload)[0]))
-
-    def _settings(self, flags: int, number: int, payload: bytes) -> None:
-        """SETTINGS (section 6.5)."""
-        del number
-        if flags & ACK:
-            if payload:
-                raise ConnectionFault(
-                    ErrorCode.FRAME_SIZE_ERROR, "SETTINGS with ACK and values (section 6.5)"
-                )
-            self._acknowledged += 1
-            return
-        self._floods.add(Cheap.SETTINGS)
-        values = settings.parse(payload)
-        sender = self.sender
-        sender.frame_limit = min(values.get(settings.MAX_FRAME_SIZE, sender.frame_limit), 1 << 20)
-        if settings.INITIAL_WINDOW_SIZE in values:
-            self._drained(sender.resized(self.streams.by_id, values[settings.INITIAL_WINDOW_SIZE]))
-        sender.out.append(frames.SETTINGS_ACK)
-
-    def _ping(self, flags: int, number: int, payload: bytes) -> None:
-        """PING (section 6.7)."""
-        del number
-        self._floods.add(Cheap.PING)
-        if flags & ACK:
-            if payload == _DRAIN_PING and self.streams.final is None:
-                self.finish()
-            self._events.append(PingAnswered(payload))
-            return
-        self.sender.out.append(frames.ping(payload, ack=True))
-        self._events.append(PingReceived())
-
-    def _goaway(self, flags: int, number: int, payload: bytes) -> None:
-        """GOAWAY (section 6.8)."""
-        del flags, number, payload
-        self._events.append(GoAwayReceived())
-
-    def _window_update(self, flags: int, number: int, payload: bytes) -> None:
-        """WINDOW_UPDATE (section 6.9)."""
-        del flags
-        self._floods.add(Cheap.WINDOW_UPDATE)
-        increment = _READ_LONG(payload)[0] & frames.MAX_WINDOW
-        stream = self.streams.by_id.get(number) if number else None
-        if number and stream is None:
-            if number > self.streams.last_id and self.streams.final is None:
-                raise ConnectionFault(
-                    ErrorCode.PROTOCOL_ERROR,
-                    f"WINDOW_UPDATE on stream {number}, which is idle (section 5.1)",
-                )
-            return
-        self._drained(self.sender.opened(stream, increment))
-
-    def _priority(self, flags: int, number: int, payload: bytes) -> None:
-        """PRIORITY (section 6.3), which changes nothing."""
-        del flags
-        self._floods.add(Cheap.PRIORITY)
-        if _READ_LONG(payload)[0] & MAX_STREAM_ID == number:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} depends on itself")
-
-    def _push_promise(self, flags: int, number: int, payload: bytes) -> None:
-        """PUSH_PROMISE (section 6.6), which no client may send."""
-        del flags, number, payload
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client sends PUSH_PROMISE (section 8.4)")
-
-    def _drained(self, sent: list[Stream]) -> None:
-        for stream in sent:
-            self.streams.after_sending(stream)
-            self._events.append(StreamDrained(stream))
 
     # What is sent
 
@@ -438,13 +355,11 @@ class Http2Server:
         """Ask the client to open no more streams, and serve those that it opens before it knows (section 6.8): `final` is set once it does."""
         out = self.sender.out
         out.append(frames.goaway(MAX_STREAM_ID, ErrorCode.NO_ERROR, why))
-        out.append(frames.ping(_DRAIN_PING))
+        out.append(frames.ping(DRAIN_PING))
 
     def finish(self, why: str = "") -> None:
         """Serve no streams but those that have begun. Idempotent."""
-        if self.streams.final is None:
-            self.streams.final = self.streams.last_id
-            self.sender.out.append(frames.goaway(self.streams.last_id, ErrorCode.NO_ERROR, why))
+        self.streams.finish(why)
 
     def fail(self, code: ErrorCode, why: str) -> None:
         """End the connection with GOAWAY (section 5.4.1)."""
@@ -452,17 +367,3 @@ class Http2Server:
             self.failed = True
             self.sender.out.append(frames.goaway(self.streams.last_id, code, why))
             self._events.append(ConnectionFailed(code, why))
-
-
-_Handler = collections.abc.Callable[[Http2Server, int, int, bytes], None]
-
-_HANDLERS: dict[int, _Handler] = {
-    Kind.PRIORITY: Http2Server._priority,  # noqa: SLF001 - the table of this class
-    Kind.RST_STREAM: Http2Server._reset,  # noqa: SLF001
-    Kind.SETTINGS: Http2Server._settings,  # noqa: SLF001
-    Kind.PUSH_PROMISE: Http2Server._push_promise,  # noqa: SLF001
-    Kind.PING: Http2Server._ping,  # noqa: SLF001
-    Kind.GOAWAY: Http2Server._goaway,  # noqa: SLF001
-    Kind.WINDOW_UPDATE: Http2Server._window_update,  # noqa: SLF001
-    Kind.CONTINUATION: Http2Server._continuation,  # noqa: SLF001
-}

@@ -13,6 +13,10 @@ _REMEMBERED = 256
 """Streams that we ended first: what the client sent before it knew is ignored (section 5.1)."""
 
 
+DRAIN_PING = b"draining"
+"""What the ping behind the first GOAWAY holds: the client that answers it has seen that GOAWAY."""
+
+
 class OpenStreams:
     """The streams.
 
@@ -109,6 +113,12 @@ class OpenStreams:
         return drained
 
     # How they end
+
+    def finish(self, why: str = "") -> None:
+        """Serve no streams but those that have begun, and say so with GOAWAY (section 6.8). Idempotent."""
+        if self.final is None:
+            self.final = self.last_id
+            self._sender.out.append(frames.goaway(self.last_id, ErrorCode.NO_ERROR, why))
 
     def reset(self, stream: Stream, code: ErrorCode) -> None:
         """End a stream with RST_STREAM."""
