@@ -44,7 +44,7 @@ class StreamCall:
         self._headers = begun.headers
         self._head = begun.head
         self._reader = MessageReader()
-        self._messages = collections.deque[Message]()
+        self._messages: collections.deque[Message] | None = None  # of no idle stream
         self._ended = self._half_closed = self._headers_sent = False
         self._paused = self._busy = self._decompressing = False
         self._encoding = (
@@ -115,6 +115,8 @@ class StreamCall:
         if self._ended:
             return
         try:
+            if self._messages is None:
+                self._messages = collections.deque()
             self._messages.extend(self._reader.read(event.buffer, event.start, event.end))
         except MessageError as error:
             self.end(error.status)
@@ -123,6 +125,8 @@ class StreamCall:
             self.ended()
         else:
             self._take()
+            if not self._messages:
+                self._messages = None
 
     def ended(self) -> None:
         """The client has finished sending."""
@@ -158,7 +162,8 @@ class StreamCall:
         if self._ended:
             return False
         self._ended = True
-        self._messages.clear()
+        if self._messages is not None:
+            self._messages.clear()
         self._reader.drop()
         if self._due >= 0:
             self._service.deadlines.remove(self, self._due)
