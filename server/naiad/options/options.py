@@ -104,6 +104,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     grpc_port: int = 8001
     reuse_grpc_port: bool = False
     grpc_engine: str = "grpcio"
+    grpc_reflection: bool = False
     grpc_header_forward_pattern: str = ""
     grpc_use_ssl: bool = False
     grpc_use_ssl_mutual: bool = False
@@ -371,6 +372,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _special("http-base-path", "Prefix (/api/predict/NAME) under which every HTTP path is served as well, for gateways that do not remove it; without "
                  "the prefix the paths work, too, as probes need them. gRPC and metrics have none."),
         _flag("grpc-engine", _S, "What carries gRPC: grpcio, or native, an HTTP/2 of our own that is several times faster.", choices=("grpcio", "native")),
+        _flag("grpc-reflection", _B, "Serve grpc.reflection.v1 and v1alpha, by which tools such as grpcurl find the services; restricted as metadata is, and "
+              "with --auth-token-file a token is needed."),
         _flag("http-idle-timeout-secs", _F, "Seconds until an idle HTTP connection is closed.", minimum=0.1),
         _flag("http-body-timeout-secs", _F, "Seconds that a request body may stand still.", minimum=0.1),
     ),

@@ -210,6 +210,7 @@ class Frontends:
             )
             if options.grpc_use_ssl
             else None,
+            reflection=options.grpc_reflection,
             max_decompressed_bytes=options.grpc_max_decompressed_size,
             infer_response_compression_level=options.grpc_infer_response_compression_level,
             keepalive_time_ms=options.grpc_keepalive_time,

@@ -5,6 +5,7 @@ A transport passes a call's metadata to `admit` before it receives a message; th
 
 import collections.abc
 import functools
+import typing
 
 from naiad.core.inference import Cancellable
 from naiad.engine.api import Engine
@@ -30,6 +31,9 @@ from naiad.protocol.header_pattern import HeaderPattern, compiled
 from naiad.protocol.observer import Observer
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from naiad.protocol.tokens import HEADER, UNAUTHENTICATED, TokenFile
+
+if typing.TYPE_CHECKING:
+    from naiad.protocol.grpc.reflection import Reflection
 
 SERVICE = "/inference.GRPCInferenceService/"
 INFER = SERVICE + "ModelInfer"
@@ -96,6 +100,9 @@ class Methods:
         self.streaming: dict[str, Streaming] = {STREAM_INFER: self._streams}
         categories = {path: category for path, (_, category) in methods.items()}
         categories[STREAM_INFER] = Category.INFERENCE
+        self._reflection = _reflection_methods() if settings.reflection else {}
+        self.streaming |= self._reflection
+        categories |= dict.fromkeys(self._reflection, Category.METADATA)
         self._checks = {
             path: needed
             for path, category in categories.items()
@@ -142,6 +149,8 @@ class Methods:
         """
         self._shut = True
         self._streams.shut()
+        for method in self._reflection.values():
+            method.shut()
 
 
 def _checks(
@@ -225,6 +234,12 @@ def _methods_of(
     }
     table[CHECK] = (_bounded(later(control.health_check)), Category.HEALTH)
     return table
+
+
+def _reflection_methods() -> "dict[str, Reflection]":
+    from naiad.protocol.grpc import reflection  # noqa: PLC0415 - builds descriptors, which few servers need
+
+    return reflection.methods(_SHUT)
 
 
 def _bounded(method: Unary) -> Unary:

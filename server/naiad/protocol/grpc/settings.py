@@ -47,6 +47,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         address: host name or address, an IPv6 one without brackets.
         reuse_port: whether other servers may listen on the same port (row 1.23).
+        reflection: whether the services of grpc.reflection are served; ours.
         max_decompressed_bytes: of one message.
         infer_response_compression_level: one of COMPRESSION_LEVELS (row 10.36).
         keepalive_time_ms, keepalive_timeout_ms, keepalive_permit_without_calls, max_pings_without_data,
@@ -58,6 +59,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8001
     reuse_port: bool = False
     header_forward_pattern: str = ""
+    reflection: bool = False
     restrictions: Restrictions = msgspec.field(default_factory=lambda: types.MappingProxyType({}))
     tokens: TokenFile | None = None
     tls: TlsSettings | None = None

@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.protocol.grpc import serving
 
-BOTH = ("test_aio.py", "test_aio_port.py")
+BOTH = ("test_aio.py", "test_aio_port.py", "test_reflection.py")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
