@@ -53,7 +53,7 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ("gRPC shared memory is switched off", "*", "2.51 has no --allow-client-shm; row 5.7"),
     ("unregister is switched off", "*", "2.51 has no --allow-client-shm; row 5.7"),
     ("CUDA registration is switched off", "*", "2.51 has no --allow-client-shm; row 5.7"),
-    ("regions: no size", "says", "2.51 compares a size that nobody gave; row 5.17: 0 bytes"),
+    ("regions: no size", "says", "2.51 compares a size that is not sent; row 5.17: 0 bytes"),
     ("regions: a reserved key", "*", "2.51 knows no reserved keys; row 5.10"),
     (
         "regions: a region in a GPU",
