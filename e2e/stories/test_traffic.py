@@ -1,6 +1,7 @@
 """Story: requests through a Gateway are divided between a service and its canary, the canary is promoted and no request fails; path prefixes."""
 
 import collections
+import contextlib
 import functools
 import http.client
 import json
@@ -91,9 +92,21 @@ def test_a_cookie_keeps_a_client_at_one_pod_until_that_ends(kubernetes: Kubernet
     first, cookie = _ask(connection)
     assert cookie.startswith("naiad-pod=")
     assert {_ask(connection, cookie)[0] for _ in range(_ASKED)} == {first}
+    connection.close()
     kubernetes.run("delete", "pod", first)
-    other, again = _ask(connection, cookie)
+    said: list[tuple[str, str]] = []
+
+    def answers() -> bool:
+        # Until the ingress controller knows that the pod is gone, it asks it what comes with its cookie.
+        fresh = http.client.HTTPConnection(HOST, 80, timeout=3)
+        with contextlib.closing(fresh), contextlib.suppress(OSError, AssertionError):
+            said.append(_ask(fresh, cookie))
+        return bool(said)
+
+    kubernetes.wait("an answer of the other pod", answers)
+    [(other, again)] = said
     assert other != first
+    connection = http.client.HTTPConnection(HOST, 80, timeout=20)
     assert {_ask(connection, again or cookie)[0] for _ in range(_ASKED)} == {other}
     connection.close()
 
