@@ -173,7 +173,7 @@ class Control:
         self._engine.regions.register_cuda(request.name)
 
     def cuda_shared_memory_unregister(self, body: bytes) -> bytes:
-        """CudaSharedMemoryUnregister (row 5.16): there is none to unregister."""
+        """CudaSharedMemoryUnregister (row 5.16): no region is in a GPU, so that nothing is unregistered."""
         self._engine.regions.require_allowed()
         return b""
 

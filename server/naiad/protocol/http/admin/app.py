@@ -247,7 +247,7 @@ class _Endpoints:
         self._engine.regions.register_cuda(_named_region_of(request, "cuda"))
 
     async def unregister_cuda_region(self, request: fastapi.Request) -> Response:
-        """There is none to unregister (row 5.16)."""
+        """No region is in a GPU, so that nothing is unregistered (row 5.16)."""
         self._engine.regions.require_allowed()
         return Response()
 
