@@ -144,6 +144,13 @@ class OutputRule(msgspec.Struct, frozen=True):
     batched: bool
     scattered: bool = False
 
+    def checked(self, array: Array, *, rows: int, model: str) -> Array:
+        """The output of a whole batch, a scalar of a model without a batch in the config's dims. Arguments and errors are those of `check`."""
+        if array.ndim == 0 and not self.batched:
+            array = array.reshape((1,) * len(self.spec.reshape or self.spec.dims))
+        self.check(array, rows=rows, model=model)
+        return array
+
     def check(self, array: Array, *, rows: int, model: str) -> None:
         """Hold an output of a whole batch against the config (row 4.17). `rows`, the size of the batch, counts only when `batched`.
 

@@ -56,7 +56,6 @@ class SessionRunner:
         self._run = session.run
         self._session = session
         self._options = options
-        self._batched = config.max_batch_size > 0
         self.ragged = ragged_batches(config)
         self._rules = output_rules(config)
         listed = {spec.name for spec in self._inputs}
@@ -145,10 +144,7 @@ class SessionRunner:
             array = given
             if rule.spec.datatype is datatypes.BYTES:
                 array = text.encoded(array)
-            if array.ndim == 0 and not self._batched:
-                array = array.reshape((1,) * len(rule.spec.reshape or rule.spec.dims))
-            rule.check(array, rows=rows, model=self.model)
-            outputs.append((rule, array))
+            outputs.append((rule, rule.checked(array, rows=rows, model=self.model)))
         return outputs
 
     def _run_values(self, names: list[str], feeds: dict[str, Array]) -> list[Array]:

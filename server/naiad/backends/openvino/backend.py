@@ -89,7 +89,6 @@ class OpenvinoInstance(Instance):
         self._name = name
         self._request: Any = compiled.create_infer_request()
         self._model = config.name
-        self._batched = config.max_batch_size > 0
         self._fixed_rows = config.max_batch_size if settings.fixed_batch else 0
         self._padding = settings.padding
         self._now_ns = clock.monotonic_ns
@@ -126,10 +125,7 @@ class OpenvinoInstance(Instance):
             array = results[self._outputs[name]]
             if padding and not rule.scattered:
                 array = array[:rows]
-            if array.ndim == 0 and not self._batched:
-                array = array.reshape((1,) * len(rule.spec.reshape or rule.spec.dims))
-            rule.check(array, rows=rows, model=self._model)
-            outputs.append((rule, array))
+            outputs.append((rule, rule.checked(array, rows=rows, model=self._model)))
         parts = (
             batches.split(batch, outputs)
             if ragged is None

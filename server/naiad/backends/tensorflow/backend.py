@@ -92,7 +92,6 @@ class TensorflowInstance(Instance):
         self._name = name
         self._session: ModelSession | None = session
         self._model = config.name
-        self._batched = config.max_batch_size > 0
         self._now_ns = clock.monotonic_ns
         self._ragged = ragged_batches(config)
         self._rules = list(output_rules(config).values())
@@ -144,7 +143,4 @@ class TensorflowInstance(Instance):
         """An output as the config says it; a scalar in the config's dims."""
         text = isinstance(result, bytes)  # of a scalar
         array: Array = np.asarray(result, dtype=object if text else None)
-        if array.ndim == 0 and not self._batched:
-            array = array.reshape((1,) * len(rule.spec.reshape or rule.spec.dims))
-        rule.check(array, rows=rows, model=self._model)
-        return array
+        return rule.checked(array, rows=rows, model=self._model)

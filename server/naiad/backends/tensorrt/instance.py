@@ -164,10 +164,7 @@ class TensorrtInstance(Instance):
                 array = arrays[name]
                 if padding and not rule.scattered:
                     array = array[:rows]
-            if array.ndim == 0 and not self._batched:
-                array = array.reshape((1,) * len(rule.spec.reshape or rule.spec.dims))
-            rule.check(array, rows=rows, model=self._model)
-            outputs.append((rule, array))
+            outputs.append((rule, rule.checked(array, rows=rows, model=self._model)))
         parts = (
             batches.split(batch, outputs)
             if self._ragged is None
