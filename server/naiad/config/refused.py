@@ -1,5 +1,6 @@
 """The error of a load as a problem of the config: in the same words, at the field that they are about. Pure."""
 
+import collections.abc
 import pathlib
 
 from naiad.config.document import Document, FieldPath
@@ -27,6 +28,19 @@ def problem_of(
         line_text=problem.line_text,
         scope=scope,
     )
+
+
+def problems_of(
+    document: Document, decisions: collections.abc.Iterable[collections.abc.Callable[[], object]]
+) -> list[Problem]:
+    """The problems of what a load decides: one for each decision that raises InferenceError, equal ones once."""
+    problems: dict[Problem, None] = {}
+    for decide in decisions:
+        try:
+            decide()
+        except InferenceError as error:
+            problems[problem_of(error, document)] = None
+    return list(problems)
 
 
 def _field_quoted(message: str, document: Document) -> FieldPath:

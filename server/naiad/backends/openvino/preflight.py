@@ -12,9 +12,8 @@ from naiad.config.document import Document
 from naiad.config.findings import Findings
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
-from naiad.config.refused import problem_of
+from naiad.config.refused import problems_of
 from naiad.core.messages import model_config_pb2
-from naiad.errors import InferenceError
 
 
 def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
@@ -50,8 +49,4 @@ def preflight(
     host: str,
 ) -> list[Problem]:
     """See `Preflight`: parameters that no model could have."""
-    try:
-        settings_of(config.name, config.parameters)
-    except InferenceError as error:
-        return [problem_of(error, document)]
-    return []
+    return problems_of(document, [lambda: settings_of(config.name, config.parameters)])

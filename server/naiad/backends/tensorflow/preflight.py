@@ -13,9 +13,8 @@ from naiad.config.document import Document
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
-from naiad.config.refused import problem_of
+from naiad.config.refused import problems_of
 from naiad.config.sequence_tensors import added_inputs
-from naiad.errors import InferenceError
 
 
 def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
@@ -46,11 +45,7 @@ def preflight(
     host: str,
 ) -> list[Problem]:
     """See `Preflight`: settings that no session could have."""
-    try:
-        settings_of(config, options)
-    except InferenceError as error:
-        return [problem_of(error, document)]
-    return []
+    return problems_of(document, [lambda: settings_of(config, options)])
 
 
 def _parameter(message: Any, key: str) -> str:

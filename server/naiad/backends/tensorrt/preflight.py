@@ -11,7 +11,7 @@ from naiad.config.document import Document
 from naiad.config.findings import Findings
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
-from naiad.config.refused import problem_of
+from naiad.config.refused import problems_of
 from naiad.errors import InferenceError
 
 
@@ -38,18 +38,14 @@ def preflight(
     host: str,
 ) -> list[Problem]:
     """See `Preflight`: parameters, profiles and CUDA graphs that no plan could have."""
-    problems: dict[Problem, None] = {}
-
-    def collect(decide: collections.abc.Callable[[], object]) -> None:
-        try:
-            decide()
-        except InferenceError as error:
-            problems[problem_of(error, document)] = None
-
-    collect(lambda: settings_of(config.name, config.message, config.parameters))
+    decisions: list[collections.abc.Callable[[], object]] = [
+        functools.partial(settings_of, config.name, config.message, config.parameters)
+    ]
     if config.message.optimization.cuda.graphs:
-        collect(lambda: graphs.plan_graphs(config.message))
-    for group in config.instance_groups:
-        for name in group.profiles:
-            collect(functools.partial(profiles.index_of, name))
-    return list(problems)
+        decisions.append(functools.partial(graphs.plan_graphs, config.message))
+    decisions += [
+        functools.partial(profiles.index_of, name)
+        for group in config.instance_groups
+        for name in group.profiles
+    ]
+    return problems_of(document, decisions)

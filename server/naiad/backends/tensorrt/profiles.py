@@ -36,7 +36,7 @@ class UsedProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def index_of(name: str) -> int:
-    """The number of a profile that an instance group names: the number that the text begins with, as Triton reads it.
+    """The number of a profile that an instance group names: the one that its name begins with, as Triton reads it.
 
     Raises:
         InferenceError: INVALID_ARG: it is not a number.
