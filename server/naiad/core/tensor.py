@@ -165,6 +165,11 @@ def unpack(packed: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return object_array(elements)
 
 
+def octets(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The bytes of numbers in C order, as uint8: a view where they lie so. bfloat16 knows no buffer protocol, so every datatype is written as plain bytes."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
 def object_array(elements: "Sequence[Any]") -> "np.ndarray[Any, Any]":
     """An array of one dimension that holds these objects as they are."""
     array = np.empty(len(elements), dtype=object)

@@ -4,7 +4,6 @@ import collections.abc
 import math
 
 import msgspec
-import numpy as np
 from typing_extensions import override
 
 from naiad.core.datatypes import BYTES
@@ -12,7 +11,15 @@ from naiad.core.inference import OnResponse
 from naiad.core.regions import Place
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
-from naiad.core.tensor import UNPACKED, PackedStrings, PlacedTensor, Tensor, pack, placed_tensor
+from naiad.core.tensor import (
+    UNPACKED,
+    PackedStrings,
+    PlacedTensor,
+    Tensor,
+    octets,
+    pack,
+    placed_tensor,
+)
 from naiad.engine.formed import FormedResponses, failed
 from naiad.errors import InferenceError, internal
 
@@ -78,16 +85,16 @@ class PlacedResponses(FormedResponses):
 
 def _write(tensor: Tensor, place: Place) -> PlacedTensor:
     if tensor.datatype is not BYTES:
-        octets = np.ascontiguousarray(tensor.array).reshape(-1).view(np.uint8)
+        raw = octets(tensor.array)
     elif isinstance(tensor, PackedStrings):
-        octets = tensor.packed
+        raw = tensor.packed
     else:
-        octets = pack(tensor.array)
-    if octets.nbytes > place.size:
+        raw = pack(tensor.array)
+    if raw.nbytes > place.size:
         raise internal(
             f"shared memory size specified with the request for output '{tensor.name}' ({place.size} bytes) should be at least "
-            f"{octets.nbytes} bytes to hold the results"
+            f"{raw.nbytes} bytes to hold the results"
         )
     assert place.region is not None, "not bound"
-    place.region.write(octets.data, place.offset)
+    place.region.write(raw.data, place.offset)
     return placed_tensor(tensor)

@@ -19,6 +19,7 @@ from naiad.core.tensor import (
     Tensor,
     count_packed,
     object_array,
+    octets,
     packed_bytes,
     packed_strings,
 )
@@ -109,8 +110,7 @@ def write(tensor: Tensor) -> bytes | memoryview:
     array = tensor.array
     if array.nbytes <= _COPIED:
         return array.tobytes()
-    # bfloat16 knows no buffer protocol, so every datatype goes out as plain bytes.
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    return octets(array).data
 
 
 LARGE_ARRAY_BYTES = 1 << 17

@@ -14,7 +14,7 @@ import typing
 import numpy as np
 
 from naiad.core.datatypes import BY_NAME, BYTES
-from naiad.core.tensor import PackedStrings, Tensor, pack, packed_strings
+from naiad.core.tensor import PackedStrings, Tensor, octets, pack, packed_strings
 from naiad.tensors.mapping import Mapping
 
 _TAIL = struct.Struct("<QQ")
@@ -108,7 +108,7 @@ def _reduced(tensor: Tensor) -> tuple[typing.Any, ...]:
     if isinstance(tensor, PackedStrings):
         return _packed, (name, shape, pickle.PickleBuffer(tensor.packed.data))
     if tensor.datatype is not BYTES:
-        flat = np.ascontiguousarray(tensor.array).reshape(-1).view(np.uint8)
+        flat = octets(tensor.array)
         return _numbers, (name, tensor.datatype.name, shape, pickle.PickleBuffer(flat.data))
     elements = pack(tensor.array)
     if elements.nbytes <= _PACKED_BYTES:
