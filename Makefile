@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-engines test-stores test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
+.PHONY: help run smoke test test-fast test-engines interop test-stores test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,10 @@ test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, with
 	@$(PYTEST) -m "not slow and not stores" $(addprefix --ignore=tests/,engines conformance operator/live soak benchmarks fuzz large_requests)
 
 test-engines: $(VENV)/.dev ## the tests of gRPC's wire over the native engine, and h2spec against it
-	@NAIAD_TEST_GRPC_ENGINE=native $(PYTEST) tests/engines tests/wire/protocol tests/wire/process/test_access_log.py --durations=10
+	@NAIAD_TEST_GRPC_ENGINE=native $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol tests/wire/process/test_access_log.py --durations=10
+
+interop: $(VENV)/.dev ## gRPC's interop cases and other clients against the native engine: the programs are built once, about 5 minutes
+	@$(PYTEST) -n 2 tests/engines/interop --durations=10
 
 test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
 	@$(PYTEST) tests/stores --durations=10

@@ -137,6 +137,23 @@ MODULES = (
         programs={"h2spec": "cmd/h2spec"},
     ),
     Module(
+        path="google.golang.org/grpc",
+        version="v1.83.2",
+        programs={"grpc-interop-client": "interop/client"},
+    ),
+    Module(
+        path="github.com/fullstorydev/grpcurl",
+        version="v1.9.3",
+        programs={"grpcurl": "cmd/grpcurl"},
+    ),
+    Module(
+        path="github.com/bojand/ghz",
+        # What `latest` names is from 2021.
+        version="v0.121.0",
+        programs={"ghz": "cmd/ghz"},
+        minutes=2,
+    ),
+    Module(
         path="github.com/kedacore/keda/v2",
         # The oldest that the operator supports.
         version="v2.17.0",

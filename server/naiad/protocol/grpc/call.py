@@ -110,6 +110,29 @@ class StreamHandler(typing.Protocol):
 Streaming = collections.abc.Callable[[RpcCall, StreamWriter], StreamHandler]
 """Called on the loop when a stream begins; may end it at once. It does not raise."""
 
+
+class MethodTable(typing.Protocol):
+    """A service, as a transport sees it. `methods.Methods` is Triton's.
+
+    Attributes:
+        unary: the methods with one request and one response, by path.
+        streaming: the methods whose calls are streams, one way or both.
+        refused: methods that are known and refused, by path.
+        compressed: the paths whose responses may be compressed.
+    """
+
+    unary: dict[str, Unary]
+    streaming: dict[str, Streaming]
+    refused: collections.abc.Mapping[str, RpcStatus]
+    compressed: frozenset[str]
+
+    def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
+        """Why a call may not begin, or None; called with the metadata, before a message is received."""
+
+    def shut(self) -> None:
+        """From now on refuse new calls, and end the streams. Idempotent."""
+
+
 _MAX_MESSAGE_BYTES = 2048
 """UTF-8 bytes of a message. Percent-encoding can triple them, and clients take 8 KiB of headers by default; with more
 they report a header error instead."""

@@ -80,6 +80,7 @@ class Methods:
     Attributes:
         unary: the methods by their paths; a transport answers calls of unknown paths with UNIMPLEMENTED. They check no token: see `admit`.
         streaming: the methods whose calls are streams both ways.
+        refused, compressed: see `MethodTable`; responses other than infer responses are not compressed (row 10.36).
 
     Raises:
         CannotServeError: the header pattern is not a regular expression.
@@ -96,6 +97,7 @@ class Methods:
         self._observer: Observer | None = None
         self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR, codec=codec)
         methods = _methods_of(engine, forwarding, codec)
+        self.refused = REFUSED
         self.unary = {path: method for path, (method, _) in methods.items()}
         self.streaming: dict[str, Streaming] = {STREAM_INFER: self._streams}
         categories = {path: category for path, (_, category) in methods.items()}
@@ -103,6 +105,7 @@ class Methods:
         self._reflection = _reflection_methods() if settings.reflection else {}
         self.streaming |= self._reflection
         categories |= dict.fromkeys(self._reflection, Category.METADATA)
+        self.compressed = frozenset((INFER, *self.streaming))
         self._checks = {
             path: needed
             for path, category in categories.items()

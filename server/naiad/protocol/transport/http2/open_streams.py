@@ -102,6 +102,7 @@ class OpenStreams:
         """Let the client send more on a stream (section 6.9)."""
         if increment > 0 and stream.state is _OPEN:
             stream.receive_window += increment
+            self._sender.sent = True
             self._sender.out.append(frames.window_update(stream.id, increment))
 
     def hold(self, *, held: bool) -> list[Stream]:

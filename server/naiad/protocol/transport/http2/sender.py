@@ -34,9 +34,10 @@ class Sender:
         initial_window: that of new streams.
         frame_limit: the largest payload that the client takes.
         held: the socket takes no more: data wait here, so that `unsent_bytes` counts them.
+        sent: headers, data or room for the client's data were sent; whoever reads this sets it back.
     """
 
-    __slots__ = ("_waiting", "frame_limit", "held", "initial_window", "out", "window")
+    __slots__ = ("_waiting", "frame_limit", "held", "initial_window", "out", "sent", "window")
 
     def __init__(self) -> None:
         self.out: list[Written] = []
@@ -44,10 +45,12 @@ class Sender:
         self.initial_window = settings.INITIAL_WINDOW
         self.frame_limit = MAX_FRAME_BYTES
         self.held = False
+        self.sent = False
         self._waiting: dict[Stream, None] = {}
 
     def headers(self, stream: Stream, block: bytes, *, end_stream: bool = False) -> None:
         """Send a header block."""
+        self.sent = True
         self.out.append(
             header_frames(stream.id, block, end_stream=end_stream, limit=self.frame_limit)
         )
@@ -70,6 +73,7 @@ class Sender:
             self.data(stream, data)
             self.trailers(stream, trailers)
             return
+        self.sent = True
         number = _LONG(stream.id)
         stream.send_window -= size
         self.window -= size
@@ -94,6 +98,7 @@ class Sender:
             if size <= stream.send_window and size <= self.window and size <= self.frame_limit:
                 stream.send_window -= size
                 self.window -= size
+                self.sent = True
                 self.out.append(head(size, Kind.DATA, 0, stream.id) + data)
                 return
         stream.wait(data)
@@ -110,6 +115,7 @@ class Sender:
         ):
             stream.send_window -= len(data)
             self.window -= len(data)
+            self.sent = True
             self.out.append(head(len(data), Kind.DATA, END_STREAM, stream.id) + data)
             stream.step(Step.END)
             return
@@ -199,6 +205,7 @@ class Sender:
             if room <= 0:
                 return False
             frames -= 1
+            self.sent = True
             first = unsent[0]
             size = len(first)
             if size > room:

@@ -159,6 +159,7 @@ class GrpcConnection(asyncio.Protocol):
             self.h2.fail(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
             self._fail(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
             return
+        self._note_sent()
         match self._keepalive.verdict(now, calls=bool(self.h2.streams)):
             case Verdict.NOTHING:
                 return
@@ -238,7 +239,6 @@ class GrpcConnection(asyncio.Protocol):
                 stream, responses.trailers_only(refused or NO_METHOD), end_stream=True
             )
             return
-        self._keepalive.sent_data()
         h2.give_up_table()
         make = UnaryCall if entry.streaming is None else StreamCall
         call = make(
@@ -262,6 +262,7 @@ class GrpcConnection(asyncio.Protocol):
                     event.stream.call.drained()
             case PingReceived():
                 now = self._service.registry.now
+                self._note_sent()
                 if self._keepalive.is_ping_too_many(now, calls=bool(self.h2.streams)):
                     self.h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
                     self._fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
@@ -269,6 +270,12 @@ class GrpcConnection(asyncio.Protocol):
                 self._fail(event.code, event.why)
             case _:
                 pass
+
+    def _note_sent(self) -> None:
+        """Tell the rules about pings what was sent since they were last asked."""
+        if self.h2.sender.sent:
+            self.h2.sender.sent = False
+            self._keepalive.sent_data()
 
     def _fail(self, code: ErrorCode, why: str) -> None:
         """The client broke a rule; GOAWAY is in the output."""

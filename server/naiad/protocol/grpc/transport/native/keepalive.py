@@ -47,7 +47,7 @@ class Keepalive:
         self._pinged = None
 
     def sent_data(self) -> None:
-        """Headers or data were sent: pings are counted again from 0, in both directions."""
+        """Headers, data or window were sent: pings are counted again from 0, in both directions."""
         self._without_data = 0
         self._strikes = 0
         self._last_ping = None

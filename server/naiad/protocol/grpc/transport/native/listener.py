@@ -5,7 +5,7 @@ import functools
 
 from typing_extensions import override
 
-from naiad.protocol.grpc.methods import Methods
+from naiad.protocol.grpc.call import MethodTable
 from naiad.protocol.grpc.settings import GrpcSettings, cannot_listen
 from naiad.protocol.grpc.transport.native.connection import GrpcConnection
 from naiad.protocol.grpc.transport.native.service import GrpcService
@@ -22,13 +22,13 @@ _POLL_S = 0.01
 
 
 class NativeGrpcServer(Listener):
-    """The port.
+    """The port, for any service.
 
     Raises:
         CannotServeError: a TLS file cannot be used; the message names the option.
     """
 
-    def __init__(self, settings: GrpcSettings, methods: Methods) -> None:
+    def __init__(self, settings: GrpcSettings, methods: MethodTable) -> None:
         self._methods = methods
         self._grpc = settings
         self._service: GrpcService | None = None

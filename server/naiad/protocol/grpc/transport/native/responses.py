@@ -6,7 +6,7 @@ import re
 import struct
 
 from naiad.protocol.grpc import retry_info
-from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.grpc.call import Metadata, RpcStatus
 from naiad.protocol.transport.http2.header_blocks import encode
 
 _LONG_MESSAGE = struct.Struct(">BI").pack
@@ -28,6 +28,12 @@ HEADERS_ENCODED = {
 OK_TRAILERS = encode(((b"grpc-status", b"0"), (b"grpc-message", b"")))
 
 
+def initial(encoding: bytes, metadata: Metadata) -> bytes:
+    """Initial metadata with a service's own."""
+    named = () if encoding == b"identity" else ((b"grpc-encoding", encoding),)
+    return encode((*_OK, *named, _ACCEPTS, *_fields(metadata)))
+
+
 def framed(message: bytes, *, compressed: bool = False) -> bytes:
     """A message behind its length."""
     return _LONG_MESSAGE(compressed, len(message)) + message
@@ -42,6 +48,12 @@ def prefix(message: bytes) -> bytes:
 def trailers(status: RpcStatus | None) -> bytes:
     """The block that ends a response which has begun; None is OK."""
     return OK_TRAILERS if status is None else encode(_status_fields(status))
+
+
+def trailers_with(status: RpcStatus | None, metadata: Metadata) -> bytes:
+    """The block that ends a response, with a service's own metadata."""
+    ended = ((b"grpc-status", b"0"),) if status is None else _status_fields(status)
+    return encode((*ended, *_fields(metadata)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -72,9 +84,14 @@ def percent_encoded(text: str) -> bytes:
 
 
 def _status_fields(status: RpcStatus) -> tuple[tuple[bytes, bytes], ...]:
-    details = tuple(
-        (key.encode(), base64.b64encode(value).rstrip(b"="))
-        for key, value in retry_info.details(status)
-    )
+    details = _fields(retry_info.details(status))
     message = percent_encoded(status.message)
     return ((b"grpc-status", b"%d" % status.status), (b"grpc-message", message), *details)
+
+
+def _fields(metadata: Metadata) -> tuple[tuple[bytes, bytes], ...]:
+    """Header fields of metadata; values that are bytes, of keys that end in -bin, are sent as base64."""
+    return tuple(
+        (key.encode(), base64.b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode())
+        for key, value in metadata
+    )  # fmt: skip

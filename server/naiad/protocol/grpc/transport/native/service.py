@@ -6,8 +6,15 @@ import typing
 
 import msgspec
 
-from naiad.protocol.grpc.call import RpcStatus, Streaming, Unary, rpc_status
-from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
+from naiad.protocol.grpc.call import (
+    Metadata,
+    MethodTable,
+    RpcCall,
+    RpcStatus,
+    Streaming,
+    Unary,
+    rpc_status,
+)
 from naiad.protocol.grpc.settings import COMPRESSION_LEVELS, GrpcSettings
 from naiad.protocol.grpc.transport.message_memory import MessageMemory
 from naiad.protocol.grpc.transport.native.call_head import CallHead
@@ -50,6 +57,26 @@ class BegunCall(msgspec.Struct, frozen=True, gc=False):
     timeout: float | None
 
 
+class Extras(msgspec.Struct, kw_only=True):
+    """What a method sends beside its messages: metadata, and whether the messages that it sends from now on may be compressed."""
+
+    initial: Metadata = ()
+    trailing: Metadata = ()
+    compress: bool = True
+
+
+class NativeCall(RpcCall, typing.Protocol):
+    """What a call of this engine has beyond `RpcCall`, for services other than Triton's.
+
+    Attributes:
+        compressed: whether the message that the method has now came compressed.
+        extras: set by the method before it sends; None for what nearly all calls send.
+    """
+
+    compressed: bool
+    extras: Extras | None
+
+
 class CallTransport(typing.Protocol):
     """A connection, as its calls see it.
 
@@ -74,7 +101,7 @@ class GrpcService:
     """
 
     def __init__(
-        self, methods: Methods, settings: GrpcSettings, registry: ConnectionRegistry, transport: TransportSettings,
+        self, methods: MethodTable, settings: GrpcSettings, registry: ConnectionRegistry, transport: TransportSettings,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.transport = transport
@@ -87,14 +114,14 @@ class GrpcService:
         self.encodings = encodings(settings.infer_response_compression_level)
         compresses = bool(self.encodings)
         self.entries = {
-            path: Entry(unary=method, compresses=compresses and path == INFER)
+            path: Entry(unary=method, compresses=compresses and path in methods.compressed)
             for path, method in methods.unary.items()
         }
         self.entries |= {
-            path: Entry(streaming=streaming, compresses=compresses)
+            path: Entry(streaming=streaming, compresses=compresses and path in methods.compressed)
             for path, streaming in methods.streaming.items()
         }
-        self.entries |= {path: Entry(refused=refused) for path, refused in REFUSED.items()}
+        self.entries |= {path: Entry(refused=refused) for path, refused in methods.refused.items()}
         self._logged: dict[ErrorCode, float] = {}
 
     @property

@@ -19,6 +19,7 @@ from naiad.protocol.grpc.transport.native.service import (
     GIVEN_UP,
     BegunCall,
     CallTransport,
+    Extras,
     GrpcService,
 )
 from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE
@@ -30,11 +31,11 @@ HIGH_BYTES = 262_144
 
 
 class StreamCall:
-    """One call; an `RpcCall` and a `StreamWriter` for its method."""
+    """One call; a `NativeCall` and a `StreamWriter` for its method."""
 
     __slots__ = (
         "_busy", "_connection", "_decompressing", "_due", "_encoding", "_ended", "_half_closed", "_handler", "_head", "_headers",
-        "_headers_sent", "_messages", "_paused", "_reader", "_service", "_stream",
+        "_headers_sent", "_messages", "_paused", "_reader", "_service", "_stream", "compressed", "extras",
     )  # fmt: skip
 
     def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
@@ -46,7 +47,8 @@ class StreamCall:
         self._reader = MessageReader()
         self._messages: collections.deque[Message] | None = None  # of no idle stream
         self._ended = self._half_closed = self._headers_sent = False
-        self._paused = self._busy = self._decompressing = False
+        self._paused = self._busy = self._decompressing = self.compressed = False
+        self.extras: Extras | None = None
         self._encoding = (
             compression.chosen(service.encodings, begun.head.accepts)
             if begun.entry.compresses
@@ -77,14 +79,14 @@ class StreamCall:
         """See `StreamWriter`."""
         stream = self._stream
         h2 = self._connection.h2
+        extras = self.extras
         if not self._headers_sent:
             self._headers_sent = True
-            h2.streams.send_headers(
-                stream, responses.HEADERS_ENCODED.get(self._encoding, responses.HEADERS)
-            )
+            h2.streams.send_headers(stream, self._initial())
         if len(message) > LARGE_MESSAGE_BYTES:
             self._service.memory.used()
-        h2.streams.send_data(stream, compression.framed(message, self._encoding))
+        encoding = self._encoding if extras is None or extras.compress else b"identity"
+        h2.streams.send_data(stream, compression.framed(message, encoding))
         if stream.unsent_bytes > HIGH_BYTES and not self._paused and self._handler is not None:
             self._paused = True
             self._handler.pause()
@@ -100,12 +102,16 @@ class StreamCall:
         if not self._finish():
             return
         h2, stream = self._connection.h2, self._stream
-        if refused is not None and not self._headers_sent:
+        extras = self.extras
+        if refused is not None and not self._headers_sent and extras is None:
             h2.streams.send_headers(stream, responses.trailers_only(refused), end_stream=True)
         else:
             if not self._headers_sent:
-                h2.streams.send_headers(stream, responses.HEADERS)
-            h2.streams.send_trailers(stream, responses.trailers(refused))
+                h2.streams.send_headers(stream, self._initial())
+            h2.streams.send_trailers(
+                stream,
+                responses.trailers(refused) if extras is None else responses.trailers_with(refused, extras.trailing),
+            )  # fmt: skip
         self._connection.flush_soon()
 
     # For the connection
@@ -157,6 +163,12 @@ class StreamCall:
 
     # Inside
 
+    def _initial(self) -> bytes:
+        """The header block in front of the messages."""
+        if self.extras is not None:
+            return responses.initial(self._encoding, self.extras.initial)
+        return responses.HEADERS_ENCODED.get(self._encoding, responses.HEADERS)
+
     def _finish(self) -> bool:
         """End the work of the call; whether it had not ended."""
         if self._ended:
@@ -189,6 +201,7 @@ class StreamCall:
             message = messages.popleft()
             if len(message.body) > LARGE_MESSAGE_BYTES:
                 self._service.memory.used()
+            self.compressed = message.compressed
             if message.compressed:
                 self._decompress(message.body)
             else:

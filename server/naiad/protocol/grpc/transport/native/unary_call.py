@@ -21,6 +21,7 @@ from naiad.protocol.grpc.transport.native.service import (
     GIVEN_UP,
     BegunCall,
     CallTransport,
+    Extras,
     GrpcService,
 )
 from naiad.protocol.transport.http2.events import DataReceived
@@ -36,9 +37,12 @@ _ONE_PIECE = 65_536
 
 
 class UnaryCall:
-    """One call; an `RpcCall` for its method."""
+    """One call; a `NativeCall` for its method."""
 
-    __slots__ = ("_connection", "_done", "_due", "_entry", "_head", "_headers", "_reader", "_service", "_stream", "_taken", "_work")  # fmt: skip
+    __slots__ = (
+        "_connection", "_done", "_due", "_entry", "_head", "_headers", "_reader", "_service", "_stream", "_taken", "_work", "compressed",
+        "extras",
+    )  # fmt: skip
 
     def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
         self._connection = connection
@@ -50,7 +54,8 @@ class UnaryCall:
         self._reader: MessageReader | None = None
         self._work: Cancellable | None = None
         self._taken = False  # the message is whole
-        self._done = False
+        self._done = self.compressed = False
+        self.extras: Extras | None = None
         timeout = begun.timeout
         self._due = -1 if timeout is None else service.deadlines.add(self, timeout)
 
@@ -126,7 +131,7 @@ class UnaryCall:
         if not message.compressed:
             self._begin(message.body)
             return
-        self._taken = True
+        self._taken = self.compressed = True
         limit = self._service.settings.max_decompressed_bytes
         encoding = self._head.encoding
         if len(message.body) <= HERE:
@@ -181,7 +186,9 @@ class UnaryCall:
         connection, stream = self._connection, self._stream
         stream.call = None
         h2 = connection.h2
-        if isinstance(response, RpcStatus):
+        if self.extras is not None:
+            self._respond_with(response, self.extras)
+        elif isinstance(response, RpcStatus):
             h2.streams.send_headers(stream, responses.trailers_only(response), end_stream=True)
         elif self._entry.compresses:
             self._respond_compressed(response)
@@ -197,6 +204,17 @@ class UnaryCall:
             h2.streams.send_data(stream, response)
             h2.streams.send_trailers(stream, responses.OK_TRAILERS)
         connection.flush_soon()
+
+    def _respond_with(self, response: Response, extras: Extras) -> None:
+        """A response with metadata, or whose compression the method chose; messages of any length are compressed here."""
+        encodings = self._service.encodings if extras.compress else ()
+        encoding = compression.chosen(encodings, self._head.accepts)
+        streams, stream = self._connection.h2.streams, self._stream
+        streams.send_headers(stream, responses.initial(encoding, extras.initial))
+        refused = response if isinstance(response, RpcStatus) else None
+        if not isinstance(response, RpcStatus):
+            streams.send_data(stream, compression.framed(response, encoding))
+        streams.send_trailers(stream, responses.trailers_with(refused, extras.trailing))
 
     def _respond_compressed(self, response: bytes) -> None:
         encoding = compression.chosen(self._service.encodings, self._head.accepts)

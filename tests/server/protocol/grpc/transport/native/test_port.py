@@ -16,10 +16,11 @@ from naiad.protocol.grpc.transport.native import connection as native_connection
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from naiad.protocol.transport.http2 import floods, frames
 from naiad.protocol.transport.http2.errors import ErrorCode
+from tests.engines.interop import messages, service as interop
 from tests.server.protocol.grpc import certificates
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
 from tests.server.protocol.grpc.serving import cancelled, held
-from tests.server.protocol.transport.http2.peer import block, data, goaway_of, headers, split
+from tests.server.protocol.transport.http2.peer import Kind, block, data, goaway_of, headers, split
 
 FIELDS = (
     (":method", "POST"),
@@ -238,5 +239,32 @@ async def test_tls_without_http_2_by_alpn_is_closed(tmp_path: typing.Any) -> Non
     context = ssl.create_default_context(cafile=str(files.authority))
     reader, writer = await asyncio.open_connection("localhost", server.address[1], ssl=context)
     assert await reader.read() == b""
+    writer.close()
+    await server.close(0)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_pings_between_a_streams_messages_are_strikes_only_if_the_server_sends_nothing(
+    *, answered: bool
+) -> None:
+    """grpc-go and grpc-core measure the bandwidth so: a ping behind what they read, on a stream without data of their own."""
+    server = interop.server()
+    await server.start()
+    wanted = [{"size": 1, "interval_us": 1000}] * 20 * answered
+    message = messages.StreamingOutputCallRequest(response_parameters=wanted).SerializeToString()
+    fields = [(name, interop.SERVICE + "FullDuplexCall" if name == ":path" else value) for name, value in FIELDS]  # fmt: skip
+    reader, writer = await asyncio.open_connection(*server.address)
+    begun = headers(1, block(*fields)) + data(1, struct.pack(">BI", 0, len(message)) + message)
+    writer.write(BEGIN + begun)
+    kinds: list[Kind] = []
+    for _ in range(20):
+        writer.write(frames.ping(b"bandwidt"))
+        enough = (Kind.PING, Kind.DATA) if answered else (Kind.PING,)
+        while Kind.GOAWAY not in kinds and any(kinds.count(kind) < 1 for kind in enough):
+            kinds += [frame[0] for frame in split(await reader.read(65_536))]
+        if Kind.GOAWAY in kinds:
+            break
+        kinds.clear()
+    assert (Kind.GOAWAY in kinds) is not answered
     writer.close()
     await server.close(0)

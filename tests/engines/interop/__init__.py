@@ -1,0 +1,1 @@
+"""gRPC's interop service on the native engine, and clients of other implementations against it."""
