@@ -34,7 +34,7 @@ class Sender:
         initial_window: that of new streams.
         frame_limit: the largest payload that the client takes.
         held: the socket takes no more: data wait here, so that `unsent_bytes` counts them.
-        sent: headers, data or room for the client's data were sent; whoever reads this sets it back.
+        sent: headers, data or room for the client's data were sent; its reader sets it back.
     """
 
     __slots__ = ("_waiting", "frame_limit", "held", "initial_window", "out", "sent", "window")
