@@ -1,15 +1,19 @@
-"""Shared memory that clients have registered: named parts of POSIX shared memory objects (rows 5.7 to 5.19).
+"""Shared memory that clients have registered: named parts of POSIX shared memory objects, and of allocations on GPUs (rows 5.7 to 5.19).
 
-Tensors are read and written with `preadv` and `pwrite`, never through a mapping: an object that its owner has made smaller gives a short read,
-which is an error of one request, where a mapping would end the process.
+Tensors in objects are read and written with `preadv` and `pwrite`, never through a mapping: an object that its owner has made smaller gives a short read,
+which is an error of one request, where a mapping would end the process. Those on GPUs: `core.cuda_regions`.
 """
 
+import asyncio
 import os
 import re
 import resource
 import stat
 import typing
 
+import numpy as np
+
+from naiad.core.cuda_regions import CudaRegion, GpuMemory
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError, internal, invalid, not_found, unsupported
 
@@ -35,7 +39,7 @@ class Place(Record, frozen=True, eq=True):
     name: str
     offset: int
     size: int
-    region: "Region | None" = None
+    region: "Region | CudaRegion | None" = None
 
 
 class Region:
@@ -58,6 +62,18 @@ class Region:
 
     def __del__(self) -> None:
         os.close(self._file)
+
+    on_gpu = False
+
+    def values(self, offset: int, size: int) -> "np.ndarray[typing.Any, typing.Any]":
+        """A copy of a part of the region, as uint8. Thread-safe.
+
+        Raises:
+            InferenceError: as `read`.
+        """
+        found = np.empty(size, np.uint8)
+        self.read(found, offset)
+        return found
 
     def read(self, buffer: typing.Any, offset: int) -> None:
         """Fill a writable buffer of bytes from the region. Thread-safe.
@@ -108,12 +124,20 @@ class Regions:
     Args:
         allowed: whether clients may register any (`--allow-client-shm`).
         same_owner: whether the owner of the object must be the user that the server runs as (`--client-shm-owner=same`).
+        gpu_memory: opens clients' memory on GPUs; None: there are none.
     """
 
-    def __init__(self, *, allowed: bool = False, same_owner: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        allowed: bool = False,
+        same_owner: bool = False,
+        gpu_memory: GpuMemory | None = None,
+    ) -> None:
         self.allowed = allowed
         self._same_owner = same_owner
-        self._regions: dict[str, Region] = {}
+        self._gpu_memory = gpu_memory
+        self._regions: dict[str, Region | CudaRegion] = {}
 
     def require_allowed(self) -> None:
         """Raise UNSUPPORTED where regions can neither be registered nor unregistered (row 5.7)."""
@@ -141,6 +165,18 @@ class Regions:
             raise invalid(
                 f"cannot register shared memory region '{name}' with key '{key}' as the key contains the reserved prefix '{RESERVED}'"
             )
+        self._check_new(name)
+        file = self._open(key, matched[1])
+        total = os.fstat(file).st_size
+        if not size or offset + size > total:
+            os.close(file)
+            raise invalid(
+                f"failed to register shared memory region '{name}': invalid args: offset {offset} and byte_size {size} must lie within the "
+                f"{total} bytes of '{key}', and byte_size must be at least 1"
+            )
+        self._regions[name] = Region(name, key, offset, size, file)
+
+    def _check_new(self, name: str) -> None:
         if name in self._regions:
             raise InferenceError(
                 ErrorCode.ALREADY_EXISTS,
@@ -153,15 +189,6 @@ class Regions:
                 f"failed to register shared memory region '{name}': {limit} regions are registered, which is the most that this server's "
                 "limit of open files allows; unregister some",
             )
-        file = self._open(key, matched[1])
-        total = os.fstat(file).st_size
-        if not size or offset + size > total:
-            os.close(file)
-            raise invalid(
-                f"failed to register shared memory region '{name}': invalid args: offset {offset} and byte_size {size} must lie within the "
-                f"{total} bytes of '{key}', and byte_size must be at least 1"
-            )
-        self._regions[name] = Region(name, key, offset, size, file)
 
     def _open(self, key: str, file_name: str) -> int:
         failed = f"Unable to open shared memory region: '{key}'"
@@ -186,45 +213,80 @@ class Regions:
             )
         return file
 
-    def unregister(self, name: str = "") -> None:
-        """Forget a region, or all of them; one that is not there is no error (row 5.16). Requests that use one keep it until they are over.
+    def require_gpus(self, name: str) -> GpuMemory:
+        """What opens memory on GPUs; raises UNSUPPORTED as `require_allowed`, and INVALID_ARG where there are none (row 5.14)."""
+        self.require_allowed()
+        if self._gpu_memory is None:
+            raise invalid(
+                f"failed to register CUDA shared memory region: '{name}', GPUs not supported: register a system shared memory region"
+            )
+        return self._gpu_memory
+
+    async def register_cuda(self, name: str, handle: bytes, device: int, size: int) -> None:
+        """Register memory on a GPU (row 5.14).
+
+        Args:
+            name: of the region.
+            handle: a `cudaIpcMemHandle_t`.
+            device: the GPU, numbered as the server does; it is looked for on all of them.
+            size: bytes.
+
+        Raises:
+            InferenceError: UNSUPPORTED; INVALID_ARG where there are no GPUs, and for a handle or a size that cannot be; ALREADY_EXISTS; UNAVAILABLE.
+        """
+        memory = self.require_gpus(name)
+        self._check_new(name)
+        opened = await asyncio.to_thread(memory.open, name, handle, device, size)
+        self._check_new(name)  # another registration may have been quicker
+        self._regions[name] = CudaRegion(name, device, size, memory, opened)
+
+    def unregister(self, name: str = "", *, on_gpu: bool = False) -> None:
+        """Forget a region of this kind, or all of them; one that is not there is no error (row 5.16). Requests that use one keep it until they are over.
 
         Raises:
             InferenceError: UNSUPPORTED.
         """
         self.require_allowed()
-        if name:
-            self._regions.pop(name, None)
-        else:
-            self._regions.clear()
+        for each in [name] if name else list(self._regions):
+            region = self._regions.get(each)
+            if region is not None and region.on_gpu == on_gpu:
+                del self._regions[each]
 
     def system(self, name: str = "") -> list[Region]:
-        """All regions, sorted by name, or the one of this name (row 5.13).
+        """All regions in the host's memory, sorted by name, or the one of this name (row 5.13).
 
         Raises:
             InferenceError: NOT_FOUND.
         """
+        found = [
+            each for each in self._found(name, "CUDA", "system") if not isinstance(each, CudaRegion)
+        ]
+        if name and not found:
+            raise not_found(f"Unable to find system shared memory region: '{name}'{self._hint()}")
+        return found
+
+    def cuda(self, name: str = "") -> list[CudaRegion]:
+        """All regions on GPUs, sorted by name, or the one of this name (row 5.14).
+
+        Raises:
+            InferenceError: NOT_FOUND.
+        """
+        found = [
+            each for each in self._found(name, "system", "CUDA") if isinstance(each, CudaRegion)
+        ]
+        if name and not found:
+            raise not_found(f"Unable to find cuda shared memory region: '{name}'{self._hint()}")
+        return found
+
+    def _found(self, name: str, other: str, wanted: str) -> "list[Region | CudaRegion]":
         if not name:
             return [self._regions[each] for each in sorted(self._regions)]
-        if name not in self._regions:
-            raise not_found(f"Unable to find system shared memory region: '{name}'{self._hint()}")
-        return [self._regions[name]]
-
-    def check_cuda(self, name: str) -> None:
-        """Raise NOT_FOUND if the status of one CUDA region is asked for (row 5.14): there are none."""
-        if name in self._regions:
+        region = self._regions.get(name)
+        if region is not None and region.on_gpu != (wanted == "CUDA"):
             raise not_found(
-                f"The region named '{name}' is registered as system shared memory, not CUDA shared memory"
+                f"The region named '{name}' is registered as {other} shared memory, not {wanted} shared memory"
             )
-        if name:
-            raise not_found(f"Unable to find cuda shared memory region: '{name}'{self._hint()}")
-
-    def register_cuda(self, name: str) -> typing.NoReturn:
-        """Refuse a region in a GPU's memory, as a server without GPUs does (row 5.14): UNSUPPORTED, INVALID_ARG."""
-        self.require_allowed()
-        raise invalid(
-            f"failed to register CUDA shared memory region: '{name}', GPUs not supported: register a system shared memory region"
-        )
+        return [] if region is None else [region]
 
     def bound(self, place: Place) -> Place:
         """A place with its region (rows 5.17, 5.18).

@@ -72,8 +72,11 @@ class PlacedResponses(FormedResponses):
     def takes_long(self, response: InferResponse) -> bool:
         total = 0
         for tensor in response.outputs:
-            if tensor.name not in self._places:
+            place = self._places.get(tensor.name)
+            if place is None:
                 continue
+            if place.region is not None and place.region.on_gpu:
+                return True
             if tensor.datatype is not BYTES:
                 total += tensor.array.nbytes
             elif isinstance(tensor, PackedStrings):

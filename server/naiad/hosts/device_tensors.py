@@ -72,7 +72,7 @@ class DeviceTensors:
         """
         found = descriptor.unpacked(packed)
         number = found.number
-        lease = _OwnedLease(lambda: self._release(number), self)
+        lease = OwnedLease(lambda: self._release(number), self)
         opened_by = found._replace(owner=self._owner).packed()
         return DeviceTensor(name, datatype, shape, NO_VALUES, None, placed, opened_by, lease)
 
@@ -80,7 +80,7 @@ class DeviceTensors:
         """What is sent to it of another worker's tensor, which is kept until it says RETURNED, or has ended."""
         number, self.mark = self.mark, self.mark + 1
         self._borrowed[number] = tensor
-        if isinstance(tensor.lease, _OwnedLease):
+        if isinstance(tensor.lease, OwnedLease):
             tensor.lease.owner.lent_to(self)
         return descriptor.unpacked(tensor.descriptor)._replace(number=number).packed()
 
@@ -126,11 +126,19 @@ class DeviceTensors:
             self._notify(RELEASE, number)
 
 
-class _OwnedLease(Lease):
-    """The lease of a tensor of a worker."""
+class MemoryOwner(typing.Protocol):
+    """Whose memory it is."""
+
+    def lent_to(self, other: DeviceTensors) -> None:
+        """A worker may open its memory."""
+        ...
+
+
+class OwnedLease(Lease):
+    """The lease of a tensor of a worker, or of a client."""
 
     __slots__ = ("owner",)
 
-    def __init__(self, end: collections.abc.Callable[[], None], owner: DeviceTensors) -> None:
+    def __init__(self, end: collections.abc.Callable[[], None], owner: MemoryOwner) -> None:
         super().__init__(end)
         self.owner = owner

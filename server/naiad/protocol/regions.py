@@ -8,7 +8,6 @@ import functools
 import math
 
 import msgspec
-import numpy as np
 
 from naiad.core.datatypes import BYTES
 from naiad.core.inference import Cancellable
@@ -90,6 +89,8 @@ def takes_long(request: InferRequest) -> bool:
     numbers = strings = 0
     for each in request.inputs:
         if isinstance(each, RegionTensor):
+            if each.place.region is not None and each.place.region.on_gpu:
+                return True
             if each.datatype is BYTES:
                 strings += each.place.size
             else:
@@ -118,14 +119,12 @@ def _read(tensor: RegionTensor, model: str) -> Tensor:
     assert place.region is not None, "not bound"
     spec = InputSpec(tensor.name, datatype, shape, math.prod(shape))
     if datatype is BYTES:
-        body = bytearray(place.size)
-        place.region.read(body, place.offset)
-        return raw_tensors.read(bytes(body), 0, place.size, spec, model=model)
+        body = place.region.values(place.offset, place.size).tobytes()
+        return raw_tensors.read(body, 0, place.size, spec, model=model)
     if place.size != spec.count * datatype.size:
         return raw_tensors.wrong_size(spec, place.size, model=model)
     # Octets: bfloat16 knows no buffer protocol.
-    octets = np.empty(place.size, np.uint8)
-    place.region.read(octets, place.offset)
+    octets = place.region.values(place.offset, place.size)
     return Tensor(tensor.name, datatype, shape, octets.view(datatype.dtype).reshape(shape))
 
 

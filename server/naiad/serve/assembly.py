@@ -22,6 +22,7 @@ from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.memory.evicted import EvictedModels
 from naiad.engine.model import Model
+from naiad.hosts.cuda_regions.memory import CudaMemory
 from naiad.hosts.worker.placement import fault
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.device_memory import DeviceMemory
@@ -225,7 +226,16 @@ async def assembled(
             memory=memory,
             gpu_memory=devices.used,
         ).make([open_store(location, remote=stores.open) for location in options.model_repository])
-        engine = _engine(options, repository, clock)
+        gpu_memory = None
+        if gpus and options.allow_client_shm:
+            gpu_memory = CudaMemory(asyncio.get_running_loop())
+            undo.push_async_callback(gpu_memory.close)
+        regions = Regions(
+            allowed=options.allow_client_shm,
+            same_owner=options.client_shm_owner == "same",
+            gpu_memory=gpu_memory,
+        )
+        engine = _engine(options, repository, clock, regions)
         system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
             cpu=options.allow_cpu_metrics,
@@ -270,7 +280,10 @@ def _resources(options: Options) -> Resources:
 
 
 def _engine(
-    options: Options, repository: Repository[Model] | Namespaces[Model], clock: Clock
+    options: Options,
+    repository: Repository[Model] | Namespaces[Model],
+    clock: Clock,
+    regions: Regions,
 ) -> ServingEngine:
     evicted = None
     if options.evicted_model_wait_secs:
@@ -285,7 +298,5 @@ def _engine(
         readiness_policy=options.readiness_policy,
         control_mode=options.model_control_mode,
         evicted=evicted,
-        regions=Regions(
-            allowed=options.allow_client_shm, same_owner=options.client_shm_owner == "same"
-        ),
+        regions=regions,
     )

@@ -1,5 +1,6 @@
 """Regions: which objects become one, what is read and written, and what becomes of an object that changes."""
 
+import asyncio
 import collections.abc
 import os
 import pathlib
@@ -31,7 +32,7 @@ def open_files() -> int:
 
 
 def read(place: Place) -> bytes:
-    assert place.region is not None
+    assert isinstance(place.region, module.Region)
     buffer = bytearray(place.size)
     place.region.read(buffer, place.offset)
     return bytes(buffer)
@@ -41,7 +42,7 @@ def code_of(regions: Regions, key: str, offset: int = 0, size: int = 8) -> Error
     before = open_files()
     with pytest.raises(InferenceError) as caught:
         regions.register("r", key, offset, size)
-    assert open_files() == before, "what was refused is still open"
+    assert open_files() <= before, "what was refused is still open"
     assert not regions.system()
     return caught.value.code
 
@@ -133,7 +134,7 @@ def test_nothing_is_registered_unless_it_is_allowed(objects: pathlib.Path) -> No
     acts: list[Act] = [
         lambda: regions.register("r", "o", 0, 8),
         regions.unregister,
-        lambda: regions.register_cuda("r"),
+        lambda: asyncio.run(regions.register_cuda("r", b"", 0, 8)),
     ]
     for act in acts:
         with pytest.raises(
@@ -142,4 +143,4 @@ def test_nothing_is_registered_unless_it_is_allowed(objects: pathlib.Path) -> No
             act()
         assert caught.value.code is ErrorCode.UNSUPPORTED
     assert not regions.system()
-    regions.check_cuda("")
+    assert not regions.cuda()

@@ -167,10 +167,10 @@ def repository(folder: pathlib.Path) -> pathlib.Path:
 
 @contextlib.contextmanager
 def serving(
-    folder: pathlib.Path, *options: str
+    folder: pathlib.Path, *options: str, state: cuda.State | None = None
 ) -> collections.abc.Iterator[tuple[ServerProcess, cuda.State]]:
-    """A server on all of them, and what its processes hold of the GPUs."""
-    state = cuda.State(folder / "state")
+    """A server on all of them and what else is in `folder / "models"`, and what its processes hold of the GPUs."""
+    state = state or cuda.State(folder / "state")
     program = naiad_program()
     environ = cuda.server_environment(program.environ, state, folder)
     program = dataclasses.replace(program, environ=environ)

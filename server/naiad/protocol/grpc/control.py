@@ -163,18 +163,30 @@ class Control:
         return b""
 
     def cuda_shared_memory_status(self, body: bytes) -> bytes:
-        """CudaSharedMemoryStatus (row 5.14): there are no regions."""
-        self._engine.regions.check_cuda(parse(service_pb2.CudaSharedMemoryStatusRequest, body).name)
+        """CudaSharedMemoryStatus (row 5.14)."""
+        request = parse(service_pb2.CudaSharedMemoryStatusRequest, body)
+        response = service_pb2.CudaSharedMemoryStatusResponse()
+        for each in self._engine.regions.cuda(request.name):
+            entry = response.regions[each.name]
+            entry.name, entry.device_id, entry.byte_size = each.name, each.device, each.size
+        return serialized(response)
+
+    async def cuda_shared_memory_register(self, body: bytes) -> bytes:
+        """CudaSharedMemoryRegister (row 5.14)."""
+        request = parse(service_pb2.CudaSharedMemoryRegisterRequest, body)
+        regions = self._engine.regions
+        regions.require_allowed()
+        if not request.name:
+            raise invalid("a region needs a name: send 'name'")
+        await regions.register_cuda(
+            request.name, request.raw_handle, request.device_id, request.byte_size
+        )
         return b""
 
-    def cuda_shared_memory_register(self, body: bytes) -> bytes:
-        """CudaSharedMemoryRegister (row 5.14): refused."""
-        request = parse(service_pb2.CudaSharedMemoryRegisterRequest, body)
-        self._engine.regions.register_cuda(request.name)
-
     def cuda_shared_memory_unregister(self, body: bytes) -> bytes:
-        """CudaSharedMemoryUnregister (row 5.16): no region is in a GPU, so that nothing is unregistered."""
-        self._engine.regions.require_allowed()
+        """CudaSharedMemoryUnregister (row 5.16)."""
+        request = parse(service_pb2.CudaSharedMemoryUnregisterRequest, body)
+        self._engine.regions.unregister(request.name, on_gpu=True)
         return b""
 
     def trace_setting(self, body: bytes) -> bytes:

@@ -224,7 +224,7 @@ def _methods_of(
             "SystemSharedMemoryRegister": at_once(control.system_shared_memory_register),
             "SystemSharedMemoryUnregister": at_once(control.system_shared_memory_unregister),
             "CudaSharedMemoryStatus": at_once(control.cuda_shared_memory_status),
-            "CudaSharedMemoryRegister": at_once(control.cuda_shared_memory_register),
+            "CudaSharedMemoryRegister": later(control.cuda_shared_memory_register),
             "CudaSharedMemoryUnregister": at_once(control.cuda_shared_memory_unregister),
         },
         Category.TRACE: {"TraceSetting": at_once(control.trace_setting)},

@@ -237,18 +237,22 @@ class _Endpoints:
         return Response()
 
     async def cuda_regions(self, request: fastapi.Request) -> Response:
-        """The regions in GPUs' memory, of which there are none (row 5.14)."""
-        self._engine.regions.check_cuda(_region_of(request))
-        return _json([])
+        """The regions in GPUs' memory, or one (row 5.14)."""
+        return _json(regions.cuda_status(self._engine.regions.cuda(_region_of(request))))
 
     async def register_cuda_region(self, request: fastapi.Request) -> Response:
-        """A region in a GPU's memory is refused (row 5.14)."""
-        self._engine.regions.require_allowed()
-        self._engine.regions.register_cuda(_named_region_of(request, "cuda"))
+        """Register a region in a GPU's memory (row 5.14)."""
+        known = self._engine.regions
+        known.require_allowed()
+        name = _named_region_of(request, "cuda")
+        known.require_gpus(name)
+        wanted = await self._decoded(regions.cuda_registration, request)
+        await known.register_cuda(name, wanted.handle, wanted.device, wanted.size)
+        return Response()
 
     async def unregister_cuda_region(self, request: fastapi.Request) -> Response:
-        """No region is in a GPU, so that nothing is unregistered (row 5.16)."""
-        self._engine.regions.require_allowed()
+        """Unregister a region in a GPU's memory, or all of them (rows 5.7, 5.16)."""
+        self._engine.regions.unregister(_region_of(request), on_gpu=True)
         return Response()
 
     async def not_supported(self, extension: str, request: fastapi.Request) -> Response:

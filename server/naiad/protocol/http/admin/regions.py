@@ -1,13 +1,20 @@
 """The JSON of clients' shared memory regions (rows 5.8, 5.13). Pure."""
 
+import base64
+import binascii
 import typing
 
+from naiad.core.cuda_regions import CudaRegion
 from naiad.core.record import Record
 from naiad.core.regions import MOST_BYTES, Region
 from naiad.errors import internal, invalid
 from naiad.protocol.http.codec.json_document import parse
+from naiad.tensors.cudart import HANDLE_BYTES
 
 Json = dict[str, typing.Any]
+
+_SYSTEM = '{"key": …, "offset": …, "byte_size": …}'
+_CUDA = '{"raw_handle": {"b64": …}, "device_id": …, "byte_size": …}'
 
 
 class Registration(Record, frozen=True, eq=True):
@@ -15,6 +22,14 @@ class Registration(Record, frozen=True, eq=True):
 
     key: str
     offset: int
+    size: int
+
+
+class CudaRegistration(Record, frozen=True, eq=True):
+    """The handle of an allocation, the GPU, and the bytes that become a region."""
+
+    handle: bytes
+    device: int
     size: int
 
 
@@ -39,18 +54,45 @@ def registration(body: bytes) -> Registration:
     )
 
 
-def _member(root: Json, name: str) -> typing.Any:
-    if name not in root:
+def cuda_registration(body: bytes) -> CudaRegistration:
+    """Read the body of a registration of memory on a GPU.
+
+    Raises:
+        InferenceError: as `registration`.
+    """
+    root = parse(body)
+    if type(root) is not dict:
+        root = {}
+    given = _member(root, "raw_handle", _CUDA)
+    text = given.get("b64") if type(given) is dict else None
+    if type(text) is not str:
+        raise invalid(f"Shared memory register request has no 'raw_handle' field: send {_CUDA}")
+    try:
+        handle = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        handle = b""
+    if len(handle) != HANDLE_BYTES:
         raise invalid(
-            f'Shared memory register request has no \'{name}\' field: send {{"key": …, "offset": …, "byte_size": …}}'
+            f"'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t, which has {HANDLE_BYTES} bytes"
         )
+    return CudaRegistration(
+        handle,
+        _bytes(_member(root, "device_id", _CUDA), "device_id"),
+        _bytes(_member(root, "byte_size", _CUDA), "byte_size"),
+    )
+
+
+def _member(root: Json, name: str, wanted: str = _SYSTEM) -> typing.Any:
+    if name not in root:
+        raise invalid(f"Shared memory register request has no '{name}' field: send {wanted}")
     return root[name]
 
 
 def _bytes(value: typing.Any, name: str) -> int:
+    what = "the number of a GPU" if name == "device_id" else "a number of bytes"
     if type(value) is not int or not 0 <= value <= MOST_BYTES:
         raise internal(
-            f"attempt to access JSON non-unsigned-integer as unsigned-integer: send '{name}' as a number of bytes"
+            f"attempt to access JSON non-unsigned-integer as unsigned-integer: send '{name}' as {what}"
         )
     return value
 
@@ -60,4 +102,11 @@ def system_status(regions: list[Region]) -> list[Json]:
     return [
         {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.size}
         for each in regions
+    ]
+
+
+def cuda_status(regions: list[CudaRegion]) -> list[Json]:
+    """The status of regions on GPUs: their names, GPUs and sizes."""
+    return [
+        {"name": each.name, "device_id": each.device, "byte_size": each.size} for each in regions
     ]

@@ -1,0 +1,1 @@
+"""Clients' memory on GPUs: a process with a CUDA context opens and copies it for the server, which has none."""

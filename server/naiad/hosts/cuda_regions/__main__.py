@@ -1,0 +1,11 @@
+"""The process that opens clients' memory on GPUs: `python -m naiad.hosts.cuda_regions`, started by `memory`. It ends with the server."""
+
+import contextlib
+
+from naiad.core import child_process
+from naiad.hosts.cuda_regions.allocations import Allocations
+from naiad.hosts.worker.link import Link, LinkBrokenError
+
+if __name__ == "__main__":
+    with contextlib.suppress(LinkBrokenError):
+        Allocations(Link(child_process.connect())).serve()
