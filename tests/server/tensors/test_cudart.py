@@ -27,10 +27,10 @@ cuda.ipc_close(base, 0)
 
 @pytest.fixture
 def state() -> collections.abc.Iterator[cuda.State]:
-    found = cuda.in_this_process()
-    yield found
-    found.fail("", 0)
-    assert found.live(cuda.REGISTERED) == []
+    with cuda.in_this_process() as found:
+        yield found
+        found.fail("", 0)
+        assert found.live(cuda.REGISTERED) == []
 
 
 def test_another_process_reads_what_lies_inside_an_allocation(state: cuda.State) -> None:

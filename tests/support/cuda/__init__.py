@@ -4,6 +4,7 @@
 """
 
 import collections.abc
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -103,18 +104,26 @@ class State:
         self.counts.fail_call = call.encode()
 
 
-@functools.cache
-def in_this_process() -> State:
-    """The library in the tests' own process, in which `naiad.tensors.cudart.load` gives it from now on."""
-    state = State(pathlib.Path(tempfile.mkdtemp()) / "state")
+@contextlib.contextmanager
+def in_this_process() -> collections.abc.Iterator[State]:
+    """The library in the tests' own process, in which `naiad.tensors.cudart.load` gives it meanwhile, and none afterwards: what was loaded stays loaded."""
+    state = state_of_this_process()
     os.environ.update(state.environment)
+    cudart.load.cache_clear()
     try:
-        cudart.load.cache_clear()
         cudart.load().device_count()
-    finally:
         for name in state.environment:
             del os.environ[name]
-    return state
+        yield state
+    finally:
+        os.environ[cudart.LIBRARY] = "/none/libcudart.so"
+        cudart.load.cache_clear()
+
+
+@functools.cache
+def state_of_this_process() -> State:
+    """What the library in the tests' own process has, and other processes find there by its environment."""
+    return State(pathlib.Path(tempfile.mkdtemp()) / "state")
 
 
 def server_environment(

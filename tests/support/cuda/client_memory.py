@@ -16,10 +16,10 @@ class Allocation:
     """
 
     def __init__(self, size: int, device: int = 0) -> None:
-        cuda.in_this_process()
         self.size = size
         self.device = device
-        self._runtime = cudart.load()
+        with cuda.in_this_process():
+            self._runtime = cudart.load()
         self._address = self._runtime.allocate(size, device)
 
     @property

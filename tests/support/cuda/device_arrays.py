@@ -12,10 +12,11 @@ class Allocation:
 
     def __init__(self, size: int, device: int = 0) -> None:
         self.device = device
-        self.address = cudart.load().allocate(size, device)
+        self._runtime = cudart.load()
+        self.address = self._runtime.allocate(size, device)
 
     def __del__(self) -> None:
-        cudart.load().free(self.address, self.device)
+        self._runtime.free(self.address, self.device)
 
 
 class DeviceArray:

@@ -23,7 +23,7 @@ def sharing(
     folder = tmp_path_factory.mktemp("gpus")
     host_models(folder / "models")
     options = ("--allow-client-shm=true", "--model-control-mode=explicit", "--load-model=*")
-    with serving(folder, *options, state=cuda.in_this_process()) as (running, _):
+    with serving(folder, *options, state=cuda.state_of_this_process()) as (running, _):
         yield running
 
 

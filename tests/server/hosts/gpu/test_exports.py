@@ -31,10 +31,10 @@ VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def state() -> collections.abc.Iterator[cuda.State]:
-    found = cuda.in_this_process()
-    yield found
-    found.fail("", 0)
-    assert found.live(cuda.REGISTERED) == []
+    with cuda.in_this_process() as found:
+        yield found
+        found.fail("", 0)
+        assert found.live(cuda.REGISTERED) == []
 
 
 @pytest.mark.parametrize(
