@@ -168,7 +168,7 @@ class Limits(Record, frozen=True):
     load: Limit = Limit(LOAD, 0)
 
 
-class Reply(typing.Protocol):
+class Notify(typing.Protocol):
     """Sends a notification to the worker."""
 
     def __call__(
@@ -236,7 +236,7 @@ class WorkerRpcHandler(typing.Protocol):
         base: Any,
         *,
         batch_at: BatchAt,
-        reply: Reply,
+        reply: Notify,
         lent: "DeviceTensors | None" = None,
     ) -> None:
         """Handle a request, and reply now or later.
@@ -269,7 +269,7 @@ class ClosedRpcHandler:
         base: Any,
         *,
         batch_at: BatchAt,
-        reply: Reply,
+        reply: Notify,
         lent: "DeviceTensors | None" = None,
     ) -> None:
         """Refuse the request."""

@@ -42,8 +42,6 @@ all the same, and the batch for the thread: 150 µs, under load up to 10 ms."""
 
 _REQUESTS = frozenset((kinds.REQUEST, kinds.CALL))
 
-Ran = Execution[InferResponse]
-
 
 class ProcessHost:
     """Implements `Host` and `WorkerInstance`.
@@ -264,7 +262,7 @@ class ProcessHost:
     def _on_outcome_message(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker = self._supervisor.worker
         assert worker is not None
-        execution: Ran | None = None
+        execution: Execution[InferResponse] | None = None
         error: InferenceError | None = None
         try:
             # First of all, because the next message says whether its segment is in use; no reference may stay in a frame.
@@ -286,7 +284,10 @@ class ProcessHost:
             worker.place.ran(computed_ns, requests=len(batch), called=batch[0].called)
 
     def _end(
-        self, batch: list[Inference], execution: Ran | None, error: InferenceError | None
+        self,
+        batch: list[Inference],
+        execution: Execution[InferResponse] | None,
+        error: InferenceError | None,
     ) -> None:
         in_flight = self._in_flight
         now = self._now()

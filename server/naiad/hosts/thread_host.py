@@ -81,7 +81,7 @@ class _Job(Record, frozen=True, gc=True):
 class _WarmupJob(Record, frozen=True, gc=True):
     samples: list[warmup.Sample]
     advance: collections.abc.Callable[[], None]
-    ended: "asyncio.Future[list[warmup.Ran]]"
+    ended: "asyncio.Future[list[warmup.WarmupBatch]]"
 
 
 class ThreadHost:
@@ -152,7 +152,7 @@ class ThreadHost:
 
     async def warm_up(
         self, samples: list[warmup.Sample], advance: collections.abc.Callable[[], None]
-    ) -> list[warmup.Ran]:
+    ) -> list[warmup.WarmupBatch]:
         """Run warmup samples in the instance's thread, before `deferred_to` and the first batch.
 
         Args:
@@ -163,7 +163,7 @@ class ThreadHost:
             InferenceError: a sample failed.
         """
         jobs = self._jobs or self._start()
-        ended: asyncio.Future[list[warmup.Ran]] = self._loop.create_future()
+        ended: asyncio.Future[list[warmup.WarmupBatch]] = self._loop.create_future()
         jobs.put(_WarmupJob(samples, advance, ended))
         return await ended
 
@@ -331,13 +331,15 @@ class ThreadHost:
             self._ended.set_result(None)
 
 
-def _end_unless_cancelled(ended: "asyncio.Future[list[warmup.Ran]]", ran: list[warmup.Ran]) -> None:
+def _end_unless_cancelled(
+    ended: "asyncio.Future[list[warmup.WarmupBatch]]", ran: list[warmup.WarmupBatch]
+) -> None:
     if not ended.done():
         ended.set_result(ran)
 
 
 def _fail_unless_cancelled(
-    ended: "asyncio.Future[list[warmup.Ran]]", error: InferenceError
+    ended: "asyncio.Future[list[warmup.WarmupBatch]]", error: InferenceError
 ) -> None:
     if not ended.done():
         ended.set_exception(error)

@@ -82,7 +82,7 @@ class Warmup:
         ]
 
     def ran(self, batches: collections.abc.Iterable[collections.abc.Sequence[int]]) -> None:
-        """An instance has run its samples: the numbers of each `Ran`."""
+        """An instance has run its samples: the numbers of each `WarmupBatch`."""
         wall_ms = self._clock.wall_ns() // _MILLISECOND_NS
         for rows, begun_ns, input_end_ns, output_start_ns, ended_ns in batches:
             timing = BatchTiming(

@@ -78,7 +78,7 @@ class Loaded(Record, frozen=True):
         threads: the system's ids of the threads that it started for further instances.
         prefetches: see `Instance`; of all its instances.
         gathers_inputs: see `Instance`; of any of its instances.
-        warmup: the batches of warmup samples that were executed: the numbers of each `Ran`.
+        warmup: the batches of warmup samples that were executed: the numbers of each `WarmupBatch`.
     """
 
     threads: list[int]

@@ -21,7 +21,7 @@ from naiad.backends.backend import WorkerPlan
 from naiad.core.child_process import in_words
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.device_tensors import DeviceTensors
-from naiad.hosts.host import Reply, WorkerInstance
+from naiad.hosts.host import Notify, WorkerInstance
 from naiad.hosts.notifications import NotificationSender
 from naiad.hosts.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
@@ -187,7 +187,7 @@ class WorkerProcess:
         except (OSError, MemoryError) as error:
             _log.warning("%s: its worker cannot be asked to end: %s", self._identity, error)
 
-    def replies_to(self, place: int) -> Reply:
+    def replies_to(self, place: int) -> Notify:
         """What sends replies to the thread of an instance that waits for one, on the instance's own link."""
         replier = self._repliers.get(place)
         if replier is None:

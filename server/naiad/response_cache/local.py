@@ -3,7 +3,7 @@
 import collections
 
 from naiad.response_cache.entry import CachedResponse
-from naiad.response_cache.replies import Place, Reply, ReplyTable
+from naiad.response_cache.replies import CachedReply, Place, ReplyTable
 from naiad.response_cache.store import Inserted, OnFound
 
 
@@ -87,7 +87,7 @@ class LocalStore:
         self.replies.drop_of(key)
         entry.texts.entry = None
 
-    def keep_reply(self, place: Place, reply: Reply) -> None:
+    def keep_reply(self, place: Place, reply: CachedReply) -> None:
         """Keep a reply in the room that entries leave, which older replies make for it."""
         room = self._size - self.used
         if reply.size > room or reply.entry not in self._entries:

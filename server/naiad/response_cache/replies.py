@@ -29,7 +29,7 @@ _WHOLE = 1 << 12
 _PIECE = 1 << 10
 
 
-class Reply(Record, frozen=True):
+class CachedReply(Record, frozen=True):
     """A reply.
 
     Attributes:
@@ -52,15 +52,15 @@ class ReplyTable:
     """
 
     def __init__(self) -> None:
-        self._replies: dict[Place, Reply] = {}
+        self._replies: dict[Place, CachedReply] = {}
         self._places: dict[bytes, list[Place]] = {}
         self.used = 0
-        self.get: collections.abc.Callable[[Place], Reply | None] = self._replies.get
+        self.get: collections.abc.Callable[[Place], CachedReply | None] = self._replies.get
 
     def __len__(self) -> int:
         return len(self._replies)
 
-    def add(self, place: Place, reply: Reply) -> None:
+    def add(self, place: Place, reply: CachedReply) -> None:
         """Keep a reply, in place of another one there."""
         if place in self._replies:
             self._remove(place)
@@ -125,7 +125,7 @@ class KnownReplies:
         """Keep a reply of `size` bytes, if the entry is still there that it was written of; `texts` are those of the entry."""
         if texts.entry is None:
             return
-        kept = Reply(texts.entry, body, reply, _OVERHEAD + len(body) + size)
+        kept = CachedReply(texts.entry, body, reply, _OVERHEAD + len(body) + size)
         self._store.keep_reply((self._owner, form, _place_of(body)), kept)
 
 

@@ -14,7 +14,7 @@ from naiad.engine.bls.server_api import STOPPING, ServerApi, is_ready
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts import messages
 from naiad.hosts.device_tensors import DeviceTensors
-from naiad.hosts.host import BatchAt, Reply
+from naiad.hosts.host import BatchAt, Notify
 from naiad.hosts.worker import call as calls, codec
 from naiad.hosts.worker.kinds import ERROR, RESULT, TO_HOST
 from naiad.hosts.worker.payload import Payload
@@ -51,7 +51,7 @@ class ModelRpcHandler:
         base: Any,
         *,
         batch_at: BatchAt,
-        reply: Reply,
+        reply: Notify,
         lent: DeviceTensors | None = None,
     ) -> None:
         """See `WorkerRpcHandler`."""
@@ -99,7 +99,7 @@ class ModelRpcHandler:
         on_device: OnDevice | None,
         *,
         batch_at: BatchAt,
-        reply: Reply,
+        reply: Notify,
         lent: DeviceTensors | None,
     ) -> None:
         fields = self._known.get(asked.text) or self._fields(asked.text)
@@ -169,7 +169,7 @@ class ModelRpcHandler:
         what: str,
         rest: collections.abc.Sequence[Any],
         files: list[Tensor],
-        reply: Reply,
+        reply: Notify,
     ) -> None:
         error: str | None = None
         value: bool | None = None
@@ -212,7 +212,7 @@ class ModelRpcHandler:
                 raise AssertionError(what)
 
     def _handle_metrics(
-        self, number: int, what: str, rest: collections.abc.Sequence[Any], reply: Reply
+        self, number: int, what: str, rest: collections.abc.Sequence[Any], reply: Notify
     ) -> None:
         metrics = self._api.custom
         operations: dict[str, collections.abc.Callable[..., Any]] = {

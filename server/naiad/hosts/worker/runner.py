@@ -58,7 +58,7 @@ class Runner:
         self.link.send(kinds.REFUSED, codec.write_failure(refusal))
         _act_on(findings)
 
-    def warm_up(self) -> "list[warmup.Ran]":
+    def warm_up(self) -> "list[warmup.WarmupBatch]":
         """Run the samples of the WARM_UP message that comes next.
 
         Raises:

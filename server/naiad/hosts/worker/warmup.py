@@ -30,7 +30,7 @@ class Sample(NamedTuple):
     make_call: "Callable[[], Any]"
 
 
-class Ran(NamedTuple):
+class WarmupBatch(NamedTuple):
     """A batch that was executed: its rows, and its times (monotonic)."""
 
     rows: int
@@ -45,7 +45,7 @@ def run(
     samples: "Sequence[Sample]",
     advance: "Callable[[], None]",
     now_ns: "Callable[[], int]",
-) -> "list[Ran]":
+) -> "list[WarmupBatch]":
     """Run all samples. The instance responds through another responder afterwards: set it again.
 
     Args:
@@ -59,7 +59,7 @@ def run(
     """
     responder = _Responder()
     instance.respond_through(responder)
-    ran: list[Ran] = []
+    ran: list[WarmupBatch] = []
     for sample in samples:
         for _ in range(sample.iterations):
             advance()
@@ -75,7 +75,7 @@ def _execute(
     calls: "list[Any]",
     responder: "_Responder",
     now_ns: "Callable[[], int]",
-) -> Ran:
+) -> WarmupBatch:
     pending = responder.expect(calls)
     begun_ns = now_ns()
     errors: list[InferenceError] = []
@@ -98,7 +98,7 @@ def _execute(
     responder.forget()
     if errors:
         raise _failed(name, errors)
-    return Ran(len(calls), begun_ns, input_end_ns, output_start_ns, now_ns())
+    return WarmupBatch(len(calls), begun_ns, input_end_ns, output_start_ns, now_ns())
 
 
 def _failed(name: str, errors: "list[InferenceError]") -> InferenceError:

@@ -98,8 +98,8 @@ class Worker:
             runner = self._runners[place] = Runner(data, place, self._ahead)
             runner.open(spec["name"], instance)
         first, *others = self._runners.items()
-        ran: list[warmup.Ran] = []
-        warmed: queue.SimpleQueue[list[warmup.Ran] | InferenceError] = queue.SimpleQueue()
+        ran: list[warmup.WarmupBatch] = []
+        warmed: queue.SimpleQueue[list[warmup.WarmupBatch] | InferenceError] = queue.SimpleQueue()
         threads: list[int] = []
         try:
             if order["warms_up"] and not order["instances"][0]["passive"]:
@@ -125,7 +125,7 @@ class Worker:
         self,
         place: int,
         runner: Runner,
-        warmed: "queue.SimpleQueue[list[warmup.Ran] | InferenceError]",
+        warmed: "queue.SimpleQueue[list[warmup.WarmupBatch] | InferenceError]",
     ) -> None:
         """Run the warmup samples of an instance in its own thread, and its batches after that; one at a time, as on a device that they share."""
         try:
@@ -141,7 +141,7 @@ class Worker:
         to_it: link.Link,
         threads: "list[int]",
         made: "list[Instance]",
-        ran: "list[warmup.Ran]",
+        ran: "list[warmup.WarmupBatch]",
     ) -> None:
         said = {
             "threads": threads,
@@ -209,7 +209,7 @@ class Worker:
         spec: InstanceSpec,
         warms_up: bool,  # noqa: FBT001 - as thread arguments are given
     ) -> None:
-        ran: list[warmup.Ran] = []
+        ran: list[warmup.WarmupBatch] = []
         try:
             instance = _guarded(self._model.make_instance, spec)
             runner.open(spec.name, instance)
@@ -285,8 +285,8 @@ def _hear_of_tensors(kind: int, number: int) -> None:
 
 
 def _unless_error(
-    ran: "list[warmup.Ran] | InferenceError",
-) -> "list[warmup.Ran]":
+    ran: "list[warmup.WarmupBatch] | InferenceError",
+) -> "list[warmup.WarmupBatch]":
     """What was run.
 
     Raises:

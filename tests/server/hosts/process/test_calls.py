@@ -15,7 +15,7 @@ from typing_extensions import override
 from naiad.errors import ErrorCode
 from naiad.hosts import messages
 from naiad.hosts.device_tensors import DeviceTensors
-from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
+from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
 from naiad.hosts.worker import call, codec
 from naiad.hosts.worker.kinds import RESULT
 from tests.server.hosts.process.test_shortage import COUNT, failing, no_descriptor_left
@@ -98,7 +98,7 @@ class Other(ClosedRpcHandler):
         base: Any,
         *,
         batch_at: BatchAt,
-        reply: Reply,
+        reply: Notify,
         lent: DeviceTensors | None = None,
     ) -> None:
         layout, rest = codec.Reader(messages.resolved).read(header)

@@ -17,7 +17,7 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
 from naiad.hosts import messages, process_host
 from naiad.hosts.device_tensors import DeviceTensors
-from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
+from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
 from naiad.hosts.worker import codec, segments
 from naiad.hosts.worker.kinds import RESULT
 from naiad.hosts.worker.link import Link
@@ -206,7 +206,7 @@ class LongAnswers(ClosedRpcHandler):
         base: Any,
         *,
         batch_at: BatchAt,
-        reply: Reply,
+        reply: Notify,
         lent: DeviceTensors | None = None,
     ) -> None:
         _, rest = codec.Reader(messages.resolved).read(header)
