@@ -19,39 +19,23 @@ import sys
 import tempfile
 import time
 import typing
-import unittest.mock
 
 import uvloop
-from typing_extensions import override
 
 from benchmarks import models
 from benchmarks.changing import NUMBER, changing
 from benchmarks.load import HttpRequest
 from benchmarks.micro import request_steps
+from benchmarks.micro.in_place import CountingTransport, loaded_engine
 from benchmarks.micro.request_steps import Steps
 from benchmarks.requests import small
-from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
-from naiad.core.inference import Inference
-from naiad.engine.bls.model_calls import ModelCalls
-from naiad.engine.engine import ServingEngine
-from naiad.engine.loader import Loader
-from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, OnDeferred, OnOutcome
-from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.thread_host import DeviceState
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
 from naiad.protocol.http.transport.service import HttpService, HttpSettings
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
-from naiad.repository.manager import Repository
-from naiad.repository.reading import RepositoryReader
-from naiad.repository.requests.coordination import Coordination
-from naiad.repository.store import open_store
-from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
-from naiad.serve.console import LoadingLines
 
 _CONNECTIONS = 16
 _TURNS = 6
@@ -70,80 +54,6 @@ class Share:
 
     what: str
     microseconds: float
-
-
-class _InPlace:
-    """A `Host` that runs a batch where it is called, and answers in the next turn of the loop."""
-
-    prefetches = False
-
-    def __init__(
-        self,
-        name: str,
-        instance: LocalInstance,
-        *,
-        clock: SystemClock,
-        loop: asyncio.AbstractEventLoop,
-        state: DeviceState | None = None,
-        host_policy: str = "",
-    ) -> None:
-        self.name = name
-        self._instance = instance
-        self._now = clock.monotonic_ns
-        self._loop = loop
-
-    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
-        started = self._now()
-        execution = self._instance.execute(batch)
-        ended, input_end = self._now(), execution.input_end_ns
-        outcome = BatchOutcome(batch, execution, None, started, ended, input_end)
-        self._loop.call_soon(on_outcome, outcome)
-
-    def deferred_to(self, on_deferred: OnDeferred) -> None:
-        """Every answer is in its batch."""
-
-    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
-        """Nothing ends here."""
-
-    async def ready(self) -> bool:
-        return True
-
-    async def close(self) -> None:
-        self._instance.instance.close()
-
-
-class _Counting(asyncio.Transport):
-    """A transport that counts replies and sends nothing."""
-
-    replies = 0
-
-    @override
-    def write(self, data: typing.Any) -> None:
-        type(self).replies += 1
-
-    @override
-    def get_extra_info(self, name: str, default: typing.Any = None) -> typing.Any:
-        return default
-
-    @override
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    @override
-    def is_closing(self) -> bool:
-        return False
-
-    @override
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    @override
-    def pause_reading(self) -> None:
-        pass
-
-    @override
-    def resume_reading(self) -> None:
-        pass
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,8 +96,7 @@ async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
     with tempfile.TemporaryDirectory() as folder:
         repository = pathlib.Path(folder)
         models.python_model_in_a_thread(repository)
-        with unittest.mock.patch("naiad.engine.instances.ThreadHost", _InPlace):
-            connections = await _connections(repository)
+        connections = await _connections(repository)
         request = small("threaded").json("localhost")
         repeated = itertools.repeat(next(_bytes_of(request)))
         kinds = {"repeated": repeated, "changing": _bytes_of(changing(request))}
@@ -196,9 +105,9 @@ async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
         gc.freeze()
         times = []
         for _ in range(7):
-            replies, started = _Counting.replies, time.process_time()
+            replies, started = CountingTransport.replies, time.process_time()
             await _rounds(connections, repeated, rounds)
-            times.append((time.process_time() - started) / (_Counting.replies - replies))
+            times.append((time.process_time() - started) / (CountingTransport.replies - replies))
         profiler = cProfile.Profile()
         profiler.enable()
         await _rounds(connections, repeated, rounds)
@@ -239,20 +148,8 @@ async def _steps(
 
 async def _connections(folder: pathlib.Path) -> list[Connection]:
     loop, clock = asyncio.get_running_loop(), SystemClock()
-    loader = Loader(
-        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, make_scheduler=SchedulerFactory(resources=UnlimitedResources(), clock=clock), submit=ModelCalls(clock=clock).submit, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
-    )  # fmt: skip
-    repository = Repository(
-        reader=RepositoryReader([open_store(str(folder))]), resolve=lambda model, _config: loader.plan(model), load=loader.load, coordination=Coordination(1), retry_count=0,
-        progress=LoadingLines(None), clock=clock,
-    )  # fmt: skip
-    await repository.load_all()
-    loader.close()
-    engine = ServingEngine(
-        repository=repository, server_id="profile", version="0", strict_readiness=True
-    )
     settings = HttpSettings(tick=3_600)  # or the check of all connections is counted now and then
-    routes = Routes(engine, HttpOptions())
+    routes = Routes(await loaded_engine(folder, clock), HttpOptions())
     service = HttpService(
         routes=routes,
         app=_no_app,
@@ -267,7 +164,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
     )
     connections = [Connection(service) for _ in range(_CONNECTIONS)]
     for connection in connections:
-        connection.connection_made(_Counting())
+        connection.connection_made(CountingTransport())
     return connections
 
 
