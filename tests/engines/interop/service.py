@@ -47,6 +47,7 @@ class TestService:
         }
         self.refused: collections.abc.Mapping[str, RpcStatus] = {}
         self.compressed = frozenset((*self.unary, *self.streaming))
+        self.unchecked = self.compressed
 
     def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
         return None

@@ -119,12 +119,14 @@ class MethodTable(typing.Protocol):
         streaming: the methods whose calls are streams, one way or both.
         refused: methods that are known and refused, by path.
         compressed: the paths whose responses may be compressed.
+        unchecked: the paths of which `admit` refuses no call now.
     """
 
     unary: dict[str, Unary]
     streaming: dict[str, Streaming]
     refused: collections.abc.Mapping[str, RpcStatus]
     compressed: frozenset[str]
+    unchecked: frozenset[str]
 
     def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
         """Why a call may not begin, or None; called with the metadata, before a message is received."""

@@ -81,6 +81,7 @@ class Methods:
         unary: the methods by their paths; a transport answers calls of unknown paths with UNIMPLEMENTED. They check no token: see `admit`.
         streaming: the methods whose calls are streams both ways.
         refused, compressed: see `MethodTable`; responses other than infer responses are not compressed (row 10.36).
+        unchecked: the paths of which `admit` refuses no call now.
 
     Raises:
         CannotServeError: the header pattern is not a regular expression.
@@ -111,6 +112,7 @@ class Methods:
             for path, category in categories.items()
             if (needed := _checks(category, settings.restrictions, settings.tokens))
         }
+        self.unchecked = frozenset(categories) - self._checks.keys()
         self._health = frozenset(
             path for path, category in categories.items() if category is Category.HEALTH
         )
@@ -130,7 +132,7 @@ class Methods:
         A transport calls this when it has the metadata, before it receives a message: a client that is refused occupies no memory. For a
         stream this is called once, when it begins (row 10.35).
         """
-        if not self._shut and path not in self._checks:
+        if path in self.unchecked:
             return None  # nearly every call
         refused = self._refusal(path, metadata)
         if refused is not None and self._observer is not None:
@@ -151,6 +153,7 @@ class Methods:
         Streams take no more requests and end once those in flight have their responses.
         """
         self._shut = True
+        self.unchecked = frozenset()
         self._streams.shut()
         for method in self._reflection.values():
             method.shut()

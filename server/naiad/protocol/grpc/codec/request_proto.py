@@ -21,7 +21,7 @@ from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol import raw_tensors
 from naiad.protocol.grpc.codec import request_parameters, typed_contents
 from naiad.protocol.grpc.codec.request_parameters import RequestParameters
-from naiad.protocol.grpc.codec.request_split import split
+from naiad.protocol.grpc.codec.request_split import Template, split
 from naiad.protocol.raw_tensors import InputSpec
 
 _MAX_PARTS = 4096
@@ -136,11 +136,15 @@ class Incoming(Record, frozen=True):
         return name in sent and bool(sent[name].bool_param)
 
 
+_NONE_BEFORE: tuple[Template | None, _Head | None] = (None, None)
+
+
 class RequestReader:
-    """Reads requests, and remembers the heads it has seen (bounded: at most 512 of 2 KiB)."""
+    """Reads requests, and remembers the heads it has seen (bounded: at most 512 of 2 KiB), and for each model the one that came last."""
 
     def __init__(self) -> None:
         self._heads: dict[bytes, _Head] = {}
+        self._last: dict[bytes, tuple[Template | None, _Head]] = {}
 
     def read(self, body: bytes) -> Incoming:
         """Read which model a request is for.
@@ -149,6 +153,13 @@ class RequestReader:
             InferenceError: INTERNAL for bytes that are not a ModelInferRequest, as in grpc; INVALID_ARG for a
                 version that is not a number (row 10.8) and for absurd numbers of inputs, outputs or parameters.
         """
+        # The field with the model's name, which protobuf writes first; of other messages nothing is remembered by name.
+        name = body[: body[1] + 2] if body[:1] == b"\n" and b"" < body[1:2] < b"\x80" else b""
+        template, last = self._last.get(name, _NONE_BEFORE)
+        if template is not None and last is not None:
+            found = template.match(body)
+            if found is not None:
+                return Incoming(last.model_name, last.model_version, last, found[0], body, found[1])
         parts = split(body)
         if parts is None:
             message = _parse(body)
@@ -161,7 +172,11 @@ class RequestReader:
             if len(parts.head) <= _MAX_HEAD_BYTES:
                 if len(self._heads) >= _MAX_HEADS:
                     self._heads.clear()
+                    self._last.clear()
                 self._heads[parts.head] = known
+        if len(parts.head) <= _MAX_HEAD_BYTES:
+            # A template is made for the second one in a row: heads that take turns are found as they are.
+            self._last[name] = (Template(parts) if known is last else None, known)
         return Incoming(known.model_name, known.model_version, known, parts.id, body, parts.raws)
 
     def id_of(self, body: bytes) -> str:

@@ -16,6 +16,7 @@ _MAX_FIELDS = 512
 """Protobuf parses a message of more fields: this loop is Python, and a field can be as short as two bytes."""
 
 _MAX_FIELD_BYTES = 1 << 31
+_TEMPLATE_RAWS = 64
 _MORE = 0x80
 _MAX_LENGTH_BITS = 35
 """Bits of the longest length that is read here; a message is at most 2 GiB (row 10.7)."""
@@ -28,11 +29,13 @@ class Split(Record, frozen=True):
         head: everything but id and raw tensors, in order; a message of its own.
         id: the id; "" if the message has none.
         raws: where each raw tensor begins and how many bytes it has.
+        cut: how many bytes of `head` come before the first id or raw tensor.
     """
 
     head: bytes
     id: str
     raws: list[tuple[int, int]]
+    cut: int
 
 
 def split(body: bytes, *, longest_field: int = _MAX_FIELD_BYTES) -> Split | None:
@@ -53,7 +56,7 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
     raws: list[tuple[int, int]] = []
     request_id = ""
     at = head_from = fields = 0
-    end = len(body)
+    end = cut = len(body)
     while at < end:
         field_from = at
         tag = body[at]
@@ -70,6 +73,7 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
             raise ValueError(fields)
         if tag in _REST:
             continue
+        cut = min(cut, field_from)
         if field_from > head_from:
             heads.append(body[head_from:field_from])
         head_from = at
@@ -84,7 +88,47 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
         raise ValueError(at)
     if end > head_from:
         heads.append(body[head_from:end])
-    return Split(b"".join(heads), request_id, raws)
+    return Split(b"".join(heads), request_id, raws, cut)
+
+
+class Template:
+    """The head of an earlier message, in two where its id was: a message with the same head is cut without a walk through its fields."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, parts: Split) -> None:
+        self._before, self._after = parts.head[: parts.cut], parts.head[parts.cut :]
+
+    def match(self, body: bytes) -> tuple[str, list[tuple[int, int]]] | None:
+        """The id and the raw tensors of a message with this head, as `split` finds them; None if it has another one, or fields in another order."""
+        before, after = self._before, self._after
+        if not body.startswith(before):
+            return None
+        at, end = len(before), len(body)
+        request_id = ""
+        raws: list[tuple[int, int]] = []
+        try:
+            if at < end and body[at] == _ID:
+                size = body[at + 1]
+                if size >= _MORE:
+                    return None
+                at += 2 + size
+                request_id = body[at - size : at].decode()
+            if not body.startswith(after, at):
+                return None
+            at += len(after)
+            while at < end:
+                if body[at] != _RAW or len(raws) >= _TEMPLATE_RAWS:
+                    return None
+                size = body[at + 1]
+                at += 2
+                if size >= _MORE:
+                    size, at = _long_size(body, at - 1)
+                raws.append((at, size))
+                at += size
+        except (IndexError, ValueError):
+            return None
+        return (request_id, raws) if at == end else None
 
 
 def _long_size(body: bytes, at: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import hpack
 import msgspec
 
 from naiad.protocol.transport.http2 import frames, settings
-from naiad.protocol.transport.http2.control_frames import ControlFrames
+from naiad.protocol.transport.http2.control_frames import ControlFrames, preface_end
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from naiad.protocol.transport.http2.events import (
     ConnectionFailed,
@@ -123,7 +123,8 @@ class Http2Server:
         at, end = 0, len(data)
         try:
             if not self.began:
-                at = self._read_preface(data)
+                at = preface_end(data)
+                self.began = at > 0
             while self.began and end - at >= 9:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
                 size_and_kind, flags, stream_id = READ_HEAD(data, at)
                 size = size_and_kind >> 8
@@ -131,6 +132,15 @@ class Http2Server:
                 following = start + size
                 if following > end and size <= frames.MAX_FRAME_BYTES:
                     break
+                if (
+                    size_and_kind & 0xFF == _HEADERS
+                    and flags == END_HEADERS
+                    and self._decoder is None
+                    and end - following >= 9  # noqa: PLR2004 - as above
+                    and (whole := self._whole_request(stream_id, data, start, following, end))
+                ):
+                    at = whole
+                    continue
                 self._frame(size_and_kind & 0xFF, flags, stream_id & MAX_STREAM_ID, data, start, following)  # fmt: skip
                 at = following
         except ConnectionFault as fault:
@@ -139,21 +149,47 @@ class Http2Server:
         self._return_credit()
         return events
 
-    def _read_preface(self, data: bytes) -> int:
-        """Where the frames begin, once the preface and the head of the first frame are there; `began` says whether they are (section 3.4)."""
-        preface = frames.PREFACE
-        if data[: len(preface)] != preface[: len(data)]:
-            raise ConnectionFault(
-                ErrorCode.PROTOCOL_ERROR, "no HTTP/2 connection preface (section 3.4)"
-            )
-        if len(data) < len(preface) + frames.HEAD_BYTES:
+    def _whole_request(self, number: int, data: bytes, start: int, following: int, end: int) -> int:
+        """Take a request in one frame of each kind, as nearly every unary call comes: HEADERS at `data[start:following]`, and DATA behind them.
+
+        The events and effects are those of `_headers` and `_data`. Returns where the next frame begins; 0 if anything is not as usual: then nothing has
+        changed, and the frames are taken one by one.
+        """
+        head: tuple[int, int, int] = READ_HEAD(data, following)
+        size_and_kind, flags, other = head
+        size = size_and_kind >> 8
+        start_of_data = following + 9
+        end_of_data = start_of_data + size
+        streams = self.streams
+        if (
+            size_and_kind & 0xFF != _DATA
+            or flags != END_STREAM
+            or other != number
+            or end_of_data > end
+            or number <= streams.last_id
+            or not number & 1
+            or following - start > frames.MAX_FRAME_BYTES
+            or size > frames.MAX_FRAME_BYTES
+            or self._block is not None
+            or streams.final is not None
+            or len(streams.by_id) >= self._limits.streams
+            or self._credit + size > self._limits.connection_window
+        ):
             return 0
-        if data[len(preface) + 3] != Kind.SETTINGS:
-            raise ConnectionFault(
-                ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS (section 3.4)"
-            )
-        self.began = True
-        return len(preface)
+        headers = self._blocks.read(data[start:following])
+        block = headers.block
+        if block.fault or block.content_length not in (-1, size):
+            return 0
+        streams.last_id = number
+        self._credit += size
+        stream = streams.by_id[number] = Stream(
+            number, _HALF_CLOSED, self.sender.initial_window, INITIAL_WINDOW - size
+        )
+        self._events += (
+            RequestReceived(stream, headers, False),
+            DataReceived(stream, data, start_of_data, end_of_data, True),
+        )
+        return end_of_data
 
     def _frame(  # noqa: PLR0917 - an object for them would be one more for every frame
         self, kind: int, flags: int, number: int, data: bytes, start: int, end: int

@@ -1,4 +1,4 @@
-"""What a client's control frames change: RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, PRIORITY, PUSH_PROMISE (RFC 9113, sections 6.3 to 6.9)."""
+"""The preface, and what a client's control frames change: RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, PRIORITY, PUSH_PROMISE (RFC 9113, sections 6.3 to 6.9)."""
 
 import collections.abc
 import struct
@@ -22,6 +22,26 @@ from naiad.protocol.transport.http2.streams import Step, Stream
 _READ_LONG = struct.Struct(">I").unpack_from
 
 Events = collections.abc.Sequence[Event]
+
+
+def preface_end(data: bytes) -> int:
+    """Where the frames begin, once the preface and the head of the first frame are there; 0 before (section 3.4).
+
+    Raises:
+        ConnectionFault: a client of HTTP/2 does not begin like this.
+    """
+    preface = frames.PREFACE
+    if data[: len(preface)] != preface[: len(data)]:
+        raise ConnectionFault(
+            ErrorCode.PROTOCOL_ERROR, "no HTTP/2 connection preface (section 3.4)"
+        )
+    if len(data) < len(preface) + frames.HEAD_BYTES:
+        return 0
+    if data[len(preface) + 3] != Kind.SETTINGS:
+        raise ConnectionFault(
+            ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS (section 3.4)"
+        )
+    return len(preface)
 
 
 class ControlFrames:

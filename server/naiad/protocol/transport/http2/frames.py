@@ -23,7 +23,9 @@ MAX_WINDOW = 2**31 - 1
 READ_HEAD = struct.Struct(">IBI").unpack_from
 """Length and type in one number (24 and 8 bits), flags, stream id with its reserved bit."""
 
-_HEAD = struct.Struct(">IBI").pack
+PACK_HEAD = struct.Struct(">IBI").pack
+"""The same, the other way."""
+
 _LONG = struct.Struct(">I").pack
 _SETTING = struct.Struct(">HI")
 
@@ -132,7 +134,7 @@ def unpadded(data: bytes, start: int, end: int, kind: Kind) -> tuple[int, int]:
 
 def head(size: int, kind: Kind, flags: int, stream_id: int) -> bytes:
     """The nine bytes before a payload."""
-    return _HEAD(size << 8 | kind, flags, stream_id)
+    return PACK_HEAD(size << 8 | kind, flags, stream_id)
 
 
 def reset(stream_id: int, code: ErrorCode) -> bytes:

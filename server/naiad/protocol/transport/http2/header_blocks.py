@@ -10,7 +10,7 @@ import typing
 import hpack
 
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode
-from naiad.protocol.transport.http2.header_fields import per_call_fields, split
+from naiad.protocol.transport.http2.header_fields import huffman_decoded, per_call_fields, split
 from naiad.protocol.transport.http2.header_rules import (
     Fields,
     content_length,
@@ -110,11 +110,14 @@ def decode(with_table: hpack.Decoder, block: bytes) -> Fields:
             ErrorCode.ENHANCE_YOUR_CALM, f"a header list of more than {MAX_BLOCK_BYTES} bytes"
         ) from None
     except hpack.HPACKError as error:
-        raise ConnectionFault(
-            ErrorCode.COMPRESSION_ERROR,
-            f"a header block that cannot be decoded: {error} (section 4.3)",
-        ) from None
+        raise _undecodable(error) from None
     return fields
+
+
+def _undecodable(error: hpack.HPACKError) -> ConnectionFault:
+    return ConnectionFault(
+        ErrorCode.COMPRESSION_ERROR, f"a header block that cannot be decoded: {error} (section 4.3)"
+    )
 
 
 class _Template:
@@ -198,8 +201,14 @@ class BlockCache:
     def _value(self, field: bytes, name: bytes) -> bytes:
         """The value of a field with a literal name."""
         at = 2 + (field[1] & 0x7F)  # such names are short
-        if field[at] < 0x7F:  # noqa: PLR2004 - plain, and its length in one byte
+        length = field[at]
+        if length < 0x7F:  # noqa: PLR2004 - plain, and its length in one byte
             return field[at + 1 :]
+        if length & 0x7F != 0x7F:  # noqa: PLR2004 - its length in one byte
+            try:
+                return huffman_decoded(field[at + 1 :])
+            except hpack.HPACKError as error:
+                raise _undecodable(error) from None
         ((_, value),) = decode(self.decoder, field)
         return value
 

@@ -65,7 +65,10 @@ class OpenStreams:
         """Send a whole response and end the stream."""
         if stream.state is not _CLOSED:
             self._sender.response(stream, block, data, trailers)
-            self.after_sending(stream)
+            if stream.state is _CLOSED:
+                del self.by_id[stream.id]
+            else:
+                self.after_sending(stream)
 
     def send_headers(self, stream: Stream, block: bytes, *, end_stream: bool = False) -> None:
         """Begin a response; with `end_stream`, that is all of it."""

@@ -3,8 +3,6 @@
 What is to be sent is collected in `out`; the user of the protocol writes it, once per iteration of its loop.
 """
 
-import struct
-
 from naiad.protocol.transport.http2 import settings
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from naiad.protocol.transport.http2.frames import (
@@ -12,6 +10,7 @@ from naiad.protocol.transport.http2.frames import (
     END_STREAM,
     MAX_FRAME_BYTES,
     MAX_WINDOW,
+    PACK_HEAD,
     Kind,
     head,
     header_frames,
@@ -20,9 +19,8 @@ from naiad.protocol.transport.http2.streams import State, Step, Stream
 
 Written = bytes | memoryview
 
-_LONG = struct.Struct(">I").pack
-_HEADERS_END = bytes((Kind.HEADERS, END_HEADERS))
-_TRAILERS_END = bytes((Kind.HEADERS, END_HEADERS | END_STREAM))
+_HEADERS = int(Kind.HEADERS)
+_TRAILERS_END = END_HEADERS | END_STREAM
 
 
 class Sender:
@@ -74,15 +72,15 @@ class Sender:
             self.trailers(stream, trailers)
             return
         self.sent = True
-        number = _LONG(stream.id)
+        number = stream.id
         stream.send_window -= size
         self.window -= size
         self.out.append(
             b"".join(
                 (
-                    _LONG(len(block))[1:], _HEADERS_END, number, block,
-                    _LONG(size)[1:], b"\0\0", number, data,
-                    _LONG(len(trailers))[1:], _TRAILERS_END, number, trailers,
+                    PACK_HEAD(len(block) << 8 | _HEADERS, END_HEADERS, number), block,
+                    PACK_HEAD(size << 8, 0, number), data,
+                    PACK_HEAD(len(trailers) << 8 | _HEADERS, _TRAILERS_END, number), trailers,
                 )
             )
         )  # fmt: skip

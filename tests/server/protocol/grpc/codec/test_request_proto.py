@@ -109,6 +109,22 @@ def test_the_memory_for_heads_is_bounded() -> None:
     decode(large, reader)
     assert len(reader._heads) <= 512
     assert max(map(len, reader._heads)) <= 2048
+    for number in range(2000):
+        request = message()
+        body = b"\x1a\x04%04d" % number + request.SerializeToString()  # the id comes first
+        assert reader.read(body).id == f"{number:04}"
+    assert len(reader._last) <= 512
+
+
+def test_equal_heads_in_a_row_and_heads_that_take_turns_are_distinguished() -> None:
+    reader = RequestReader()
+    for turn, name in enumerate(("Y", "Y", "Y", "Z", "Y", "Z", "Z", "Z", "Y")):
+        request = message()
+        request.id = f"{turn}" if turn % 3 else ""
+        request.outputs.add(name=name)
+        decoded = decode(request, reader)
+        assert decoded.output_names == [name]
+        assert decoded.id == request.id
 
 
 @pytest.mark.parametrize(

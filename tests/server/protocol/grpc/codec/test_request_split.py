@@ -5,7 +5,7 @@ import hypothesis.strategies as st
 from google.protobuf.message import DecodeError
 
 from naiad.core.messages import service_pb2
-from naiad.protocol.grpc.codec.request_split import split
+from naiad.protocol.grpc.codec.request_split import Template, split
 from tests.server.protocol.grpc.scripted_engine import small_request
 
 Request = service_pb2.ModelInferRequest
@@ -60,14 +60,18 @@ FIELDS = st.one_of(
 )
 
 
-@hypothesis.given(fields=st.lists(FIELDS, max_size=8))
-def test_the_parts_put_together_are_what_protobuf_reads(fields: list[tuple[int, bytes]]) -> None:
-    body = b"".join(
+def _written(fields: list[tuple[int, bytes]]) -> bytes:
+    return b"".join(
         bytes([tag])
         + (bytes([len(value)]) if len(value) < 128 else bytes([len(value) & 127 | 128, 1]))
         + value
         for tag, value in fields
     )
+
+
+@hypothesis.given(fields=st.lists(FIELDS, max_size=8))
+def test_the_parts_put_together_are_what_protobuf_reads(fields: list[tuple[int, bytes]]) -> None:
+    body = _written(fields)
     try:
         official = Request.FromString(body)
     except DecodeError:
@@ -78,3 +82,52 @@ def test_the_parts_put_together_are_what_protobuf_reads(fields: list[tuple[int, 
     rebuilt.id = parts.id
     rebuilt.raw_input_contents.extend(body[at : at + size] for at, size in parts.raws)
     assert rebuilt == official
+
+
+@hypothesis.given(
+    rest=st.lists(FIELDS.filter(lambda field: field[0] not in {0x1A, 0x3A}), max_size=4),
+    cut=st.integers(0, 4),
+    ids=st.lists(st.none() | st.text(max_size=150), min_size=2, max_size=2),
+    raws=st.lists(st.lists(st.binary(max_size=200), max_size=3), min_size=2, max_size=2),
+    damage=st.binary(max_size=2),
+)
+def test_a_template_finds_what_a_walk_through_the_fields_finds(
+    rest: list[tuple[int, bytes]],
+    cut: int,
+    ids: list[str | None],
+    raws: list[list[bytes]],
+    damage: bytes,
+) -> None:
+    first, second = (
+        _written(
+            [
+                *rest[:cut],
+                *([] if an_id is None else [(0x1A, an_id.encode()[:199])]),
+                *rest[cut:],
+                *((0x3A, raw) for raw in some),
+            ]
+        )
+        for an_id, some in zip(ids, raws, strict=True)
+    )
+    parts = split(first)
+    hypothesis.assume(parts is not None)
+    assert parts is not None
+    template = Template(parts)
+    for body in (first, second, second + damage, second[: len(second) // 2]):
+        found, walked = template.match(body), split(body)
+        if found is not None:
+            assert walked is not None
+            assert (walked.id, walked.raws) == found
+            assert walked.head == parts.head
+
+
+def test_a_template_takes_another_id_and_other_values() -> None:
+    parts = split(small_request(request_id="id"))
+    assert parts is not None
+    template = Template(parts)
+    for request_id in ("", "a", "another id"):
+        body = small_request(request_id=request_id, value=7)
+        walked = split(body)
+        assert walked is not None
+        assert template.match(body) == (request_id, walked.raws)
+    assert template.match(b"") is None

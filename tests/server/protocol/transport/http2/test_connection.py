@@ -1,6 +1,7 @@
 """HTTP/2 without a socket: requests and responses, the windows, and what each broken rule is answered with."""
 
 import struct
+import typing
 
 import pytest
 from hypothesis import given, strategies as st
@@ -294,6 +295,61 @@ def test_floods_are_counted_by_the_second() -> None:
         assert not client.server.failed
         client.send(frames.settings({}) * 60)
         client.server.tick()
+
+
+_REQUESTS = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.sampled_from((END_HEADERS, END_HEADERS, END_HEADERS | END_STREAM, 0)),
+        st.sampled_from((END_STREAM, END_STREAM, 0, END_STREAM | frames.PADDED)),
+        st.sampled_from(("", "", "4", "5")),
+        st.sampled_from((b"", b"\1ab\0", b"abcd", bytes(16_385))),
+        st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+@given(_REQUESTS, st.sampled_from((2, 4_096)))
+def test_whole_requests_give_what_their_frames_give_one_by_one(
+    requests: list[tuple[int, int, int, str, bytes, bool]], streams: int
+) -> None:
+    sent: list[bytes] = []
+    for stream, head_flags, data_flags, length, body, same in requests:
+        declared = (("content-length", length),) if length else ()
+        sent += (
+            frame(Kind.HEADERS, head_flags, stream, block(*REQUEST, *declared)),
+            frame(Kind.DATA, data_flags, stream if same else stream + 2, body),
+        )
+    one_piece = Client(limits=Limits(streams=streams))
+    one_by_one = Client(limits=Limits(streams=streams))
+    events = one_piece.send(*sent)
+    expected = [event for piece in sent for event in one_by_one.send(piece)]
+    assert [_seen(event) for event in events] == [_seen(event) for event in expected]
+    assert one_piece.got() == one_by_one.got()
+    for name in ("last_id", "final"):
+        assert getattr(one_piece.server.streams, name) == getattr(one_by_one.server.streams, name)
+    assert one_piece.server._credit == one_by_one.server._credit
+    assert [
+        (each.id, each.state, each.receive_window) for each in one_piece.server.streams.all()
+    ] == [(each.id, each.state, each.receive_window) for each in one_by_one.server.streams.all()]
+
+
+def _seen(event: typing.Any) -> tuple[typing.Any, ...]:
+    match event:
+        case RequestReceived():
+            return (type(event), event.stream.id, event.headers.fields, event.ended)
+        case DataReceived():
+            return (
+                type(event),
+                event.stream.id,
+                event.buffer[event.start : event.end],
+                event.ended,
+            )
+        case ConnectionFailed():
+            return (type(event), event.code, event.why)
+        case _:
+            return (type(event), event.stream.id)
 
 
 @given(st.lists(st.binary(max_size=80) | st.builds(frame, st.integers(0, 11), st.integers(0, 255), st.integers(0, 8), st.binary(max_size=40)), max_size=12))  # fmt: skip

@@ -2,11 +2,14 @@
 
 import hpack
 import pytest
+from hpack.huffman import HuffmanEncoder
+from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
+from hpack.huffman_table import decode_huffman
 from hypothesis import given, strategies as st
 
 from naiad.protocol.transport.http2 import frames
 from naiad.protocol.transport.http2.header_blocks import BlockCache, encode
-from naiad.protocol.transport.http2.header_fields import PER_CALL, split
+from naiad.protocol.transport.http2.header_fields import PER_CALL, huffman_decoded, split
 from tests.server.protocol.transport.http2.peer import REQUEST, Client, block, headers
 
 _NAMES = st.sampled_from([*PER_CALL[:4], "x-other", "user-agent", "content-type", "grpc-encoding"])
@@ -15,16 +18,16 @@ _VALUES = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_siz
 
 @given(
     extra=st.lists(st.tuples(_NAMES, _VALUES), max_size=8),
-    huffman=st.booleans(),
+    shorter=st.booleans(),
     indexing=st.booleans(),
 )
 def test_a_block_in_two_has_the_fields_that_hpack_finds(
-    extra: list[tuple[str, str]], *, huffman: bool, indexing: bool
+    extra: list[tuple[str, str]], *, shorter: bool, indexing: bool
 ) -> None:
     fields = [(name.encode(), value.encode(), not indexing) for name, value in (*REQUEST, *extra)]
     encoder = hpack.Encoder()
     encoder.header_table_size = 0
-    encoded = encoder.encode(fields, huffman=huffman)
+    encoded = encoder.encode(fields, huffman=shorter)
     cache = BlockCache()
     for _ in range(2):
         found = cache.read(encoded).fields
@@ -88,3 +91,20 @@ def test_responses_do_not_touch_the_client_s_table() -> None:
     fields = ((b":status", b"200"), (b"grpc-status", b"5"), (b"x", b"y"))
     assert [tuple(field) for field in decoder.decode(encode(fields), raw=True)] == list(fields)
     assert not decoder.header_table.dynamic_entries
+
+
+@given(st.binary(max_size=60))
+def test_huffman_s_code_is_read_as_hpack_reads_it(value: bytes) -> None:
+    encoder = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)
+    assert huffman_decoded(encoder.encode(value)) == value
+
+
+@given(st.binary(max_size=30))
+def test_bytes_that_are_not_huffman_s_code_are_refused_as_hpack_refuses_them(value: bytes) -> None:
+    try:
+        expected = decode_huffman(value)
+    except hpack.HPACKDecodingError:
+        with pytest.raises(hpack.HPACKDecodingError):
+            huffman_decoded(value)
+    else:
+        assert huffman_decoded(value) == expected

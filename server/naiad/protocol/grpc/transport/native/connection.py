@@ -11,7 +11,12 @@ from typing_extensions import override
 
 from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.transport.native import responses
-from naiad.protocol.grpc.transport.native.call_head import CallMetadata, head_of, timeout_of
+from naiad.protocol.grpc.transport.native.call_head import (
+    CallHead,
+    CallMetadata,
+    head_of,
+    timeout_of,
+)
 from naiad.protocol.grpc.transport.native.foreign_request import ForeignRequest
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
 from naiad.protocol.grpc.transport.native.service import NO_METHOD, BegunCall, GrpcService
@@ -33,6 +38,8 @@ from naiad.protocol.transport.http2.events import (
 from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES
 from naiad.protocol.transport.http2.streams import State
 from naiad.protocol.transport.peer import Peer
+
+_CLOSED = State.CLOSED
 
 _PREFACE_S = 20.0
 """How long a client may take for its preface and first SETTINGS."""
@@ -111,7 +118,8 @@ class GrpcConnection(asyncio.Protocol):
                 self._begin(event)
             else:
                 self._other(event)
-        self._flush()
+        if self.h2.sender.out or self._draining or self.h2.failed:
+            self._flush()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -216,35 +224,35 @@ class GrpcConnection(asyncio.Protocol):
     def _begin(self, event: RequestReceived) -> None:
         """A request: find its method, admit it, and begin the call."""
         stream, headers, service = event.stream, event.headers, self._service
-        if stream.state is State.CLOSED:
+        if stream.state is _CLOSED:
             return  # reset in the same read: nothing is begun for it
         h2 = self.h2
-        if headers.size > MAX_LIST_BYTES:
+        block = headers.block
+        if (headers.size if headers.per_call else block.size) > MAX_LIST_BYTES:
             h2.streams.send_headers(
                 stream, responses.trailers_only(_TOO_MUCH_METADATA), end_stream=True
             )
             return
-        head = head_of(headers)
+        head: CallHead = block.memo or head_of(headers)
         if head.http_status != 200:  # noqa: PLR2004 - OK
             foreign = stream.call = ForeignRequest(self, stream, head.http_status)
             if event.ended:
                 foreign.ended()
             return
         entry = service.entries.get(head.path)
-        refused = NO_METHOD if entry is None else entry.refused
-        if refused is None:
-            refused = service.methods.admit(head.path, CallMetadata(headers))
-        if refused is not None or entry is None:
-            h2.streams.send_headers(
-                stream, responses.trailers_only(refused or NO_METHOD), end_stream=True
-            )
-            return
+        if head.path not in service.methods.unchecked or entry is None:
+            refused = NO_METHOD if entry is None else entry.refused
+            if refused is None:
+                refused = service.methods.admit(head.path, CallMetadata(headers))
+            if refused is not None or entry is None:
+                h2.streams.send_headers(
+                    stream, responses.trailers_only(refused or NO_METHOD), end_stream=True
+                )
+                return
         h2.give_up_table()
+        timeout = timeout_of(headers, head) if headers.per_call else head.timeout
         make = UnaryCall if entry.streaming is None else StreamCall
-        call = make(
-            self, service, BegunCall(stream, headers, head, entry, timeout_of(headers, head))
-        )
-        stream.call = call
+        call = stream.call = make(self, service, BegunCall(stream, headers, head, entry, timeout))
         if event.ended:
             call.ended()
 

@@ -40,17 +40,13 @@ class UnaryCall:
     """One call; a `NativeCall` for its method."""
 
     __slots__ = (
-        "_connection", "_done", "_due", "_entry", "_head", "_headers", "_reader", "_service", "_stream", "_taken", "_work", "compressed",
-        "extras",
+        "_begun", "_connection", "_done", "_due", "_reader", "_service", "_taken", "_work", "compressed", "extras",
     )  # fmt: skip
 
     def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
         self._connection = connection
         self._service = service
-        self._stream = begun.stream
-        self._headers = begun.headers
-        self._head = begun.head
-        self._entry = begun.entry
+        self._begun = begun
         self._reader: MessageReader | None = None
         self._work: Cancellable | None = None
         self._taken = False  # the message is whole
@@ -63,7 +59,7 @@ class UnaryCall:
 
     def invocation_metadata(self) -> Metadata:
         """See `RpcCall`."""
-        return CallMetadata(self._headers)
+        return CallMetadata(self._begun.headers)
 
     def peer(self) -> str:
         """See `RpcCall`."""
@@ -94,9 +90,9 @@ class UnaryCall:
         if event.ended:
             self.ended()
         else:
-            window = self._stream.receive_window
+            window = self._begun.stream.receive_window
             more = credit(window, reader.missing, INITIAL_WINDOW)
-            self._connection.h2.streams.grant(self._stream, more)
+            self._connection.h2.streams.grant(self._begun.stream, more)
 
     def ended(self) -> None:
         """The client has finished sending."""
@@ -133,7 +129,7 @@ class UnaryCall:
             return
         self._taken = self.compressed = True
         limit = self._service.settings.max_decompressed_bytes
-        encoding = self._head.encoding
+        encoding = self._begun.head.encoding
         if len(message.body) <= HERE:
             self._decompressed(compression.decompressed(message.body, encoding, limit))
             return
@@ -157,7 +153,7 @@ class UnaryCall:
         self._reader = None
         if len(body) > LARGE_MESSAGE_BYTES:
             self._service.memory.used()
-        unary = self._entry.unary
+        unary = self._begun.entry.unary
         assert unary is not None
         work = unary(body, self, self._respond)
         if not self._done:
@@ -183,14 +179,15 @@ class UnaryCall:
         if not self._finish():
             return
         self._work = None
-        connection, stream = self._connection, self._stream
+        connection, begun = self._connection, self._begun
+        stream = begun.stream
         stream.call = None
         h2 = connection.h2
         if self.extras is not None:
             self._respond_with(response, self.extras)
         elif isinstance(response, RpcStatus):
             h2.streams.send_headers(stream, responses.trailers_only(response), end_stream=True)
-        elif self._entry.compresses:
+        elif begun.entry.compresses:
             self._respond_compressed(response)
         elif len(response) <= _ONE_PIECE:
             h2.streams.respond(
@@ -208,8 +205,8 @@ class UnaryCall:
     def _respond_with(self, response: Response, extras: Extras) -> None:
         """A response with metadata, or whose compression the method chose; messages of any length are compressed here."""
         encodings = self._service.encodings if extras.compress else ()
-        encoding = compression.chosen(encodings, self._head.accepts)
-        streams, stream = self._connection.h2.streams, self._stream
+        encoding = compression.chosen(encodings, self._begun.head.accepts)
+        streams, stream = self._connection.h2.streams, self._begun.stream
         streams.send_headers(stream, responses.initial(encoding, extras.initial))
         refused = response if isinstance(response, RpcStatus) else None
         if not isinstance(response, RpcStatus):
@@ -217,7 +214,7 @@ class UnaryCall:
         streams.send_trailers(stream, responses.trailers_with(refused, extras.trailing))
 
     def _respond_compressed(self, response: bytes) -> None:
-        encoding = compression.chosen(self._service.encodings, self._head.accepts)
+        encoding = compression.chosen(self._service.encodings, self._begun.head.accepts)
         if len(response) <= compression.COMPRESSED_HERE:
             self._send_compressed(encoding, compression.framed(response, encoding))
             return
@@ -231,5 +228,5 @@ class UnaryCall:
 
     def _send_compressed(self, encoding: bytes, data: bytes) -> None:
         self._connection.h2.streams.respond(
-            self._stream, responses.HEADERS_ENCODED.get(encoding, responses.HEADERS), data, responses.OK_TRAILERS
+            self._begun.stream, responses.HEADERS_ENCODED.get(encoding, responses.HEADERS), data, responses.OK_TRAILERS
         )  # fmt: skip
