@@ -75,13 +75,13 @@ def reference_program(environment: ReferenceEnvironment) -> Program:
 
 
 def naiad_program() -> Program:
-    """Naiad from this tree, with the interpreter that runs the tests, and with the gRPC engine that `NAIAD_TEST_GRPC_ENGINE` names."""
+    """Naiad from this tree, with the interpreter that runs the tests, and with the engines that `NAIAD_TEST_GRPC_ENGINE` and `NAIAD_TEST_HTTP_ENGINE` name."""
     server = Path(__file__).resolve().parents[2] / "server"
     environ = {**os.environ, "PYTHONPATH": str(server), "TRITON_SERVER_CPU_ONLY": "1"}
     command: tuple[str, ...] = (sys.executable, "-m", "naiad", "serve")
-    engine = os.environ.get("NAIAD_TEST_GRPC_ENGINE")
-    if engine:
-        command = (*command, f"--grpc-engine={engine}")
+    for protocol in ("grpc", "http"):
+        if engine := os.environ.get(f"NAIAD_TEST_{protocol.upper()}_ENGINE"):
+            command = (*command, f"--{protocol}-engine={engine}")
     return Program(name="naiad", command=command, environ=environ)
 
 

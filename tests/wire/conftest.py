@@ -6,7 +6,13 @@ import pathlib
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.http_engine import leave_out
 from tests.wire import repository
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what is not for the engine of HTTP of this run."""
+    leave_out(items)
 
 
 @pytest.fixture(scope="session")

@@ -98,6 +98,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     http_max_input_size: int = 64 * 1024 * 1024
     http_restricted_api: Restrictions = _NOTHING
     http_base_path: str = ""
+    http_engine: str = "native"
 
     allow_grpc: bool = True
     grpc_address: str = "0.0.0.0"  # noqa: S104 - as above
@@ -371,6 +372,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("repository-cache-bytes", _I, "Largest size of that folder; 0 means unlimited.", minimum=0),
         _special("http-base-path", "Prefix (/api/predict/NAME) under which every HTTP path is served as well, for gateways that do not remove it; without "
                  "the prefix the paths work, too, as probes need them. gRPC and metrics have none."),
+        _flag("http-engine", _S, "What carries HTTP: native, or uvicorn, with the same application in FastAPI.", choices=("native", "uvicorn")),
         _flag("grpc-engine", _S, "What carries gRPC: grpcio, or native, an HTTP/2 of our own that is several times faster.", choices=("grpcio", "native")),
         _flag("grpc-reflection", _B, "Serve grpc.reflection.v1 and v1alpha, by which tools such as grpcurl find the services; restricted as metadata is, and "
               "with --auth-token-file a token is needed."),

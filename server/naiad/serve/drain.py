@@ -9,6 +9,10 @@ import contextlib
 import logging
 
 from naiad.core.clock import Clock
+from naiad.engine.engine import Phase
+from naiad.options.options import Options
+from naiad.serve.assembly import Assembly
+from naiad.serve.frontends import Frontends
 
 log = logging.getLogger("naiad.serve")
 
@@ -84,3 +88,27 @@ async def drain(
         with contextlib.suppress(asyncio.CancelledError):
             await countdown
     return True
+
+
+async def stop(assembly: Assembly, frontends: Frontends, options: Options, clock: Clock) -> bool:
+    """Drain a server's ports and unload its models; returns whether all of it ended in time."""
+    await assembly.interrupt()
+    engine, repository = assembly.engine, assembly.repository
+
+    def lame_duck() -> None:
+        engine.phase = Phase.DRAINING
+        frontends.begin_drain()
+
+    in_time = await drain(
+        lame_duck=lame_duck,
+        finish_sequences=engine.finish_sequences,
+        close=frontends.close,
+        unload=assembly.unload,
+        inflight=engine.inflight,
+        live_models=lambda: len(repository.served()) + len(repository.unloading()),
+        delay_seconds=options.shutdown_delay_secs,
+        timeout_seconds=options.exit_timeout_secs,
+        clock=clock,
+    )
+    engine.phase = Phase.EXITING
+    return in_time

@@ -38,6 +38,27 @@ class FrontEndError(Exception):
     """A front end cannot start; the message says which option to change."""
 
 
+def http_options(options: Options, tokens: TokenFile | None, codec: Codec | None) -> HttpOptions:
+    """What HTTP's routes need of the options, whichever engine serves them."""
+    return HttpOptions(
+        max_input_size=options.http_max_input_size,
+        header_forward_pattern=options.http_header_forward_pattern,
+        restrictions=restrictions(options.http_restricted_api),
+        tokens=tokens,
+        codec=codec,
+        base_path=options.http_base_path,
+    )
+
+
+def access_observer(options: Options, clock: Clock) -> Observer | None:
+    """The access log; None if no option enables it."""
+    if not (options.access_log or options.slow_request_ms):
+        return None
+    logger = logging.getLogger("naiad.access")
+    log = LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
+    return AccessObserver(log, clock=clock)
+
+
 class Frontends:
     """The ports of the server: HTTP, gRPC and metrics.
 
@@ -159,14 +180,7 @@ class Frontends:
 
     def _make_http(self) -> Frontend:
         options = self._options
-        http = HttpOptions(
-            max_input_size=options.http_max_input_size,
-            header_forward_pattern=options.http_header_forward_pattern,
-            restrictions=restrictions(options.http_restricted_api),
-            tokens=self._tokens,
-            codec=self._codec,
-            base_path=options.http_base_path,
-        )
+        http = http_options(options, self._tokens, self._codec)
         routes = Routes(self._engine, http)
         address = ListenAddress(
             options.http_address,
@@ -175,20 +189,29 @@ class Frontends:
             reuse_port=options.reuse_http_port,
             reuse_option="--reuse-http-port",
         )
+        app = ControlPlane(
+            self._engine,
+            routes,
+            http.restrictions,
+            http.tokens,
+            http.codec,
+            base_path=http.base_path,
+        )
+        settings, observer = self._settings(), access_observer(options, self._clock)
+        if options.http_engine == "uvicorn":
+            from naiad.protocol.http.asgi.middleware import RequestMiddleware, RequestSettings  # noqa: PLC0415 - with it
+            from naiad.protocol.http.asgi.uvicorn_server import UvicornServer  # noqa: PLC0415 - the other engine does not need it
+
+            limits = RequestSettings(body_idle_timeout=settings.body_idle_timeout)
+            middleware = RequestMiddleware(app, lambda: routes, limits, observer)
+            return UvicornServer(address, middleware, settings=settings, prepare=app.load)
         return http_listener(
             address,
             routes=routes,
-            app=ControlPlane(
-                self._engine,
-                routes,
-                http.restrictions,
-                http.tokens,
-                http.codec,
-                base_path=http.base_path,
-            ),
-            settings=self._settings(),
+            app=app,
+            settings=settings,
             clock=self._clock,
-            observer=self._observer(),
+            observer=observer,
         )
 
     def _make_grpc(self) -> Frontend:
@@ -223,7 +246,7 @@ class Frontends:
             max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
         )
         methods = Methods(self._engine, settings, self._codec)
-        observer = self._observer()
+        observer = access_observer(options, self._clock)
         if observer is not None:
             methods.observe(observer)
         if options.grpc_engine == "native":
@@ -233,15 +256,6 @@ class Frontends:
         from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that the other engine does not pay
 
         return GrpcServer(settings, methods)
-
-    def _observer(self) -> Observer | None:
-        """The access log; None if no option enables it."""
-        options = self._options
-        if not (options.access_log or options.slow_request_ms):
-            return None
-        logger = logging.getLogger("naiad.access")
-        log = LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
-        return AccessObserver(log, clock=self._clock)
 
     def _make_metrics(self) -> Frontend:
         options = self._options

@@ -28,7 +28,7 @@ from naiad.repository.temporary import remove_leftovers
 from naiad.serve import interpreter
 from naiad.serve.assembly import Assembly, AssemblyError, assembled
 from naiad.serve.console import LoadingLines, show_addresses, show_models
-from naiad.serve.drain import drain
+from naiad.serve.drain import stop
 from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.loop_lag import LoopLag
 from naiad.serve.process_memory import ProcessMemory
@@ -171,26 +171,7 @@ class Server:
         """Drain and unload; returns whether all of it ended in time."""
         for task in self._at_stop:
             task.cancel()
-        await assembly.interrupt()
-        engine, repository = assembly.engine, assembly.repository
-
-        def lame_duck() -> None:
-            engine.phase = Phase.DRAINING
-            frontends.begin_drain()
-
-        in_time = await drain(
-            lame_duck=lame_duck,
-            finish_sequences=engine.finish_sequences,
-            close=frontends.close,
-            unload=assembly.unload,
-            inflight=engine.inflight,
-            live_models=lambda: len(repository.served()) + len(repository.unloading()),
-            delay_seconds=self._options.shutdown_delay_secs,
-            timeout_seconds=self._options.exit_timeout_secs,
-            clock=self._clock,
-        )
-        engine.phase = Phase.EXITING
-        return in_time
+        return await stop(assembly, frontends, self._options, self._clock)
 
     def _was_in_use(self) -> bool:
         return self._frontends is not None and self._frontends.was_in_use()

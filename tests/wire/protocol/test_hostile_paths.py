@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from tests.reference.process import ServerProcess
+from tests.support.http_engine import INVALID, UVICORN
 from tests.wire.plain_http import call
 from tests.wire.process.test_process import launched
 from tests.wire.protocol.raw_http import exchange
@@ -110,7 +111,7 @@ def refused(server: ServerProcess, method: str, target: str) -> None:
     )
     status, body = exchange(server.http, head.encode("latin-1"), method=method)
     assert status in (400, 401, 403, 404), (method, target, status, body)
-    if method != "HEAD":
+    if method != "HEAD" and not (UVICORN and body == INVALID):
         assert set(json.loads(body)) == {"error"}, (method, target, body)
 
 

@@ -8,6 +8,11 @@ _PROBE_SECONDS = 0.02
 """How soon after a probe to check its result; peers further away are checked again at each tick."""
 
 
+def as_ipv4(host: str) -> str:
+    """An IPv4 address that a socket for both families sees as one of IPv6 (`::ffff:192.0.2.1`) as it is written; others unchanged."""
+    return host.removeprefix(_IPV4_AS_IPV6) if "." in host else host
+
+
 class Peer:
     """A client, seen through its socket.
 
@@ -29,10 +34,7 @@ class Peer:
         address = self._transport.get_extra_info(name)
         if not isinstance(address, tuple) or len(address) < 2:  # noqa: PLR2004 - host and port
             return None
-        # How a socket for both families sees an IPv4 address.
-        return address[0].removeprefix(_IPV4_AS_IPV6) if "." in address[0] else address[0], address[
-            1
-        ]
+        return as_ipv4(address[0]), address[1]
 
     def check_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Check whether the kernel of the client refuses what was just sent."""

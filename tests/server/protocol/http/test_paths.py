@@ -5,6 +5,7 @@ import pytest
 
 from naiad.protocol.http.admin.app import build
 from naiad.protocol.http.admin.errors import not_found
+from naiad.protocol.http.asgi.services import LateServices, Services
 from naiad.protocol.http.paths import API, ApiPath, category_of, find, without_base
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.restricted import Category
@@ -40,7 +41,9 @@ def test_the_fast_lane_handles_the_fast_paths_and_no_other(path: ApiPath) -> Non
 async def test_the_application_handles_every_path_with_its_methods_only() -> None:
     engine = ScriptedEngine(model="m")
     engine.answer = response()
-    transport = httpx.ASGITransport(build(engine, Routes(engine, HttpOptions())))
+    transport = httpx.ASGITransport(
+        build(LateServices(Services(engine, Routes(engine, HttpOptions()))))
+    )
     async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
         for path in API:
             for method in ("GET", "POST", "PUT"):

@@ -1,8 +1,7 @@
-"""The control plane: metadata, config, statistics, repository, shared memory, and the API's description, as a FastAPI application.
+"""Every path of the HTTP API as a FastAPI application: the control plane, the API's description, and the fast lane's paths.
 
-Imported when its first request comes (`control_plane.py`): the framework costs memory and start-up time that inference does not
-need. Infer and health stand in the description too, but the fast lane takes them before they get here; through this
-application, in another server or a test, they are answered by the same handlers.
+Under the native engine it is imported when its first request comes (`control_plane.py`): the framework costs memory and start-up time that
+inference does not need, and the fast lane takes infer and health before they get here. In another ASGI server the same handlers answer them here.
 """
 
 import asyncio
@@ -15,21 +14,24 @@ import fastapi
 import orjson
 from fastapi.responses import HTMLResponse, Response
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.exceptions import HTTPException
+from starlette.types import Lifespan
 from typing_extensions import override
 
+from naiad import __version__
 from naiad.config.config_json import to_json
 from naiad.engine.api import Engine
 from naiad.errors import invalid, unsupported
 from naiad.protocol.codec.frames import large, on_bytes
-from naiad.protocol.codec.pool import CODEC_BYTES, Codec
+from naiad.protocol.codec.pool import CODEC_BYTES
 from naiad.protocol.http.admin import models, openapi, regions
-from naiad.protocol.http.admin.errors import add_error_replies, response_of
+from naiad.protocol.http.admin.errors import add_error_replies
 from naiad.protocol.http.admin.graph import graph
 from naiad.protocol.http.admin.queue import queue
+from naiad.protocol.http.asgi.fast_call import fast_call
+from naiad.protocol.http.asgi.services import LateServices
 from naiad.protocol.http.load_progress import load_progress
-from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
-from naiad.protocol.http.paths import API
+from naiad.protocol.http.message import FastRoutes, Receive, Scope, Send
+from naiad.protocol.http.paths import API, BASE_PATH
 from naiad.protocol.http.routes import model_version
 
 Decoded = typing.TypeVar("Decoded")
@@ -54,6 +56,8 @@ class _Digits(Convertor[str]):
         return value
 
 
+_TEMPLATES = frozenset(path.template for path in API)
+
 _SMALL_CONFIG = 1 << 16
 """Bytes of a config that is written on the loop, in 20 ms at most; one that came with a load may have a megabyte."""
 
@@ -62,46 +66,63 @@ _PIECE_BYTES = 1 << 20
 
 
 def build(
-    engine: Engine, routes: FastRoutes, codec: Codec | None = None, *, base_path: str = ""
+    services: LateServices,
+    *,
+    base_path: str = "",
+    lifespan: Lifespan[typing.Any] | None = None,
 ) -> fastapi.FastAPI:
-    """The application. Its description is made here as well, so that no request waits for it later.
-
-    The codec decodes large bodies; without it the loop does.
-    """
+    """The application, without what `control_plane.Gate` checks. `lifespan` is FastAPI's."""
     register_url_convertor("digits", _Digits())
-    app = fastapi.FastAPI(
+    app = _Described(
         title="Naiad",
         description="Inference over HTTP: the KServe v2 protocol with Triton's extensions.",
-        version=engine.server_metadata().version,
+        version=__version__,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        default_response_class=Response,
         servers=[{"url": base_path}, {"url": "/"}] if base_path else None,
+        lifespan=lifespan,
     )
-    add_error_replies(app, engine)
-    _Endpoints(engine, routes, codec).add_to(app)
-    _describe(app)
+    add_error_replies(app, services)
+    _Endpoints(services).add_to(app)
     return app
 
 
-def _describe(app: fastapi.FastAPI) -> None:
-    """Make the description, without the framework's own validation errors, which this application never sends."""
-    description = app.openapi()
-    for operations in description["paths"].values():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
-    description.pop("components", None)
+class _Described(fastapi.FastAPI):
+    """An application whose description leaves out the framework's own validation errors, which Naiad's paths never send."""
+
+    @override
+    def openapi(self) -> dict[str, typing.Any]:
+        if self.openapi_schema is None:
+            description = super().openapi()
+            for path in _TEMPLATES & description["paths"].keys():
+                for operation in description["paths"][path].values():
+                    operation["responses"].pop("422", None)
+        return super().openapi()
+
+
+class _Fast(Response):
+    """The response of a path of the fast lane: its handler answers, without the framework's own request and response."""
+
+    def __init__(self, routes: FastRoutes) -> None:
+        super().__init__()
+        self._routes = routes
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await fast_call(self._routes, scope, receive, send)
 
 
 class _Endpoints:
     """The endpoints. Each calls the engine once and writes the result."""
 
-    def __init__(self, engine: Engine, routes: FastRoutes, codec: Codec | None) -> None:
-        self._engine = engine
-        self._routes = routes
-        self._codec = codec
+    def __init__(self, services: LateServices) -> None:
+        self._services = services
+
+    @property
+    def _engine(self) -> Engine:
+        return self._services.now.engine
 
     def add_to(self, app: fastapi.FastAPI) -> None:
         """Add every path of the API."""
@@ -145,6 +166,7 @@ class _Endpoints:
                 tags=[operation.tag],
                 summary=operation.summary,
                 description=operation.note,
+                response_class=Response,
                 responses=operation.responses,
                 openapi_extra=openapi.extra_of(path, operation),
             )
@@ -205,7 +227,7 @@ class _Endpoints:
     ) -> Decoded:
         """A body's content; a large body is decoded in a codec process, there by `far` where it is given."""
         pieces = await _body(request)
-        codec = self._codec
+        codec = self._services.now.codec
         if codec is None or sum(map(len, pieces)) <= CODEC_BYTES:
             return decode(b"".join(pieces))
         call = functools.partial(codec.call, on_bytes, far or decode, *map(large, pieces))
@@ -266,30 +288,15 @@ class _Endpoints:
         return HTMLResponse(page, headers={"Content-Security-Policy": _CONTENT_POLICY})
 
     async def description(self, request: fastapi.Request) -> Response:
-        return _json(request.app.openapi())
+        described = request.app.openapi()
+        prefix = request.scope.get(BASE_PATH, "")
+        if prefix and all(prefix != server["url"] for server in described.get("servers", ())):
+            described = {**described, "servers": [{"url": prefix}]}
+        return _json(described)
 
     async def fast(self, request: fastapi.Request) -> Response:
-        """Call the handler of the fast lane for this path."""
-        headers = dict(request.headers.raw)
-        method, path = request.method.encode(), request.scope["path"]
-        handler = self._routes.find(method, path, headers)
-        if handler is None:
-            raise HTTPException(404)
-        answered = asyncio.get_running_loop().create_future()
-        work = handler(
-            HttpRequest(method, path, headers, await request.body()), answered.set_result
-        )
-        try:
-            reply: HttpReply = await answered
-            if reply.stream is not None:
-                collected = _Collected()
-                reply.stream.begin(collected)
-                return response_of(reply, await collected.whole)
-            return response_of(reply)
-        except asyncio.CancelledError:
-            if work is not None:
-                work.cancel()
-            raise
+        """Have the handler of the fast lane for this path answer."""
+        return _Fast(self._services.now.routes)
 
 
 async def _body(request: fastapi.Request) -> list[bytes]:
@@ -338,21 +345,3 @@ def _named_region_of(request: fastapi.Request, kind: str) -> str:
 
 def _json(value: typing.Any) -> Response:
     return Response(orjson.dumps(value), media_type="application/json")
-
-
-class _Collected:
-    """Collects a stream whose response is sent as a whole."""
-
-    def __init__(self) -> None:
-        self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._pieces: list[bytes | memoryview] = []
-
-    def write(self, data: bytes | memoryview) -> None:
-        self._pieces.append(data)
-
-    def cut(self) -> None:
-        self.whole.cancel()
-
-    def end(self) -> None:
-        if not self.whole.done():
-            self.whole.set_result(b"".join(self._pieces))

@@ -1,17 +1,20 @@
 """An ASGI application that imports and builds the control plane when its first request comes.
 
 FastAPI costs 20 to 40 MB and a few tenths of a second; a server that only infers and answers probes never pays. It is built on
-another thread, so that inference continues meanwhile. Restricted APIs (rows 17.15, 17.16) are checked before its router, so that a call without
-the header learns nothing, not even that its method is wrong; the fast lane guards its own paths (`routes.py`).
+another thread, so that inference continues meanwhile. Tokens and restricted APIs (rows 17.15, 17.16) are checked before its router, so that a call without
+them learns nothing, not even that its method is wrong; the fast lane guards its own paths (`routes.py`).
 """
 
 import asyncio
 import importlib
 import logging
+import typing
 
 from naiad.engine.api import Engine
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.http.message import AsgiApp, FastRoutes, HttpReply, Receive, Scope, Send
+from naiad.protocol.http.asgi.fast_call import CHECK_HEAD, send_reply
+from naiad.protocol.http.asgi.services import LateServices, Services
+from naiad.protocol.http.message import AsgiApp, FastRoutes, Receive, Scope, Send
 from naiad.protocol.http.paths import BASE_PATH, category_of, without_base
 from naiad.protocol.http.replies import RETRY_AFTER, refusal
 from naiad.protocol.http.routes import NO_TOKEN
@@ -47,37 +50,24 @@ class ControlPlane:
         *,
         base_path: str = "",
     ) -> None:
-        self._codec = codec
+        self._services = Services(engine, routes, codec)
         self._base_path = base_path
-        self._engine = engine
-        self._routes = routes
-        self._restrictions = restrictions
-        self._tokens = tokens
+        # Its checks come before the application is made: a call without a token does not cost its memory either.
+        self._gate = Gate(self._call, restrictions, tokens, base_path=base_path)
         self._app: AsgiApp | None = None
         self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        path = scope["path"]
-        # In `path` and not as ASGI's `root_path`: the router would remove that again, from a path that has it twice.
-        scope["path"] = without_base(self._base_path, path)
-        if scope["path"] != path:
-            scope[BASE_PATH] = self._base_path
-        # Before the application is made: a call without a token does not cost its memory either.
-        if not (
-            self._tokens is None or is_open(scope) or self._tokens.admits(header_of(scope, HEADER))
-        ):
-            await respond(NO_TOKEN, send)
-            return
+        await self._gate(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             app = self._app or await self.load()
         except OSError as error:
             log.error("%s: the next request tries again: %s", _NOT_STARTED, error)  # noqa: TRY400 - the message is the whole story
-            await respond(_NOT_NOW, send)
+            await send_reply(_NOT_NOW, send)
             return
-        if scope["method"] == "HEAD":
-            # HEAD is handled as GET; the connection leaves out the body.
-            scope["method"] = "GET"
         await app(scope, receive, send)
 
     async def load(self) -> AsgiApp:
@@ -89,10 +79,63 @@ class ControlPlane:
 
     def _make(self) -> AsgiApp:
         module = importlib.import_module("naiad.protocol.http.admin.app")
-        app: AsgiApp = module.build(
-            self._engine, self._routes, self._codec, base_path=self._base_path
+        app: typing.Any = module.build(LateServices(self._services), base_path=self._base_path)
+        app.openapi()  # here, so that no request waits for it later
+        made: AsgiApp = app
+        return made
+
+
+class Gate:
+    """What a request has to pass before the router sees it: the path without its prefix, the token, the header of a restricted API.
+
+    Args:
+        tokens, base_path: as for `ControlPlane`.
+    """
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        restrictions: Restrictions,
+        tokens: TokenFile | None = None,
+        *,
+        base_path: str = "",
+    ) -> None:
+        self._app = app
+        self._guarded = Guard(self._call, restrictions) if restrictions else self._call
+        self._tokens = tokens
+        self._base_path = base_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond with 401 or 403, with what the head of the request decides, or call the application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        root = scope.get("root_path", "")  # where another application has mounted this one
+        mounted = without_base(root, scope["path"])
+        # In `path` and not as ASGI's `root_path`: the router would remove that again, from a path that has it twice.
+        path = without_base(self._base_path, mounted)
+        prefix = (root if mounted != scope["path"] else "") + (
+            self._base_path if path != mounted else ""
         )
-        return Guard(app, self._restrictions) if self._restrictions else app
+        # HEAD is handled as GET; the server leaves out the body.
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        scope = {**scope, "path": path, "root_path": "", "method": method}
+        if prefix:
+            scope[BASE_PATH] = prefix
+        if not (
+            self._tokens is None or is_open(scope) or self._tokens.admits(header_of(scope, HEADER))
+        ):
+            await send_reply(NO_TOKEN, send)
+            return
+        await self._guarded(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        check_head = scope.get(CHECK_HEAD)
+        refused = None if check_head is None else check_head(scope)
+        if refused is None:
+            await self._app(scope, receive, send)
+        else:
+            await send_reply(refused, send)
 
 
 class Guard:
@@ -110,7 +153,7 @@ class Guard:
         """Respond with 403, or call the application."""
         for restriction in self._required(scope["path"]):
             if not restriction.admits(header_of(scope, restriction.header)):
-                await respond(refusal(403, restriction.refusal), send)
+                await send_reply(refusal(403, restriction.refusal), send)
                 return
         await self._app(scope, receive, send)
 
@@ -126,14 +169,6 @@ class Guard:
 def is_open(scope: Scope) -> bool:
     """Whether a call is about health, which needs no token."""
     return category_of(scope["path"]) is Category.HEALTH
-
-
-async def respond(reply: HttpReply, send: Send) -> None:
-    """Send a whole reply of one part."""
-    (body,) = reply.body
-    headers = [(name.lower(), value) for name, value in reply.headers]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def header_of(scope: Scope, name: str) -> bytes | None:

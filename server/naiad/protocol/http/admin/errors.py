@@ -11,8 +11,9 @@ import fastapi
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from naiad.engine.api import Engine
 from naiad.errors import InferenceError
+from naiad.protocol.http.asgi.middleware import RefusedError
+from naiad.protocol.http.asgi.services import LateServices
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.paths import API, BASE_PATH, find
 from naiad.protocol.http.replies import refusal, server_fault, wrong_method
@@ -33,10 +34,11 @@ _MAX_COMPARED = 16
 """Names that are compared letter by letter, which takes 0.1 ms each, on the event loop."""
 
 
-def add_error_replies(app: fastapi.FastAPI, engine: Engine) -> None:
-    """Turn exceptions of an application into responses; the engine knows the models, for the message of an unknown path."""
-    app.add_exception_handler(HTTPException, functools.partial(_refused, engine))
+def add_error_replies(app: fastapi.FastAPI, services: LateServices) -> None:
+    """Turn exceptions of an application into responses; the engine of the services knows the models, for the message of an unknown path."""
+    app.add_exception_handler(HTTPException, functools.partial(_refused, services))
     app.add_exception_handler(InferenceError, _failed)
+    app.add_exception_handler(RefusedError, _refused_body)
     app.add_exception_handler(Exception, _broken)
 
 
@@ -48,13 +50,13 @@ def response_of(reply: HttpReply, body: bytes | None = None) -> Response:
     return response
 
 
-async def _refused(engine: Engine, request: fastapi.Request, error: Exception) -> Response:
+async def _refused(services: LateServices, request: fastapi.Request, error: Exception) -> Response:
     """The router's own errors: 404 and 405, with a JSON body (row 1.4); OPTIONS gets the methods of the path."""
     assert isinstance(error, HTTPException)
     allowed = (error.headers or {}).get("Allow")
     if error.status_code == HTTPStatus.NOT_FOUND:
         base = request.scope.get(BASE_PATH, "")
-        ready = {entry.name for entry in await engine.index(ready_only=True)}
+        ready = {entry.name for entry in await services.now.engine.index(ready_only=True)}
         return response_of(refusal(404, not_found(request.scope["path"], ready, base=base)))
     if allowed is None:
         return response_of(refusal(error.status_code, error.detail))
@@ -71,6 +73,11 @@ async def _failed(request: fastapi.Request, error: Exception) -> Response:
     assert isinstance(error, InferenceError)
     # Without Retry-After: a change that is refused, e.g. a load without explicit control, is refused again.
     return response_of(refusal(http_status(error.code), error.message))
+
+
+async def _refused_body(request: fastapi.Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return response_of(error.reply)
 
 
 async def _broken(request: fastapi.Request, error: Exception) -> Response:

@@ -27,6 +27,7 @@ _REQUEST_LINE = re.compile(rb"[A-Z-]+ [^ ]+ HTTP/").match
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters and Unicode's line separators. In a path they serve only to let two readers of it disagree."""
+CONTROL_IN_PATH = "The path holds a control character or a line separator (such as %0A). No path of this server does: send it without."
 _HELP = (
     "send METHOD SP target SP HTTP/1.1, then header lines, each ending in CRLF, then an empty line"
 )
@@ -259,10 +260,7 @@ def _path(target: bytes) -> str:
     if "%" in path:
         path = urllib.parse.unquote(path)
     if holds_control(path):
-        raise HttpError(
-            400,
-            "The path holds a control character or a line separator (such as %0A). No path of this server does: send it without.",
-        )
+        raise HttpError(400, CONTROL_IN_PATH)
     return path
 
 

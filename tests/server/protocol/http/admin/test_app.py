@@ -10,6 +10,7 @@ from naiad.core.datatypes import FP32
 from naiad.errors import unavailable
 from naiad.protocol.http.admin.app import build
 from naiad.protocol.http.admin.control_plane import ControlPlane
+from naiad.protocol.http.asgi.services import LateServices, Services
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from tests.server.protocol.http.scripted_engine import ScriptedEngine, response, tensor
@@ -267,7 +268,9 @@ async def test_a_large_load_is_decoded_beside_the_loop_and_its_config_arrives_wh
             yield body[start : start + piece]
 
     codec = InlineCodec()
-    transport = httpx.ASGITransport(build(engine, Routes(engine, HttpOptions()), codec))
+    transport = httpx.ASGITransport(
+        build(LateServices(Services(engine, Routes(engine, HttpOptions()), codec)))
+    )
     async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
         reply = await client.post("/v2/repository/models/m.1-x/load", content=pieces())
     codec.close()
