@@ -27,7 +27,7 @@ test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, with
 test-engines: $(VENV)/.dev ## the tests of gRPC's wire over the native engine, and h2spec against it
 	@NAIAD_TEST_GRPC_ENGINE=native $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol tests/wire/process/test_access_log.py --durations=10
 
-interop: $(VENV)/.dev ## gRPC's interop cases and other clients against the native engine: the programs are built once, about 5 minutes
+interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer and, from TRITON_EXAMPLES=DIR, the examples of Triton's client against the native engine
 	@$(PYTEST) -n 2 tests/engines/interop --durations=10
 
 test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
@@ -41,8 +41,8 @@ test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models, which ar
 gpu-check: ## check what needs a GPU, on a machine with one and without a network, in the interpreter PYTHON (ARGS="--only plans,torch --seconds 300")
 	@PYTHONPATH=server:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tests.gpu $(ARGS)
 
-test-full: $(VENV)/.dev ## every test, with many more random examples
-	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25
+test-full: $(VENV)/.dev ## every test but those of interop, with many more random examples
+	@HYPOTHESIS_PROFILE=full $(PYTEST) --ignore=tests/engines/interop --durations=25
 
 lint: $(VENV)/.dev ## check style, types, layers and the project's English
 	$(BIN)/ruff check
