@@ -158,7 +158,11 @@ class Models:
         self.calls: list[Call] = []
         self.refuses: dict[str, str] = {}
 
-    def __call__(self, call: CallInProgress, *, namespace: str = "") -> None:
+    def __call__(self, *calls: CallInProgress, namespace: str = "") -> None:
+        for call in calls:
+            self._take(call, namespace)
+
+    def _take(self, call: CallInProgress, namespace: str) -> None:
         caller = call.made_by()
         assert caller.model == "E"
         assert caller.batch is not None

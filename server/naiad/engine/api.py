@@ -3,6 +3,7 @@
 `Engine` is a Protocol, so that the tests of a protocol can use a scripted engine; `engine.engine.ServingEngine` implements it.
 """
 
+import collections.abc
 import typing
 from typing import Any
 
@@ -20,6 +21,7 @@ from naiad.metrics.queue_state import QueueState
 from naiad.metrics.statistics import ModelStatistics, SequenceCounts, StepTimes
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
+from naiad.scheduling.calls import CallInProgress
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +160,9 @@ class ServedModel(Infers, typing.Protocol):
     @property
     def replies(self) -> KnownReplies | None:
         """What was written before; None for a model without a response cache in this server's memory."""
+
+    def run_calls(self, calls: collections.abc.Sequence[CallInProgress]) -> None:
+        """Run calls of other models, as `CallInProgress.begin` does each."""
 
 
 class Engine(Infers, typing.Protocol):

@@ -31,9 +31,10 @@ from naiad.errors import InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.plan import VersionPlan
+from naiad.scheduling.calls import CallInProgress
 from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.resources import Resources
-from naiad.scheduling.scheduler import Scheduler
+from naiad.scheduling.scheduler import Scheduler, SubmitsTogether
 
 
 class Model:
@@ -66,6 +67,9 @@ class Model:
         self.version = version
         self.statistics = scheduler.statistics
         self._scheduler = scheduler
+        self._submit_together = (
+            scheduler.submit_together if isinstance(scheduler, SubmitsTogether) else None
+        )
         self._release = instances.release
         self.leaves_cycles = instances.leaves_cycles
         self._more = instances.more
@@ -108,14 +112,52 @@ class Model:
         try:
             self._scheduler.submit(inference)
         except InferenceError as error:
-            inference.completed = True
-            # Every refusal counts: a full queue, no running instance, a model that is being stopped (row 8.16).
-            self.statistics.record_failure(
-                reason=error.reason, request_ns=self._clock.monotonic_ns() - received_ns
-            )
-            on_response(failure(request, error, version=self.version))
+            self._refused(inference, error)
             return None
         return inference
+
+    def _refused(self, inference: Inference, error: InferenceError) -> None:
+        """Every refusal counts: a full queue, no running instance, a model that is being stopped (row 8.16)."""
+        inference.completed = True
+        self.statistics.record_failure(
+            reason=error.reason,
+            request_ns=self._clock.monotonic_ns() - inference.received_ns,
+        )
+        inference.on_response(failure(inference.request, error, version=self.version))
+
+    def run_calls(self, calls: collections.abc.Sequence[CallInProgress]) -> None:
+        """See `engine.api.ServedModel`: what `infer` does, for the calls of one batch of an ensemble at once."""
+        submit = self._submit_together
+        if submit is None or self._validator.has_reshape:
+            for call in calls:
+                call.begin(self)
+            return
+        received_ns = self._clock.monotonic_ns()
+        validate = self._validator.validate
+        inferences: list[Inference] = []
+        for call in calls:
+            request = call.request
+            wanted = request.requested_outputs
+            if (
+                call.together is None
+                or call.cancelled
+                or (wanted and wanted is not self._plain_outputs)
+            ):
+                call.begin(self)
+                continue
+            try:
+                batch_size = validate(request)
+            except InferenceError as error:
+                call.respond(failure(request, error, version=self.version))
+                continue
+            call.model = self
+            inference = Inference(
+                request, call, batch_size, received_ns, flow=call.flow, called=True
+            )
+            call.inference = call.handle = inference
+            inferences.append(inference)
+        for inference, refusal in submit(inferences):
+            self._refused(inference, refusal)
 
     def _formed(self, request: InferRequest, on_response: OnResponse) -> OnResponse:
         """`on_response` behind what gives outputs the forms that a request asks for.

@@ -9,6 +9,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, SEQUENCE_START, InferRequest
 from naiad.engine.model import Model
+from naiad.scheduling.calls import CallInProgress
 from naiad.scheduling.scheduler import Scheduler
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
 
@@ -44,6 +45,11 @@ class SequenceModel(Model):
             if found is not None and found.namespace == self.namespace:
                 return found.infer(request, on_response, flow, context)
         return super().infer(request, on_response, flow, context)
+
+    @override
+    def run_calls(self, calls: collections.abc.Sequence[CallInProgress]) -> None:
+        for call in calls:
+            call.begin(self)
 
     def has_sequence(self, correlation_id: int | str | None) -> bool:
         """Whether a sequence is open here; None: any."""

@@ -1,5 +1,6 @@
 """A call of one model by another, from its beginning to its last response, whether a model's code makes it or a step of an ensemble."""
 
+import collections.abc
 import typing
 
 from typing_extensions import override
@@ -25,6 +26,14 @@ class Caller(Record, frozen=True, gc=True):
     instance: str
     batch: list[Inference] | None
     blocks: bool
+
+
+class TakesTogether(typing.Protocol):
+    """Takes the responses of the calls of one batch at once: each by itself would cost more than all the rest of the call."""
+
+    def take(self, answered: collections.abc.Sequence[tuple[typing.Any, InferResponse]]) -> None:
+        """Take final responses without errors, each with its call, which is one that was made for this object; raises nothing."""
+        ...
 
 
 class RunsCalls(typing.Protocol):
@@ -56,6 +65,7 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
 
     Attributes:
         received_ns: when it was made (monotonic).
+        together: takes the responses of a batch to several of its calls; None: each call takes its own.
         in_progress: those in progress, by number: it is there from its beginning to its last response.
         number: in the order in which calls are made.
         is_over: whether it has its last response.
@@ -65,6 +75,7 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
 
     request: InferRequest
     flow: Flow | None = None
+    together: TakesTogether | None = None
     number: int = 0
     in_progress: "dict[int, CallInProgress] | None" = None
     is_over: bool = False
@@ -87,7 +98,12 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
     def begin(self, model: RunsCalls) -> None:
         """Have a model run it."""
         try:
-            handle = model.infer(self.request, self.respond, self.flow, self)
+            handle = model.infer(
+                self.request,
+                self.respond if self.together is None else self,
+                self.flow,
+                self,
+            )
         except InferenceError as error:
             self.fail(error)
             return
@@ -96,6 +112,10 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
         self.handle = handle
         if self.cancelled:  # while it began
             handle.cancel()
+
+    def __call__(self, response: InferResponse) -> None:
+        """As `respond`: a call that takes responses together is itself the callback, by which `ResponseDispatcher` knows it."""
+        self.respond(response)
 
     @override
     def runs(self, model: typing.Any, inference: Inference) -> None:
@@ -140,11 +160,11 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
 class Submit(typing.Protocol):
     """Has the model run a call that its request names. A call that would wait for ever is aborted."""
 
-    def __call__(self, call: CallInProgress, *, namespace: str = "") -> None:
-        """Begin a call; errors are responses, perhaps before this returns.
+    def __call__(self, *calls: CallInProgress, namespace: str = "") -> None:
+        """Begin calls; errors are responses, perhaps before this returns.
 
         Args:
-            call: not begun.
+            calls: of one model version, not begun, or with a response and a further request.
             namespace: of the model; "" for any.
         """
         ...

@@ -21,9 +21,10 @@ import logging
 
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
+from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import BatchOutcome, HostedInstance
-from naiad.metrics.statistics import MICROSECOND, CloseReason, ModelStatistics
+from naiad.metrics.statistics import CloseReason, ModelStatistics
+from naiad.scheduling import refusals
 from naiad.scheduling.batching import (
     BatchingPolicy,
     BatchRun,
@@ -116,7 +117,11 @@ class DynamicScheduler:
     def submit(self, inference: Inference) -> None:
         """See `Scheduler`. A refused inference is not counted here: the error's `reason` names its counter."""
         if self._stopping or not self._pool.usable:
-            raise self._shutting_down(inference) if self._stopping else self._no_instance()
+            raise (
+                refusals.stopping(inference, model=self._model)
+                if self._stopping
+                else refusals.no_instance(self._model)
+            )
         if inference.cancelled or inference.request.parameters:
             self._check(inference)
         queue, now = self._queue, self._now()
@@ -132,6 +137,43 @@ class DynamicScheduler:
             self._hold -= 1
         if self._scheduling_is_due or self._hold:
             return
+        self._arrived(now)
+        if inference.deadline_ns:
+            self._timer.set(inference.deadline_ns, exact=False)
+
+    def submit_together(
+        self, inferences: collections.abc.Iterable[Inference]
+    ) -> list[tuple[Inference, InferenceError]]:
+        """See `SubmitsTogether`."""
+        refused: list[tuple[Inference, InferenceError]] = []
+        if self._stopping or self._hold or not self._pool.usable or not self._queue.is_plain:
+            for inference in inferences:
+                try:
+                    self.submit(inference)
+                except InferenceError as error:
+                    refused.append((inference, error))
+            return refused
+        now, on_cancel = self._now(), self._on_cancel
+        accepted: list[Inference] = []
+        for inference in inferences:
+            if inference.cancelled or inference.request.parameters:
+                try:
+                    self._check(inference)
+                except InferenceError as error:
+                    refused.append((inference, error))
+                    continue
+            inference.queued_ns = now
+            inference.on_cancel = on_cancel
+            accepted.append(inference)
+        self._queue.push_plain(accepted)
+        self.statistics.pending += len(accepted)
+        if accepted and not self._scheduling_is_due:
+            self._arrived(now)
+        return refused
+
+    def _arrived(self, now: int) -> None:
+        """Requests were queued: schedule in this iteration of the loop or at its end, if that can have an effect."""
+        queue = self._queue
         if (
             queue.rows >= self._enough_rows
             if self._free
@@ -149,8 +191,6 @@ class DynamicScheduler:
                     self._loop.call_soon(self._gather)
                 else:
                     self._loop.call_soon(self._schedule)
-        if inference.deadline_ns:
-            self._timer.set(inference.deadline_ns, exact=False)
 
     def _check(self, inference: Inference) -> None:
         """Refuse what is cancelled already, and what would be answered too late."""
@@ -338,7 +378,7 @@ class DynamicScheduler:
     def _on_lost(self) -> None:
         """There is no usable instance: queued requests fail, because a restart may take long, or for ever."""
         for inference in self._queue.take(self._queue.size):
-            self._drop(inference, self._no_instance())
+            self._drop(inference, refusals.no_instance(self._model))
 
     def _withdraw(self, inference: Inference) -> None:
         """The client has gone. In a batch that has begun the inference stays (a flag tells the model, row 12.16), before that it ends now."""
@@ -351,17 +391,7 @@ class DynamicScheduler:
         )
 
     def _reject_expired(self, inference: Inference, now: int) -> None:
-        waited_ms = (now - inference.queued_ns) / (1_000 * MICROSECOND)
-        allowed_ms = (inference.deadline_ns - inference.queued_ns) / (1_000 * MICROSECOND)
-        message = (
-            f"Request timeout expired: it waited {waited_ms:.1f} ms for a free instance of model '{self._model}' and may wait "
-            f"{allowed_ms:.1f} ms. Send it again later, or to another server; more instances or a larger "
-            "default_timeout_microseconds in the model's queue policy let more requests through."
-        )
-        self._drop(
-            inference,
-            InferenceError(ErrorCode.UNAVAILABLE, message, reason=FailureReason.REJECTED),
-        )
+        self._drop(inference, refusals.timed_out(inference, model=self._model, now=now))
 
     def _drop(self, inference: Inference, error: InferenceError) -> None:
         """End an inference that was removed from the queue."""
@@ -373,19 +403,6 @@ class DynamicScheduler:
         if self._stopping and not self._queue.size and not self._pool.inflight:
             self._timer.cancel()
             self._drained.set()
-
-    def _no_instance(self) -> InferenceError:
-        return unavailable(
-            f"model '{self._model}' has no running instance: its worker process ended and is being restarted. Send the request "
-            "again later, or to another server.",
-            reason=FailureReason.BACKEND,
-        )
-
-    def _shutting_down(self, inference: Inference) -> InferenceError:
-        return unavailable(
-            f"{inference.request.label}Server is stopping, scheduler for model has stopped accepting new inference "
-            f"requests: model '{self._model}' is being shut down. Send it to another server, or again later."
-        )
 
 
 def _earliest_deadline(batch: list[Inference]) -> int:

@@ -49,7 +49,7 @@ class InferenceQueue:
     """
 
     __slots__ = (
-        "_batching", "_levels", "_model", "_only", "_order", "_pushed", "deadlines", "prefetched", "reordered", "rows",
+        "_batching", "_is_unlimited", "_levels", "_model", "_only", "_order", "_pushed", "deadlines", "prefetched", "reordered", "rows",
         "size",
     )  # fmt: skip
 
@@ -62,6 +62,8 @@ class InferenceQueue:
         if not self._batching.priority_levels:
             self._only = self._levels[0] = _Level(self._batching.policy_of(0))
             self._order.append(0)
+        policy = self._batching.policy_of(0)
+        self._is_unlimited = not (policy.max_queue_size or policy.default_timeout_us)
         self.deadlines: list[tuple[int, int, Inference]] = []
         self._pushed = 0
         self.prefetched = 0
@@ -120,6 +122,20 @@ class InferenceQueue:
             self.reordered += 1
         self.size += 1
         self.rows += inference.batch_size
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has one level, without limits, deadlines and requests that are delayed."""
+        level = self._only
+        return level is not None and self._is_unlimited and not level.delayed
+
+    def push_plain(self, inferences: list[Inference]) -> None:
+        """Add requests, whose `queued_ns` is set, to a queue that is plain."""
+        level = self._only
+        assert level is not None, "it is plain"
+        level.waiting.update(dict.fromkeys(inferences))
+        self.size += len(inferences)
+        self.rows += sum([each.batch_size for each in inferences])
 
     def remove(self, inference: Inference) -> bool:
         """Remove a request because its client has gone; False if it is not in the queue."""

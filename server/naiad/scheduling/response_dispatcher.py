@@ -5,6 +5,7 @@ the response is sent, so that a client that has its response finds it in the sta
 and does not affect the other requests of the batch.
 """
 
+import collections.abc
 import logging
 
 from naiad.backends.instance import Execution
@@ -14,6 +15,7 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import BatchOutcome, DeferredResponse
 from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics
+from naiad.scheduling.calls import CallInProgress, TakesTogether
 
 _log = logging.getLogger(__name__)
 _MILLISECOND_NS = 1_000 * MICROSECOND
@@ -258,7 +260,19 @@ class ResponseDispatcher:
         statistics.record_successes(
             rows=rows, request_ns=request_ns, queue_ns=queue_ns, timing=timing
         )
-        for inference, response in zip(outcome.batch, execution.responses, strict=True):
+        self._send_all(outcome.batch, execution.responses, times, now)
+
+    def _send_all(
+        self,
+        batch: collections.abc.Iterable[Inference],
+        responses: collections.abc.Iterable[InferResponse | None],
+        times: ExecutionTimes,
+        now: int,
+    ) -> None:
+        """Send the responses of a batch; those to calls that take them together go there at last, and all at once."""
+        statistics = self._statistics
+        together: dict[TakesTogether, list[tuple[CallInProgress, InferResponse]]] = {}
+        for inference, response in zip(batch, responses, strict=True):
             if response is None or inference.completed:
                 continue
             inference.execution = times
@@ -266,7 +280,16 @@ class ResponseDispatcher:
                 statistics.record_failure(
                     reason=response.error.reason, request_ns=now - inference.received_ns
                 )
+            elif inference.called and response.final:
+                call = inference.on_response
+                if isinstance(call, CallInProgress) and call.together is not None:
+                    inference.completed = True
+                    inference.on_cancel = None
+                    together.setdefault(call.together, []).append((call, response))
+                    continue
             self._send(inference, response)
+        for those, answered in together.items():
+            those.take(answered)
 
     def _send(self, inference: Inference, response: InferResponse) -> None:
         """Send a response; the final one completes the inference."""

@@ -7,7 +7,7 @@ import typing
 
 from naiad.config.model_config import ModelConfig
 from naiad.core.inference import Inference
-from naiad.errors import ErrorCode, FailureReason
+from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.calls import Submit
@@ -72,6 +72,17 @@ class Scheduler(typing.Protocol):
 
     async def stop(self) -> None:
         """Refuse new inferences, finish every one it owns, then close its instances. Idempotent."""
+        ...
+
+
+@typing.runtime_checkable
+class SubmitsTogether(typing.Protocol):
+    """A scheduler that accepts several inferences with one decision."""
+
+    def submit_together(
+        self, inferences: collections.abc.Iterable[Inference]
+    ) -> list[tuple[Inference, InferenceError]]:
+        """As `submit` of each; returns those that are refused."""
         ...
 
 

@@ -162,15 +162,23 @@ class ModelCalls:
         self._begin(call, model)
         return call
 
-    def submit(self, call: CallInProgress, *, namespace: str = "") -> None:
+    def submit(self, *calls: CallInProgress, namespace: str = "") -> None:
         """See `scheduling.calls.Submit`."""
-        request = call.request
+        request = calls[0].request
         try:
             called = self._find_model(request.model_name, request.model_version, namespace)
         except InferenceError as error:
-            call.fail(error)
-        else:
-            self._begin(call, called)
+            for call in calls:
+                call.fail(error)
+            return
+        going_on: list[CallInProgress] = []
+        for call in calls:
+            if call.in_progress is None:
+                self._begin(call, called)
+            else:
+                going_on.append(call)
+        if going_on:
+            called.run_calls(going_on)
 
     def input_device(self, model: str, version: int) -> int | None:
         """The GPU on which a model takes its inputs; -1: in the host's memory. None if it is not found."""

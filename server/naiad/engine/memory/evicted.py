@@ -5,6 +5,7 @@ Every wait ends: with the load, its failure, the time limit, a cancel, or the en
 
 import asyncio
 import collections
+import collections.abc
 import functools
 import logging
 
@@ -18,6 +19,7 @@ from naiad.errors import InferenceError, unavailable
 from naiad.repository.manager import Repository
 from naiad.repository.plan import VersionPlan
 from naiad.repository.requests.namespaces import Namespaces
+from naiad.scheduling.calls import CallInProgress
 from naiad.scheduling.queue import queue_full
 from naiad.scheduling.relay import Relay
 
@@ -193,6 +195,11 @@ class EvictedModel:
         outer = Inference(request, on_response, batch_size=1, received_ns=now, flow=flow)
         self._models.wait(WaitingRequest(self._models, self, outer, context))
         return None if outer.completed else outer
+
+    def run_calls(self, calls: collections.abc.Sequence[CallInProgress]) -> None:
+        """See `ServedModel`."""
+        for call in calls:
+            call.begin(self)
 
 
 class WaitingRequest:

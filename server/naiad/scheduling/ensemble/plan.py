@@ -60,13 +60,17 @@ class Following(Record, frozen=True):
     """The step that needs the only output of another one, and nothing else.
 
     Attributes:
-        output: of the other step's model.
+        output: of the other step's model; of the first step of a chain the ensemble's input.
         input: of this step's model.
+        requested: the outputs that the step is asked for.
+        on_device: those that stay on a GPU, see `Selection`.
     """
 
     output: str
     input: str
     step: PlannedStep
+    requested: list[RequestedOutput]
+    on_device: OnDevice | None
 
 
 class Selection(Record, frozen=True):
@@ -82,6 +86,7 @@ class Selection(Record, frozen=True):
         on_device: those of each step that stay on a GPU, because all that take them do so there.
         outputs: the tensors of the response, in the order of the config.
         following: behind each step of a chain the next one, which runs as soon as that has ended.
+        first: the step that needs the only input of the ensemble, which nothing else needs; None without such a step.
     """
 
     steps: frozenset[int]
@@ -93,6 +98,7 @@ class Selection(Record, frozen=True):
     on_device: collections.abc.Mapping[int, OnDevice]
     outputs: tuple[str, ...]
     following: collections.abc.Mapping[int, Following]
+    first: Following | None
 
 
 class EnsemblePlan:
@@ -118,6 +124,8 @@ class EnsemblePlan:
             )
             for index, step in enumerate(config.ensemble.steps)
         )
+        self._inputs = tuple(spec.name for spec in config.inputs)
+        self._batched = config.max_batch_size > 0
         self.optional = tuple(spec.name for spec in config.inputs if spec.optional)
         self.output_names = tuple(spec.name for spec in config.outputs)
         self._writers = {
@@ -151,6 +159,16 @@ class EnsemblePlan:
             for tensor in needed
         }
         response = len(self.steps)
+        requested = {
+            index: [
+                RequestedOutput(name)
+                for name, tensor in self.steps[index].outputs.items()
+                if tensor in needed
+            ]
+            for index in steps
+        }
+        on_device = self._on_device(steps, readers, outputs)
+        following, first = self._chains(needed - outputs, readers, requested, on_device)
         return Selection(
             steps=frozenset(steps),
             awaited={
@@ -163,38 +181,47 @@ class EnsemblePlan:
             ],
             readers=readers,
             uses={tensor: len(readers[tensor]) + (tensor in outputs) for tensor in needed},
-            requested={
-                index: [
-                    RequestedOutput(name)
-                    for name, tensor in self.steps[index].outputs.items()
-                    if tensor in needed
-                ]
-                for index in steps
-            },
-            on_device=self._on_device(steps, readers, outputs),
+            requested=requested,
+            on_device=on_device,
             outputs=tuple(name for name in self.output_names if name in outputs),
-            following=self._following(needed - outputs, readers),
+            following=following,
+            first=first,
         )
 
-    def _following(
+    def _chains(
         self,
         between: collections.abc.Set[str],
         readers: collections.abc.Mapping[str, tuple[int, ...]],
-    ) -> dict[int, Following]:
-        """See `Selection`; `between`: tensors that the response does not need."""
+        requested: collections.abc.Mapping[int, list[RequestedOutput]],
+        on_device: collections.abc.Mapping[int, OnDevice],
+    ) -> tuple[dict[int, Following], Following | None]:
+        """`following` and `first` of a `Selection`; `between`: tensors that the response does not need."""
+
+        def behind(output: str, tensor: str, *, batched: bool) -> Following | None:
+            if len(readers[tensor]) != 1 or tensor not in between:
+                return None
+            step = self.steps[readers[tensor][0]]
+            if len(step.inputs) != 1 or step.batched != batched:
+                return None
+            index = step.index
+            return Following(
+                output, step.inputs[0][0], step, requested[index], on_device.get(index)
+            )
+
         found: dict[int, Following] = {}
         for step in self.steps:
             made = {name: tensor for name, tensor in step.outputs.items() if tensor in readers}
             if len(made) != 1:
                 continue
             ((output, tensor),) = made.items()
-            behind = [self.steps[index] for index in readers[tensor]]
-            if len(behind) != 1 or tensor not in between:
-                continue
-            (following,) = behind
-            if len(following.inputs) == 1 and following.batched == step.batched:
-                found[step.index] = Following(output, following.inputs[0][0], following)
-        return found
+            following = behind(output, tensor, batched=step.batched)
+            if following is not None:
+                found[step.index] = following
+        first = None
+        if len(self._inputs) == 1 and self._inputs[0] in readers:
+            (name,) = self._inputs
+            first = behind(name, name, batched=self._batched)
+        return found, first
 
     def _on_device(
         self,

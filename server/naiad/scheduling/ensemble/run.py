@@ -9,16 +9,19 @@ A small request spends most of its time in the server here, so there are few cal
 
 import collections.abc
 
-from naiad.config.model_config import ModelConfig, TensorSpec
-from naiad.core.inference import Inference
+from naiad.config.model_config import ModelConfig
+from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.record import Record
-from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Parameters
-from naiad.core.response import NO_PARAMETERS, InferResponse
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import BatchTiming
+from naiad.scheduling.calls import TakesTogether
+from naiad.scheduling.ensemble.composed import response_of, sequence_of
 from naiad.scheduling.ensemble.plan import (
     EnsemblePlan,
+    Following,
     Key,
     PlannedStep,
     Value,
@@ -43,6 +46,7 @@ class RunContext(Record, frozen=True, gc=True):
         plan: its graph.
         calls: makes the calls.
         dispatcher: counts requests, and sends their responses.
+        together: takes the responses of a batch; None if each call takes its own.
         on_end: called just before the final response.
     """
 
@@ -51,6 +55,7 @@ class RunContext(Record, frozen=True, gc=True):
     plan: EnsemblePlan
     calls: StepCalls
     dispatcher: ResponseDispatcher
+    together: TakesTogether | None
     on_end: collections.abc.Callable[[Inference], None]
 
 
@@ -66,7 +71,7 @@ class EnsembleRun:
     """
 
     __slots__ = (
-        "_busy", "_context", "_error", "_following", "_infer_ns", "_inference", "_input_ns", "_is_of_step", "_left", "_made", "_missing", "_output_ns", "_over",
+        "_busy", "_context", "_error", "_first", "_following", "_infer_ns", "_inference", "_input_ns", "_is_of_step", "_left", "_made", "_missing", "_output_ns", "_over",
         "_queue_ns", "_response", "_selection", "_values", "_waiting", "batch",
     )  # fmt: skip
 
@@ -76,6 +81,7 @@ class EnsembleRun:
         self.batch = [inference]
         selection = self._selection = context.plan.select(inference.request.output_names)
         self._following = selection.following
+        self._first = selection.first
         self._values: dict[str, Value] = {}
         self._left = selection.uses.copy()  # of each tensor
         self._missing = selection.missing.copy()  # tensors of each step and of the response
@@ -99,15 +105,30 @@ class EnsembleRun:
     def start(self) -> None:
         """Begin the steps that need nothing but the request's inputs."""
         inference, context = self._inference, self._context
+        first, inputs = self._first, inference.request.inputs
+        self._busy = True
+        if first is not None and len(inputs) == 1:
+            self._begin_first(first, inputs[0])
+            self._busy = False
+            self._proceed()
+            return
         batch_size = inference.batch_size if context.config.max_batch_size > 0 else 0
         values = {tensor.name: Value(tensor, batch_size) for tensor in inference.request.inputs}
         for name in context.plan.optional:
             if name not in values:
                 values[name] = Value(None, batch_size)
-        self._busy = True
         self._add(values, ROOT)
         self._busy = False
         self._proceed()
+
+    def _begin_first(self, first: Following, tensor: Tensor) -> None:
+        """Begin with the step that needs the only input and nothing else."""
+        shape = tensor.shape
+        batch_size = (shape[0] if shape else 1) if first.step.batched else 0
+        request = self._inference.request
+        sequence = request.correlation_id, request.flags
+        inputs = [as_named(tensor, first.input, shape)]
+        self._begin(self._made_of(first.step, ROOT, inputs, batch_size, sequence))
 
     def cancel(self) -> None:
         """The client has gone: the steps in progress are cancelled, and those that wait do not begin."""
@@ -156,12 +177,60 @@ class EnsembleRun:
         if not busy:
             self._proceed()
 
+    def goes_on(self, call: StepCall, response: InferResponse, now: int) -> PlannedStep | None:
+        """Make a call that has its final response, without an error, that of the next step of its chain, for the caller to submit.
+
+        A request that was cancelled, and one with a call that was aborted, has an error.
+
+        Returns:
+            The next step; None if the call is not in a chain, or the response not what it usually is: `call.respond` takes it.
+        """
+        step, sent = call.step, response.outputs
+        following = self._following.get(step.index)
+        if (
+            following is None
+            or len(sent) != 1
+            or sent[0].name != following.output
+            or response.parameters
+            or self._error is not None
+        ):
+            return None
+        queue_ns = compute_ns = 0
+        inference = call.inference
+        if inference is not None and (times := inference.execution) is not None:
+            queue_ns, compute_ns = self._count(inference, times)
+        self._context.calls.times[step.index].record(
+            now - call.received_ns, queue_ns=queue_ns, compute_ns=compute_ns
+        )
+        tensor = sent[0]
+        shape = tensor.shape
+        if step.batched and shape:
+            call.batch_size = shape[0]
+        before, step = call.request, following.step
+        call.request = InferRequest(
+            step.model,
+            step.version,
+            before.id,
+            [as_named(tensor, following.input, shape)],
+            following.requested,
+            before.parameters.copy() if before.parameters else before.parameters,
+            before.priority,
+            before.timeout_us,
+            before.correlation_id,
+            before.flags,
+            on_device=following.on_device,
+        )
+        call.step = step
+        call.received_ns = now
+        call.model = call.inference = call.handle = None
+        return step
+
     def _take(self, call: StepCall, response: InferResponse, key: Key) -> None:
         """Take the tensors of a step's response."""
         sequence, batch_size = call.sequence, call.batch_size
         parameters = response.parameters
         if parameters and not _OWN_PARAMETERS.isdisjoint(parameters):
-            sequence = _sequence(parameters, sequence)
+            sequence = sequence_of(parameters, sequence)
         step, sent = call.step, response.outputs
         following = self._following.get(step.index)
         if following is not None and len(sent) == 1 and sent[0].name == following.output:
@@ -276,6 +345,7 @@ class EnsembleRun:
             key=key,
             batch_size=batch_size,
             sequence=sequence,
+            together=self._context.together,
         )
 
     def _ended(self, call: StepCall, *, failed: bool) -> None:
@@ -283,14 +353,18 @@ class EnsembleRun:
         queue_ns = compute_ns = 0
         inference = call.inference
         if inference is not None and not failed and (times := inference.execution) is not None:
-            start_ns, end_ns = times.start_ns, times.end_ns
-            queue_ns = start_ns - inference.queued_ns
-            compute_ns = end_ns - start_ns
-            self._queue_ns += queue_ns
-            self._input_ns += times.input_end_ns - start_ns
-            self._infer_ns += times.output_start_ns - times.input_end_ns
-            self._output_ns += end_ns - times.output_start_ns
+            queue_ns, compute_ns = self._count(inference, times)
         self._context.calls.ended(call, failed=failed, queue_ns=queue_ns, compute_ns=compute_ns)
+
+    def _count(self, inference: Inference, times: ExecutionTimes) -> tuple[int, int]:
+        """Add the times of a step; returns how long it was queued and executed."""
+        start_ns, end_ns = times.start_ns, times.end_ns
+        queue_ns = start_ns - inference.queued_ns
+        self._queue_ns += queue_ns
+        self._input_ns += times.input_end_ns - start_ns
+        self._infer_ns += times.output_start_ns - times.input_end_ns
+        self._output_ns += end_ns - times.output_start_ns
+        return queue_ns, end_ns - start_ns
 
     def _fail(self, error: InferenceError) -> None:
         """Nothing more begins; the first error counts."""
@@ -356,52 +430,9 @@ class EnsembleRun:
     def _respond_with(self, outputs: collections.abc.Mapping[str, Value]) -> InferResponse:
         """The response of these values, which are those of its outputs or more."""
         context = self._context
-        config = context.config
-        batched, wanted = config.max_batch_size > 0, self._selection.outputs
-        tensors: list[Tensor] = []
-        parameters: Parameters = NO_PARAMETERS
-        for spec in config.outputs:
-            name = spec.name
-            value = outputs.get(name) if name in wanted else None
-            if value is None or value.tensor is None:
-                continue
-            shape = value.tensor.shape
-            if spec.reshape is not None or batched != (value.batch_size > 0):
-                shape = _output_shape(shape, value, spec, batched=batched)
-            tensors.append(as_named(value.tensor, name, shape))
-            if value.sequence is not None:
-                identity, flags = value.sequence
-                parameters = {
-                    "sequence_id": identity,
-                    "sequence_start": bool(flags & SEQUENCE_START),
-                    "sequence_end": bool(flags & SEQUENCE_END),
-                }
-        return InferResponse(
-            config.name, context.version, self._inference.request.id, tensors, parameters
+        return response_of(
+            context.config,
+            context.version,
+            self._inference.request.id,
+            {name: outputs[name] for name in self._selection.outputs},
         )
-
-
-def _output_shape(
-    shape: tuple[int, ...], value: Value, spec: TensorSpec, *, batched: bool
-) -> tuple[int, ...]:
-    """The shape that the client sees, after `reshape` (row 4.12)."""
-    dims = spec.reshape if spec.reshape is not None else spec.dims
-    shape = batch_shape(shape, dims, batched=batched, batch_size=value.batch_size)
-    if spec.reshape is None:
-        return shape
-    batch = shape[:1] if batched else ()
-    free = iter(
-        size for wanted, size in zip(spec.reshape, shape[len(batch) :], strict=True) if wanted == -1
-    )
-    return (*batch, *(next(free) if size == -1 else size for size in spec.dims))
-
-
-def _sequence(parameters: Parameters, before: tuple[int | str, int]) -> tuple[int | str, int]:
-    """The sequence that a model answers with."""
-    identity = parameters.get("sequence_id", before[0])
-    flags = 0
-    if parameters.get("sequence_start"):
-        flags |= SEQUENCE_START
-    if parameters.get("sequence_end"):
-        flags |= SEQUENCE_END
-    return identity if isinstance(identity, str) else int(identity), flags

@@ -13,6 +13,7 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.calls import Submit
+from naiad.scheduling.ensemble.chains import Chains
 from naiad.scheduling.ensemble.plan import EnsemblePlan
 from naiad.scheduling.ensemble.run import EnsembleRun, RunContext
 from naiad.scheduling.ensemble.steps import StepCalls
@@ -47,6 +48,7 @@ class EnsembleScheduler:
         self._config = config
         self._now = clock.monotonic_ns
         plan = EnsemblePlan(config)
+        streams = config.decoupled or any(step.decoupled for step in plan.steps)
         self.calls = StepCalls(
             steps=len(plan.steps),
             limit=config.ensemble.max_inflight_requests,
@@ -61,9 +63,9 @@ class EnsembleScheduler:
             ResponseDispatcher(
                 model=config.name, version=version, statistics=statistics, clock=clock
             ),
+            None if streams or self.calls.limit else Chains(self.calls, clock=clock),
             self._ended,
         )
-        streams = config.decoupled or any(step.decoupled for step in plan.steps)
         self._run = StreamingRun if streams else EnsembleRun
         statistics.steps = self.calls.times
         self._runs: dict[Inference, EnsembleRun] = {}

@@ -38,6 +38,10 @@ class StepOwner(typing.Protocol):
         """A response of a step came."""
         ...
 
+    def goes_on(self, call: "StepCall", response: InferResponse, now: int) -> PlannedStep | None:
+        """See `EnsembleRun.goes_on`."""
+        ...
+
 
 class StepCall(CallInProgress, kw_only=True, eq=False):
     """One call of a step's model, or the wait for a place to make it.
@@ -104,14 +108,12 @@ class StepCalls:
     def ended(self, call: StepCall, *, failed: bool, queue_ns: int, compute_ns: int) -> None:
         """A call that was made has its final response: another one may be made."""
         index = call.step.index
-        self._running[index] -= 1
+        if self.limit:
+            self._running[index] -= 1
         times = self.times[index]
-        times.count += 1
+        times.record(self._now() - call.received_ns, queue_ns=queue_ns, compute_ns=compute_ns)
         if failed:
             times.failures += 1
-        times.total_ns += self._now() - call.received_ns
-        times.queue_ns += queue_ns
-        times.compute_ns += compute_ns
         if not self.limit:
             return
         waiting = self._waiting[index]
@@ -125,8 +127,13 @@ class StepCalls:
             self.make(following)
         self._filling.discard(index)
 
+    def go_on(self, calls: list[StepCall]) -> None:
+        """Make calls again that have a response, each for the same further step; there is no limit."""
+        self._submit(*calls, namespace=calls[0].step.namespace)
+
     def make(self, call: StepCall) -> None:
         """Make a call now."""
-        self._running[call.step.index] += 1
+        if self.limit:
+            self._running[call.step.index] += 1
         call.received_ns = self._now()
         self._submit(call, namespace=call.step.namespace)
