@@ -84,6 +84,9 @@ class _Routes:
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
         return self._take if self._fast else None
 
+    def tensors_from(self, path: str, headers: Headers) -> int:
+        return 0
+
     def may_stream(self, path: str, headers: Headers) -> bool:
         return False
 

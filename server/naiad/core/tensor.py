@@ -177,7 +177,9 @@ def object_array(elements: "Sequence[Any]") -> "np.ndarray[Any, Any]":
     return array
 
 
-def count_packed(body: bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
+def count_packed(
+    body: "bytes | memoryview", start: int, end: int, most: int
+) -> tuple[int, int, int]:
     """Read the packed elements in `body[start:end]`, at most one more than `most`; `most` of one length, the usual case, at once.
 
     Returns:

@@ -55,7 +55,7 @@ class InputSpec(Record, frozen=True):
         return faulty(self.name, self.datatype, self.shape, fault)
 
 
-def read(body: bytes, start: int, size: int, spec: InputSpec, *, model: str) -> Tensor:
+def read(body: bytes | memoryview, start: int, size: int, spec: InputSpec, *, model: str) -> Tensor:
     """A tensor whose bytes are `body[start:start + size]`, as a view; they lie within the body."""
     datatype, shape, count = spec.datatype, spec.shape, spec.count
     if len(shape) > MAX_RANK:
@@ -127,7 +127,9 @@ def is_large(tensor: Tensor) -> bool:
     return array.nbytes > LARGE_ARRAY_BYTES or sum(map(len, array.flat)) > LARGE_ARRAY_BYTES
 
 
-def _read_strings(body: bytes, start: int, size: int, spec: InputSpec, *, model: str) -> Tensor:
+def _read_strings(
+    body: bytes | memoryview, start: int, size: int, spec: InputSpec, *, model: str
+) -> Tensor:
     """A BYTES tensor: each element is a little-endian uint32 length and that many bytes (row 3.13)."""
     name, shape, count = spec.name, spec.shape, spec.count
     if count > _OBJECTS:
@@ -138,6 +140,8 @@ def _read_strings(body: bytes, start: int, size: int, spec: InputSpec, *, model:
             return spec.faulty(fault)
         return packed_strings(name, shape, np.ndarray((size,), np.uint8, body, start))
     elements: list[bytes] = []
+    if type(body) is not bytes:
+        body, start = bytes(body[start : start + size]), 0
     at, end = start, start + size
     length_at, prefix, last = _LENGTH.unpack_from, _LENGTH.size, end - _LENGTH.size
     # A stream of empty elements costs four bytes each: no more are cut out than the shape asks for.
@@ -168,7 +172,9 @@ def fault_in(packed: memoryview, count: int, model: str, name: str) -> str:
     return _fault(bytes(packed), 0, packed.nbytes, count, model=model, name=name)
 
 
-def _fault(body: bytes, start: int, size: int, count: int, *, model: str, name: str) -> str:
+def _fault(
+    body: bytes | memoryview, start: int, size: int, count: int, *, model: str, name: str
+) -> str:
     """Why `body[start:start + size]` is not so many elements, "" when it is; reads at most one element too many."""
     end = start + size
     elements, element_at, at = count_packed(body, start, end, count)

@@ -2,7 +2,10 @@
 
 import _thread
 import contextlib
+import fcntl
 import mmap
+import os
+from typing import TypeVar
 
 LARGE = 1 << 24
 """Bytes that are given back in a thread: giving back takes 0.3 to 1 ms per MB, which object destructors do with the interpreter lock held."""
@@ -23,17 +26,37 @@ class Mapping(mmap.mmap):
         """Start the thread, or leave it to the object itself where there is none: the system has no room for it, or the interpreter ends."""
         if not self.closed and len(self) >= LARGE:
             with contextlib.suppress(RuntimeError):
-                _thread.start_new_thread(give_back, (self,))
+                _thread.start_new_thread(give_back, (self, len(self)))
 
 
-def give_back(mapping: Mapping) -> None:
-    """Unmap a mapping that nothing else refers to. Releases the interpreter lock, as neither `mmap.madvise` nor the destructor does."""
+_M = TypeVar("_M", bound=Mapping)
+
+
+def create(capacity: int, kind: "type[_M]") -> "tuple[int, _M]":
+    """A new memory file: its descriptor and its memory. It has no pages until they are written.
+
+    Raises:
+        OSError: no descriptor, memory or address space is left.
+    """
+    fresh = os.memfd_create("naiad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fresh, capacity)
+        # It cannot be made smaller any more: reading behind its end would end a process.
+        fcntl.fcntl(fresh, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        return fresh, kind(fresh, capacity)
+    except BaseException:
+        os.close(fresh)
+        raise
+
+
+def give_back(mapping: Mapping, size: int) -> None:
+    """Unmap a mapping that nothing else refers to and whose first `size` bytes may have pages. Releases the interpreter lock, as neither `mmap.madvise` nor the destructor does."""
     import ctypes  # noqa: PLC0415 - it takes a worker milliseconds
 
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     first = ctypes.c_char.from_buffer(mapping)
-    address, size = ctypes.addressof(first), len(mapping)
+    address = ctypes.addressof(first)
     for at in range(0, size, _SLICE):
         madvise(address + at, min(_SLICE, size - at), _MADV_DONTNEED)
     del first  # or it could not be closed

@@ -25,8 +25,8 @@ def unmapped_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     threads: list[int] = []
     original = mapping.give_back
 
-    def noting(found: Mapping) -> None:
-        original(found)
+    def noting(found: Mapping, size: int) -> None:
+        original(found, size)
         threads.append(threading.get_ident())
 
     monkeypatch.setattr(mapping, "give_back", noting)

@@ -2,7 +2,6 @@
 
 import array
 import errno
-import fcntl
 import mmap
 import os
 import socket
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from naiad.tensors import mapping
 from naiad.tensors.mapping import Mapping
 
 SHORTAGES = frozenset(
@@ -40,20 +40,8 @@ class Segment:
 
 
 def create(capacity: int) -> "tuple[int, Mapping]":
-    """A new segment: its descriptor and its memory.
-
-    Raises:
-        OSError: no descriptor, memory or address space is left.
-    """
-    fresh = os.memfd_create("naiad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        os.ftruncate(fresh, capacity)
-        # It cannot be made smaller any more: reading behind its end would end a process.
-        fcntl.fcntl(fresh, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-        return fresh, Mapping(fresh, capacity)
-    except BaseException:
-        os.close(fresh)
-        raise
+    """A new segment: its descriptor and its memory; see `mapping.create`."""
+    return mapping.create(capacity, Mapping)
 
 
 def received(ancillary: "Sequence[tuple[int, int, bytes]]", flags: int) -> "tuple[Any, str]":

@@ -100,16 +100,20 @@ class InferRoute:
                 self._require_events(headers)
             if b"content-encoding" in headers:
                 return self._unpack(request, traits, model, on_reply)
+            shared = request.shared
             if model.replies is not None and self._may_be_known(request):
+                body = request.body if shared is None else bytes(shared)
                 form = (
                     headers.get(b"inference-header-content-length"),
                     headers.get(b"accept-encoding"),
                 )
-                known: HttpReply | None = model.replies.get(request.body, form)
+                known: HttpReply | None = model.replies.get(body, form)
                 if known is not None:
                     on_reply(known)
                     return None
-                on_reply = _Keeping(on_reply, model.replies, request.body, form)
+                on_reply = _Keeping(on_reply, model.replies, body, form)
+            if shared is not None:
+                return self._run(request, shared, traits, model, on_reply)
             return self._run(request, request.body, traits, model, on_reply)
         except InferenceError as error:
             on_reply(error_reply(error))
@@ -121,7 +125,8 @@ class InferRoute:
     def _may_be_known(self, request: HttpRequest) -> bool:
         """Whether the reply depends on nothing but the body and the two headers that name its form, and nothing reads what its inference did."""
         forwarded = self._limits.forwarded
-        return request.context is None and forwarded is None and len(request.body) <= LONGEST_KNOWN
+        body = request.body if request.shared is None else request.shared
+        return request.context is None and forwarded is None and len(body) <= LONGEST_KNOWN
 
     def refusal(self, headers: Headers) -> HttpReply | None:
         """The answer that the head of a request alone decides; None when its body is needed."""
@@ -170,7 +175,7 @@ class InferRoute:
     def _run(
         self,
         request: HttpRequest,
-        body: bytes,
+        body: bytes | memoryview,
         traits: ModelTraits,
         model: Infers,
         on_reply: OnReply,
@@ -193,7 +198,8 @@ class InferRoute:
             if header_length:
                 decoded = typed_json.decode(body, header_length, self._target)
             else:
-                decoded = raw_request.decode(body, traits, self._target)
+                # A body without JSON is not shared.
+                decoded = raw_request.decode(bytes(body), traits, self._target)
             if codec is None or not raw_tensors.unchecked(decoded.request.inputs):
                 return self._infer(request, traits, model, on_reply, decoded)
             work = functools.partial(_checked, codec, decoded)

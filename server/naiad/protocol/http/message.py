@@ -48,8 +48,9 @@ class HttpRequest(Record, frozen=True):
 
     Attributes:
         path: percent-decoded path without the query.
-        body: the body after transfer decoding, still compressed when Content-Encoding says so.
+        body: the body after transfer decoding, still compressed when Content-Encoding says so. Empty if it is `shared`.
         context: for the engine; None if nothing reads it.
+        shared: the body in shared memory, read-only, where it is large and `FastRoutes.tensors_from` allows it.
     """
 
     method: bytes
@@ -57,6 +58,7 @@ class HttpRequest(Record, frozen=True):
     headers: Headers
     body: bytes
     context: RequestContext | None = None
+    shared: memoryview | None = None
 
 
 class BodyWriter(typing.Protocol):
@@ -138,6 +140,12 @@ class FastRoutes(typing.Protocol):
 
     def too_large(self, path: str, headers: Headers, size: int | None) -> str:
         """The error message of a body above its limit: of `size` bytes, or None if that is unknown, because it comes in chunks (row 1.11)."""
+
+    def tensors_from(self, path: str, headers: Headers) -> int:
+        """Where in a body its tensors begin, if the handler takes one that is `shared`; 0 if it does not. What begins there is aligned in memory.
+
+        Depends on nothing else, as `find`; a number that the client chose, perhaps beyond the body.
+        """
 
     def may_stream(self, path: str, headers: Headers) -> bool:
         """Whether the reply may be a stream. Such a request is begun only when all earlier ones have their replies.

@@ -98,6 +98,10 @@ class MetricsRoutes:
             return self._status
         return _respond_empty
 
+    def tensors_from(self, path: str, headers: Headers) -> int:
+        """No body holds tensors."""
+        return 0
+
     def may_stream(self, path: str, headers: Headers) -> bool:
         """No response is a stream."""
         return False

@@ -51,6 +51,10 @@ _HEALTH_BODY = 65_536
 _JSON_BODIES = ("/infer", "/generate", "/generate_stream")
 
 _AUTHORIZATION = HEADER.encode()
+_HEADER_LENGTH = b"inference-header-content-length"
+
+_LENGTH_DIGITS = 20
+"""More are out of range whatever they are."""
 
 NO_TOKEN = refusal(401, UNAUTHENTICATED, extra=(CHALLENGE,))
 """The response to a call without a token, or with a wrong one."""
@@ -227,10 +231,20 @@ class Routes:
             if encoding is not Encoding.IDENTITY:
                 # What does not compress grows by a little.
                 return limit + limit // 1000 + 1024
-        declared_length = headers.get(b"inference-header-content-length", b"0")
-        if declared_length.isdigit() and declared_length.strip(b"0") and path.endswith("/infer"):
-            return MAX_INT32
-        return limit
+        return MAX_INT32 if self._has_tensors(path, headers) else limit
+
+    def tensors_from(self, path: str, headers: Headers) -> int:
+        """See `FastRoutes`."""
+        if b"content-encoding" in headers or not self._has_tensors(path, headers):
+            return 0
+        return int(headers[_HEADER_LENGTH][-_LENGTH_DIGITS:])
+
+    def _has_tensors(self, path: str, headers: Headers) -> bool:
+        """Whether binary tensors stand behind the JSON of a body."""
+        declared_length = headers.get(_HEADER_LENGTH, b"0")
+        return bool(
+            declared_length.isdigit() and declared_length.strip(b"0") and path.endswith("/infer")
+        )
 
     def too_large(self, path: str, headers: Headers, size: int | None) -> str:
         """See `FastRoutes`; in Triton's words for JSON."""

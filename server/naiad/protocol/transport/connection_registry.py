@@ -1,13 +1,15 @@
 """The open connections, and one coarse timer for all of their timeouts.
 
 One `call_later` per request would cost more than the rest of its timing. So each connection only notes the registry's `now`,
-which is updated once per tick, and checks its timeouts once per tick. A server without connections has no timer from the next tick on.
+which is updated once per tick, and checks its timeouts once per tick. A server without connections has no timer from the next tick on,
+once their memory was given back.
 """
 
 import asyncio
 import typing
 
 from naiad.protocol.transport.disposal import Disposal
+from naiad.tensors.shared_pool import SharedPool
 
 
 class RegisteredConnection(typing.Protocol):
@@ -38,6 +40,7 @@ class ConnectionRegistry:
         added: how many connections there were until now.
         draining: connections made from now on close after their first reply.
         disposal: frees what connections leave behind.
+        memory: shared memory for the large messages of connections.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, tick: float) -> None:
@@ -47,6 +50,7 @@ class ConnectionRegistry:
         self.added = 0
         self.draining = False
         self.disposal = Disposal(loop)
+        self.memory = SharedPool()
         self._connections: set[RegisteredConnection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event = asyncio.Event()
@@ -80,7 +84,7 @@ class ConnectionRegistry:
 
     def _on_tick(self) -> None:
         # The timer ends only here: connections that come one at a time would each start one and cancel it.
-        if not self._connections:
+        if not self.memory.tick() and not self._connections:
             self._timer = None
             return
         self.now = self.loop.time()

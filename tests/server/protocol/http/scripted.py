@@ -64,7 +64,7 @@ class FakeTransport(asyncio.Transport):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._loop = loop
-        self.protocol: asyncio.Protocol | None = None
+        self.protocol: asyncio.BaseProtocol | None = None
         self.sent = bytearray()
         self.writes: list[bytes] = []
         self.unsent = 0
@@ -115,6 +115,10 @@ class FakeTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         assert not self.reading
         self.reading = True
+
+    @override
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
     @override
     def can_write_eof(self) -> bool:
@@ -180,6 +184,9 @@ class ScriptedRoutes:
             path
         )
 
+    def tensors_from(self, path: str, headers: Headers) -> int:
+        return int(headers.get(b"inference-header-content-length", b"0"))
+
     def may_stream(self, path: str, headers: Headers) -> bool:
         return path == "/stream"
 
@@ -195,7 +202,8 @@ class ScriptedRoutes:
 
     def _echo(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         self.requests.append(request)
-        on_reply(HttpReply(200, TEXT, (request.body,)))
+        shared = request.shared
+        on_reply(HttpReply(200, TEXT, (request.body if shared is None else bytes(shared),)))
         return None
 
     def _hold(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
@@ -315,9 +323,17 @@ class Client:
 
     def send(self, data: bytes) -> None:
         """What the client sends; lost when the server has closed."""
-        if not self.transport.closed:
+        while data and not self.transport.closed:
             assert self.transport.reading, "the kernel would hold this back"
-            self.connection.data_received(data)
+            protocol = self.transport.protocol
+            if not isinstance(protocol, asyncio.BufferedProtocol):
+                self.connection.data_received(data)
+                return
+            room = memoryview(protocol.get_buffer(-1))
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            data = data[count:]
+            protocol.buffer_updated(count)
 
     def replies(self, *, heads: collections.abc.Sequence[int] = ()) -> list[Reply]:
         """All whole replies since this was last asked."""
@@ -333,7 +349,8 @@ class Client:
     def hang_up(self) -> None:
         """The client's connection breaks."""
         self.transport.closed = True
-        self.connection.connection_lost(ConnectionResetError())
+        assert self.transport.protocol is not None
+        self.transport.protocol.connection_lost(ConnectionResetError())
 
     # Methods, not attributes: the type checker would take the first assertion for the last word.
 

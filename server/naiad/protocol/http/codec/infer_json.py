@@ -69,7 +69,7 @@ class Target(Record, frozen=True):
     max_input_size: int
 
 
-def decode(body: bytes, header_length: int, target: Target) -> Decoded:
+def decode(body: bytes | memoryview, header_length: int, target: Target) -> Decoded:
     """Read a request: a decompressed body, of which the first `header_length` bytes are JSON, at least 1 and at most all.
 
     Raises:
@@ -81,7 +81,7 @@ def decode(body: bytes, header_length: int, target: Target) -> Decoded:
             f"request JSON size of {header_length} bytes exceeds the maximum allowed input size of {max_input_size} bytes. "
             "Use --http-max-input-size to increase the limit."
         )
-    document = body if header_length == len(body) else body[:header_length]
+    document = bytes(body[:header_length])
     root = parse(document)
     if type(root) is not dict:
         root = _NO_MEMBERS
@@ -121,7 +121,9 @@ class _InputReader:
 
     __slots__ = ("at", "body", "document", "in_regions", "limit", "model")
 
-    def __init__(self, body: bytes, at: int, document: bytes, model: str, limit: int) -> None:
+    def __init__(
+        self, body: bytes | memoryview, at: int, document: bytes, model: str, limit: int
+    ) -> None:
         self.body = body
         self.at = at
         self.document = document

@@ -30,12 +30,12 @@ _MANY = 1 << 15
 """Lists and objects; 250 KB of unevenly nested ones take 70 ms."""
 
 
-def is_large_json(body: bytes, length: int) -> bool:
+def is_large_json(body: bytes | memoryview, length: int) -> bool:
     """Whether reading the JSON with which a body begins would keep the event loop for long: it is long, or holds many lists and objects."""
-    return length > CODEC_BYTES or (
-        length > CODEC_BYTES // 2
-        and body.count(b"[", 0, length) + body.count(b"{", 0, length) > _MANY
-    )
+    if length <= CODEC_BYTES // 2 or length > CODEC_BYTES:
+        return length > CODEC_BYTES
+    document = bytes(body[:length])
+    return document.count(b"[") + document.count(b"{") > _MANY
 
 
 def takes_long(response: InferResponse, form: ReplyForm) -> bool:
@@ -52,7 +52,9 @@ def takes_long(response: InferResponse, form: ReplyForm) -> bool:
     return False
 
 
-def decode_infer(codec: Codec, body: bytes, header_length: int, target: Target) -> Decoded:
+def decode_infer(
+    codec: Codec, body: bytes | memoryview, header_length: int, target: Target
+) -> Decoded:
     """`infer_json.decode` in a codec process; blocking."""
     decoded: Decoded = codec.call(_decode_infer, frames.large(body), header_length, target)
     return decoded

@@ -87,7 +87,7 @@ _decode_outputs = msgspec.json.Decoder(list[_Output]).decode
 _INVALID = msgspec.MsgspecError, RecursionError, ValueError
 
 
-def decode(body: bytes, header_length: int, target: Target) -> Decoded:
+def decode(body: bytes | memoryview, header_length: int, target: Target) -> Decoded:
     """Read any request. Arguments and errors are those of `infer_json.decode`."""
     if header_length <= LONGEST and target.max_input_size >= SMALLEST_LIMIT:
         decoded = read(body, header_length, target)
@@ -96,11 +96,11 @@ def decode(body: bytes, header_length: int, target: Target) -> Decoded:
     return infer_json.decode(body, header_length, target)
 
 
-def read(body: bytes, header_length: int, target: Target) -> Decoded | None:
+def read(body: bytes | memoryview, header_length: int, target: Target) -> Decoded | None:
     """Read a request whose JSON is short; None if it has to be looked at closely. Arguments are those of `infer_json.decode`."""
     inputs: list[Tensor] = []
     if header_length == len(body):
-        root = _parsed(_decode_request, body)
+        root = _parsed(_decode_request, bytes(body))
         if root is None:
             return None
         for entry in root.inputs:
@@ -110,6 +110,8 @@ def read(body: bytes, header_length: int, target: Target) -> Decoded | None:
             inputs.append(tensor)
         return _decoded(root, root.parameters, inputs, target)
     document = body[:header_length]
+    if type(document) is not bytes:
+        document = bytes(document)
     # An id makes JSON that does not come again: it would only push others out of the memory.
     known = _read_head(document) if b'"id"' in document else _known_head(document)
     if known is None:

@@ -21,6 +21,10 @@ _MAX_LINE = 4096
 _MAX_TRAILERS = 65536
 _PART_BYTES = 4096
 """One read may hold 40,000 chunks, which take 50 ms and more; so many bytes of them take a millisecond."""
+_SPILLED = 1 << 20
+"""Bytes from which a body of unknown length is kept in shared memory."""
+_READ_BYTES = 1 << 18
+"""Bytes read from the socket at once. The system has the processor meanwhile; libuv reads up to 32 times before other connections have their turn."""
 _SIZE_DIGITS = 15
 """Hex digits of a chunk size; more is an overflow somewhere."""
 _HEX = frozenset(b"0123456789abcdefABCDEF")
@@ -64,11 +68,15 @@ class LengthBody:
         feed(data[at:end])
         return end
 
+    def received(self, count: int) -> None:
+        """So many bytes of it were taken elsewhere."""
+        self._left -= count
+
     def done(self) -> bool:
         """Whether all of it was taken."""
         return self._left == 0
 
-    def left(self) -> int | None:
+    def left(self) -> int:
         """Bytes still to come."""
         return self._left
 
@@ -238,12 +246,19 @@ class WholeBody:
 
     Args:
         started_ns: as in `RequestDispatcher.dispatch`.
+        spill: called once the body is large, if its length is not known before: where the rest is to go with what came so far; None for nowhere else.
     """
 
-    __slots__ = ("_buffer", "_dispatch", "_first", "_handler", "head", "started_ns")
+    __slots__ = ("_buffer", "_dispatch", "_first", "_handler", "_spill", "_spilled", "head", "started_ns")  # fmt: skip
 
     def __init__(
-        self, head: RequestHead, handler: FastHandler, started_ns: int, dispatch: Dispatch
+        self,
+        head: RequestHead,
+        handler: FastHandler,
+        started_ns: int,
+        dispatch: Dispatch,
+        *,
+        spill: collections.abc.Callable[[], "DirectBody | None"] | None = None,
     ) -> None:
         self.head = head
         self.started_ns = started_ns
@@ -251,11 +266,22 @@ class WholeBody:
         self._dispatch = dispatch
         self._first = b""
         self._buffer: io.BytesIO | None = None
+        self._spill = spill
+        self._spilled: DirectBody | None = None
 
     def feed(self, piece: bytes) -> None:
         """The next piece."""
         if self._buffer is not None:
             self._buffer.write(piece)
+            if self._spill is not None and self._buffer.tell() >= _SPILLED:
+                spill, self._spill = self._spill, None
+                self._spilled = spill()
+                if self._spilled is not None:
+                    self._spilled.feed(self._buffer.getvalue())
+                    self._buffer = None
+                    self._first = b""
+        elif self._spilled is not None:
+            self._spilled.feed(piece)
         elif not self._first:
             self._first = piece
         else:
@@ -265,6 +291,57 @@ class WholeBody:
 
     def end(self) -> None:
         """The body is complete."""
+        if self._spilled is not None:
+            self._spilled.end()
+            return
         # getvalue hands the buffer itself over when nothing else writes to it: no second copy
         whole = self._first if self._buffer is None else self._buffer.getvalue()
         self._dispatch(self.head, self._handler, self.head.request(whole), self.started_ns)
+
+
+class DirectBody:
+    """Receives the body of a fast-lane request into shared memory: straight from the socket where it can, so that no copy of it is made.
+
+    Args:
+        memory: for the whole body, and `at` bytes before it.
+        started_ns: as in `RequestDispatcher.dispatch`.
+    """
+
+    __slots__ = ("_at", "_dispatch", "_handler", "_memory", "_start", "head", "started_ns")
+
+    def __init__(
+        self,
+        head: RequestHead,
+        handler: FastHandler,
+        started_ns: int,
+        dispatch: Dispatch,
+        *,
+        memory: memoryview,
+        at: int,
+    ) -> None:
+        self.head = head
+        self.started_ns = started_ns
+        self._handler = handler
+        self._dispatch = dispatch
+        self._memory = memory
+        self._start = self._at = at
+
+    def feed(self, piece: bytes) -> None:
+        """The next piece, which was read elsewhere."""
+        self._memory[self._at : self._at + len(piece)] = piece
+        self._at += len(piece)
+
+    def room(self, left: int) -> memoryview:
+        """Where the next bytes of the `left` ones are to be read, some of them."""
+        return self._memory[self._at : self._at + min(left, _READ_BYTES)]
+
+    def received(self, count: int) -> None:
+        """So many bytes were read into `room`."""
+        self._at += count
+
+    def end(self) -> None:
+        """The body is complete."""
+        whole = self._memory[self._start : self._at].toreadonly()
+        head = self.head
+        request = HttpRequest(head.method, head.path, head.headers, b"", None, whole)
+        self._dispatch(head, self._handler, request, self.started_ns)

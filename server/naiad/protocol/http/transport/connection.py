@@ -19,6 +19,7 @@ import typing
 from typing_extensions import override
 
 from naiad.protocol.http import replies
+from naiad.protocol.http.transport.direct_reader import DirectReader
 from naiad.protocol.http.transport.framing import CONTINUE, HttpError
 from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.head_template import PARTIAL
@@ -52,7 +53,7 @@ class Connection(asyncio.Protocol):
     """The protocol of one accepted socket."""
 
     __slots__ = (
-        "__weakref__", "_dispatcher", "_heads", "_known", "_life", "_observer", "_peer", "_pipeline", "_read_paused", "_ready", "_receiver",
+        "__weakref__", "_direct", "_dispatcher", "_heads", "_known", "_life", "_observer", "_peer", "_pipeline", "_read_paused", "_ready", "_receiver",
         "_registry", "_sender", "_service", "_settings", "_short", "_taking", "_transport",
     )  # fmt: skip
 
@@ -76,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._receiver = RequestReceiver(settings, service.heads)
         self._ready = True  # the next bytes begin a request
         self._read_paused = False
+        self._direct = False  # `DirectReader` is the transport's protocol
         self._taking = False  # inside `_take`
 
     # Called by the event loop
@@ -165,6 +167,18 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._sender.resume()
         self._take()
+
+    # Called by `DirectReader`
+
+    def direct_room(self) -> memoryview | bytearray:
+        """Where the next bytes of a large body go."""
+        return self._receiver.direct_room()
+
+    def direct_received(self, count: int) -> None:
+        """Some of them came."""
+        self._peer.since = self._registry.now
+        if self._receiver.direct_received(count):
+            self._take()
 
     # Called by the registry and the listener
 
@@ -302,6 +316,14 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+        if receiver.body is not None or self._direct:
+            self._read_directly(receiver.direct() is not None and self._life.state not in DEAF)
+
+    def _read_directly(self, direct: bool) -> None:  # noqa: FBT001 - one of two modes
+        """Have the socket read into the memory of a body, or as usual."""
+        if direct != self._direct and not self._transport.is_closing():
+            self._direct = direct
+            self._transport.set_protocol(DirectReader(self) if direct else self)
 
     def _probe_peer(self) -> None:
         """Find out whether a client that sent EOF is still there: closing and half-closing look the same from here.

@@ -10,15 +10,18 @@ import logging
 
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
-from naiad.protocol.http.transport.body import WholeBody
+from naiad.protocol.http.transport.body import DirectBody, WholeBody
 from naiad.protocol.http.transport.bridge import AsgiExchange
 from naiad.protocol.http.transport.framing import CONTINUE
-from naiad.protocol.http.transport.head import RequestHead
+from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
 from naiad.protocol.http.transport.service import HttpService, ended
 from naiad.protocol.transport.peer import Peer
+
+_ALIGNED = 64
+"""As tensors in segments of workers are."""
 
 # Looking up a member of an enum takes longer than this name.
 _DRAINING = State.DRAINING
@@ -81,9 +84,11 @@ class RequestDispatcher:
         """
         observer, context = self._observer, None
         if observer is not None:
-            context = observer.begin(request.headers.get, now_ns, len(request.body))
+            shared = request.shared
+            size = len(request.body) if shared is None else len(shared)
+            context = observer.begin(request.headers.get, now_ns, size)
             request = HttpRequest(
-                request.method, request.path, request.headers, request.body, context
+                request.method, request.path, request.headers, request.body, context, shared
             )
         exchange = Exchange(self._sender, head, context)
         self._pipeline.append(exchange)
@@ -114,6 +119,8 @@ class RequestDispatcher:
             HttpError: an invalid request; the rest of the input cannot be used.
         """
         receiver = self._receiver
+        if receiver.body is not None and receiver.body.done():
+            receiver.end_body()
         began_ns, first = self._service.clock.monotonic_ns(), True
         while receiver.unread:
             if not first and self._iteration_is_over(began_ns):
@@ -191,9 +198,37 @@ class RequestDispatcher:
         if handler is None:
             receiver.expect_body(body, self._begin_in_application(head))
         else:
-            receiver.expect_body(body, WholeBody(head, handler, self.stamp(), self.dispatch))
+            receiver.expect_body(body, self._sink(head, handler))
             if receiver.owes_continue:
                 self._read_body(True)
+
+    def _sink(self, head: RequestHead, handler: FastHandler) -> WholeBody | DirectBody:
+        """What collects the body of a request of the fast lane: a large one with tensors in shared memory."""
+        service, now_ns = self._service, self.stamp()
+        chunked = head.length == CHUNKED
+        if chunked or head.length >= service.settings.direct_bytes:
+            tensors_from = service.routes.tensors_from(head.path, head.headers)
+            if tensors_from:
+                size = (
+                    service.routes.body_limit(head.path, head.headers) if chunked else head.length
+                )
+
+                def direct() -> DirectBody | None:
+                    # The first tensor begins at a multiple of what any type needs.
+                    at = -tensors_from % _ALIGNED
+                    lease = service.registry.memory.take(at + size)
+                    if lease is None:
+                        return None
+                    return DirectBody(
+                        head, handler, now_ns, self.dispatch, memory=lease.data, at=at
+                    )
+
+                if chunked:
+                    return WholeBody(head, handler, now_ns, self.dispatch, spill=direct)
+                body = direct()
+                if body is not None:
+                    return body
+        return WholeBody(head, handler, now_ns, self.dispatch)
 
     def _begin_in_application(self, head: RequestHead) -> AsgiExchange:
         self.bridge = AsgiExchange(

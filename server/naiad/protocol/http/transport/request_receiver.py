@@ -7,7 +7,7 @@ at most, because the connection stops reading). It decides who handles a request
 import re
 import typing
 
-from naiad.protocol.http.transport.body import Body
+from naiad.protocol.http.transport.body import Body, DirectBody, LengthBody
 from naiad.protocol.http.transport.framing import HttpError
 from naiad.protocol.http.transport.head import RequestHead, find_end, glimpse
 from naiad.protocol.http.transport.head_cache import HeadCache
@@ -15,6 +15,9 @@ from naiad.protocol.http.transport.service import HttpSettings
 
 _BLANK = re.compile(rb"(?:\r\n)+")
 """Empty lines before a request are skipped (RFC 9112 2.2)."""
+
+_DROPPED = 65536
+"""Bytes read at once of what nothing takes."""
 
 
 class BodySink(typing.Protocol):
@@ -116,9 +119,35 @@ class RequestReceiver:
         self._at = body.take(self._data, self._at, _skip if self._sink is None else self._sink.feed)
         self.unread = self._at < len(self._data)
         if body.done():
-            sink, self._sink, self.body, self.body_held = self._sink, None, None, False
-            if sink is not None:
-                sink.end()
+            self.end_body()
+
+    def end_body(self) -> None:
+        """All of the body was received."""
+        sink, self._sink, self.body, self.body_held = self._sink, None, None, False
+        if sink is not None:
+            sink.end()
+
+    def direct(self) -> DirectBody | None:
+        """The body whose next bytes are to be read from the socket straight into its memory; None if there is none, or if bytes before them wait here."""
+        sink = self._sink
+        return sink if type(sink) is DirectBody and not self.unread else None
+
+    def direct_room(self) -> memoryview | bytearray:
+        """Where these bytes are to be read; what belongs to no such body may go anywhere."""
+        body, sink = self.body, self.direct()
+        if sink is None or type(body) is not LengthBody or body.done():
+            return bytearray(_DROPPED)
+        return sink.room(body.left())
+
+    def direct_received(self, count: int) -> bool:
+        """So many bytes were read there. Returns whether the body is complete, so that `end_body` comes next."""
+        body, sink = self.body, self.direct()
+        if sink is None or type(body) is not LengthBody or body.done():
+            return False
+        self.owes_continue = False
+        sink.received(count)
+        body.received(count)
+        return body.done()
 
     def in_question(self, now_ns: int) -> tuple[RequestHead, int]:
         """The request that is being received, as far as it is known, for the access log of an error: its head and `RequestContext.received_ns`."""

@@ -52,6 +52,7 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
         discard_bytes: how much of a body that no handler wants may be left if the connection is to be kept: reading so little is
             cheaper than a new connection.
         join_bytes: replies up to this size are joined and written at once; larger parts are handed over as they are.
+        direct_bytes: bodies with tensors of at least so many bytes are received into shared memory (`direct_body.py`), without a copy.
         known_heads: how many header blocks are remembered in parsed form (they repeat); 0 switches it off.
         known_head_bytes: longer header blocks are not remembered.
     """
@@ -70,6 +71,7 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
     body_high_bytes: int = 262144
     discard_bytes: int = 65536
     join_bytes: int = 65536
+    direct_bytes: int = 1 << 19
     known_heads: int = 1024
     known_head_bytes: int = 2048
 
