@@ -2,7 +2,7 @@
 
 The JSON decoder recurses, and raises on a value that is nested about a thousand levels deep; a list or a watch with one such object would be
 lost as a whole. An object beyond the bounds of `api.manifests.unreadable`, or that is not valid JSON, is replaced by its head: who it is, its
-labels, owners and status, with a mark that says why. Nothing here recurses over a value.
+labels, owners and status, and of a profile which services it is for where the decoder can skip the rest, with a mark that says why. Nothing here recurses over a value.
 
 What the decoder refuses is cut by searches alone, in microseconds for any size. They rely on how API servers write JSON: without spaces, the
 fields of custom resources sorted, those of other objects and of `PartialObjectMetadata` in the order of their declaration. What a tenant
@@ -20,9 +20,11 @@ import typing
 
 import msgspec
 
+from naiad_operator.api import names
 from naiad_operator.api.manifests.unreadable import (
     CONTAINERS,
     ESCAPES,
+    FRACTIONS,
     LEVELS,
     MAX_CONTAINERS,
     MAX_LEVELS,
@@ -64,6 +66,21 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
+class _Policy(msgspec.Struct, omit_defaults=True):
+    namespaces: dict[str, typing.Any] = msgspec.field(default_factory=dict)
+
+
+class _ProfileSpec(msgspec.Struct, omit_defaults=True):
+    default: bool = False
+    policy: _Policy | None = None
+
+
+class _Profile(msgspec.Struct):
+    """What is read of the spec of a NaiadProfile that cannot be read: which services it is for."""
+
+    spec: _ProfileSpec = msgspec.field(default_factory=_ProfileSpec)
+
+
 class _ListMetadata(msgspec.Struct):
     resourceVersion: str = ""  # noqa: N815
     continue_: str = msgspec.field(default="", name="continue")
@@ -83,17 +100,48 @@ encode = msgspec.json.encode
 _decode_metadata = msgspec.json.Decoder(_Metadata).decode
 _decode_list = msgspec.json.Decoder(_List).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_profile = msgspec.json.Decoder(_Profile).decode
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError("Number out of range")
-    return value
+class _Fractions:
+    """Reads numbers with a fraction or an exponent, of which the decoder takes ten microseconds for some.
+
+    Attributes:
+        left: how many more an object may hold; negative after too many.
+    """
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    def read(self, text: str) -> float:
+        """A number.
+
+        Raises:
+            ValueError: it is out of range, or there were too many before it.
+        """
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError("Too many numbers")
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError("Number out of range")
+        return value
 
 
-decode = msgspec.json.Decoder(Object, float_hook=_finite).decode
-"""An object. The decoder's own reading of numbers takes ten microseconds for 1e300."""
+_fractions = _Fractions()
+_decode_object = msgspec.json.Decoder(Object, float_hook=_fractions.read).decode
+
+
+def decode(text: bytes) -> Object:
+    """An object.
+
+    Raises:
+        RecursionError: it is too deep for the decoder.
+        ValueError: it is not valid JSON, or has more numbers with a fraction or an exponent than an object may.
+    """
+    _fractions.left = FRACTIONS.most
+    return _decode_object(text)
+
 
 _decode_event = msgspec.json.Decoder(_Event).decode
 
@@ -131,26 +179,34 @@ def read_object(text: bytes) -> Object:
 
 def _read_within_bounds(text: bytes) -> tuple[Object | None, str]:
     """An object, or why it cannot be read. What the text shows is found before it is decoded: to decode a megabyte of values takes 5 to 10 ms."""
-    if text.count(b",") > VALUES.most:
-        return None, VALUES.message
-    marks = text.translate(None, _NO_MARKS)
-    opened = marks.count(b"{") + marks.count(b"[")
-    if opened > MAX_CONTAINERS:
-        return None, CONTAINERS.message
-    if len(marks) - opened > ESCAPES.most:
-        return None, ESCAPES.message
+    if beyond := _beyond(text):
+        return None, beyond
+    _fractions.left = 0
     try:
-        if opened <= MAX_LEVELS or _is_shallow(text):
+        if _is_shallow(text):
             if not text.isascii():
                 text.decode()
             return decode(text), ""
     except RecursionError:
         pass
     except ValueError as error:
-        return None, f"it is not valid JSON ({error})"
+        too_many = _fractions.left < 0
+        return None, FRACTIONS.message if too_many else f"it is not valid JSON ({error})"
     where = _deep_field(text)
     place = f"{where} is" if where else "it is"
     return None, f"{place} {LEVELS.message}"
+
+
+def _beyond(text: bytes) -> str:
+    """Which bound on numbers of things a text exceeds; "" when none."""
+    if text.count(b",") > VALUES.most:
+        return VALUES.message
+    marks = text.translate(None, _NO_MARKS)
+    opened = marks.count(b"{") + marks.count(b"[")
+    if opened > MAX_CONTAINERS:
+        where = _deep_field(text)
+        return f"{where} is {LEVELS.message}" if where else CONTAINERS.message
+    return ESCAPES.message if len(marks) - opened > ESCAPES.most else ""
 
 
 def read_list(text: bytes) -> Page:
@@ -241,6 +297,8 @@ def _objects(texts: collections.abc.Iterable[bytes]) -> collections.abc.Iterator
 
 def _is_shallow(text: bytes) -> bool:
     """Whether an object has no more levels than it may; its managed fields, which the API server writes, may have a few more."""
+    if text.count(b"{") + text.count(b"[") <= MAX_LEVELS:
+        return True
     managed, spec = text.find(_MANAGED), text.find(b'},"spec":')
     if not 0 <= managed < spec:
         return _levels(text) <= MAX_LEVELS
@@ -261,12 +319,15 @@ _TOO_MANY = b"{" * (MAX_LEVELS + _OWNED_LEVELS + 1)
 
 def _levels(text: bytes) -> int:
     """How many objects and lists are nested at the deepest place, in a few passes of C code; of very many perhaps fewer, still too many."""
-    text = _without_escapes(text)
+    if b"\\" in text:
+        text = _without_escapes(text)
+    if text.count(b'"') <= _FEW_QUOTES:  # few long strings perhaps, of any brackets
+        text = _outside_strings(text)
     braces = text.translate(_TO_BRACES, _OTHERS).replace(b'""', b"")
     if (
         b'"' in braces
     ):  # strings with brackets in them; neighbours may have become one, with nothing lost between them
-        braces = b"".join(braces.split(b'"')[::2])
+        braces = _outside_strings(braces)
     if _TOO_MANY in braces:
         return len(_TOO_MANY)
     levels = 0
@@ -282,6 +343,14 @@ def _levels(text: bytes) -> int:
 
 
 _FEW_ESCAPES = 2_000
+
+
+def _outside_strings(text: bytes) -> bytes:
+    """A text without its strings; it has no escaped quotes."""
+    return b"".join(text.split(b'"')[::2])
+
+
+_FEW_QUOTES = 4_000
 
 
 def _without_escapes(text: bytes) -> bytes:
@@ -333,6 +402,9 @@ def _head(text: bytes) -> Object:
     if status.count(b"{") + status.count(b"[") < MAX_CONTAINERS and _levels(status) < MAX_LEVELS:
         with contextlib.suppress(*_REFUSED):  # a field of this name that is not the object's own
             made["status"] = decode(status)
+    if head.kind == names.PROFILE_KIND:
+        with contextlib.suppress(*_REFUSED):
+            made["spec"] = msgspec.to_builtins(_decode_profile(text).spec)
     return made
 
 
@@ -359,7 +431,7 @@ _LONGEST_NAME = 60
 
 
 def _deep_field(text: bytes) -> str:
-    """The field that is nested too deeply, e.g. "spec.predictor.affinity"; "" when it is far behind, or not in the spec."""
+    """The field that is nested too deeply, e.g. "spec.predictor.affinity"; "" when it is far behind, not in the spec, or there is none."""
     start = text.find(b'"spec":{')
     if start < 0:
         return ""

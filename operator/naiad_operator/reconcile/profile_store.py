@@ -1,7 +1,8 @@
 """The watched NaiadProfiles of the cluster.
 
 Nothing is reconciled before they are listed, since pods would be made without their profile and then replaced. Where they cannot be read
-(no permission, no such kind, or half a minute of errors), services without a profile go on, and the others stay as they are and say so.
+(no permission, no such kind, or half a minute of errors), services without a profile go on, and the others stay as they are and say so. A new one
+waits, unless a profile that is known binds its namespace, or none can exist: the operator does not read them, or the API server does not know the kind.
 """
 
 import asyncio
@@ -71,6 +72,7 @@ class ProfileStore:
             self._by_uid.values(),
             fallback=self._fallback,
             unreadable=self.unreadable,
+            may_bind=self._enabled and not self._is_unknown(),
             labels_of=self._namespaces.labels,
             parse=self._parse,
         )
@@ -128,11 +130,15 @@ class ProfileStore:
         if self.unreadable != before:
             self._on_change()
 
+    def _is_unknown(self) -> bool:
+        """Whether the API server does not know the kind, so that there can be none."""
+        return not self._is_served or isinstance(self._reflector.last_error, errors.NotFound)
+
     def _problem(self) -> str:
         error = self._reflector.last_error
         if not self._enabled:
             return "the operator runs with --profiles=false"
-        if not self._is_served or isinstance(error, errors.NotFound):
+        if self._is_unknown():
             return f"the API server does not serve {names.PROFILE_KIND}s; apply the CRDs of this release"
         if isinstance(error, errors.Forbidden):
             return (

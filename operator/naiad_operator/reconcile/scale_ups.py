@@ -9,7 +9,6 @@
 """
 
 import collections.abc
-import datetime as dt
 import logging
 import typing
 
@@ -17,6 +16,7 @@ from naiad_operator.builders.facts import ScaleUp
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
+from naiad_operator.status import pods
 from naiad_operator.status.cluster_events import last_seen
 from naiad_operator.status.conditions import shortened
 
@@ -33,7 +33,8 @@ _COMING = frozenset(("TriggeredScaleUp", "Nominated"))
 _NOT_COMING = frozenset(("NotTriggerScaleUp", "FailedScaleUp"))
 _KARPENTER_FAILS = "Failed to schedule pod"
 _LONGEST = 300
-_SINCE_EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
+_MOST_EVENTS = 1_000
+"""How many Events of one pod are read: whoever may write Events may write any number of them."""
 
 Object = collections.abc.Mapping[str, typing.Any]
 Clock = collections.abc.Callable[[], float]
@@ -83,6 +84,8 @@ class ScaleUps:
         found: list[Object] = []
         async for items, _ in self._api.pages(ref, fields=f"involvedObject.name={pod}"):
             found += items
+            if len(found) >= _MOST_EVENTS:
+                break
         return found
 
 
@@ -93,7 +96,7 @@ def of_events(events: collections.abc.Iterable[Object]) -> ScaleUp | None:
             is_coming=event["reason"] in _COMING,
             autoscaler=_source(event),
             message=_message(event),
-            time=dt.datetime.fromisoformat(time) if (time := last_seen(event)) else _SINCE_EVER,
+            time=pods.time(last_seen(event)),
         )
         for event in events
         if _is_about_nodes(event)

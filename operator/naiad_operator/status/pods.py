@@ -134,8 +134,14 @@ def _ended(pod: Manifest) -> dt.datetime:
 
 
 def time(text: str) -> dt.datetime:
-    """A time as Kubernetes writes it."""
-    return dt.datetime.fromisoformat(text)
+    """A time as Kubernetes writes it, between the first one that Python has and one that can be added to: API servers also take the years 0 and 9999."""
+    try:
+        return min(dt.datetime.fromisoformat(text), _LAST)
+    except ValueError:
+        return dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+_LAST = dt.datetime(9000, 1, 1, tzinfo=dt.UTC)
 
 
 def is_ready(pod: Manifest) -> bool:

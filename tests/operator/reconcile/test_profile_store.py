@@ -17,6 +17,8 @@ from tests.operator.api import specs
 pytestmark = pytest.mark.looptime
 SERVED = frozenset(("serving.naiad.dev/v1alpha1/NaiadProfile",))
 NAMED = specs.spec(profile="a")
+SERVED_ONE = specs.spec() | {"status": {"selector": "a=b"}}
+"""A service that has its children, and no profile."""
 
 
 def profile(name: str, uid: str = "", **fields: typing.Any) -> dict[str, typing.Any]:
@@ -93,11 +95,12 @@ async def test_without_permission_services_without_a_profile_go_on() -> None:
     watched = Watched(Api(forbidden, forbidden, [profile("a")]))
     watched.store.follow(SERVED)
     await watched.store.wait()
-    assert watched.store.of(specs.spec()) is watched.fallback
-    with pytest.raises(
-        ProfileNotFound, match=r"allow it with a ClusterRole: .*naiadprofiles.*list, watch"
-    ):
-        watched.store.of(NAMED)
+    assert watched.store.of(SERVED_ONE) is watched.fallback
+    for manifest in (NAMED, specs.spec()):  # a new one waits, too
+        with pytest.raises(
+            ProfileNotFound, match=r"allow it with a ClusterRole: .*naiadprofiles.*list, watch"
+        ):
+            watched.store.of(manifest)
     before = watched.changes
     await asyncio.sleep(60)
     assert watched.store.of(NAMED) is not None, "once it is permitted"
@@ -157,9 +160,10 @@ async def test_a_list_that_fails_for_ever_delays_the_start_and_does_not_stop_it(
     async with asyncio.timeout(120):
         await watched.store.wait()
     assert "webhook down" in watched.store.unreadable
-    assert watched.store.of(specs.spec()) == watched.fallback
-    with pytest.raises(ProfileNotFound):
-        watched.store.of(NAMED)
+    assert watched.store.of(SERVED_ONE) == watched.fallback
+    for manifest in (NAMED, specs.spec()):
+        with pytest.raises(ProfileNotFound):
+            watched.store.of(manifest)
     watched.task.cancel()
 
 
@@ -169,7 +173,7 @@ async def test_a_profile_that_cannot_be_read_keeps_its_services_as_they_are() ->
     watched = Watched(Api([unreadable, profile("b", image="b:1")]))
     watched.store.follow(SERVED)
     await watched.store.wait()
-    known = {"status": {"observedGeneration": 1}}
+    known = {"status": {"observedGeneration": 1, "selector": "a=b"}}
     by_default = specs.spec() | {"status": {"profile": "a"}}
     # A new service, too: the profile may bind its namespace.
     for manifest in (NAMED | known, by_default, specs.spec(), specs.spec(profile="b")):

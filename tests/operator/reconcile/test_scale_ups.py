@@ -61,6 +61,21 @@ def test_the_last_word_of_an_autoscaler_counts(
     assert (said.is_coming, said.autoscaler, said.message) == (coming, autoscaler, message)
 
 
+@pytest.mark.parametrize("moment", ["0000-01-01T00:00:00Z", "", "9999-12-31T23:59:59Z"])
+def test_an_event_without_a_time_that_can_be_compared_is_read(moment: str) -> None:
+    said = of_events([event("FailedScaleUp", "no quota") | {"lastTimestamp": moment}, TRIGGERED])
+    assert said is not None
+    assert said.is_coming == (moment < "2026")
+
+
+async def test_a_flood_of_events_is_read_up_to_a_bound() -> None:
+    api, _, reader = made()
+    api.pages_of = 10**6
+    api.events = [event("FailedScaleUp", "no quota")] * 100
+    assert await reader.of("team", "demo-1") is not None
+    assert api.yielded == 10
+
+
 def test_events_of_others_say_nothing_of_nodes() -> None:
     assert of_events([SCHEDULER, event("Pulled", "image pulled", source="kubelet")]) is None
 
@@ -72,6 +87,8 @@ class Api:
         self.reads: list[str] = []
         self.events: list[Object] = []
         self.error: errors.ApiError | None = None
+        self.pages_of = 1
+        self.yielded = 0
 
     async def pages(
         self, ref: ResourceRef, *, fields: str
@@ -79,7 +96,9 @@ class Api:
         self.reads.append(f"{ref.namespace} {fields}")
         if self.error is not None:
             raise self.error
-        yield self.events, "1"
+        for _ in range(self.pages_of):
+            self.yielded += 1
+            yield self.events, "1"
 
 
 class Clock:

@@ -365,3 +365,11 @@ def test_a_pod_starts_while_a_container_runs_for_the_first_time(
     assert pods.are_starting([pod(), given]) is starting
     given["metadata"]["deletionTimestamp"] = NOW
     assert not pods.are_starting([given])
+
+
+@pytest.mark.parametrize("text", ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_time_that_python_has_none_for_can_be_compared_and_added_to(text: str) -> None:
+    now = dt.datetime.now(dt.UTC)
+    moment = pods.time(text)
+    assert (moment > now) == text.startswith("9999")
+    assert moment + dt.timedelta(days=365) > moment

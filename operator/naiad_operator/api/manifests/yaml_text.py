@@ -8,7 +8,13 @@ import typing
 import yaml
 from typing_extensions import override
 
-from naiad_operator.api.manifests.unreadable import CONTAINERS, ESCAPES, LEVELS, VALUES
+from naiad_operator.api.manifests.unreadable import (
+    CONTAINERS,
+    ESCAPES,
+    FRACTIONS,
+    LEVELS,
+    VALUES,
+)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -100,6 +106,7 @@ class Loader(yaml.SafeLoader):
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_FLOAT = "tag:yaml.org,2002:float"
 _MOST_VALUES = 1_000_000
 """The maximum number of values in a document with its aliases expanded. A few lines of nested aliases can exceed any memory."""
 
@@ -112,6 +119,7 @@ class _Extent(typing.NamedTuple):
         levels: of mappings and sequences.
         containers: mappings and sequences.
         commas: in its JSON, those in texts included.
+        fractions: numbers with a fraction or an exponent.
         escapes: quotes and backslashes in its JSON.
     """
 
@@ -119,10 +127,11 @@ class _Extent(typing.NamedTuple):
     levels: int
     containers: int
     commas: int
+    fractions: int
     escapes: int
 
 
-_BEING_MEASURED = _Extent(0, 0, 0, 0, 0)
+_BEING_MEASURED = _Extent(0, 0, 0, 0, 0, 0)
 
 
 def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.ConstructorError]:
@@ -138,7 +147,7 @@ def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.Construc
         errors.append((root, "the aliases of this document expand to more than a million values"))
     for item in _objects_of(root):
         extent = extents[id(item)]
-        for bound, count in ((CONTAINERS, extent.containers), (VALUES, extent.commas), (ESCAPES, extent.escapes)):  # fmt: skip
+        for bound, count in ((CONTAINERS, extent.containers), (VALUES, extent.commas), (FRACTIONS, extent.fractions), (ESCAPES, extent.escapes)):  # fmt: skip
             if not errors and count > bound.most:
                 errors.append((item, bound.message))
     for node, message in errors:
@@ -178,7 +187,7 @@ def _measure(
         _find_duplicates(node, errors)
     else:
         texts = [node]
-    commas, escapes = max(len(below) - 1, 0), 0
+    commas, fractions, escapes = max(len(below) - 1, 0), int(node.tag == _FLOAT), 0
     for text in texts:
         if isinstance(text, yaml.ScalarNode):
             commas += text.value.count(",")
@@ -188,11 +197,12 @@ def _measure(
         values, levels = values + inner.values, max(levels, inner.levels)
         containers += inner.containers
         commas, escapes = commas + inner.commas, escapes + inner.escapes
+        fractions += inner.fractions
     if levels == LEVELS.most:
         errors.append((node, f"this is {LEVELS.message}"))
     is_container = isinstance(node, yaml.CollectionNode)
     extents[id(node)] = _Extent(
-        values, levels + is_container, containers + is_container, commas, escapes
+        values, levels + is_container, containers + is_container, commas, fractions, escapes
     )
     return extents[id(node)]
 

@@ -19,6 +19,7 @@ def choose(
     *,
     fallback: Profile | None = None,
     unreadable: str = "",
+    may_bind: bool = False,
     labels_of: binding.LabelsOf = lambda _: {},
     parse: collections.abc.Callable[[Manifest], Profile] = service.parse_profile,
 ) -> Profile | None:
@@ -29,6 +30,7 @@ def choose(
         profiles: every NaiadProfile.
         fallback: the operator's default profile; None when it has none.
         unreadable: why the profiles cannot be read; "" when they can.
+        may_bind: whether there may be others than those that are known, which may bind the namespace: a new service waits for them.
         labels_of: the labels of a namespace.
         parse: parses the profile that is chosen.
 
@@ -44,7 +46,13 @@ def choose(
         if used := named or _recorded(manifest):
             message = f"the {names.PROFILE_KIND} {used} cannot be read, so everything stays as it is: {unreadable}"
             raise ProfileNotFound([Problem("spec.profile", message)])
-        return fallback
+        if not (may_bind and _is_new(manifest)):
+            return fallback
+        chosen = binding.of_namespace(namespace_of(manifest), profiles, labels_of)
+        if chosen is None:
+            message = f"a {names.PROFILE_KIND} may bind this namespace, and they cannot be read, so nothing is created yet: {unreadable}"
+            raise ProfileNotFound([Problem("metadata.namespace", message)])
+        return _parsed(chosen, parse)
     by_name = {profile["metadata"]["name"]: profile for profile in profiles}
     namespace = namespace_of(manifest)
     chosen = _unreadable_of(manifest, by_name.values())
@@ -57,8 +65,15 @@ def choose(
         chosen = min(defaults, key=_age, default=None)
     else:
         chosen = _of_name(named, by_name, namespace)
-    if chosen is None:
-        return fallback
+    return fallback if chosen is None else _parsed(chosen, parse)
+
+
+def _parsed(chosen: Manifest, parse: collections.abc.Callable[[Manifest], Profile]) -> Profile:
+    """A profile that was chosen.
+
+    Raises:
+        InvalidSpec: it is not valid; the errors name it.
+    """
     try:
         return parse(chosen)
     except InvalidSpec as error:
@@ -96,13 +111,19 @@ def _recorded(manifest: Manifest) -> str:
     return name if isinstance(name, str) else ""
 
 
+def _is_new(manifest: Manifest) -> bool:
+    """Whether nothing was created for a service yet, as far as its status says: each that was written since then has a selector."""
+    return "selector" not in service.status_of(manifest)
+
+
 def _unreadable_of(
     manifest: Manifest, profiles: collections.abc.Iterable[Manifest]
 ) -> Manifest | None:
-    """A profile that cannot be read and that the service had last; of a new service any, since it may bind the namespace."""
-    recorded, is_new = _recorded(manifest), not service.status_of(manifest)
+    """A profile of which not even the namespaces can be read, and that the service had last; of a new service any, since it may bind the namespace."""
+    recorded, is_new = _recorded(manifest), _is_new(manifest)
     for profile in profiles:
-        if problem_of(profile) and (is_new or profile["metadata"]["name"] == recorded):
+        is_unknown = problem_of(profile) and "spec" not in profile
+        if is_unknown and (is_new or profile["metadata"]["name"] == recorded):
             return profile
     return None
 

@@ -5,6 +5,7 @@ import typing
 
 import pytest
 
+from naiad_operator.api.manifests.unreadable import marked
 from naiad_operator.api.parsing import profiles, service
 from naiad_operator.api.types.scaling import Autoscaling
 from naiad_operator.builders import build
@@ -77,6 +78,55 @@ def test_without_reading_profiles_only_services_without_one_go_on() -> None:
             ProfileNotFound, match=r"NaiadProfile a cannot be read, .*: no permission"
         ):
             profiles.choose(manifest, [], fallback=own, unreadable="no permission")
+
+
+NEW: list[dict[str, typing.Any]] = [{}, {"status": {"observedGeneration": 1, "conditions": []}}]
+"""The status of a service for which nothing was created: none, and one that says that it waits."""
+
+
+@pytest.mark.parametrize("fields", NEW, ids=["no status", "waits"])
+def test_a_new_service_waits_while_a_profile_may_bind_its_namespace(
+    fields: dict[str, typing.Any],
+) -> None:
+    manifest = {**specs.spec(), **fields}
+    with pytest.raises(ProfileNotFound, match="may bind this namespace, and they cannot be read, so nothing is created yet: no permission"):  # fmt: skip
+        profiles.choose(manifest, [], unreadable="no permission", may_bind=True)
+    bound = profile(
+        "held", policy={"namespaces": {"names": [profiles.namespace_of(specs.spec())]}}, image="x:1"
+    )
+    chosen = profiles.choose(manifest, [bound], unreadable="no permission", may_bind=True)
+    assert chosen is not None
+    assert chosen.name == "held", "it is known, and there can be no other"
+    other = profile("other", policy={"namespaces": {"names": ["elsewhere"]}})
+    with pytest.raises(ProfileNotFound):
+        profiles.choose(manifest, [other], unreadable="no permission", may_bind=True)
+    served = {**specs.spec(), "status": {"selector": "a=b"}}
+    own = service.default_profile({})
+    assert (
+        profiles.choose(served, [], fallback=own, unreadable="no permission", may_bind=True) is own
+    )
+
+
+@pytest.mark.parametrize("fields", NEW, ids=["no status", "waits"])
+def test_a_profile_that_cannot_be_read_holds_those_alone_whom_it_may_concern(
+    fields: dict[str, typing.Any],
+) -> None:
+    """Where even its namespaces cannot be read, all new ones."""
+    manifest = {**specs.spec(), **fields}
+    unknown = marked({"metadata": profile("bad")["metadata"]}, "it is too deep")
+    with pytest.raises(InvalidSpec, match="NaiadProfile bad: the operator cannot read this object"):
+        profiles.choose(manifest, [unknown])
+
+    def known(**spec: typing.Any) -> dict[str, typing.Any]:
+        return marked(profile("bad", **spec), "it is too deep")
+
+    elsewhere = {"namespaces": {"names": ["elsewhere"]}}
+    for harmless in (known(), known(policy=elsewhere), known(policy=elsewhere, default=True)):
+        assert profiles.choose(manifest, [harmless]) is None
+    here = known(policy={"namespaces": {"names": [profiles.namespace_of(specs.spec())]}})
+    for concerned in (here, known(default=True)):
+        with pytest.raises(InvalidSpec, match="NaiadProfile bad: the operator cannot read"):
+            profiles.choose(manifest, [concerned])
 
 
 def test_an_invalid_profile_is_reported_with_its_name() -> None:

@@ -9,6 +9,7 @@ from naiad_operator.api.manifests import document
 from naiad_operator.api.manifests.unreadable import (
     CONTAINERS,
     ESCAPES,
+    FRACTIONS,
     LEVELS,
     VALUES,
     Bound,
@@ -44,6 +45,11 @@ def with_values(values: int) -> Object:
     return _service(['a,"\\\n', *([1] * (values - bare)), 1])
 
 
+def with_fractions(fractions: int) -> Object:
+    """A service with so many numbers that have a fraction or an exponent, beside others, and texts that seem to be."""
+    return _service([1.5] * (fractions - 2) + [1e300, -2.5e-7, 7, "1.5", "e+"])
+
+
 def with_escapes(escapes: int) -> Object:
     """A service whose JSON has so many quotes and backslashes, in all ways."""
     kinds = ["\\", '"', "\n", "\t", "\x01", "ü", "true", "1", "/", "é"]
@@ -67,11 +73,12 @@ MADE: dict[Bound, typing.Callable[[int], Object]] = {
     LEVELS: with_levels,
     CONTAINERS: with_containers,
     VALUES: with_values,
+    FRACTIONS: with_fractions,
     ESCAPES: with_escapes,
 }
 
 
-NAMES = ("levels", "containers", "values", "escapes")
+NAMES = ("levels", "containers", "values", "fractions", "escapes")
 
 BEYOND = {
     name: MADE[bound](bound.most + 1) for name, bound in zip(NAMES, table.BOUNDS, strict=True)
