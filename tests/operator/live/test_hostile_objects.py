@@ -5,7 +5,6 @@ it that the API server takes. `test_isolation` does the same with services.
 """
 
 import itertools
-import statistics
 import typing
 
 import pytest
@@ -62,6 +61,7 @@ _API = {
     "Ingress": "networking.k8s.io/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
 }
+_ROUNDS = 6
 _numbers = itertools.count()
 
 
@@ -306,7 +306,7 @@ def test_an_ordinary_service_is_served_beside_hostile_objects_of_every_kind(
         served(kubectl, name, mine)
         return operator.cpu_ms() - before
 
-    alone = [cost(f"alone-{number}") for number in range(5)]
+    alone = [cost(f"alone-{number}") for number in range(_ROUNDS)]
     taken = attack(kubectl, theirs)
     assert {*_SPECS, "Event", "Namespace", "NaiadProfile"} <= taken.keys()
     until("a look at all", lambda: said(kubectl, theirs))
@@ -314,14 +314,19 @@ def test_an_ordinary_service_is_served_beside_hostile_objects_of_every_kind(
         "conditions", lambda: is_true(kubectl.get("InferenceService", WAITING, theirs), "SpecValid")
     )
     until("no backlog", lambda: operator.metric("naiad_operator_queue_depth") == 0)
-    beside = [cost(f"beside-{number}") for number in range(5)]
-    assert statistics.median(beside) <= 1.5 * statistics.median(alone), (alone, beside)
+    beside = [cost(f"beside-{number}") for number in range(_ROUNDS)]
+    assert usual(beside) <= 1.5 * usual(alone), (alone, beside)
     assert operator.metric('naiad_operator_unreadable_objects_total{resource="pods"}') > 0
     ordinary(operator)
     assert operator.stop() == 0
     with start(options).wait_ready() as again:
         served(kubectl, "after", mine)
         ordinary(again)
+
+
+def usual(costs: list[float]) -> float:
+    """What a service costs, without what the operator does beside it now and then: the more, the longer a busy machine takes."""
+    return sorted(costs)[1]
 
 
 def said(kubectl: Kubectl, namespace: str) -> bool:
