@@ -34,7 +34,7 @@ _NOT_COMING = frozenset(("NotTriggerScaleUp", "FailedScaleUp"))
 _KARPENTER_FAILS = "Failed to schedule pod"
 _LONGEST = 300
 _MOST_EVENTS = 1_000
-"""How many Events of one pod are read: whoever may write Events may write any number of them."""
+"""How many Events of one pod are read: a user who may write one may write any number."""
 
 Object = collections.abc.Mapping[str, typing.Any]
 Clock = collections.abc.Callable[[], float]

@@ -1,6 +1,6 @@
 """Hostile objects of the other kinds that the operator lists, watches and reads, beside an ordinary service, which is served.
 
-Pods, Events, claims, children with the operator's labels, namespaces and profiles: whoever may write one of these may write any content into
+Pods, Events, claims, children with the operator's labels, namespaces and profiles: a user who may write one of these may write any content into
 it that the API server takes. `test_isolation` does the same with services.
 """
 
