@@ -27,7 +27,7 @@ test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, with
 test-engines: $(VENV)/.dev ## the tests of gRPC's wire over the native engine, and h2spec against it
 	@NAIAD_TEST_GRPC_ENGINE=native $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol tests/wire/process/test_access_log.py --durations=10
 
-interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer and, from TRITON_EXAMPLES=DIR, the examples of Triton's client against the native engine
+interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine
 	@$(PYTEST) -n 2 tests/engines/interop --durations=10
 
 test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones

@@ -160,6 +160,10 @@ MODELS: dict[str, tuple[str, str]] = {
         _IDENTITY,
         _tensors("input", INPUT0=("TYPE_STRING", "-1")) + _tensors("output", OUTPUT0=("TYPE_STRING", "-1")),
     ),
+    "identity_fp32": (
+        _IDENTITY,
+        "max_batch_size: 0\n" + _tensors("input", INPUT0=("TYPE_FP32", "-1")) + _tensors("output", OUTPUT0=("TYPE_FP32", "-1")),
+    ),
     "simple_sequence": (_SEQUENCE, _sequence(_START)),
     "simple_dyna_sequence": (
         _DYNA_SEQUENCE,

@@ -1,6 +1,6 @@
 """The examples of Triton's Python client, unchanged, against the native gRPC engine (and those over HTTP beside them).
 
-They are in no package: `TRITON_EXAMPLES` names the folder `src/python/examples` of a checkout of triton-inference-server/client.
+They are in no package: `TRITON_CLIENT` names a checkout of triton-inference-server/client. Its examples in JavaScript and Rust run where npm and cargo are installed.
 """
 
 import collections.abc
@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -16,11 +17,16 @@ from PIL import Image
 
 from tests.engines.interop import example_models
 from tests.reference.process import ServerProcess, naiad_program
+from tests.toolchain.programs import cache_folder
 
-EXAMPLES = pathlib.Path(os.environ.get("TRITON_EXAMPLES", "examples of Triton's client"))
+CLIENT = pathlib.Path(os.environ.get("TRITON_CLIENT", "Triton's client"))
+RUST = CLIENT / "src" / "rust" / "triton-client"
+EXAMPLES = CLIENT / "src" / "python" / "examples"
 
 pytestmark = [
-    pytest.mark.skipif(not EXAMPLES.is_dir(), reason="TRITON_EXAMPLES names no folder"),
+    pytest.mark.skipif(
+        not EXAMPLES.is_dir(), reason="TRITON_CLIENT names no checkout of Triton's client"
+    ),
     pytest.mark.xdist_group("triton_examples"),
     pytest.mark.timeout(600),
 ]
@@ -131,6 +137,38 @@ def test_example_passes(
         command.append(str(picture))
     finished = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-2000:]
+
+
+def run(*command: str, folder: pathlib.Path, environ: "dict[str, str] | None" = None) -> None:
+    environ = {**os.environ, **(environ or {})}
+    finished = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=1200, check=False)  # fmt: skip
+    assert finished.returncode == 0, finished.stdout[-3000:] + finished.stderr[-3000:]
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_the_example_in_javascript_passes(server_of: ServerOf, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "javascript"
+    shutil.copytree(CLIENT / "src" / "grpc_generated" / "javascript", folder)
+    shutil.copytree(RUST / "proto", folder / "proto")
+    run("npm", "install", "--no-audit", "--no-fund", folder=folder)
+    run("node", "client.js", "127.0.0.1", str(server_of(NUMBERS).ports.grpc), folder=folder)
+
+
+@pytest.mark.timeout(2400)
+@pytest.mark.skipif(
+    not (shutil.which("cargo") and (os.environ.get("PROTOC") or shutil.which("protoc"))),
+    reason="cargo or protoc is not installed",
+)
+def test_the_client_in_rust_passes_its_tests(server_of: ServerOf, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "rust"
+    shutil.copytree(RUST, folder)
+    address = "http://" + server_of(("simple", "identity_fp32")).grpc
+    built = {
+        "CARGO_TARGET_DIR": str(cache_folder() / "triton-client-rust"),
+        "TRITON_TEST_URL": address,
+    }
+    run("cargo", "test", "--locked", folder=folder, environ=built)
+    run("cargo", "run", "--locked", "--example", "simple_grpc_infer", "--", address, folder=folder, environ=built)  # fmt: skip
 
 
 def test_every_example_is_in_one_of_the_tables() -> None:
