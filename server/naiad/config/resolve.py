@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from naiad.config import versions
-from naiad.config.backend_type import BackendType, BackendTypes, Completer, CompletionError
+from naiad.config.backend_type import BackendType, BackendTypes, Completer
 from naiad.config.checks import misplaced
 from naiad.config.checks.batch_strategy import batch_strategies
 from naiad.config.checks.features import (
@@ -21,9 +21,6 @@ from naiad.config.checks.features import (
     note_what_has_no_effect,
 )
 from naiad.config.checks.model_files import (
-    files_per_gpu,
-    missing_file,
-    special_file,
     warn_of_files_per_gpu,
 )
 from naiad.config.checks.optimization import note_optimization
@@ -31,6 +28,7 @@ from naiad.config.checks.paths import clear_unusable_paths
 from naiad.config.checks.states import read_initial_states
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
 from naiad.config.checks.warmup import check_warmup
+from naiad.config.completion import Completion
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
 from naiad.config.gpu_fallback import fall_back_to_cpu
@@ -39,19 +37,14 @@ from naiad.config.model_config import ModelConfig
 from naiad.config.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
-from naiad.config.refused import problem_of
 from naiad.config.typed import is_typed, typed
 from naiad.core.file_kind import exists, is_file
-from naiad.errors import InferenceError
 
 CONFIG_FILE = "config.pbtxt"
 CONFIG_FOLDER = "configs"
 
 NO_VERSION = "at least one version must be available under the version policy"
 """Begins the problem of a model without a version to serve (row 7.40)."""
-
-_DEFAULT_BATCH_SIZE = "default-max-batch-size"
-"""The `--backend-config` setting of row 11.50."""
 
 _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
     types.MappingProxyType({})
@@ -155,9 +148,6 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     present: tuple[int, ...] = ()
     versions: tuple[int, ...] = ()
     remark: str = ""
-    names_no_file: bool = False
-    """The config names a model file that no model can have, which is a problem already."""
-    faults: list[Problem] = msgspec.field(default_factory=list)
     completes_later: bool = False
     """Only loading the model completes the config, so that what it says of the model is not known yet."""
 
@@ -174,7 +164,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         check_name(self.message, self.findings, self.model_dir.name)
         self.message.name = self.model_dir.name
         clear_unusable_paths(self.message, self.findings)
-        self.names_no_file = bool(self.document.message.default_model_filename) and not (
+        names_no_file = bool(self.document.message.default_model_filename) and not (
             self.message.default_model_filename
         )
         self._find_versions()
@@ -198,7 +188,21 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         self._serve_versions()
         warn_of_files_per_gpu(self.message, self.findings, self.model_dir, self.versions)
         normalise_instance_groups(self.message, self.gpus, self.backend)
-        self._complete_and_compare()
+        completion = Completion(
+            model_dir=self.model_dir,
+            versions=self.versions,
+            backend=self.backend,
+            auto_complete=self.auto_complete,
+            complete=self.complete,
+            options=self._options(self.message.backend),
+            names_no_file=names_no_file,
+            findings=self.findings,
+            is_readable=not self.document.problems,
+            message=self.message,
+        )
+        completion.run()
+        self.message = completion.message
+        self.completes_later = completion.completes_later
         normalise(self.message)
         folder = self.backends.folder(self.message.backend)
         strategies = batch_strategies(
@@ -242,7 +246,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             document=self.findings.document,
             problems=problems,
             versions=self.versions,
-            faults=tuple(self.faults),
+            faults=tuple(completion.faults),
             warnings=tuple(self.findings.warnings),
             notes=tuple(dict.fromkeys(self.findings.notes)),
             remark=self.remark,
@@ -319,152 +323,3 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
     def _options(self, backend: str) -> dict[str, str]:
         """A backend's settings, those for all backends included."""
         return {**self.backend_options.get("", {}), **self.backend_options.get(backend, {})}
-
-    def _complete_and_compare(self) -> None:
-        """Complete from the highest version that can be read; hold every served version against the result.
-
-        A version that disagrees fails when it is loaded, as in Triton; only when all do is there no model.
-        """
-        if not self.versions or not self.message.backend or self.names_no_file:
-            return
-        failures = {
-            version: [problem]
-            for version in self.versions
-            if (problem := self._fault_of_file(version)) is not None
-        }
-        readable = [version for version in self.versions if version not in failures]
-        if readable:
-            self._note_later_completion(readable[-1])
-        completed = self._completed(failures) if self.auto_complete else None
-        compared = self.message if completed is None else completed
-        if completed is not None and not self.completes_later:
-            self._adopt(completed)
-        for version in self.versions:
-            if version in failures:
-                continue
-            problems = self._contradictions(compared, version)
-            if problems and self.completes_later and self._fits_without_batches(version):
-                self.findings.notes.extend(
-                    f"if the model takes batches: {problem.message}" for problem in problems
-                )
-            elif problems:
-                failures[version] = problems
-        if len(failures) == len(self.versions):
-            self.findings.problems.extend(
-                msgspec.structs.replace(problem, version=version)
-                for version, problems in failures.items()
-                for problem in problems
-            )
-        else:
-            self.faults = [
-                msgspec.structs.replace(problem, version=version)
-                for version, problems in sorted(failures.items())
-                for problem in problems
-            ]
-
-    def _contradictions(self, message: Any, version: int) -> list[Problem]:
-        """What a version's model file contradicts in a completed config."""
-        findings = Findings(self.findings.document)
-        if self.backend is not None and self.backend.check is not None:
-            path = self._model_file(version)
-            others = files_per_gpu(path.parent, message)
-            for each in others if others and not exists(path) else (path, *others):
-                self.backend.check(message, each, findings)
-        return findings.problems
-
-    def _completed(self, failures: dict[int, list[Problem]]) -> Any | None:
-        """The config as completed from the highest version that can be read; None if nothing completes it."""
-        complete = self.backend.complete if self.backend is not None else None
-        if self.complete is not None and not self.document.problems:
-            complete = self.complete(self.message.backend)
-        if complete is None:
-            return None
-        for version in reversed(self.versions):
-            if version in failures:
-                continue
-            attempt = self._copy()
-            folder = self.model_dir / str(version)
-            if not exists(self._model_file(version)):
-                # Its file for some GPU says the same of the model.
-                for path in files_per_gpu(folder, attempt)[:1]:
-                    attempt.default_model_filename = path.name
-            try:
-                complete(attempt, folder, self._options(self.message.backend))
-            except InferenceError as error:
-                failures[version] = [self._completion_problem(error, version)]
-            else:
-                attempt.default_model_filename = self.message.default_model_filename
-                return attempt
-        return None
-
-    def _adopt(self, completed: Any) -> None:
-        if completed.max_batch_size != self.message.max_batch_size:
-            self.findings.warnings.append(
-                f"autofilled max_batch_size to {completed.max_batch_size} for model "
-                f"'{completed.name}'; write max_batch_size to choose another"
-            )
-        self.message = completed
-
-    def _fits_without_batches(self, version: int) -> bool:
-        """Whether nothing contradicts the config of a model that turns out to take no batches; one with a batch size of its own does."""
-        complete = self.backend.complete if self.backend is not None else None
-        if complete is None or self.message.max_batch_size:
-            return False
-        options = {**self._options(self.message.backend), _DEFAULT_BATCH_SIZE: "0"}
-        attempt = self._copy()
-        try:
-            complete(attempt, self.model_dir / str(version), options)
-        except InferenceError:
-            return False
-        return not self._contradictions(attempt, version)
-
-    def _copy(self) -> Any:
-        copy = type(self.message)()
-        copy.CopyFrom(self.message)
-        return copy
-
-    def _note_later_completion(self, version: int) -> None:
-        """Note, where no model is loaded and no code of models runs, that a server would complete the config by doing so."""
-        if self.complete is not None or self.backend is None or not self.auto_complete:
-            return
-        lists = bool(self.message.input or self.message.output)
-        by_loading, itself = self.backend.completes_by_loading, self.backend.completes_itself
-        if by_loading is not None and by_loading(self.message, self.model_dir / str(version)):
-            how = (
-                f"only {self.backend.name} reads the model's file: a server loads the model and completes max_batch_size, inputs "
-                "and outputs by what it sees"
-                if self.backend.complete is None
-                else "an output names its first dimension otherwise than the inputs: a server loads the model to see whether it takes batches, and "
-                "completes max_batch_size, inputs and outputs by what it sees"
-            )
-        elif itself is not None and not lists and itself(self._model_file(version)):
-            how = "its code completes the config when it is loaded (auto_complete_config)"
-        else:
-            return
-        self.completes_later = True
-        if not self.message.max_batch_size:
-            self.findings.open.add(("max_batch_size",))
-        self.findings.notes.append(f"{how}: naiad check --load shows the result")
-
-    def _completion_problem(self, error: InferenceError, version: int) -> Problem:
-        path = self._model_file(version)
-        if not isinstance(error, CompletionError):
-            return problem_of(error, self.findings.document, path=path)
-        if error.field:
-            return self.findings.document.problem(error.field, error.plain, error.suggestion)
-        return Problem(path=path, position=None, message=error.plain, suggestion=error.suggestion)
-
-    def _model_file(self, version: int) -> pathlib.Path:
-        folder = self.model_dir / str(version)
-        filename = self.message.default_model_filename
-        path: pathlib.Path = folder / filename
-        if self.backend is not None:
-            path = self.backend.model_file(folder, filename, self.message.runtime)
-        return path
-
-    def _fault_of_file(self, version: int) -> Problem | None:
-        """What is wrong with a version's model file before it is opened."""
-        path = self._model_file(version)
-        return special_file(path, self.message.name) or missing_file(
-            path, self.message, self.findings.document, self.backend
-        )
