@@ -20,6 +20,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
+from naiad.core.threads import start_aside
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.cpu_affinity import (
     INSTANCES,
@@ -123,7 +124,7 @@ class ThreadHost:
         self._deferred: LoopQueue[DeferredResponse] | None = None
         self._thread: threading.Thread | None = None
         self._probe = Probe(loop)
-        self._asking: threading.Thread | None = None
+        self._asked: threading.Event | None = None  # set once `ready` has returned
         self._ended: asyncio.Future[None] | None = None
         self._aborted = False
 
@@ -207,7 +208,8 @@ class ThreadHost:
                 else f"closing it takes longer than {FINALIZE_TIMEOUT_S:g} s and",
             )
         elif self._thread is not None:
-            self._thread.join()
+            # It has nothing more to do, but on a busy machine it takes a while to get a processor for that.
+            await self._loop.run_in_executor(None, self._thread.join)
 
     def _start(self) -> "ThreadQueue[_Job | _WarmupJob | None]":
         jobs: ThreadQueue[_Job | _WarmupJob | None] = ThreadQueue()
@@ -215,10 +217,37 @@ class ThreadHost:
         self._thread = threading.Thread(
             target=self._work, args=(jobs, calls), name=self.name, daemon=False
         )
-        self._thread.start()
+
+        def failed(error: RuntimeError) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._not_started, calls, error)
+
+        start_aside(self._thread, failed)
         INSTANCES.add()
         self._jobs = jobs
         return jobs
+
+    def _not_started(self, calls: LoopCallQueue, error: RuntimeError) -> None:
+        """There is no thread: all that waits for it fails, and the next batch tries again."""
+        jobs = self._jobs
+        assert jobs is not None, "it was made before the thread"
+        self._jobs = self._thread = None
+        waiting = jobs.drain()
+        jobs.close()
+        calls.close()
+        INSTANCES.add(-1)
+        for job in waiting:
+            if job is None:
+                _log.error("instance '%s' could not be closed in its thread: %s", self.name, error)
+                if self._ended is not None and not self._ended.done():
+                    self._ended.set_result(None)
+            elif isinstance(job, _WarmupJob):
+                refusal = unavailable(f"instance '{self.name}' has no thread: {error}")
+                _fail_unless_cancelled(job.ended, refusal)
+            else:
+                now = self._now()
+                failed = _failed(job.batch, f"has no thread for instance '{self.name}': {error}")
+                job.on_outcome(BatchOutcome(job.batch, None, failed, now, now, now))
 
     def _work(self, jobs: "ThreadQueue[_Job | _WarmupJob | None]", calls: LoopCallQueue) -> None:
         _name_this_thread(self.name)
@@ -243,8 +272,8 @@ class ThreadHost:
             binding.apply(together=affinity.together and INSTANCES.alone)
             # A reference would keep the last batch in memory until the next one comes.
             del job, outcome
-        if self._asking is not None:
-            self._asking.join(READY_TIMEOUT_S)
+        if self._asked is not None:
+            self._asked.wait(READY_TIMEOUT_S)
         try:
             self._instance.close()
         except BaseException:  # noqa: BLE001  the thread must end cleanly, whatever the model raises
@@ -309,15 +338,26 @@ class ThreadHost:
 
     def _begin_to_ask(self) -> None:
         """Call `ready` in a thread of its own, for which the exit of the process does not wait: it may hang."""
-        self._asking = threading.Thread(target=self._ask, name=f"{self.name}-ready", daemon=True)
-        self._asking.start()
+        asked = threading.Event()
+        thread = threading.Thread(
+            target=self._ask, args=(asked,), name=f"{self.name}-ready", daemon=True
+        )
+        start_aside(thread, lambda error: self._not_asked(asked, error))
+        self._asked = asked
 
-    def _ask(self) -> None:
+    def _not_asked(self, asked: threading.Event, error: RuntimeError) -> None:
+        asked.set()
+        _log.error("instance '%s' could not be asked whether it is ready: %s", self.name, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._probe.answer, False)
+
+    def _ask(self, asked: threading.Event) -> None:
         try:
             answer = bool(self._instance.ready())
         except BaseException:  # noqa: BLE001  an exception of any kind means not ready (row 2.12)
             _log.exception("instance '%s' could not say whether it is ready", self.name)
             answer = False
+        asked.set()
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._probe.answer, answer)
 

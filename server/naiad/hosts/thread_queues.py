@@ -41,6 +41,11 @@ class ThreadQueue(typing.Generic[Item]):
                 continue
         return self._items.popleft()
 
+    def drain(self) -> list[Item]:
+        """All items, for a thread that does not run."""
+        items, self._items = list(self._items), collections.deque()
+        return items
+
     def close(self) -> None:
         """Close the descriptor; no `put` may follow."""
         os.close(self._event)

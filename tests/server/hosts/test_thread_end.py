@@ -84,7 +84,9 @@ async def test_an_instance_that_cannot_close_does_not_keep_the_host_open(
     assert "did not close cleanly" in caplog.text
 
 
-def thread_of(host: ThreadHost) -> threading.Thread:
+def thread_of(host: ThreadHost, begun: threading.Event) -> threading.Thread:
+    """The host's thread, once its batch has begun."""
+    assert begun.wait(GIVE_UP_S)
     [found] = [each for each in threading.enumerate() if each.name == host.name]
     return found
 
@@ -93,9 +95,10 @@ def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(thread_host, "FINALIZE_TIMEOUT_S", 0.01)
-    may_end = threading.Event()
+    begun, may_end = threading.Event(), threading.Event()
 
     def script(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
+        begun.set()
         may_end.wait(GIVE_UP_S)
         return answer_all(batch)
 
@@ -103,7 +106,7 @@ def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends(
     loop = asyncio.new_event_loop()
     host = ThreadHost("gone", local(instance), clock=SystemClock(), loop=loop)
     host.submit([make_inference()], lambda _: None)
-    working = thread_of(host)
+    working = thread_of(host, begun)
     loop.run_until_complete(host.close())  # it is left behind
     loop.close()
     may_end.set()
@@ -115,9 +118,10 @@ def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends(
 async def test_a_thread_whose_batch_does_not_end_is_left_behind_when_the_host_closes(
     hosted: Hosted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    go_on = threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     def hang(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
+        begun.set()
         go_on.wait(GIVE_UP_S)
         return answer_all(batch)
 
@@ -125,7 +129,7 @@ async def test_a_thread_whose_batch_does_not_end_is_left_behind_when_the_host_cl
     host = hosted(instance)
     came_back = asyncio.get_running_loop().create_future()
     host.submit([make_inference()], came_back.set_result)
-    working = thread_of(host)
+    working = thread_of(host, begun)
     host.abort("every client left")
     await asyncio.wait_for(host.close(), GIVE_UP_S)
     assert not came_back.done()
@@ -149,7 +153,9 @@ async def test_an_instance_that_does_not_close_does_not_keep_the_host(
 
     host = hosted(Endless())
     await run(host)
-    working = thread_of(host)
+    begun = threading.Event()
+    begun.set()
+    working = thread_of(host, begun)
     await asyncio.wait_for(host.close(), GIVE_UP_S)
     assert "closing it takes longer" in caplog.text
     go_on.set()

@@ -13,6 +13,7 @@ import logging
 import threading
 import typing
 
+from naiad.core.threads import start_aside
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.agents.agent import AgentError, RepositoryAgent
 from naiad.repository.agents.catalog import AgentCatalog, failure
@@ -32,6 +33,10 @@ MOST_ABANDONED = 8
 """Threads per agent that do not return."""
 
 _Result = typing.TypeVar("_Result")
+
+
+class _NoThreadError(Exception):
+    """The limit of threads is reached."""
 
 
 class AbandonedCallError(InferenceError):
@@ -127,7 +132,7 @@ class AgentRegistry:
             target=_run, args=(work, result), name=f"agent-{name}", daemon=True
         )
         try:
-            thread.start()
+            start_aside(thread, lambda error: result.set_exception(_NoThreadError(str(error))))
         except RuntimeError as error:  # the limit of threads is reached
             raise unavailable(f"repository agent '{name}': {what} cannot run: {error}") from None
         future = asyncio.wrap_future(result)
@@ -135,6 +140,10 @@ class AgentRegistry:
         if future.done():
             try:
                 return future.result()
+            except _NoThreadError as error:
+                raise unavailable(
+                    f"repository agent '{name}': {what} cannot run: {error}"
+                ) from None
             except AgentError as error:
                 raise failure(name, error) from error
             except Exception as error:

@@ -7,6 +7,7 @@ then, which takes 65 of 90 ms; into pages that the process still has, it takes 2
 import threading
 
 from naiad.core.malloc import MALLOC, Malloc
+from naiad.core.threads import start_aside
 from naiad.protocol.idle_timer import IdleTimer
 
 LARGE_MESSAGE_BYTES = 1 << 23
@@ -37,7 +38,6 @@ class MessageMemory:
 
     def _give_back(self) -> bool:
         # Giving back 200 MB takes the kernel 30 ms: it happens rarely, so that no thread is kept for it.
-        threading.Thread(
-            target=self._malloc.give_back_messages, name="naiad-trim", daemon=True
-        ).start()
+        work = self._malloc.give_back_messages
+        start_aside(threading.Thread(target=work, name="naiad-trim", daemon=True))
         return True
