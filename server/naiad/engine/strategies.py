@@ -9,7 +9,7 @@ import sys
 import types
 from typing import Any
 
-from naiad.config.checks.batch_strategy import CLASS, INCLUDE
+from naiad.config.checks.batch_strategy import CLASS, INCLUDE, import_advice
 from naiad.config.config_json import to_json
 from naiad.errors import InferenceError, invalid
 from naiad.repository.plan import VersionPlan
@@ -74,7 +74,8 @@ def _made(module: types.ModuleType, path: pathlib.Path, plan: VersionPlan) -> An
         raise
     except (Exception, SystemExit) as error:
         raise invalid(
-            f"the batching strategy of model '{config.name}' cannot be loaded: {type(error).__name__}: {error} ({path}{_line_of(error, path)})"
+            f"the batching strategy of model '{config.name}' cannot be loaded: {path}{_line_of(error, path)}: {type(error).__name__}: {error}; "
+            f"{_advice(error, path)}, and load the model again"
         ) from error
     return code
 
@@ -86,7 +87,17 @@ def _class_of(module: types.ModuleType, path: pathlib.Path) -> Any:
     return kind
 
 
+def _advice(error: BaseException, path: pathlib.Path) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return import_advice(error.name, path)
+    if isinstance(error, ImportError) and not error.name:  # a relative one
+        return import_advice("", path)
+    return f"correct {path.name}"
+
+
 def _line_of(error: BaseException, path: pathlib.Path) -> str:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f":{error.lineno}"
     line = 0
     trace = error.__traceback__
     while trace is not None:

@@ -71,15 +71,19 @@ def test_two_loads_of_one_file_share_nothing(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("import nowhere_at_all", "No module named 'nowhere_at_all' ({path}:1)"),
-        ("\nraise SystemExit(3)", "SystemExit: 3 ({path}:2)"),
-        ("from . import helper", "ImportError"),
+        ("import nowhere_at_all", "{path}:1: ModuleNotFoundError: No module named 'nowhere_at_all'; install what has 'nowhere_at_all' in the Python environment of the server"),
+        ("\nimport helper", "{path}:2: ModuleNotFoundError: No module named 'helper'; put the code into batchstrategy.py: it can import packages"),
+        ("from . import helper", "{path}:1: ImportError: attempted relative import with no known parent package; put the code into batchstrategy.py"),
+        ("from math import nothing", "{path}:1: ImportError: cannot import name 'nothing' from 'math'"),
+        ("\n\ndef x(:", "{path}:3: SyntaxError: "),
+        ("\nraise SystemExit(3)", "{path}:2: SystemExit: 3; correct batchstrategy.py, and load the model again"),
         ("BatchStrategy = 5", "needs a class BatchStrategy with a method include"),
-        (SOURCE.replace("self.model = model", "self.model = model.nothing"), "has no attribute 'nothing' ({path}:14)"),
+        (SOURCE.replace("self.model = model", "self.model = model.nothing"), "{path}:14: AttributeError: "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_loaded(tmp_path: pathlib.Path, source: str, message: str) -> None:
     path = tmp_path / "batchstrategy.py"
+    (tmp_path / "helper.py").write_text("")
     with pytest.raises(InferenceError) as caught:
         load(path, source)
     assert caught.value.code is ErrorCode.INVALID_ARG

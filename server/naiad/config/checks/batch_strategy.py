@@ -6,7 +6,9 @@ A library for Triton's C interface is refused, unless a strategy in Python stand
 
 import ast
 import collections.abc
+import importlib.util
 import pathlib
+import sys
 from typing import Any
 
 import msgspec
@@ -108,6 +110,9 @@ def check_strategy(path: pathlib.Path) -> Wrong | None:
     except (SyntaxError, ValueError) as error:
         line = error.lineno or 0 if isinstance(error, SyntaxError) else 0
         return Wrong(path=path, line=line, message=f"{path.name} is not valid Python: {error}", suggestion="correct it")  # fmt: skip
+    wrong = _wrong_import(tree, path)
+    if wrong is not None:
+        return wrong
     found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == CLASS]
     if not found and not _assigns_class(tree):
         return Wrong(
@@ -125,6 +130,45 @@ def check_strategy(path: pathlib.Path) -> Wrong | None:
                 suggestion=f"add def {INCLUDE}(self, batch, request), which says whether a request joins the batch",
             )
     return None
+
+
+def import_advice(name: str, path: pathlib.Path) -> str:
+    """What to do where the file of a strategy imports a module that is not found; `name` is that of the module, "" of a relative import."""
+    top = name.partition(".")[0]
+    if not top or exists(path.parent / f"{top}.py") or exists(path.parent / top):
+        return f"put the code into {path.name}: it can import packages that are installed with the server, but no file beside it"
+    return (
+        f"install what has '{top}' in the Python environment of the server, or take the import out"
+    )
+
+
+def _wrong_import(tree: ast.Module, path: pathlib.Path) -> Wrong | None:
+    """The first import that will fail whatever else the file does."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""] if not node.level else [""]
+        else:
+            continue
+        for name in names:
+            if name and _is_installed(name.partition(".")[0]):
+                continue
+            what = f"'{name}', which is not installed" if name else "what is beside it"
+            return Wrong(
+                path=path,
+                line=node.lineno,
+                message=f"{path.name} imports {what}",
+                suggestion=import_advice(name, path),
+            )
+    return None
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _assigns_class(tree: ast.Module) -> bool:

@@ -60,6 +60,10 @@ def test_one_in_python_beside_a_library_is_taken(tmp_path: pathlib.Path) -> None
         ({"batchstrategy.py": b"def include(): pass"}, "", "batchstrategy.py has no class BatchStrategy", "include(self, batch, request)"),
         ({"batchstrategy.py": b"class BatchStrategy:\n    pass"}, "", "does not define all required custom batching functions: include is missing", "add def include"),
         ({"batchstrategy.py": b"\n\nclass :"}, "", "batchstrategy.py is not valid Python", "correct it"),
+        ({"batchstrategy.py": b"import no_such.thing\n" + GOOD}, "", "batchstrategy.py imports 'no_such.thing', which is not installed", "install what has 'no_such'"),
+        ({"batchstrategy.py": b"from no_such import x\n" + GOOD}, "", "batchstrategy.py imports 'no_such', which is not installed", "or take the import out"),
+        ({"batchstrategy.py": b"import helper\n" + GOOD, "helper.py": b""}, "", "batchstrategy.py imports 'helper', which is not installed", "put the code into batchstrategy.py"),
+        ({"batchstrategy.py": b"from . import helper\n" + GOOD, "helper.py": b""}, "", "batchstrategy.py imports what is beside it", "put the code into batchstrategy.py"),
     ],
 )  # fmt: skip
 def test_what_is_refused(
@@ -71,9 +75,16 @@ def test_what_is_refused(
 
 
 def test_a_mistake_has_its_line(tmp_path: pathlib.Path) -> None:
-    (problem,) = made(tmp_path, {"batchstrategy.py": b"\n\nclass :"}).problems
-    assert problem.position is not None
-    assert (problem.path.name, problem.position.line) == ("batchstrategy.py", 3)
+    for mistake in (b"\n\nclass :", b"\n\nimport no_such\n" + GOOD):
+        (tmp_path / str(len(mistake))).mkdir()
+        (problem,) = made(tmp_path / str(len(mistake)), {"batchstrategy.py": mistake}).problems
+        assert problem.position is not None
+        assert (problem.path.name, problem.position.line) == ("batchstrategy.py", 3)
+
+
+def test_an_import_that_may_fail_is_left_to_the_load(tmp_path: pathlib.Path) -> None:
+    source = b"try:\n    import no_such\nexcept ImportError:\n    no_such = None\n" + GOOD
+    assert found(made(tmp_path, {"batchstrategy.py": source})) == {1: "batchstrategy.py"}
 
 
 def test_it_does_not_go_with_sequences(tmp_path: pathlib.Path) -> None:
@@ -93,7 +104,7 @@ def test_without_dynamic_batching_it_has_no_effect(tmp_path: pathlib.Path) -> No
 
 
 def test_an_inherited_or_imported_class_is_taken_as_it_is(tmp_path: pathlib.Path) -> None:
-    source = b"from somewhere import BatchStrategy\n"
+    source = b"from collections import Counter as BatchStrategy\n"
     assert found(made(tmp_path, {"batchstrategy.py": source})) == {1: "batchstrategy.py"}
 
 
