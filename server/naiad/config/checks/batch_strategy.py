@@ -79,9 +79,18 @@ def _add(wrong: Wrong, findings: Findings) -> None:
         position=Position(line=wrong.line, column=1) if wrong.line else None,
         message=wrong.message,
         suggestion=wrong.suggestion,
+        line_text=_line_text(wrong.path, wrong.line),
     )
     if problem not in findings.problems:
         findings.problems.append(problem)
+
+
+def _line_text(path: pathlib.Path, line: int) -> str:
+    try:
+        lines = path.read_text(errors="replace").splitlines() if line else []
+    except OSError:  # it is gone meanwhile
+        return ""
+    return lines[line - 1] if line <= len(lines) and line else ""
 
 
 def find_strategy(

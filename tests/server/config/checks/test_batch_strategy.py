@@ -80,6 +80,7 @@ def test_a_mistake_has_its_line(tmp_path: pathlib.Path) -> None:
         (problem,) = made(tmp_path / str(len(mistake)), {"batchstrategy.py": mistake}).problems
         assert problem.position is not None
         assert (problem.path.name, problem.position.line) == ("batchstrategy.py", 3)
+        assert problem.line_text == mistake.decode().splitlines()[2]
 
 
 def test_an_import_that_may_fail_is_left_to_the_load(tmp_path: pathlib.Path) -> None:
