@@ -17,8 +17,8 @@ from naiad.protocol.grpc.transport.native.call_head import (
     head_of,
     timeout_of,
 )
-from naiad.protocol.grpc.transport.native.foreign_request import ForeignRequest
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
+from naiad.protocol.grpc.transport.native.refused import ForeignRequest, RefusedCall
 from naiad.protocol.grpc.transport.native.service import NO_METHOD, BegunCall, GrpcService
 from naiad.protocol.grpc.transport.native.stream_call import StreamCall
 from naiad.protocol.grpc.transport.native.tls import ALPN
@@ -36,7 +36,7 @@ from naiad.protocol.transport.http2.events import (
     StreamReset,
 )
 from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES
-from naiad.protocol.transport.http2.streams import State
+from naiad.protocol.transport.http2.streams import State, Stream
 from naiad.protocol.transport.peer import Peer
 
 _CLOSED = State.CLOSED
@@ -229,9 +229,7 @@ class GrpcConnection(asyncio.Protocol):
         h2 = self.h2
         block = headers.block
         if (headers.size if headers.per_call else block.size) > MAX_LIST_BYTES:
-            h2.streams.send_headers(
-                stream, responses.trailers_only(_TOO_MUCH_METADATA), end_stream=True
-            )
+            self._refuse(stream, _TOO_MUCH_METADATA)
             return
         head: CallHead = block.memo or head_of(headers)
         if head.http_status != 200:  # noqa: PLR2004 - OK
@@ -245,9 +243,7 @@ class GrpcConnection(asyncio.Protocol):
             if refused is None:
                 refused = service.methods.admit(head.path, CallMetadata(headers))
             if refused is not None or entry is None:
-                h2.streams.send_headers(
-                    stream, responses.trailers_only(refused or NO_METHOD), end_stream=True
-                )
+                self._refuse(stream, refused or NO_METHOD)
                 return
         h2.give_up_table()
         timeout = timeout_of(headers, head) if headers.per_call else head.timeout
@@ -255,6 +251,13 @@ class GrpcConnection(asyncio.Protocol):
         call = stream.call = make(self, service, BegunCall(stream, headers, head, entry, timeout))
         if event.ended:
             call.ended()
+
+    def _refuse(self, stream: Stream, status: RpcStatus) -> None:
+        """Answer a call that may not begin: now if its client has finished sending."""
+        if stream.state is State.HALF_CLOSED_REMOTE:
+            self.h2.streams.send_headers(stream, responses.trailers_only(status), end_stream=True)
+        else:
+            stream.call = RefusedCall(self, self._service, stream, status)
 
     def _other(self, event: Event) -> None:
         match event:

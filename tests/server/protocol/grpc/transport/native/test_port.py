@@ -12,7 +12,10 @@ import pytest
 
 from naiad.protocol.grpc.methods import INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
-from naiad.protocol.grpc.transport.native import connection as native_connection
+from naiad.protocol.grpc.transport.native import (
+    connection as native_connection,
+    refused as native_refused,
+)
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from naiad.protocol.transport.http2 import floods, frames
 from naiad.protocol.transport.http2.errors import ErrorCode
@@ -88,6 +91,47 @@ async def test_calls_that_are_reset_at_once_begin_nothing(
     got = await exchanged(server, BEGIN, flood)
     assert goaway_of(got)[1] == ErrorCode.ENHANCE_YOUR_CALM
     assert len(engine.requests) < 50  # those whose reset came with a later read
+
+
+async def test_a_refused_call_gets_its_status_once_its_client_has_finished_sending(
+    server: NativeGrpcServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_refused, "REFUSED_AFTER_S", 3_600)
+    reader, writer = await asyncio.open_connection(*server.address)
+    fields = [(name, "/a/b" if name == ":path" else value) for name, value in FIELDS]
+    writer.write(BEGIN + headers(1, block(*fields)) + data(1, b"some") + frames.ping(b"12345678"))
+    await reader.readuntil(b"12345678")  # all of it is read, and nothing is answered
+    assert server._service is not None
+    (connection,) = server._service.registry.connections()
+    assert len(connection.h2.streams) == 1
+    writer.write(data(1, b"more", ended=True))
+    await reader.readuntil(b"Method not found!")
+    writer.close()
+
+
+async def test_a_refused_call_of_a_client_that_goes_on_sending_gets_its_status_all_the_same(
+    server: NativeGrpcServer,
+) -> None:
+    reader, writer = await asyncio.open_connection(*server.address)
+    fields = [(name, "/a/b" if name == ":path" else value) for name, value in FIELDS]
+    writer.write(BEGIN + headers(1, block(*fields)) + data(1, b"some"))
+    await reader.readuntil(b"Method not found!")
+    assert await reader.readuntil(frames.reset(1, ErrorCode.NO_ERROR))
+    writer.close()
+
+
+async def test_a_client_that_sends_from_an_iterator_gets_the_status_of_a_refused_stream(
+    server: NativeGrpcServer,
+) -> None:
+    async def requests() -> typing.AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"abc"
+            await asyncio.sleep(0)
+
+    async with grpc.aio.insecure_channel("{}:{}".format(*server.address)) as channel:
+        for _ in range(20):
+            refused = channel.stream_stream("/a/b")(requests())
+            assert await refused.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_http_1_is_answered_by_goaway(server: NativeGrpcServer) -> None:
