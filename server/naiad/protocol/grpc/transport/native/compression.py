@@ -1,15 +1,20 @@
-"""Compression of messages: by the encoding that the call names, both ways (row 10.36). Pure."""
+"""Compression of messages: by the encoding that the call names, both ways (row 10.36). Short messages on the event loop, longer ones in a thread."""
 
+import asyncio
 import collections.abc
+import functools
 import zlib
 
-from naiad.protocol.grpc.call import RpcStatus
-from naiad.protocol.grpc.codec.compression import decompress
+from naiad.protocol.grpc.call import Response, RpcStatus, as_inference_error, rpc_status
+from naiad.protocol.grpc.codec.compression import HERE, decompress
 from naiad.protocol.grpc.transport.native.call_head import ENCODINGS
 from naiad.protocol.grpc.transport.native.responses import framed as plain
 
-COMPRESSED_HERE = 65_536
-"""Up to here a message is compressed on the event loop, in about a millisecond."""
+COMPRESSED_HERE = 16_384
+"""Up to here a message is compressed on the event loop, in 0.2 ms at most: a hand-over to a thread costs half of that. 64 KiB take up to 1.8 ms."""
+
+Then = collections.abc.Callable[[Response], None]
+"""Called on the loop with the bytes, or with the error in place of them."""
 
 _WINDOW = {b"gzip": 15 | 16, b"deflate": 15}
 _UNIMPLEMENTED, _INTERNAL = 12, 13
@@ -29,6 +34,23 @@ def decompressed(message: bytes, encoding: bytes, limit: int) -> bytes | RpcStat
     return decompress(message, limit)
 
 
+def take_decompressed(
+    loop: asyncio.AbstractEventLoop, message: bytes, encoding: bytes, limit: int, then: Then
+) -> None:
+    """Call `then` with what `decompressed` returns: at once, or later for a long message."""
+    if len(message) <= HERE:
+        then(decompressed(message, encoding, limit))
+    else:
+        _in_thread(loop, then, decompressed, message, encoding, limit)
+
+
+def frame_later(
+    loop: asyncio.AbstractEventLoop, message: bytes, encoding: bytes, then: Then
+) -> None:
+    """Call `then` with what `framed` returns, later: for a message of more than `COMPRESSED_HERE` bytes."""
+    _in_thread(loop, then, framed, message, encoding)
+
+
 def chosen(
     liked: collections.abc.Sequence[bytes], accepts: collections.abc.Container[bytes]
 ) -> bytes:
@@ -45,3 +67,23 @@ def framed(message: bytes, encoding: bytes) -> bytes:
         if len(compressed) < len(message):
             return plain(compressed, compressed=True)
     return plain(message)
+
+
+def _in_thread(
+    loop: asyncio.AbstractEventLoop,
+    then: Then,
+    run: collections.abc.Callable[..., Response],
+    *arguments: object,
+) -> None:
+    future = loop.run_in_executor(None, run, *arguments)
+    future.add_done_callback(functools.partial(_pass_on, then))
+
+
+def _pass_on(then: Then, future: "asyncio.Future[Response]") -> None:
+    if future.cancelled():
+        return  # the server exits, and gives its calls up
+    error = future.exception()
+    if error is None:
+        then(future.result())
+    elif isinstance(error, Exception):
+        then(rpc_status(as_inference_error(error, "compression")))

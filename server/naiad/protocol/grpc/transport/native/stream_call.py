@@ -1,10 +1,8 @@
 """One call that streams both ways. What the client does not read waits here, bounded: then the method is paused, and nothing more is read."""
 
-import asyncio
 import collections
 
 from naiad.protocol.grpc.call import Metadata, Response, RpcStatus, StreamHandler
-from naiad.protocol.grpc.codec.compression import HERE
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
 from naiad.protocol.grpc.transport.native import compression, responses
 from naiad.protocol.grpc.transport.native.call_head import CallMetadata
@@ -34,8 +32,8 @@ class StreamCall:
     """One call; a `NativeCall` and a `StreamWriter` for its method."""
 
     __slots__ = (
-        "_busy", "_connection", "_decompressing", "_due", "_encoding", "_ended", "_half_closed", "_handler", "_head", "_headers",
-        "_headers_sent", "_messages", "_paused", "_reader", "_service", "_stream", "compressed", "extras",
+        "_behind", "_behind_bytes", "_busy", "_connection", "_decompressing", "_due", "_encoding", "_ended", "_half_closed", "_handler", "_head", "_headers",
+        "_headers_sent", "_messages", "_paused", "_reader", "_refused", "_service", "_stream", "compressed", "extras",
     )  # fmt: skip
 
     def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
@@ -49,6 +47,10 @@ class StreamCall:
         self._ended = self._half_closed = self._headers_sent = False
         self._paused = self._busy = self._decompressing = self.compressed = False
         self.extras: Extras | None = None
+        self._refused: RpcStatus | None = None
+        # While a long message is compressed in a thread: those that were sent after it, with their encodings, and the bytes of all of them.
+        self._behind: collections.deque[tuple[bytes, bytes]] | None = None
+        self._behind_bytes = 0
         self._encoding = (
             compression.chosen(service.encodings, begun.head.accepts)
             if begun.entry.compresses
@@ -86,8 +88,20 @@ class StreamCall:
         if len(message) > LARGE_MESSAGE_BYTES:
             self._service.memory.used()
         encoding = self._encoding if extras is None or extras.compress else b"identity"
-        h2.streams.send_data(stream, compression.framed(message, encoding))
-        if stream.unsent_bytes > HIGH_BYTES and not self._paused and self._handler is not None:
+        if self._behind is not None:
+            self._behind.append((message, encoding))
+            self._behind_bytes += len(message)
+        elif encoding != b"identity" and len(message) > compression.COMPRESSED_HERE:
+            self._behind = collections.deque()
+            self._behind_bytes = len(message)
+            compression.frame_later(self._service.loop, message, encoding, self._framed)
+        else:
+            h2.streams.send_data(stream, compression.framed(message, encoding))
+        if (
+            stream.unsent_bytes + self._behind_bytes > HIGH_BYTES
+            and not self._paused
+            and self._handler is not None
+        ):
             self._paused = True
             self._handler.pause()
         self._connection.flush_soon()
@@ -99,10 +113,15 @@ class StreamCall:
 
     def end(self, refused: RpcStatus | None) -> None:
         """See `StreamWriter`."""
-        if not self._finish():
-            return
+        if self._finish():
+            self._refused = refused
+            if self._behind is None:
+                self._send_end()
+
+    def _send_end(self) -> None:
+        """Send the status; the messages are sent."""
         h2, stream = self._connection.h2, self._stream
-        extras = self.extras
+        refused, extras = self._refused, self.extras
         if refused is not None and not self._headers_sent and extras is None:
             h2.streams.send_headers(stream, responses.trailers_only(refused), end_stream=True)
         else:
@@ -151,17 +170,52 @@ class StreamCall:
 
     def reset(self) -> None:
         """The client has gone, or has cancelled the call (row 10.33)."""
+        self._behind = None
         self._finish()
 
     def expire(self) -> None:
         """The deadline has passed."""
-        self.end(DEADLINE)
+        self._end_now(DEADLINE)
 
     def give_up(self) -> None:
         """The server exits."""
-        self.end(GIVEN_UP)
+        self._end_now(GIVEN_UP)
 
     # Inside
+
+    def _end_now(self, status: RpcStatus) -> None:
+        """End the stream without the messages that wait to be compressed."""
+        behind, self._behind = self._behind, None
+        if self._ended and behind is not None:
+            self._refused = status
+            self._send_end()
+        else:
+            self.end(status)
+
+    def _framed(self, data: Response) -> None:
+        """A long message is compressed: send it, and those that came meanwhile up to the next long one."""
+        behind = self._behind
+        if behind is None:
+            return  # the call has ended before its messages
+        streams, stream = self._connection.h2.streams, self._stream
+        if isinstance(data, RpcStatus):
+            self._end_now(data)
+            return
+        streams.send_data(stream, data)
+        while behind:
+            message, encoding = behind.popleft()
+            if encoding != b"identity" and len(message) > compression.COMPRESSED_HERE:
+                self._behind_bytes = len(message) + sum(len(each) for each, _ in behind)
+                compression.frame_later(self._service.loop, message, encoding, self._framed)
+                break
+            streams.send_data(stream, compression.framed(message, encoding))
+        else:
+            self._behind, self._behind_bytes = None, 0
+            if self._ended:
+                self._send_end()
+            elif not stream.unsent_bytes:
+                self.drained()
+        self._connection.flush_soon()
 
     def _initial(self) -> bytes:
         """The header block in front of the messages."""
@@ -203,7 +257,11 @@ class StreamCall:
                 self._service.memory.used()
             self.compressed = message.compressed
             if message.compressed:
-                self._decompress(message.body)
+                self._decompressing = True
+                service = self._service
+                compression.take_decompressed(
+                    service.loop, message.body, self._head.encoding, service.settings.max_decompressed_bytes, self._decompressed
+                )  # fmt: skip
             else:
                 handler.take(message.body)
         self._busy = False
@@ -215,26 +273,10 @@ class StreamCall:
                 self._connection.h2.streams.grant(self._stream, more)
                 self._connection.flush_soon()
 
-    def _decompress(self, body: bytes) -> None:
-        limit = self._service.settings.max_decompressed_bytes
-        encoding = self._head.encoding
-        if len(body) <= HERE:
-            self._decompressed(compression.decompressed(body, encoding, limit))
-            return
-        self._decompressing = True
-        future = self._service.loop.run_in_executor(
-            None, compression.decompressed, body, encoding, limit
-        )
-        future.add_done_callback(self._decompressed_later)
-
-    def _decompressed_later(self, future: "asyncio.Future[Response]") -> None:
-        self._decompressing = False
-        if not future.cancelled():
-            self._decompressed(future.result())
-            self._take()
-
     def _decompressed(self, body: Response) -> None:
+        self._decompressing = False
         if isinstance(body, RpcStatus):
             self.end(body)
         elif self._handler is not None:
             self._handler.take(body)
+        self._take()  # inside of itself this has no effect

@@ -1,10 +1,9 @@
 """One unary call on a stream: its message, the method, its response. No task and no future."""
 
-import asyncio
+import functools
 
 from naiad.core.inference import Cancellable
 from naiad.protocol.grpc.call import Metadata, Response, RpcStatus
-from naiad.protocol.grpc.codec.compression import HERE
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
 from naiad.protocol.grpc.transport.native import compression, responses
 from naiad.protocol.grpc.transport.native.call_head import CallMetadata
@@ -128,19 +127,10 @@ class UnaryCall:
             self._begin(message.body)
             return
         self._taken = self.compressed = True
-        limit = self._service.settings.max_decompressed_bytes
-        encoding = self._begun.head.encoding
-        if len(message.body) <= HERE:
-            self._decompressed(compression.decompressed(message.body, encoding, limit))
-            return
-        future = self._service.loop.run_in_executor(
-            None, compression.decompressed, message.body, encoding, limit
-        )
-        future.add_done_callback(self._decompressed_later)
-
-    def _decompressed_later(self, future: "asyncio.Future[Response]") -> None:
-        if not future.cancelled():
-            self._decompressed(future.result())
+        service = self._service
+        compression.take_decompressed(
+            service.loop, message.body, self._begun.head.encoding, service.settings.max_decompressed_bytes, self._decompressed
+        )  # fmt: skip
 
     def _decompressed(self, body: Response) -> None:
         if isinstance(body, RpcStatus):
@@ -217,16 +207,15 @@ class UnaryCall:
         encoding = compression.chosen(self._service.encodings, self._begun.head.accepts)
         if len(response) <= compression.COMPRESSED_HERE:
             self._send_compressed(encoding, compression.framed(response, encoding))
-            return
-        future = self._service.loop.run_in_executor(None, compression.framed, response, encoding)
-        future.add_done_callback(lambda done: self._compressed_later(encoding, done))
+        else:
+            then = functools.partial(self._send_compressed, encoding)
+            compression.frame_later(self._service.loop, response, encoding, then)
 
-    def _compressed_later(self, encoding: bytes, future: "asyncio.Future[bytes]") -> None:
-        if not future.cancelled():
-            self._send_compressed(encoding, future.result())
-            self._connection.flush_soon()
-
-    def _send_compressed(self, encoding: bytes, data: bytes) -> None:
-        self._connection.h2.streams.respond(
-            self._begun.stream, responses.HEADERS_ENCODED.get(encoding, responses.HEADERS), data, responses.OK_TRAILERS
-        )  # fmt: skip
+    def _send_compressed(self, encoding: bytes, data: Response) -> None:
+        streams, stream = self._connection.h2.streams, self._begun.stream
+        if isinstance(data, RpcStatus):
+            streams.send_headers(stream, responses.trailers_only(data), end_stream=True)
+        else:
+            block = responses.HEADERS_ENCODED.get(encoding, responses.HEADERS)
+            streams.respond(stream, block, data, responses.OK_TRAILERS)
+        self._connection.flush_soon()
