@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from naiad.protocol.grpc.transport.native import compression
+from naiad.protocol.grpc.transport.native.connection import GrpcConnection
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from tests.engines.interop import messages, service as interop
 
@@ -107,7 +108,7 @@ async def test_a_stream_whose_messages_wait_ends_with_its_deadline_or_its_client
         assert [len(response.payload.body) async for response in call] == list(SIZES)
         assert server._service is not None
         (connection,) = server._service.registry.connections()
-        while len(connection.h2.streams):  # type: ignore[attr-defined]  # noqa: ASYNC110 - nothing says so
+        while len(typing.cast("GrpcConnection", connection).h2.streams):  # noqa: ASYNC110 - nothing says so
             await asyncio.sleep(0.01)
 
 

@@ -16,6 +16,7 @@ from naiad.protocol.grpc.transport.native import (
     connection as native_connection,
     refused as native_refused,
 )
+from naiad.protocol.grpc.transport.native.connection import GrpcConnection
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from naiad.protocol.transport.http2 import floods, frames
 from naiad.protocol.transport.http2.errors import ErrorCode
@@ -103,7 +104,7 @@ async def test_a_refused_call_gets_its_status_once_its_client_has_finished_sendi
     await reader.readuntil(b"12345678")  # all of it is read, and nothing is answered
     assert server._service is not None
     (connection,) = server._service.registry.connections()
-    assert len(connection.h2.streams) == 1
+    assert len(typing.cast("GrpcConnection", connection).h2.streams) == 1
     writer.write(data(1, b"more", ended=True))
     await reader.readuntil(b"Method not found!")
     writer.close()
