@@ -108,8 +108,9 @@ def h2load(
     connections: int,
     seconds: float,
     calls: int = 0,
+    streams: int = 1,
 ) -> Rate:
-    """Load over gRPC, one call at a time on each connection.
+    """Load over gRPC, the same call again and again.
 
     Args:
         address: `host:port`.
@@ -118,6 +119,7 @@ def h2load(
         connections: how many at once.
         seconds: how long, rounded to an integer; calls that have not ended then are cut off and not counted.
         calls: so many in place of that, at least one for each connection; 0 goes by time.
+        streams: calls at once on each connection.
 
     Raises:
         LoadError: a call failed on the HTTP level (gRPC statuses are checked by the caller, once, before).
@@ -130,7 +132,7 @@ def h2load(
         log = pathlib.Path(folder) / "log"
         amount = f"-n{calls}" if calls else f"-D{max(1, round(seconds))}"
         output = _run(
-            "h2load", f"-c{connections}", "-m1", "-t1", amount, f"--data={body}", f"--log-file={log}",
+            "h2load", f"-c{connections}", f"-m{streams}", "-t1", amount, f"--data={body}", f"--log-file={log}",
             "-H", "content-type: application/grpc", "-H", "te: trailers", f"http://{address}{path}",
         )  # fmt: skip
         microseconds = [int(line.split("\t")[2]) for line in log.read_text().splitlines()]

@@ -20,6 +20,7 @@ import hpack
 import uvloop
 
 from benchmarks import models
+from benchmarks.grpc_load import Message
 from benchmarks.micro.in_place import CountingTransport, loaded_engine
 from benchmarks.requests import GRPC_INFER, small
 from naiad.core.clock import SystemClock
@@ -64,6 +65,7 @@ class Client:
         self._encoder = hpack.Encoder()
         self._changing = changing
         self._message = small("threaded").message()
+        self._before, self._after = Message(self._message).turns()[0]
         self._calls = 0
 
     def preface(self) -> bytes:
@@ -85,7 +87,7 @@ class Client:
                 ("grpc-timeout", f"{90_000_000 - number}u"),
                 ("traceparent", f"00-{number:032x}-{number:016x}-01"),
             ]
-            message = b"\x1a\x0c%012d" % number + message
+            message = b"%b%012d%b" % (self._before, number, self._after)
         block = self._encoder.encode([(name, value, True) for name, value in fields])
         if not number:
             block = b"\x20" + block  # the table holds nothing from here on

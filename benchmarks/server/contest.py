@@ -12,6 +12,7 @@ import typing
 import grpc
 
 from benchmarks.changing import changing, new_connections
+from benchmarks.grpc_load import changing_calls
 from benchmarks.load import HttpRequest, LoadError, Rate, h2load, wrk
 from benchmarks.report import CONNECTIONS, Row
 from benchmarks.requests import GRPC_INFER
@@ -25,6 +26,14 @@ CHANGING_JSON, CHANGING_BINARY = "HTTP JSON, changing", "HTTP binary, changing"
 NEW_CONNECTIONS = "HTTP JSON, new connections"
 ALL_WIRES = (CHANGING_JSON, NEW_CONNECTIONS, HTTP_JSON, CHANGING_BINARY, HTTP_BINARY, GRPC)
 """In the order of the tables: first what clients do."""
+
+NATIVE = "gRPC, native engine"
+NATIVE_CHANGING = "gRPC, native engine, changing"
+NATIVE_STREAMS = "gRPC, native engine, 64 streams"
+NATIVE_WIRES = (NATIVE_CHANGING, NATIVE, NATIVE_STREAMS)
+"""Of a server with `--grpc-engine=native`. The first changes from call to call, as clients' calls do; the last has its calls on one connection."""
+
+_STREAMS = 64
 
 _FEW = (1, 8)
 """Connections that are opened for each request: more of them only fill the kernel's tables."""
@@ -121,7 +130,7 @@ def _round(
     """Every wire and number of connections once; who goes first changes from round to round."""
     servers = contest.servers if turn % 2 == 0 else contest.servers[::-1]
     for wire in contest.wires:
-        for connections in _FEW if wire == NEW_CONNECTIONS else contest.connections:
+        for connections in _connections(contest, wire):
             for name, server in servers:
                 rate = send(server, contest.request, wire, connections=connections, seconds=seconds)
                 rates[name, (wire, contest.title, connections)].append(rate)
@@ -132,6 +141,12 @@ def _round(
                 )
 
 
+def _connections(contest: Contest, wire: str) -> tuple[int, ...]:
+    if wire == NATIVE_STREAMS:
+        return (1,)
+    return _FEW if wire == NEW_CONNECTIONS else contest.connections
+
+
 def send(
     server: ServerProcess, request: Request, wire: str, *, connections: int, seconds: float
 ) -> Rate:
@@ -140,9 +155,15 @@ def send(
     Raises:
         LoadError: it did not answer as it should.
     """
-    if wire == GRPC:
+    if wire == NATIVE_CHANGING:
+        return changing_calls(
+            address=server.grpc, path=GRPC_INFER, message=request.message(), connections=connections, seconds=seconds, first=next(_NUMBERS),
+        )  # fmt: skip
+    if wire in {GRPC, NATIVE, NATIVE_STREAMS}:
+        streams = _STREAMS if wire == NATIVE_STREAMS else 1
         return h2load(
-            address=server.grpc, path=GRPC_INFER, messages=[request.message()], connections=connections, seconds=seconds,
+            address=server.grpc, path=GRPC_INFER, messages=[request.message()], connections=1 if streams > 1 else connections,
+            seconds=seconds, streams=streams,
         )  # fmt: skip
     binary = wire in {HTTP_BINARY, CHANGING_BINARY}
     message = request.binary(server.http) if binary else request.json(server.http)

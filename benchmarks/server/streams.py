@@ -19,11 +19,16 @@ import tempfile
 from benchmarks.load import HttpRequest, LoadError, h2load, require_tools, wrk
 from naiad.core.messages import service_pb2
 from tests.reference.install import install
-from tests.reference.process import ServerProcess, naiad_program, reference_program
+from tests.reference.process import (
+    ServerProcess,
+    naiad_program,
+    native_program,
+    reference_program,
+)
 
 ANSWERS = 1_000
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
-EVENTS, GRPC = "HTTP generate_stream", "gRPC stream"
+EVENTS, GRPC, NATIVE = "HTTP generate_stream", "gRPC stream", "gRPC stream, native engine"
 CONNECTIONS = (1, 4)
 """Streams at once; more of so many responses would not end within a measurement."""
 
@@ -76,7 +81,11 @@ def counting_model(repository: pathlib.Path) -> None:
 
 
 def measure(
-    servers: collections.abc.Sequence[tuple[str, ServerProcess]], *, rounds: int, seconds: float
+    servers: collections.abc.Sequence[tuple[str, ServerProcess]],
+    *,
+    rounds: int,
+    seconds: float,
+    wires: tuple[str, ...] = (EVENTS, GRPC),
 ) -> list[StreamRow]:
     """Interleaved rounds; `servers` are those called "naiad" and "triton".
 
@@ -85,7 +94,7 @@ def measure(
     """
     rates: dict[tuple[str, int, str], list[float]] = collections.defaultdict(list)
     for turn in range(rounds):
-        for wire in (EVENTS, GRPC):
+        for wire in wires:
             for connections in CONNECTIONS:
                 for name, server in servers if turn % 2 == 0 else servers[::-1]:
                     _check(server)
@@ -102,7 +111,7 @@ def measure(
             ours=statistics.median(rates[wire, connections, "naiad"]),
             theirs=statistics.median(rates[wire, connections, "triton"]),
         )
-        for wire in (EVENTS, GRPC)
+        for wire in wires
         for connections in CONNECTIONS
     ]
 
@@ -123,7 +132,7 @@ def table(rows: collections.abc.Sequence[StreamRow]) -> str:
 def _requests_per_second(
     server: ServerProcess, wire: str, connections: int, seconds: float
 ) -> float:
-    if wire == GRPC:
+    if wire != EVENTS:
         message = service_pb2.ModelInferRequest(model_name="counting")
         message.inputs.add(name="COUNT", datatype="INT32", shape=[1])
         message.raw_input_contents.append(ANSWERS.to_bytes(4, "little"))
@@ -160,7 +169,11 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as started:
             folder = pathlib.Path(name)
             counting_model(folder / "models")
-            programs = (("triton", reference_program(install())), ("naiad", naiad_program()))
+            programs = (
+                ("triton", reference_program(install())),
+                ("naiad", naiad_program()),
+                ("native", native_program()),
+            )
             servers = [
                 (
                     which,
@@ -170,7 +183,16 @@ def main() -> int:
                 )
                 for which, program in programs
             ]
-            rows = measure(servers, rounds=arguments.rounds, seconds=arguments.seconds)
+            triton, naiad, (_, native) = servers
+            rows = [
+                *measure((triton, naiad), rounds=arguments.rounds, seconds=arguments.seconds),
+                *measure(
+                    (triton, ("naiad", native)),
+                    rounds=arguments.rounds,
+                    seconds=arguments.seconds,
+                    wires=(NATIVE,),
+                ),
+            ]
     except LoadError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

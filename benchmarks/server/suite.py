@@ -9,9 +9,23 @@ from benchmarks.micro import engine_cost, loop_profile, process_handover, sequen
 from benchmarks.report import Row, plot, put_into, table, write_csv
 from benchmarks.requests import file_bytes, small, strings, wide
 from benchmarks.server import cache, cycles, ensembles, instances, sequences, startup, streams
-from benchmarks.server.contest import ALL_WIRES, CHANGING_BINARY, HTTP_BINARY, Contest, Plan, play
+from benchmarks.server.contest import (
+    ALL_WIRES,
+    CHANGING_BINARY,
+    HTTP_BINARY,
+    NATIVE,
+    NATIVE_WIRES,
+    Contest,
+    Plan,
+    play,
+)
 from tests.reference.install import install
-from tests.reference.process import ServerProcess, naiad_program, reference_program
+from tests.reference.process import (
+    ServerProcess,
+    naiad_program,
+    native_program,
+    reference_program,
+)
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _RESULTS = _ROOT / "benchmarks" / "results"
@@ -67,19 +81,24 @@ def _measure(
     models.tiny_onnx(own)
     models.magika(own)
     with contextlib.ExitStack() as servers:
-        theirs, ours, onnx = (
+        theirs, ours, native, onnx = (
             servers.enter_context(ServerProcess(program, [repository], log=folder / f"{name}.log"))
             for name, program, repository in (
                 ("triton", reference_program(install()), shared),
                 ("naiad", naiad_program(), shared),
+                ("native", native_program(), shared),
                 ("onnx", naiad_program(), own),
             )
         )
         both = (("triton", theirs), ("naiad", ours))
+        beside = (("triton", theirs), ("naiad", native))
         alone = (("naiad", onnx),)
         contests = [
             Contest("python identity", small("identity"), both, ALL_WIRES),
             Contest("python in a thread", small("threaded"), both, ALL_WIRES),
+            Contest("python identity", small("identity"), beside, NATIVE_WIRES),
+            Contest("python in a thread", small("threaded"), beside, NATIVE_WIRES),
+            Contest("python, 1 MB", wide(1), beside, (NATIVE,), _FEW),
             Contest(
                 "python, 1,000 strings", strings(1000), both, (CHANGING_BINARY, HTTP_BINARY), (1, 8)
             ),
@@ -90,8 +109,10 @@ def _measure(
         ]
         rows = play(contests, plan)
         streamed = streams.measure(both, rounds=plan.rounds, seconds=plan.seconds)
-    beside = [row for row in rows if row.theirs]
-    return beside, [row for row in rows if not row.theirs], streamed
+        streamed += streams.measure(
+            beside, rounds=plan.rounds, seconds=plan.seconds, wires=(streams.NATIVE,)
+        )
+    return [row for row in rows if row.theirs], [row for row in rows if not row.theirs], streamed
 
 
 def _write(beside: list[Row], alone: list[Row], texts: dict[str, str]) -> None:

@@ -85,6 +85,12 @@ def naiad_program() -> Program:
     return Program(name="naiad", command=command, environ=environ)
 
 
+def native_program() -> Program:
+    """As `naiad_program`, with the native gRPC engine."""
+    program = naiad_program()
+    return replace(program, command=(*program.command, "--grpc-engine=native"))
+
+
 @dataclass(frozen=True)
 class Ports:
     """The three ports of a server on 127.0.0.1."""
