@@ -46,8 +46,8 @@ class GpuMemory(typing.Protocol):
         """Copy uint8 into it."""
         ...
 
-    def copy(self, opened: Opened, offset: int, descriptor: bytes) -> None:
-        """Copy the values of a tensor of a worker process into it."""
+    def copy(self, opened: Opened, offset: int, descriptor: bytes, lease: typing.Any) -> None:
+        """Copy the values of a tensor of a worker process into it, by its descriptor; the lease keeps it."""
         ...
 
 
@@ -90,10 +90,10 @@ class CudaRegion:
         """
         self._memory.write(self.opened, offset, np.frombuffer(data, np.uint8))
 
-    def copy(self, descriptor: bytes, offset: int) -> None:
+    def copy(self, descriptor: bytes, lease: typing.Any, offset: int) -> None:
         """Copy the values of a tensor of a worker process to the region. Waits; thread-safe.
 
         Raises:
             InferenceError: it cannot be written.
         """
-        self._memory.copy(self.opened, offset, descriptor)
+        self._memory.copy(self.opened, offset, descriptor, lease)

@@ -16,6 +16,7 @@ import numpy as np
 from naiad.core.cuda_regions import CudaRegion, GpuMemory
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError, internal, invalid, not_found, unsupported
+from naiad.tensors.cudart import HANDLE_BYTES
 
 FOLDER = "/dev/shm"  # noqa: S108 - where POSIX shared memory objects are on Linux
 RESERVED = "triton_python_backend_shm_region_"
@@ -235,6 +236,10 @@ class Regions:
             InferenceError: UNSUPPORTED; INVALID_ARG where there are no GPUs, and for a handle or a size that cannot be; ALREADY_EXISTS; UNAVAILABLE.
         """
         memory = self.require_gpus(name)
+        if len(handle) != HANDLE_BYTES:
+            raise invalid(
+                f"'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t, which has {HANDLE_BYTES} bytes (region '{name}')"
+            )
         self._check_new(name)
         opened = await asyncio.to_thread(memory.open, name, handle, device, size)
         self._check_new(name)  # another registration may have been quicker

@@ -40,7 +40,7 @@ class InferRequest(Record, frozen=True):
         correlation_id: its sequence; 0 or "" means none.
         flags: SEQUENCE_START and SEQUENCE_END, or-ed.
         in_regions: whether inputs or outputs of it are in clients' shared memory and were not looked up there yet (`protocol.regions`).
-        on_device: the outputs that may stay on a GPU, because the receiver is another model; None: all go to the host's memory.
+        on_device: the outputs that may stay on a GPU, because the receiver is another model or a client's region; None: all go to the host's memory.
     """
 
     model_name: str

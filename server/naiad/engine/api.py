@@ -101,13 +101,15 @@ class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_batch_size: 0: no batch dimension.
         inputs: its inputs, without the batch dimension in `shape`.
-        input_device: the GPU on which it takes its inputs from other models; None: in the host's memory.
+        input_device: the GPU on which it takes its inputs from other models and from clients' regions; None: in the host's memory.
+        outputs_may_stay: whether its outputs may stay on a GPU until they are in a client's region there; not those that the server keeps.
     """
 
     decoupled: bool
     max_batch_size: int
     inputs: tuple[TensorMetadata, ...]
     input_device: int | None = None
+    outputs_may_stay: bool = False
 
 
 class Infers(typing.Protocol):

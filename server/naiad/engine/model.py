@@ -256,6 +256,7 @@ def traits_of(config: ModelConfig) -> ModelTraits:
         max_batch_size=config.max_batch_size,
         inputs=_metadata(config.inputs, batched=False),
         input_device=input_device(config),
+        outputs_may_stay=not config.response_cache and config.ensemble is None,
     )
 
 

@@ -6,7 +6,9 @@ import math
 import msgspec
 from typing_extensions import override
 
+from naiad.core.cuda_regions import CudaRegion
 from naiad.core.datatypes import BYTES
+from naiad.core.device_tensor import DeviceTensor
 from naiad.core.inference import OnResponse
 from naiad.core.regions import Place
 from naiad.core.request import InferRequest
@@ -87,17 +89,26 @@ class PlacedResponses(FormedResponses):
 
 
 def _write(tensor: Tensor, place: Place) -> PlacedTensor:
+    assert place.region is not None, "not bound"
+    if isinstance(tensor, DeviceTensor):
+        _require(place, tensor, math.prod(tensor.shape) * tensor.datatype.size)
+        assert isinstance(place.region, CudaRegion), "it may stay on a GPU for such a region only"
+        place.region.copy(tensor.descriptor, tensor.lease, place.offset)
+        return placed_tensor(tensor)
     if tensor.datatype is not BYTES:
         raw = octets(tensor.array)
     elif isinstance(tensor, PackedStrings):
         raw = tensor.packed
     else:
         raw = pack(tensor.array)
-    if raw.nbytes > place.size:
-        raise internal(
-            f"shared memory size specified with the request for output '{tensor.name}' ({place.size} bytes) should be at least "
-            f"{raw.nbytes} bytes to hold the results"
-        )
-    assert place.region is not None, "not bound"
+    _require(place, tensor, raw.nbytes)
     place.region.write(raw.data, place.offset)
     return placed_tensor(tensor)
+
+
+def _require(place: Place, tensor: Tensor, size: int) -> None:
+    if size > place.size:
+        raise internal(
+            f"shared memory size specified with the request for output '{tensor.name}' ({place.size} bytes) should be at least "
+            f"{size} bytes to hold the results"
+        )

@@ -69,9 +69,6 @@ class RequestValidator:
             wanted = request.requested_outputs
             if wanted and wanted is not self._accepted_outputs:
                 self._check_outputs(request)
-                self._accepted_outputs = (
-                    wanted  # the steps of ensembles ask with one list over and over
-                )
             if count > self._input_count or count < self._required_count:
                 _check_repeated(inputs)
                 raise self._wrong_count(inputs)
@@ -116,6 +113,9 @@ class RequestValidator:
                 raise _InvalidError(
                     f"unexpected inference output '{name}' for model '{self._model}'; its outputs are {_names(self._outputs)}"
                 )
+        # The steps of ensembles ask with one list over and over. One with regions would keep them.
+        if all(output.place is None for output in request.requested_outputs):
+            self._accepted_outputs = request.requested_outputs
 
     def _check_all(self, inputs: list[Tensor]) -> int:
         """All checks in the reference's order; caches the shapes of a valid request."""

@@ -30,6 +30,14 @@ class Notify(typing.Protocol):
         ...
 
 
+class Borrower(typing.Protocol):
+    """A process that opens memory of others."""
+
+    def owner_ended(self, owner: int) -> None:
+        """What has this number has ended, whose memory this one may have opened. On the event loop."""
+        ...
+
+
 class DeviceTensors:
     """Those of one worker process.
 
@@ -49,7 +57,7 @@ class DeviceTensors:
         self._ended = False
         self.mark = 1
         self._borrowed: dict[int, DeviceTensor] = {}
-        self._borrowers: weakref.WeakSet[DeviceTensors] = weakref.WeakSet()
+        self._borrowers: weakref.WeakSet[Borrower] = weakref.WeakSet()
 
     def __len__(self) -> int:
         """The number of tensors of other workers that it uses."""
@@ -84,8 +92,8 @@ class DeviceTensors:
             tensor.lease.owner.lent_to(self)
         return descriptor.unpacked(tensor.descriptor)._replace(number=number).packed()
 
-    def lent_to(self, other: "DeviceTensors") -> None:
-        """Another worker may open its memory."""
+    def lent_to(self, other: "Borrower") -> None:
+        """Another process may open its memory."""
         self._borrowers.add(other)
 
     def not_sent(self, mark: int, end: int) -> None:
@@ -129,8 +137,8 @@ class DeviceTensors:
 class MemoryOwner(typing.Protocol):
     """Whose memory it is."""
 
-    def lent_to(self, other: DeviceTensors) -> None:
-        """A worker may open its memory."""
+    def lent_to(self, other: Borrower) -> None:
+        """Another process may open its memory. On the event loop."""
         ...
 
 

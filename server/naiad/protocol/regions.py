@@ -1,6 +1,6 @@
 """Brings a request's tensors out of clients' shared memory before a model gets it (rows 5.17, 5.18); the same for both protocols.
 
-Regions are looked up on the event loop; what is large is copied on a thread. The engine writes outputs (`engine.placed`).
+Regions are looked up on the event loop; what is large, or on a GPU, is copied on a thread. What its model takes on that GPU is not copied here. The engine writes outputs (`engine.placed`).
 """
 
 import collections.abc
@@ -9,17 +9,22 @@ import math
 
 import msgspec
 
+from naiad.core.cuda_regions import CudaRegion
 from naiad.core.datatypes import BYTES
+from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.inference import Cancellable
-from naiad.core.regions import Regions
+from naiad.core.regions import Place, Regions
 from naiad.core.request import InferRequest
-from naiad.core.tensor import UNPACKED, RegionTensor, Tensor
+from naiad.core.tensor import NO_VALUES, UNPACKED, RegionTensor, Tensor
+from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.raw_tensors import InputSpec
+from naiad.tensors.descriptor import Descriptor
+from naiad.tensors.memory import Memory
 
 _COPIED_HERE = 1 << 20
 """Bytes of numbers that are copied on the event loop, in a tenth of a millisecond."""
@@ -34,21 +39,29 @@ Offload = collections.abc.Callable[[Work, Proceed], Cancellable | None]
 
 
 def bring(
-    regions: Regions, codec: Codec | None, request: InferRequest, proceed: Proceed, offload: Offload
+    engine: Engine,
+    codec: Codec | None,
+    request: InferRequest,
+    proceed: Proceed,
+    offload: Offload,
 ) -> Cancellable | None:
     """Go on with a request whose inputs are ordinary tensors and whose outputs know their regions.
 
     Args:
-        regions: those that are registered.
+        engine: has the regions, and knows which models take tensors on a GPU.
         request: one with `in_regions`.
         codec: looks through strings; None: the thread does.
         proceed: called with the request, on the loop, perhaps before this returns.
         offload: does slow work on a thread, and gives the result to `proceed`.
 
     Raises:
-        InferenceError: NOT_FOUND for a region that is not registered, INVALID_ARG for a place outside of it or an object that is too small.
+        InferenceError: NOT_FOUND for a region that is not registered, INVALID_ARG for a place outside of it or an object that is too small, and
+            the errors of `Engine.look_up`.
     """
-    bound = bind(regions, request)
+    bound = bind(engine.regions, request)
+    if any(place.region is not None and place.region.on_gpu for place in _places(bound)):
+        model = engine.look_up(request.model_name, request.model_version)
+        bound = on_gpu(bound, model.traits)
     if takes_long(bound):
         return offload(functools.partial(_read_and_check, codec, bound), proceed)
     return proceed(read(bound))
@@ -82,6 +95,58 @@ def bind(regions: Regions, request: InferRequest) -> InferRequest:
         for each in request.requested_outputs
     ]
     return msgspec.structs.replace(request, inputs=inputs, requested_outputs=outputs)
+
+
+def on_gpu(request: InferRequest, traits: ModelTraits) -> InferRequest:
+    """The request with what its model can take and leave on a GPU, where it is in regions there: its worker opens them itself.
+
+    Args:
+        request: as `bind` returns it.
+        traits: of the model.
+    """
+    inputs = [
+        tensor if (tensor := _opened_there(each, traits.input_device)) is not None else each
+        for each in request.inputs
+    ]
+    names: set[str] = set()
+    device = -1
+    if traits.outputs_may_stay:
+        for output in request.requested_outputs:
+            place = output.place
+            region = None if place is None else place.region
+            if isinstance(region, CudaRegion) and device in (-1, region.opened.device):
+                device = region.opened.device
+                names.add(output.name)
+    stays = OnDevice(device, frozenset(names)) if names else None
+    return msgspec.structs.replace(request, inputs=inputs, on_device=stays)
+
+
+def _opened_there(tensor: Tensor, device: int | None) -> DeviceTensor | None:
+    """An input that is in a region on this GPU, whole; None of any other."""
+    if not isinstance(tensor, RegionTensor) or tensor.datatype is BYTES:
+        return None
+    place, region = tensor.place, tensor.place.region
+    if not isinstance(region, CudaRegion) or region.opened.device != device:
+        return None
+    opened = region.opened
+    if not place.size or place.size != math.prod(tensor.shape) * tensor.datatype.size:
+        return None
+    placed = Memory("cuda", opened.device)
+    packed = Descriptor(
+        opened.handle, opened.uuid, place.offset, place.size, opened.owner, 0
+    ).packed()
+    return DeviceTensor(
+        tensor.name, tensor.datatype, tensor.shape, NO_VALUES, None, placed, packed, opened.lease
+    )
+
+
+def _places(request: InferRequest) -> collections.abc.Iterator[Place]:
+    for tensor in request.inputs:
+        if isinstance(tensor, RegionTensor):
+            yield tensor.place
+    for output in request.requested_outputs:
+        if output.place is not None:
+            yield output.place
 
 
 def takes_long(request: InferRequest) -> bool:

@@ -1,6 +1,8 @@
 """Requests with tensors in clients' shared memory become ordinary ones."""
 
 import pathlib
+import types
+from typing import cast
 
 import numpy as np
 import orjson
@@ -11,6 +13,7 @@ from naiad.core.datatypes import BF16, BYTES, FP32, DataType
 from naiad.core.regions import Place, Regions
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.tensor import Tensor, region_tensor
+from naiad.engine.api import Engine
 from naiad.errors import InferenceError
 from naiad.protocol import regions as protocol_regions
 from naiad.protocol.codec.pool import Codec
@@ -45,7 +48,9 @@ def bring(
     def offload(each: protocol_regions.Work, _proceed: protocol_regions.Proceed) -> None:
         work.append(each)
 
-    protocol_regions.bring(known, codec, request, proceed, offload)
+    protocol_regions.bring(
+        cast("Engine", types.SimpleNamespace(regions=known)), codec, request, proceed, offload
+    )
     return (gone[0] if gone else None), work
 
 

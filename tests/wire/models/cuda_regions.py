@@ -7,7 +7,9 @@ import itertools
 import pathlib
 from typing import Any
 
+from tests.support import cuda
 from tests.support.cuda.client_memory import Allocation
+from tests.wire.models.device_models import HEAD, ON_DEVICE, gpu
 
 _MODEL = """\
 import triton_python_backend_utils as pb_utils
@@ -28,8 +30,22 @@ instance_group {{ kind: KIND_CPU count: 1 }}
 _NUMBERS = itertools.count()
 
 
-def host_models(folder: pathlib.Path) -> None:
-    """Models that are on no GPU: "double" gives 2 X, "loud" gives X in upper case."""
+_WRITER = """\
+    # Y = X, and X is overwritten where it lies
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            x = from_dlpack(request.inputs()[0])
+            y = x.numpy()
+            zeros = np.zeros(x.shape, np.float32)
+            cudart.load().to_device(x.address, zeros.ctypes.data, zeros.nbytes, 0)
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", y)]))
+        return responses
+"""
+
+
+def models(folder: pathlib.Path) -> None:
+    """Models that are on no GPU: "double" gives 2 X, "loud" gives X in upper case. "writer" on GPU 0 overwrites its input."""
     for name, kind, y in (
         ("double", "FP32", "2 * each"),
         ("loud", "STRING", "np.array([text.upper() for text in each], object)"),
@@ -38,6 +54,13 @@ def host_models(folder: pathlib.Path) -> None:
         version.mkdir(parents=True)
         (version.parent / "config.pbtxt").write_text(_CONFIG.format(kind=kind))
         (version / "model.py").write_text("import numpy as np\n" + _MODEL.format(y=y))
+    version = folder / "writer" / "1"
+    version.mkdir(parents=True)
+    on_cpu = "instance_group { kind: KIND_CPU count: 1 }\n"
+    config = _CONFIG.format(kind="FP32").replace(on_cpu, gpu(0) + ON_DEVICE)
+    (version.parent / "config.pbtxt").write_text(config)
+    (version / "model.py").write_text("from naiad.tensors import cudart\n" + HEAD + _WRITER)
+    (version / "device_arrays.py").write_bytes(cuda.ARRAYS.read_bytes())
 
 
 @contextlib.contextmanager

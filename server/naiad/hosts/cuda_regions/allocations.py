@@ -15,6 +15,7 @@ from naiad.hosts.cuda_regions.messages import (
     CLOSE,
     COPY,
     DONE,
+    ENDS,
     FAILED,
     NUMBER,
     OPEN,
@@ -80,11 +81,11 @@ class Allocations:
             except InferenceError as error:
                 self._fail(error)
             except (cudart.CudaError, cudart.NoCudaError, OSError, MemoryError) as error:
-                self._fail(internal(str(error)))
                 works = device_errors.unrecoverable(error) is None
+                self._fail(internal(str(error)), FAILED if works else ENDS)
 
-    def _fail(self, error: InferenceError) -> None:
-        self._link.notify(FAILED, codec.write_failure(error))
+    def _fail(self, error: InferenceError, kind: int = FAILED) -> None:
+        self._link.notify(kind, codec.write_failure(error))
 
     def _answer(self, kind: int, header: bytes | bytearray) -> Answer:
         content = self._link.take_notification()

@@ -25,6 +25,7 @@ from naiad.errors import ErrorCode, InferenceError, internal, invalid, unavailab
 from naiad.hosts.cuda_regions.messages import (
     CLOSE,
     COPY,
+    ENDS,
     FAILED,
     NUMBER,
     OPEN,
@@ -33,8 +34,9 @@ from naiad.hosts.cuda_regions.messages import (
     WRITE,
     Part,
 )
-from naiad.hosts.device_tensors import DeviceTensors, OwnedLease
+from naiad.hosts.device_tensors import Borrower, OwnedLease
 from naiad.hosts.worker import codec
+from naiad.hosts.worker.gpu.handles import CLIENTS
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.payload import Payload
 
@@ -59,9 +61,9 @@ class _Borrowers:
     """The workers that may have opened a client's allocation. On the event loop."""
 
     def __init__(self) -> None:
-        self._borrowers: weakref.WeakSet[DeviceTensors] = weakref.WeakSet()
+        self._borrowers: weakref.WeakSet[Borrower] = weakref.WeakSet()
 
-    def lent_to(self, other: DeviceTensors) -> None:
+    def lent_to(self, other: Borrower) -> None:
         """See `MemoryOwner`."""
         self._borrowers.add(other)
 
@@ -138,8 +140,10 @@ class CudaMemory:
         part = Part(opened.handle, opened.device, offset, data.nbytes).packed()
         self._call(WRITE, part, payload)
 
-    def copy(self, opened: Opened, offset: int, descriptor: bytes) -> None:
+    def copy(self, opened: Opened, offset: int, descriptor: bytes, lease: typing.Any) -> None:
         """See `GpuMemory`."""
+        if isinstance(lease, OwnedLease):
+            self._loop.call_soon_threadsafe(lease.owner.lent_to, self)
         part = Part(opened.handle, opened.device, offset, 0).packed()
         self._call(COPY, part + descriptor)
 
@@ -155,9 +159,7 @@ class CudaMemory:
         self._calls.put(None)
         if thread is not None:
             await asyncio.to_thread(thread.join, _END_S)
-            process = self._process
-            if process is not None:  # it does not answer
-                process.kill()
+            self._kill()  # if it does not answer, and the thread waits for it
 
     def _lease(self, handle: bytes) -> ClientLease:
         borrowers, owner = _Borrowers(), _owner(handle)
@@ -239,11 +241,17 @@ class CudaMemory:
             InferenceError: the answer is one, or none came.
         """
         try:
-            link.notify(call.kind, call.header, call.payload)
+            try:
+                link.notify(call.kind, call.header, call.payload)
+            except LinkBrokenError:  # it has ended since the last call
+                self._drop()
+                link = self._started()
+                link.notify(call.kind, call.header, call.payload)
             waiting = select.poll()
             waiting.register(link.fileno(), select.POLLIN)
             if not waiting.poll(_SECONDS * 1_000):
-                raise self._lost(f"did not answer for {_SECONDS:g} s and was ended")
+                self._kill()
+                raise self._lost(f"did not answer for {_SECONDS:g} s and was killed")
             kind, _, header = link.receive()
             content = link.take_notification()
         except LinkBrokenError:
@@ -252,7 +260,12 @@ class CudaMemory:
             raise unavailable(
                 f"there is no memory or file descriptor for a tensor on a GPU: {error}; send the request again later"
             ) from None
-        if kind == FAILED:
+        if kind in (FAILED, ENDS):
+            if kind == ENDS:
+                _log.error(
+                    "the process that opens clients' memory on GPUs cannot use a GPU any more; it is started again"
+                )
+                self._drop()
             failure = codec.error_of(codec.read_json(header))
             assert failure is not None
             raise failure
@@ -265,6 +278,11 @@ class CudaMemory:
         return unavailable(
             f"the process that opens clients' memory on GPUs {how} while it had this request; send it again"
         )
+
+    def _kill(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def _drop(self) -> int:
         """Close the link and end the process; returns how it ended."""
@@ -283,7 +301,7 @@ class CudaMemory:
 
 def _owner(handle: bytes) -> int:
     """By which number workers know a client's memory: the same each time that it is registered, and none of a worker's."""
-    return 1 << 63 | int.from_bytes(hashlib.blake2b(handle, digest_size=8).digest())
+    return CLIENTS | int.from_bytes(hashlib.blake2b(handle, digest_size=8).digest())
 
 
 def _closing() -> InferenceError:

@@ -10,6 +10,7 @@
 | OWNER_ENDED | 8 bytes: the number of a worker process | |
 | DONE | of OPEN: 8 bytes, the number of the device, then its UUID | of READ: the bytes |
 | FAILED | the error, as `codec.write_failure` | |
+| ENDS | the same; the process ends, because it cannot use its device any more | |
 
 One message is sent at a time, and each is answered.
 """
@@ -18,7 +19,7 @@ import struct
 import typing
 
 OPEN, READ, WRITE, COPY, CLOSE, OWNER_ENDED = 64, 65, 66, 67, 68, 75
-DONE, FAILED = 80, 81
+DONE, FAILED, ENDS = 80, 81, 82
 
 NUMBER = struct.Struct("<Q")
 

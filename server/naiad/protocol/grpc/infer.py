@@ -96,7 +96,7 @@ class ModelInfer:
         if request.in_regions:
             proceed = functools.partial(self._infer, self._engine, call, on_response)
             offload = regions.offloaded(self._codec, functools.partial(_fail, on_response))
-            return regions.bring(self._engine.regions, self._codec, request, proceed, offload)
+            return regions.bring(self._engine, self._codec, request, proceed, offload)
         if self._forwarding is not None:
             forward_metadata(call.invocation_metadata(), self._forwarding, request.parameters)
         respond = functools.partial(_respond, on_response, self._codec)

@@ -231,7 +231,7 @@ class InferStream:
         def proceed(brought: InferRequest) -> None:
             self._infer(engine, pending, brought)
 
-        regions.bring(engine.regions, codec, request, proceed, offload)
+        regions.bring(engine, codec, request, proceed, offload)
 
     def _note_sequence(self, request: InferRequest) -> None:
         """Keep the sequences that this stream has begun and not ended: they end with it if its client is gone."""

@@ -241,7 +241,7 @@ class InferRoute:
 
         codec = self._limits.codec
         offload = regions.offloaded(codec, error_callback(on_reply))
-        return regions.bring(self._engine.regions, codec, decoded.request, proceed, offload)
+        return regions.bring(self._engine, codec, decoded.request, proceed, offload)
 
     def _stream(
         self, decoded: Decoded, on_reply: OnReply, context: RequestContext | None

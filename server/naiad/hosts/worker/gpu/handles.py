@@ -1,7 +1,8 @@
 """Which opened allocations of other processes stay open: a pure table. Opening one takes 0.15 ms, and frameworks use the same ones again.
 
 An allocation that is open here is not returned to its device, even if the process that made it frees it or ends: so one that no tensor uses stays open only
-for a while, only so many do, and none of a process that has ended. Limits: standard library, Python 3.8.
+for a while, only so many do, and none of a process that has ended. A client's allocation stays open until the server says that it has ended: it cannot be
+opened again when the client is gone. Limits: standard library, Python 3.8.
 """
 
 from typing import NamedTuple
@@ -11,6 +12,10 @@ IDLE_S = 10.0
 
 MOST_IDLE = 64
 """How many of them do."""
+
+
+CLIENTS = 1 << 63
+"""From here on, the number of an owner is that of a client's allocation (`hosts/cuda_regions`)."""
 
 
 class Key(NamedTuple):
@@ -71,14 +76,23 @@ class OpenHandles:
 
     def wait_s(self, now: float) -> "float | None":
         """Seconds until one is due; None while all are in use."""
-        since = [found.idle_since for found in self._open.values() if not found.uses]
-        if not since:
+        idle = self._idle()
+        if not idle:
             return None
-        return 0.0 if self._due(now) else max(min(since) + IDLE_S - now, 0.0)
+        return 0.0 if self._due(now) else max(idle[0][0] + IDLE_S - now, 0.0)
+
+    def _idle(self) -> "list[tuple[float, Key]]":
+        """Those that may be closed, and since when; the oldest first."""
+        idle = [
+            (found.idle_since, key)
+            for key, found in self._open.items()
+            if not found.uses and (key.owner < CLIENTS or key.owner in self._ended)
+        ]
+        idle.sort(key=lambda each: each[0])
+        return idle
 
     def _due(self, now: float) -> "list[Key]":
-        idle = [(found.idle_since, key) for key, found in self._open.items() if not found.uses]
-        idle.sort(key=lambda each: each[0])
+        idle = self._idle()
         surplus = len(idle) - MOST_IDLE
         return [
             key

@@ -1,7 +1,8 @@
 """The tensors of other processes that this one uses: their allocations are opened once, and the server hears when a tensor is not in use any more.
 
 What reads a tensor may still run on the device when the last reference to it is gone. So a thread of its own waits for the device before it says so: it starts
-with the first tensor, and closes allocations that have not been used for a while. Limits: standard library, Python 3.8.
+with the first tensor, and closes allocations that have not been used for a while. A tensor in a client's allocation is copied: a model that writes to its inputs
+does not change it, and it may lie at any address. Limits: standard library, Python 3.8.
 """
 
 import collections
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from naiad.errors import InferenceError, internal
-from naiad.hosts.worker.gpu.handles import Key, OpenHandles
+from naiad.hosts.worker.gpu.blocks import Block, Blocks
+from naiad.hosts.worker.gpu.handles import CLIENTS, Key, OpenHandles
 from naiad.hosts.worker.link import LinkBrokenError
 from naiad.tensors import cudart
 from naiad.tensors.descriptor import Descriptor
@@ -22,6 +24,9 @@ from naiad.tensors.dlpack import dtype_of
 from naiad.tensors.memory import Memory
 
 NUMBERS = struct.Struct("<Q")
+
+_UNNUMBERED = 0
+"""In place of the number of a tensor that the server has been told of; numbers begin with 1."""
 
 _AT_ONCE = 1024
 """Numbers in a message."""
@@ -58,9 +63,10 @@ class Imports:
         self._load = load
         self._now = now
         self._handles = OpenHandles()
+        self._blocks = Blocks(load)
         # Reentrant: the garbage collector may end a use in the middle of whatever its thread does.
         self._changed = threading.Condition(threading.RLock())
-        self._over: collections.deque[tuple[int, Key | None]] = collections.deque()
+        self._over: collections.deque[tuple[int, Key | Block | None]] = collections.deque()
         self._returned: Callable[[bytes], None] = _ignore
         self._thread: threading.Thread | None = None
 
@@ -87,17 +93,41 @@ class Imports:
                 if base is None:
                     base = runtime.ipc_open(given.handle, device)
                     self._handles.opened(key, base)
+            used: Key | Block = key
+            address, number = base + given.offset, given.number
+            if given.owner >= CLIENTS:
+                address, number, used = self._copied(given, key, base)
         except (cudart.CudaError, cudart.NoCudaError, LookupError) as error:
             raise _not_opened(error) from error
-        use = _Use(lambda: self._end(given.number, key))
+        use = _Use(lambda: self._end(number, used))
         return DeviceArray(
-            base + given.offset,
+            address,
             shape,
             datatype,
             itemsize=dtype_of(datatype).itemsize,
             memory=Memory("cuda", device),
             owner=use,
         )
+
+    def _copied(self, given: Descriptor, key: Key, base: int) -> "tuple[int, int, Block]":
+        """The address of a copy of a tensor, and what `_end` gets at its end. That of the allocation is over before this returns.
+
+        Raises:
+            cudart.CudaError: there is no memory left, or the device is lost.
+        """
+        try:
+            block = self._blocks.take(given.size, key.device)
+            try:
+                self._load().copy(block.address, base + given.offset, given.size, key.device)
+            except cudart.CudaError:
+                self._blocks.give_back(block)
+                raise
+        except cudart.CudaError:
+            with self._changed:
+                self._handles.release(key, self._now())
+            raise
+        self._end(given.number, key)
+        return block.address, _UNNUMBERED, block
 
     def refuse(self, number: int) -> None:
         """A tensor is not used at all."""
@@ -109,9 +139,9 @@ class Imports:
             self._handles.end(owner)
             self._changed.notify()
 
-    def _end(self, number: int, key: "Key | None") -> None:
+    def _end(self, number: int, used: "Key | Block | None") -> None:
         with self._changed:
-            self._over.append((number, key))
+            self._over.append((number, used))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="naiad-tensors", daemon=True)
                 self._thread.start()
@@ -132,24 +162,31 @@ class Imports:
             except LinkBrokenError:
                 return  # the server is gone, and this process ends
 
-    def _finish(self, over: "list[tuple[int, Key | None]]") -> None:
+    def _finish(self, over: "list[tuple[int, Key | Block | None]]") -> None:
         """Wait for the devices of tensors that are not in use any more, close allocations, and tell the server."""
-        for device in {key.device for _, key in over if key is not None}:
+        for device in {used.device for _, used in over if used is not None}:
             self._wait_for(device)
         now = self._now()
         with self._changed:
-            for _, key in over:
-                if key is not None:
-                    self._handles.release(key, now)
+            for _, used in over:
+                if isinstance(used, Key):
+                    self._handles.release(used, now)
             # Closed under the lock: no other thread can open the same allocation meanwhile.
             for key, base in self._handles.take_due(now):
                 try:
                     self._load().ipc_close(base, key.device)
                 except cudart.CudaError as error:
                     _log.warning("an allocation of another process could not be closed: %s", error)
-        for start in range(0, len(over), _AT_ONCE):
-            some = over[start : start + _AT_ONCE]
-            self._returned(b"".join(NUMBERS.pack(number) for number, _ in some))
+        for _, used in over:
+            if isinstance(used, Block):
+                try:
+                    self._blocks.give_back(used)
+                except cudart.CudaError as error:
+                    _log.warning("memory of a device could not be freed: %s", error)
+        numbers = [number for number, _ in over if number != _UNNUMBERED]
+        for start in range(0, len(numbers), _AT_ONCE):
+            some = numbers[start : start + _AT_ONCE]
+            self._returned(b"".join(map(NUMBERS.pack, some)))
 
     def _wait_for(self, device: int) -> None:
         while True:
