@@ -26,7 +26,7 @@ from naiad.tensors.memory import Memory
 NUMBERS = struct.Struct("<Q")
 
 _UNNUMBERED = 0
-"""In place of the number of a tensor that the server has been told of; numbers begin with 1."""
+"""In place of the number of a tensor of which the server knows that it is not in use; numbers begin with 1."""
 
 _AT_ONCE = 1024
 """Numbers in a message."""
