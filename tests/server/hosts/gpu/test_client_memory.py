@@ -31,8 +31,11 @@ def client() -> collections.abc.Iterator[Allocation]:
 
 
 @pytest_asyncio.fixture
-async def memory(monkeypatch: pytest.MonkeyPatch) -> collections.abc.AsyncIterator[CudaMemory]:
-    for name, value in cuda.in_this_process().environment.items():
+async def memory(
+    client: Allocation, monkeypatch: pytest.MonkeyPatch
+) -> collections.abc.AsyncIterator[CudaMemory]:
+    # After the client, whose library is not that of this process any more.
+    for name, value in cuda.state_of_this_process().environment.items():
         monkeypatch.setenv(name, value)
     found = CudaMemory(asyncio.get_running_loop())
     yield found
@@ -62,7 +65,9 @@ async def test_it_is_read_and_written_and_closed_with_its_last_use(
     assert (await asyncio.to_thread(memory.read, again, 64, 64) == X).all()
     del again
     gc.collect()
-    await asyncio.to_thread(wait_until, lambda: 168 not in cuda.in_this_process().live(cuda.OPENED))
+    await asyncio.to_thread(
+        wait_until, lambda: 168 not in cuda.state_of_this_process().live(cuda.OPENED)
+    )
 
 
 async def test_a_process_that_does_not_answer_is_killed_and_started_again(
