@@ -91,7 +91,7 @@ def test_a_strategy_forms_the_batches_and_is_loaded_again_with_its_model(
         (folder / "batchstrategy.py").write_text("raise RuntimeError('on purpose')\n" + source)
         with pytest.raises(InferenceServerException) as raised:
             client.load_model("volume")
-        said = "the batching strategy of model 'volume' cannot be loaded: RuntimeError: on purpose"
+        said = f"the batching strategy of model 'volume' cannot be loaded: {folder / 'batchstrategy.py'}:1: RuntimeError: on purpose"
         assert said in raised.value.message()
         assert "batchstrategy.py:1" in raised.value.message()
         assert _counts(server, *[8] * 8) == [8] * 8, "what was loaded before serves on"
