@@ -24,15 +24,10 @@ from naiad_operator.cluster.child_store import ChildStore, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.reflector import WatchTimeouts
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import (
-    lookups,
-    model_poller,
-    profile_store,
-    reconciler,
-    scale_ups,
-    service_store,
-)
-from naiad_operator.reconcile.cluster_info import ClusterInfo
+from naiad_operator.reconcile import reconciler
+from naiad_operator.reconcile.lookups import model_poller, nodes_and_claims, scale_ups
+from naiad_operator.reconcile.lookups.cluster_info import ClusterInfo
+from naiad_operator.reconcile.stores import profile_store, service_store
 from naiad_operator.status import ModelReport
 from naiad_operator.status.observed import NOT_REPORTED
 from naiad_operator.upgrade.scheduler import UpgradeScheduler
@@ -189,8 +184,8 @@ def reconciler_with(api: Api, profile: Object) -> reconciler.Reconciler:
             children=ChildStore(labels, on_change=lambda *_: None, transforms={}),
             cluster_info=info,
             defaults=Defaults(image="registry.example.com/naiad-server:0.2.0"),
-            nodes=lookups.Nodes(client, lambda: 0.0, enabled=False),
-            claims=lookups.Claims(client, lambda: 0.0),
+            nodes=nodes_and_claims.Nodes(client, lambda: 0.0, enabled=False),
+            claims=nodes_and_claims.Claims(client, lambda: 0.0),
             scale_ups=scale_ups.ScaleUps(client, lambda: 0.0),
             watch_problems=lambda _: {},
             models=typing.cast("model_poller.ModelPoller", _NoModels()),

@@ -21,7 +21,8 @@ from naiad_operator.cluster import child_store, client, credentials, errors, ses
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec
 from naiad_operator.options import Options
-from naiad_operator.reconcile import cluster_info, desired, lookups, plan
+from naiad_operator.reconcile.decisions import desired, plan
+from naiad_operator.reconcile.lookups import cluster_info, nodes_and_claims
 from naiad_operator.upgrade import template, turn as turns
 from naiad_operator.upgrade.choice import Change
 from naiad_operator.upgrade.turn import Hold
@@ -97,7 +98,7 @@ async def read(api: client.Client, options: Options) -> list[ServicePlan]:
     """
     info = cluster_info.ClusterInfo(api)
     await info.refresh()
-    claims = lookups.Claims(api, time.monotonic)
+    claims = nodes_and_claims.Claims(api, time.monotonic)
     profile_of = await _profiles(api, info.kinds, options)
     store = child_store.ChildStore(
         child_store.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
@@ -164,7 +165,7 @@ async def plan_of(  # noqa: PLR0917 - what a reconcile has as its dependencies
     profile_of: ProfileOf,
     store: child_store.ChildStore,
     served: frozenset[str],
-    claims: lookups.Claims,
+    claims: nodes_and_claims.Claims,
     options: Options,
 ) -> ServicePlan:
     """The plan of one service."""

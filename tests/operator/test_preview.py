@@ -13,9 +13,10 @@ from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child, ChildStore
 from naiad_operator.options import Options
 from naiad_operator.preview import CHANGED, INVALID, RESTARTED, UNCHANGED, ServicePlan
-from naiad_operator.reconcile import lookups, plan
+from naiad_operator.reconcile.decisions import plan
+from naiad_operator.reconcile.lookups import nodes_and_claims
 from naiad_operator.versions import OWN, Version
-from tests.operator.reconcile.test_desired import deployments, owned, render, resource
+from tests.operator.reconcile.decisions.test_desired import deployments, owned, render, resource
 from tests.support import manifests
 
 Object = dict[str, typing.Any]
@@ -86,7 +87,7 @@ def planned(
             lambda _: None,
             typing.cast("ChildStore", Store(children)),
             manifests.EVERY_API,
-            typing.cast("lookups.Claims", claims or Claims()),
+            typing.cast("nodes_and_claims.Claims", claims or Claims()),
             options,
         )
     )

@@ -12,7 +12,7 @@ import pytest
 from naiad_operator.api.parsing import service
 from naiad_operator.builders import server as server_builder
 from naiad_operator.queue import Key
-from naiad_operator.reconcile.model_poller import (
+from naiad_operator.reconcile.lookups.model_poller import (
     ModelPoller,
     PodAddress,
     PollConfig,

@@ -24,20 +24,14 @@ from naiad_operator.cluster.client import Client
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.options import Upgrades
 from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
-from naiad_operator.reconcile import (
-    applier,
-    event_recorder,
-    hosts as host_claims,
-    lookups,
-    model_poller,
-    plan,
-    requeue,
-    scale_ups,
-    service_store,
-)
-from naiad_operator.reconcile.cluster_info import ClusterInfo
-from naiad_operator.reconcile.desired import claim_names, render, steps_to
-from naiad_operator.reconcile.status_writer import StatusWriter
+from naiad_operator.reconcile import hosts as host_claims, requeue
+from naiad_operator.reconcile.decisions import plan
+from naiad_operator.reconcile.decisions.desired import claim_names, render, steps_to
+from naiad_operator.reconcile.lookups import model_poller, nodes_and_claims, scale_ups
+from naiad_operator.reconcile.lookups.cluster_info import ClusterInfo
+from naiad_operator.reconcile.stores import service_store
+from naiad_operator.reconcile.writers import applier, event_recorder
+from naiad_operator.reconcile.writers.status_writer import StatusWriter
 from naiad_operator.status import (
     ModelReport,
     Observed,
@@ -87,8 +81,8 @@ class Dependencies:
     children: ChildStore
     cluster_info: ClusterInfo
     defaults: Defaults
-    nodes: lookups.Nodes
-    claims: lookups.Claims
+    nodes: nodes_and_claims.Nodes
+    claims: nodes_and_claims.Claims
     watch_problems: WatchProblems
     scale_ups: scale_ups.ScaleUps
     models: model_poller.ModelPoller

@@ -7,7 +7,7 @@ import collections.abc
 import dataclasses
 
 from naiad_operator.queue import Key, Queue
-from naiad_operator.reconcile.profile_store import ProfileStore
+from naiad_operator.reconcile.stores.profile_store import ProfileStore
 from naiad_operator.runtime.leadership import Leadership
 from naiad_operator.runtime.tasks import Tasks
 from naiad_operator.runtime.watches import Watches

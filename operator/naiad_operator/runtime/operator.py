@@ -24,16 +24,11 @@ from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.metrics import Gauges, Metrics, page
 from naiad_operator.options import Options
 from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig, Retry
-from naiad_operator.reconcile import (
-    hosts,
-    lookups,
-    model_poller,
-    reconciler,
-    scale_ups,
-    service_store,
-)
-from naiad_operator.reconcile.cluster_info import ClusterInfo
-from naiad_operator.reconcile.profile_store import ProfileStore
+from naiad_operator.reconcile import hosts, reconciler
+from naiad_operator.reconcile.lookups import model_poller, nodes_and_claims, scale_ups
+from naiad_operator.reconcile.lookups.cluster_info import ClusterInfo
+from naiad_operator.reconcile.stores import service_store
+from naiad_operator.reconcile.stores.profile_store import ProfileStore
 from naiad_operator.runtime.health import Health
 from naiad_operator.runtime.leadership import Leadership, elected
 from naiad_operator.runtime.tasks import Tasks
@@ -129,8 +124,10 @@ class Runtime:
                 children=self._children,
                 cluster_info=self._cluster_info,
                 defaults=options.defaults,
-                nodes=lookups.Nodes(self.api, time.monotonic, enabled=options.inspect_nodes),
-                claims=lookups.Claims(self.api, time.monotonic),
+                nodes=nodes_and_claims.Nodes(
+                    self.api, time.monotonic, enabled=options.inspect_nodes
+                ),
+                claims=nodes_and_claims.Claims(self.api, time.monotonic),
                 scale_ups=scale_ups.ScaleUps(self.api, time.monotonic),
                 watch_problems=self._watches.problems,
                 models=self._models,

@@ -12,18 +12,12 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import ChildStore, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Deleted, Key, Result
-from naiad_operator.reconcile import (
-    applier,
-    desired,
-    events,
-    lookups,
-    model_poller,
-    plan,
-    reconciler,
-    scale_ups,
-    service_store,
-)
-from naiad_operator.reconcile.cluster_info import ClusterInfo
+from naiad_operator.reconcile import reconciler
+from naiad_operator.reconcile.decisions import desired, events, plan
+from naiad_operator.reconcile.lookups import model_poller, nodes_and_claims, scale_ups
+from naiad_operator.reconcile.lookups.cluster_info import ClusterInfo
+from naiad_operator.reconcile.stores import service_store
+from naiad_operator.reconcile.writers import applier
 from naiad_operator.status import ModelReport
 from naiad_operator.status.observed import NOT_REPORTED
 from naiad_operator.upgrade.scheduler import UpgradeScheduler
@@ -80,8 +74,8 @@ def reconciler_of(
         children=children or store(),
         cluster_info=cluster_info,
         defaults=manifests.DEFAULTS,
-        nodes=lookups.Nodes(client, lambda: 0.0, enabled=False),
-        claims=lookups.Claims(client, lambda: 0.0),
+        nodes=nodes_and_claims.Nodes(client, lambda: 0.0, enabled=False),
+        claims=nodes_and_claims.Claims(client, lambda: 0.0),
         scale_ups=scale_ups.ScaleUps(client, lambda: 0.0),
         watch_problems=lambda _: problems or {},
         models=typing.cast("model_poller.ModelPoller", NoModels()),

@@ -7,7 +7,7 @@ import pytest
 
 from naiad_operator.builders import kinds
 from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig
-from naiad_operator.reconcile.profile_store import ProfileStore
+from naiad_operator.reconcile.stores.profile_store import ProfileStore
 from naiad_operator.runtime.health import Health
 from naiad_operator.runtime.leadership import Leadership
 from naiad_operator.runtime.tasks import Tasks

@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from naiad_operator.api.parsing import service
-from naiad_operator.reconcile import events
+from naiad_operator.reconcile.decisions import events
 from naiad_operator.status import ModelState, Observed, autoscaling, pods, workload
 from tests.operator.status.parts import HPA, KEDA, NOT_READY, ONE_READY, hpa, said
 from tests.support import manifests

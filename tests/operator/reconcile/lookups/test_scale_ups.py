@@ -10,8 +10,8 @@ from naiad_operator.builders.facts import ScaleUp
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile import scale_ups
-from naiad_operator.reconcile.scale_ups import ScaleUps, of_events
+from naiad_operator.reconcile.lookups import scale_ups
+from naiad_operator.reconcile.lookups.scale_ups import ScaleUps, of_events
 
 Object = dict[str, typing.Any]
 

@@ -11,7 +11,7 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.reflector import WatchTimeouts
 from naiad_operator.errors import InvalidSpec, ProfileNotFound
-from naiad_operator.reconcile.profile_store import REF, ProfileStore
+from naiad_operator.reconcile.stores.profile_store import REF, ProfileStore
 from tests.operator.api import specs
 
 pytestmark = pytest.mark.looptime

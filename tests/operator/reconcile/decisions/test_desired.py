@@ -11,7 +11,7 @@ from naiad_operator.api.parsing import service
 from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import Child
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import desired, plan
+from naiad_operator.reconcile.decisions import desired, plan
 from naiad_operator.status.upgrade import Upgrade, UpgradeState, upgraded
 from naiad_operator.upgrade import record as records
 from naiad_operator.upgrade.record import Record

@@ -8,7 +8,7 @@ import pytest
 from naiad_operator.builders import kinds
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.reconcile.schemas import RouteFields, fields_of
+from naiad_operator.reconcile.lookups.schemas import RouteFields, fields_of
 
 Object = dict[str, typing.Any]
 

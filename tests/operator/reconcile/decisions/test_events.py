@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from naiad_operator.reconcile.events import Event, of_drift, of_transition
+from naiad_operator.reconcile.decisions.events import Event, of_drift, of_transition
 
 
 def status(ready: str, reason: str, message: str = "", **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from naiad_operator.builders import kinds
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.reconcile.cluster_info import CONFIRMED_S, ClusterInfo
+from naiad_operator.reconcile.lookups.cluster_info import CONFIRMED_S, ClusterInfo
 
 pytestmark = pytest.mark.looptime
 

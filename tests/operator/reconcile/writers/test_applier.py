@@ -11,8 +11,8 @@ from naiad_operator.cluster import errors, packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child, ChildStore, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile import plan
-from naiad_operator.reconcile.applier import Applier, ApplyResult
+from naiad_operator.reconcile.decisions import plan
+from naiad_operator.reconcile.writers.applier import Applier, ApplyResult
 
 WANTED: dict[str, Any] = {
     "apiVersion": "v1",

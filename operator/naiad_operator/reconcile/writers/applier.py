@@ -18,8 +18,8 @@ from naiad_operator.builders import kinds
 from naiad_operator.cluster import child_store, errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile import events, ownership, plan
-from naiad_operator.reconcile.events import Event
+from naiad_operator.reconcile.decisions import events, ownership, plan
+from naiad_operator.reconcile.decisions.events import Event
 from naiad_operator.status import ApiError, Conflict
 
 _log = logging.getLogger(__name__)

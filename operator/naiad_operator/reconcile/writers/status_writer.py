@@ -7,8 +7,9 @@ import typing
 from naiad_operator.api.parsing.service import status_of
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import events, merge, service_store
-from naiad_operator.reconcile.event_recorder import EventRecorder
+from naiad_operator.reconcile.decisions import events, merge
+from naiad_operator.reconcile.stores import service_store
+from naiad_operator.reconcile.writers.event_recorder import EventRecorder
 
 Conditions = tuple[tuple[str, str, str], ...]
 

@@ -16,7 +16,7 @@ from naiad_operator.api.parsing.service import Manifest, Profile
 from naiad_operator.cluster import client, errors
 from naiad_operator.cluster.reflector import GRACE_S, Reflector, WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile.namespace_store import NamespaceStore
+from naiad_operator.reconcile.stores.namespace_store import NamespaceStore
 
 REF = ResourceRef(names.API_VERSION, names.PROFILE_PLURAL)
 _KIND = f"{names.API_VERSION}/{names.PROFILE_KIND}"

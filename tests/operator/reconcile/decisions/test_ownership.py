@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from naiad_operator.reconcile.ownership import owns, unowned_fields
+from naiad_operator.reconcile.decisions.ownership import owns, unowned_fields
 
 MANIFEST: dict[str, Any] = {
     "apiVersion": "apps/v1",

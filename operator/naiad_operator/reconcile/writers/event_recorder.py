@@ -8,7 +8,7 @@ import typing
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile import events
+from naiad_operator.reconcile.decisions import events
 
 _log = logging.getLogger(__name__)
 

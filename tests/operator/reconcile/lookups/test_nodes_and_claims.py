@@ -8,7 +8,7 @@ import pytest
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile import lookups
+from naiad_operator.reconcile.lookups import nodes_and_claims
 
 Object = dict[str, typing.Any]
 
@@ -51,12 +51,12 @@ def node(**allocatable: str) -> Object:
     return {"status": {"allocatable": allocatable}}
 
 
-def nodes(api: Api, clock: Clock, *, enabled: bool = True) -> lookups.Nodes:
-    return lookups.Nodes(typing.cast("Client", api), clock, enabled=enabled)
+def nodes(api: Api, clock: Clock, *, enabled: bool = True) -> nodes_and_claims.Nodes:
+    return nodes_and_claims.Nodes(typing.cast("Client", api), clock, enabled=enabled)
 
 
-def claims(api: Api, clock: Clock) -> lookups.Claims:
-    return lookups.Claims(typing.cast("Client", api), clock)
+def claims(api: Api, clock: Clock) -> nodes_and_claims.Claims:
+    return nodes_and_claims.Claims(typing.cast("Client", api), clock)
 
 
 async def test_devices_are_the_sum_over_all_nodes_and_read_once_per_minute() -> None:
@@ -66,7 +66,7 @@ async def test_devices_are_the_sum_over_all_nodes_and_read_once_per_minute() -> 
     for _ in range(5):
         assert await looked.devices() == {"nvidia.com/gpu": 6}
     assert api.reads == ["nodes"]
-    clock.now += lookups.NODES_KEPT_S
+    clock.now += nodes_and_claims.NODES_KEPT_S
     await looked.devices()
     assert len(api.reads) == 2
 
@@ -80,8 +80,8 @@ async def test_nodes_that_must_not_be_read_are_not() -> None:
 @pytest.mark.parametrize(
     ("error", "kept"),
     [
-        (errors.Forbidden("list nodes", code=403), lookups.RETRY_S),
-        (errors.ServerTrouble("list nodes", code=500), lookups.NODES_KEPT_S),
+        (errors.Forbidden("list nodes", code=403), nodes_and_claims.RETRY_S),
+        (errors.ServerTrouble("list nodes", code=500), nodes_and_claims.NODES_KEPT_S),
     ],
 )
 async def test_a_refusal_is_kept_and_then_tried_again(error: errors.ApiError, kept: float) -> None:
@@ -103,7 +103,7 @@ async def test_a_claim_is_read_once_per_hour_however_many_services_mount_it() ->
         modes = await looked.access_modes("prod", ["models", "cache"])
         assert modes == dict.fromkeys(("models", "cache"), frozenset({"ReadWriteOnce"}))
     assert len(api.reads) == 2
-    clock.now += lookups.CLAIM_KEPT_S
+    clock.now += nodes_and_claims.CLAIM_KEPT_S
     await looked.access_modes("prod", ["models"])
     assert len(api.reads) == 3
 
@@ -114,7 +114,7 @@ async def test_a_claim_that_is_missing_or_may_not_be_read_has_no_known_modes() -
     looked = claims(api, clock)
     assert await looked.access_modes("prod", ["late"]) == {"late": frozenset()}
     api.error = None
-    clock.now += lookups.RETRY_S
+    clock.now += nodes_and_claims.RETRY_S
     assert await looked.access_modes("prod", ["late"]) == {"late": frozenset({"ReadWriteOnce"})}
 
 
@@ -122,6 +122,6 @@ async def test_an_api_server_that_fails_does_not_change_what_is_known() -> None:
     api, clock = Api(), Clock()
     looked = claims(api, clock)
     before = await looked.access_modes("prod", ["models"])
-    clock.now += lookups.CLAIM_KEPT_S
+    clock.now += nodes_and_claims.CLAIM_KEPT_S
     api.error = errors.ServerTrouble("read", code=500)
     assert await looked.access_modes("prod", ["models"]) == before

@@ -4,7 +4,12 @@ import random
 import typing
 
 from naiad_operator.queue import Key
-from naiad_operator.reconcile.service_store import LARGE, MAX_AGE_S, MOST_OF_LARGE, ServiceStore
+from naiad_operator.reconcile.stores.service_store import (
+    LARGE,
+    MAX_AGE_S,
+    MOST_OF_LARGE,
+    ServiceStore,
+)
 from tests.support import manifests
 
 KEY = Key("models", "demo")

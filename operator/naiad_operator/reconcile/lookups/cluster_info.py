@@ -14,7 +14,7 @@ from naiad_operator.api import names
 from naiad_operator.builders import kinds
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.reconcile import schemas
+from naiad_operator.reconcile.lookups import schemas
 
 _log = logging.getLogger(__name__)
 _MIN_INTERVAL_S = 2.0

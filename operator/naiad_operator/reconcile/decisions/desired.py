@@ -13,7 +13,7 @@ from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from naiad_operator.builders.names import Manifest
 from naiad_operator.builders.workload import deployment, image, requests, storage
 from naiad_operator.cluster.child_store import Child
-from naiad_operator.reconcile import ownership, plan
+from naiad_operator.reconcile.decisions import ownership, plan
 from naiad_operator.status.upgrade import Upgrade, UpgradeState
 from naiad_operator.upgrade import choice, record as records
 from naiad_operator.upgrade.choice import Change, Rendered, Rollout

@@ -27,7 +27,7 @@ import typing
 import msgspec
 
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
-from naiad_operator.reconcile import ownership
+from naiad_operator.reconcile.decisions import ownership
 
 Manifest = dict[str, typing.Any]
 Accepted = collections.abc.Callable[[Child, str], bool]

@@ -5,7 +5,7 @@ from typing import Any
 
 from naiad_operator.cluster import packed
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
-from naiad_operator.reconcile import plan
+from naiad_operator.reconcile.decisions import plan
 
 UID = "uid-of-the-service"
 OWNER = "InferenceService.serving.naiad.dev demo"

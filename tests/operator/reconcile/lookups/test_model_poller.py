@@ -11,8 +11,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import model_poller
-from naiad_operator.reconcile.model_poller import ModelPoller, PodAddress, PollConfig, interval
+from naiad_operator.reconcile.lookups import model_poller
+from naiad_operator.reconcile.lookups.model_poller import (
+    ModelPoller,
+    PodAddress,
+    PollConfig,
+    interval,
+)
 from naiad_operator.status import ModelReport, ModelState
 from naiad_operator.versions import Version
 from tests.support.waiting import until

@@ -10,10 +10,10 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.reflector import WatchTimeouts
 from naiad_operator.errors import ProfileNotFound
-from naiad_operator.reconcile import namespace_store, profile_store
-from naiad_operator.reconcile.profile_store import ProfileStore
+from naiad_operator.reconcile.stores import namespace_store, profile_store
+from naiad_operator.reconcile.stores.profile_store import ProfileStore
 from tests.operator.api import specs
-from tests.operator.reconcile.test_profile_store import SERVED, Api, profile
+from tests.operator.reconcile.stores.test_profile_store import SERVED, Api, profile
 
 pytestmark = pytest.mark.looptime
 

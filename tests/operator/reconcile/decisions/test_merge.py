@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from naiad_operator.reconcile.merge import patch
+from naiad_operator.reconcile.decisions.merge import patch
 
 values = st.recursive(
     st.one_of(st.integers(), st.text(max_size=3), st.lists(st.integers(), max_size=2)),

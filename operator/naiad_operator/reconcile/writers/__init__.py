@@ -1,0 +1,1 @@
+"""What a reconcile writes: children, the status, and Events."""
