@@ -12,6 +12,7 @@ import pytest
 
 from tests import parallel
 from tests.conformance.comparison.report import ConformanceReport
+from tests.reference.forking import FORKING
 
 # A run starts hundreds of interpreters. Where the environment forbids bytecode, each of them would compile everything again.
 sys.dont_write_bytecode = False
@@ -36,6 +37,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small"))
 def pytest_configure(config: pytest.Config) -> None:
     """The report is made where the summary is printed, which in a parallel run collects no tests itself."""
     config.pluginmanager.register(ConformanceReport())
+    FORKING.on = True
     if parallel.is_worker(config):
         parallel.spread_collection(config)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.reference.forking import FORKING, Template
 from tests.reference.install import ReferenceEnvironment
 
 _POLL_S = 0.02
@@ -187,6 +188,13 @@ class ServerProcess:
     def start(self) -> Self:
         """Starts the process; `wait` waits for it."""
         with self.log.open("wb") as output:
+            template = self._template()
+            if template is not None:
+                *_, serve = self.program.command
+                self.process = template.start(
+                    self.command, [serve, *self.arguments], self.program.environ, output.fileno()
+                )
+                return self
             self.process = subprocess.Popen(
                 self.command,
                 env=dict(self.program.environ),
@@ -195,6 +203,17 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
             )
         return self
+
+    def _template(self) -> Template | None:
+        """The process that forks this server, where it is Naiad as it is without changes."""
+        ours = naiad_program()
+        same = (
+            self.program.command == ours.command
+            and self.program.environ == ours.environ
+            and self.command[: len(ours.command)] == [*ours.command]
+            and ours.command[-1] == "serve"
+        )
+        return FORKING.template(ours.environ) if same else None
 
     def wait(self) -> Self:
         """Waits until it is live and no model is still loading (a repository may hold models that never load).

@@ -5,6 +5,7 @@ one) and seldom hangs when it is to end. So a scenario is asked again, on fresh 
 or did not do what the row says. A fault of Naiad's beside a reference that behaved counts the first time.
 """
 
+import contextlib
 import http.client
 import subprocess
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from tests.conformance.comparison.verdict import Verdict, judge
 from tests.conformance.scenarios.scenario import Scenario, normalised
 from tests.conformance.scenarios.wire import Answer, Target
 from tests.conformance.servers.setups import SETUPS, Servers
+from tests.reference.forking import switched_off
 from tests.reference.process import ServerFailedError
 
 TRIES = 3
@@ -77,7 +79,10 @@ def ask(scenario: Scenario, servers: Servers, record: Record) -> Asked:
     targets = servers.targets(scenario.server)
     unstarted = scenario.server == "unstarted"
     in_turn = not unstarted and SETUPS[scenario.server].in_turn
-    with ThreadPoolExecutor(1 if in_turn else len(targets)) as pool:
+    with (
+        switched_off() if unstarted else contextlib.nullcontext(),
+        ThreadPoolExecutor(1 if in_turn else len(targets)) as pool,
+    ):
         asked = [pool.submit(_answer, scenario, target) for target in targets]
     answers = [normalised(scenario, one.result()) for one in asked]
     for target, answer in zip(targets, answers, strict=True):

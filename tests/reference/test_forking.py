@@ -1,0 +1,79 @@
+"""A forked server is what a program of its own is: arguments, variables, streams, exit status, signals."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.reference.forking import ForkedServer, switched_off
+from tests.reference.process import ServerFailedError, ServerProcess, naiad_program
+
+_EXPLICIT = "--model-control-mode=explicit"
+
+
+@pytest.fixture
+def models(tmp_path: pathlib.Path) -> pathlib.Path:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    return folder
+
+
+def server(models: pathlib.Path, *options: str) -> ServerProcess:
+    return ServerProcess(naiad_program(), [models], log=models.parent / "log", options=options)
+
+
+def test_it_serves_and_ends_with_0(models: pathlib.Path) -> None:
+    with server(models, _EXPLICIT) as running:
+        process = running.process
+        assert isinstance(process, ForkedServer)
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+        with urllib.request.urlopen(f"http://{running.http}/v2/health/live") as reply:
+            assert reply.status == 200
+        assert process.pid != os.getpid()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == process.poll() == process.returncode == 0
+        assert '"stopped"' in running.output()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://{running.http}/v2/health/live")
+
+
+def test_a_start_that_fails_and_a_kill_show_in_the_status(models: pathlib.Path) -> None:
+    failing = server(models / "none")
+    with pytest.raises(ServerFailedError, match="naiad exited 1"):
+        failing.start().wait()
+    with server(models, _EXPLICIT) as running:
+        assert running.process is not None
+        running.process.kill()
+        assert running.process.wait(60) == -signal.SIGKILL
+
+
+def test_it_has_the_streams_folder_and_signals_of_a_program_of_its_own(
+    models: pathlib.Path,
+) -> None:
+    def shown(running: ServerProcess) -> tuple[object, ...]:
+        assert running.process is not None
+        of = pathlib.Path(f"/proc/{running.process.pid}")
+        streams = [(of / "fd" / str(number)).readlink() for number in range(3)]
+        ignored = [
+            line for line in (of / "status").read_text().splitlines() if line.startswith("Sig")
+        ]
+        return streams, (of / "cwd").readlink(), ignored[-2:]
+
+    with server(models, _EXPLICIT) as forked, switched_off(), server(models, _EXPLICIT) as whole:
+        assert isinstance(forked.process, ForkedServer)
+        assert not isinstance(whole.process, ForkedServer)
+        assert shown(forked) == shown(whole)
+
+
+def test_a_program_with_other_variables_is_started_anew(models: pathlib.Path) -> None:
+    program = naiad_program()
+    other = type(program)("naiad", program.command, {**program.environ, "OMP_NUM_THREADS": "1"})
+    running = ServerProcess(other, [models], log=models.parent / "log", options=[_EXPLICIT])
+    with running:
+        assert not isinstance(running.process, ForkedServer)

@@ -1,0 +1,13 @@
+"""These tests follow the documentation: each server is started as users start it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.reference.forking import switched_off
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _started_anew() -> Iterator[None]:
+    with switched_off():
+        yield
