@@ -21,6 +21,7 @@ from tests.conformance.servers.control import (
     load,
     unload,
 )
+from tests.support.waiting import PAUSE_S
 
 
 def _unchanged(target: Target) -> Answer:
@@ -98,7 +99,7 @@ def _under_load(target: Target) -> Answer:
     over = threading.Event()
 
     def ask() -> None:
-        while not over.is_set():
+        while not over.wait(PAUSE_S):
             statuses.append(target.infer("hot", ZERO).status)
 
     with folder_of(target, "hot", REPORT) as folder:

@@ -17,6 +17,7 @@ from tests.conformance.servers.catalogue import tensor
 from tests.conformance.servers.control import RAISES, ZERO, change, entries, load, unload
 from tests.conformance.servers.ensembles import ensemble, step
 from tests.conformance.servers.polling import ALL, Story, at_once, config
+from tests.support.waiting import PAUSE_S
 
 _OTHER = 'parameters { key: "k" value { string_value: "v" } }'
 _ONLY_1 = "version_policy { specific { versions: [ 1 ] } }"
@@ -54,7 +55,7 @@ def edited(story: Story) -> dict[str, Answer]:
     over = threading.Event()
 
     def ask() -> None:
-        while not over.is_set():
+        while not over.wait(PAUSE_S):
             statuses.append(story.infer())
 
     story.serve()
@@ -262,7 +263,7 @@ def stepping(story: Story) -> dict[str, Answer]:
         return story.target.infer(over, ZERO).status
 
     def ask() -> None:
-        while not asking.is_set():
+        while not asking.wait(PAUSE_S):
             statuses.append(infer())
 
     story.serve()

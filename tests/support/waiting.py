@@ -4,6 +4,9 @@ import asyncio
 import collections.abc
 import time
 
+PAUSE_S = 0.01
+"""Between two requests of a client that asks all the time: as fast as it can, it would mostly take the processor from what is to happen meanwhile."""
+
 _LOOK_AGAIN_S = 0.01
 _TRIES = 3
 

@@ -1,4 +1,4 @@
-"""Streaming speech as its tutorial shows it: 64 streams at once find the segments that the model finds in each stream alone."""
+"""Streaming speech as its tutorial shows it: many streams at once find the segments that the model finds in each stream alone."""
 
 import asyncio
 import collections.abc
@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 PAGE = ROOT / "docs/tutorials/streaming-speech.md"
-STREAMS = 64
+STREAMS = 16
 SECONDS = 4
 """Of each voice: its first sentence and the pause behind it."""
 
@@ -86,9 +86,7 @@ async def probabilities(url: str, streams: list[Samples]) -> list[list[float]]:
         return found
 
 
-def test_64_streams_at_once_are_64_streams_alone(
-    server: ServerProcess, voices: list[Samples]
-) -> None:
+def test_streams_at_once_are_streams_alone(server: ServerProcess, voices: list[Samples]) -> None:
     found = asyncio.run(probabilities(server.grpc, voices))
     expected = [alone(samples) for samples in voices]
     for ours, theirs in zip(found, expected, strict=True):

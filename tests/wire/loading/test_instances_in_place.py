@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
-from tests.support.waiting import wait_until
+from tests.support.waiting import PAUSE_S, wait_until
 from tests.wire import repository
 from tests.wire.protocol.test_clients import client, tensor
 
@@ -77,7 +77,7 @@ def test_instances_are_added_and_removed_under_load(
     def ask() -> None:
         with client("http", controlled) as (asked, module):
             inputs = [tensor(module, *parts) for parts in _INPUTS[model]]
-            while not over.is_set():
+            while not over.wait(PAUSE_S):
                 asked.infer(model, inputs)
                 answered.append(1)
 

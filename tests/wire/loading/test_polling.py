@@ -12,7 +12,7 @@ import pytest
 import tritonclient.http as http_client
 
 from tests.reference.process import ServerProcess, naiad_program
-from tests.support.waiting import wait_until
+from tests.support.waiting import PAUSE_S, wait_until
 from tests.wire import repository
 from tests.wire.models import worker_models
 from tests.wire.models.worker_models import MODEL
@@ -77,7 +77,7 @@ def test_an_uploaded_version_is_served_without_a_failed_request(
 
     def ask() -> None:
         with client("http", polled) as (asked, _):
-            while not over.is_set():
+            while not over.wait(PAUSE_S):
                 try:
                     asked.infer(
                         "add", [tensor(http_client, "x", np.ones((1, 4), np.float32), "FP32")]

@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.reference.process import ServerProcess, descendants, naiad_program
 from tests.server.hosts.process.workers import exists
-from tests.support.waiting import wait_until, within
+from tests.support.waiting import PAUSE_S, wait_until, within
 from tests.wire.models.worker_models import MODEL, ask, launched, repository, worker_of, workers
 from tests.wire.plain_http import get
 
@@ -46,7 +46,7 @@ def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_
         stop = threading.Event()
 
         def load(model: str, seconds: float) -> None:
-            while not stop.is_set():
+            while not stop.wait(PAUSE_S):
                 try:
                     ask(server, model, seconds)
                     answered.append(model)
