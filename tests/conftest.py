@@ -37,7 +37,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small"))
 def pytest_configure(config: pytest.Config) -> None:
     """The report is made where the summary is printed, which in a parallel run collects no tests itself."""
     config.pluginmanager.register(ConformanceReport())
-    FORKING.on = True
+    FORKING.switch_on()
     if parallel.is_worker(config):
         parallel.spread_collection(config)
 

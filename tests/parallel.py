@@ -115,9 +115,9 @@ def _needs_programs(item: pytest.Item) -> bool:
 
 def group(item: pytest.Item) -> str | None:
     """The name of a test's group; None is a group of its own."""
-    if not item.path.is_relative_to(_TESTS):
+    folder = _folder(item.path)
+    if folder is None:
         return item.path.name
-    folder = item.path.parent.relative_to(_TESTS).as_posix()
     if folder == _LIVE:
         return _live(item)
     if folder.partition("/")[0] == _WIRE and _shares_server(item):
@@ -128,6 +128,14 @@ def group(item: pytest.Item) -> str | None:
         # An `unstarted` scenario starts servers of its own and shares them with none.
         return None if scenario.server == "unstarted" else f"{_CONFORMANCE}-{scenario.server}"
     return f"{folder}/{item.path.stem}"
+
+
+@functools.cache
+def _folder(path: pathlib.Path) -> str | None:
+    """The folder of a test file below that of all tests; None: it is elsewhere. There are twenty tests to a file."""
+    if not path.is_relative_to(_TESTS):
+        return None
+    return path.parent.relative_to(_TESTS).as_posix()
 
 
 def _live(item: pytest.Item) -> str:

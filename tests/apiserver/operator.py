@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from tests.apiserver.control_plane import ControlPlane
+from tests.reference.forking import FORKING
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START_TIMEOUT_S = 120.0
@@ -40,19 +41,28 @@ class OperatorProcess:
         module: str = "naiad_operator",
     ) -> None:
         self.log = log
-        command = [sys.executable, "-m", module, "run"]
-        command += [f"--kubeconfig={kubeconfig}", "--http-host=127.0.0.1", "--http-port=0"]
+        words = [
+            "run",
+            f"--kubeconfig={kubeconfig}",
+            "--http-host=127.0.0.1",
+            "--http-port=0",
+            *arguments,
+        ]
+        command = [sys.executable, "-m", module, *words]
         places = [str(_ROOT / "operator"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
         paths = os.pathsep.join(places)
+        variables = {**os.environ, **(environ or {}), "PYTHONPATH": paths}
         self._seen = log.stat().st_size if log.exists() else 0
+        template = FORKING.template(module, variables) if module == "naiad_operator" else None
         with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [*command, *arguments],
-                stdout=out,
-                stderr=out,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **(environ or {}), "PYTHONPATH": paths},
-            )
+            if template is not None:
+                self.process: subprocess.Popen[bytes] = template.start(
+                    command, words, variables, out.fileno()
+                )
+            else:
+                self.process = subprocess.Popen(
+                    command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=variables
+                )
         self._port = 0
         # One for all its life: to make the TLS context of another takes longer than most answers, and this asks often. Each connection is
         # closed with its answer, since the operator may end at any time.

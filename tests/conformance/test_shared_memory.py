@@ -27,7 +27,7 @@ Step = Callable[[Target, str], Answer]
 
 
 def _key(target: Target) -> str:
-    return f"naiad_conformance_{target.name}_{os.getpid()}"
+    return f"conformance_{target.name}_{os.getpid()}"
 
 
 def _ask(target: Target, step: Step, *, registered: bool) -> Answer:

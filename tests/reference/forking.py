@@ -1,9 +1,9 @@
-"""Starts Naiad's servers as forks of one process that has imported them: imports are four fifths of the processor time of a server's start.
+"""Starts servers and operators as forks of a process that has imported the program: imports are four fifths of the processor time of a start.
 
-A process that runs tests has one such template, which it starts with its first server, and which ends with it. A fork has the arguments,
-variables, streams and folder that a program of its own would have, and calls `naiad.__main__.main`. Where a test is about the start, or the
-process as a whole, `switched_off` gives it a whole interpreter, as users have; so does each change of the command or of the variables.
-Benchmarks never switch it on.
+A process that runs tests has one such template of each program, which it starts with the first server or operator, and which ends with it. A fork
+has the arguments, variables, streams and folder that a program of its own would have, and calls `main` of the program's `__main__`. Where a test is
+about the start, or the process as a whole, `switched_off` gives it a whole interpreter, as users have; so does each change of the command or of the
+variables. Benchmarks never switch it on.
 """
 
 import array
@@ -27,22 +27,24 @@ from typing_extensions import override
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _LARGEST_REQUEST = 1 << 20
-_CHANGES = "PYTEST_CURRENT_TEST"
-"""A variable that pytest sets anew for each test."""
+_SET_FOR_EACH = {"PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "PYTEST_CURRENT_TEST"}
+"""Variables that each server or operator of the tests is given, and one that pytest sets anew for each test."""
 
-_IMPORTED = (
-    "naiad.__main__",
-    "naiad.options.parsing",
-    "naiad.serve.signals",
-    "naiad.serve.command",
-    "naiad.serve.console",
-    "naiad.serve.server",
-)
-"""What every server imports."""
+_IMPORTED = {
+    "naiad": (
+        "naiad.options.parsing",
+        "naiad.serve.signals",
+        "naiad.serve.command",
+        "naiad.serve.console",
+        "naiad.serve.server",
+    ),
+    "naiad_operator": ("naiad_operator.cli", "naiad_operator.logs", "naiad_operator.handlers.run"),
+}
+"""What each process of a program imports."""
 
 
-class ForkedServer(subprocess.Popen[bytes]):
-    """A server whose parent is the template. It has no pipes."""
+class Fork(subprocess.Popen[bytes]):
+    """A process whose parent is the template. It has no pipes."""
 
     _child_created = False  # of Popen: it shall neither warn of this process nor wait for it
 
@@ -95,18 +97,19 @@ class ForkedServer(subprocess.Popen[bytes]):
 
 
 class Template:
-    """The process that has imported the server, as the process sees it that runs tests.
+    """The process that has imported a program, as the process sees it that runs tests.
 
     Args:
-        environ: the variables that it, and so each of its servers, is started with.
+        package: the program's.
+        environ: the variables that it, and so each of its forks, is started with.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, package: str, environ: Mapping[str, str]) -> None:
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._asking = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.reference.forking", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.reference.forking", package, str(theirs.fileno())],
                 cwd=_ROOT,
                 env=dict(environ),
                 pass_fds=[theirs.fileno()],
@@ -119,24 +122,24 @@ class Template:
         arguments: Sequence[str],
         environ: Mapping[str, str],
         output: int,
-    ) -> ForkedServer:
-        """Fork a server.
+    ) -> Fork:
+        """Fork.
 
         Args:
-            command: what `ForkedServer.args` shall say.
-            arguments: of `naiad`.
-            environ: all its variables.
-            output: a descriptor for what it prints.
+            command: what `Fork.args` shall say.
+            arguments: those behind the program's name.
+            environ: all variables.
+            output: a descriptor for what is printed.
         """
         request = {
             "arguments": [*arguments],
             "environ": {**environ},
             "folder": str(pathlib.Path.cwd()),
         }
-        return ForkedServer(self, self._ask(request, output), command)
+        return Fork(self, self._ask(request, output), command)
 
     def status_of(self, pid: int) -> int:
-        """The exit status of a server that has ended, as Popen gives it; asked once."""
+        """The exit status of a fork that has ended, as Popen gives it; asked once."""
         return self._ask({"ended": pid})
 
     def _ask(self, request: dict[str, Any], *descriptors: int) -> int:
@@ -152,24 +155,33 @@ class Template:
 
 
 class _Forking:
-    """Whether servers are forked in this process, and its template."""
+    """Whether this process forks what it starts, and its templates."""
 
     def __init__(self) -> None:
         self.on = False
-        self._template: Template | None = None
         self._environ: Mapping[str, str] = {}
+        self._templates: dict[str, Template] = {}
 
-    def template(self, environ: Mapping[str, str]) -> Template | None:
-        """The template for servers with these variables; None: they are started anew."""
-        if not self.on:
+    def switch_on(self) -> None:
+        """From now on: programs with the variables that this process has now."""
+        self.on = True
+        self._environ = _compared(os.environ)
+
+    def template(self, package: str, environ: Mapping[str, str]) -> Template | None:
+        """The template for a program with these variables; None: it is started anew.
+
+        Variables that the interpreter or a library reads while it starts would come too late for a fork.
+        """
+        if not self.on or _compared(environ) != self._environ:
             return None
-        at_start = {name: value for name, value in environ.items() if name != _CHANGES}
-        if self._template is None:
-            self._environ = at_start
-            self._template = Template(environ)
-            atexit.register(self._template.close)
-        # Variables that the interpreter or a library reads while it starts would come too late for a fork.
-        return self._template if self._environ == at_start else None
+        if package not in self._templates:
+            self._templates[package] = Template(package, environ)
+            atexit.register(self._templates[package].close)
+        return self._templates[package]
+
+
+def _compared(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in _SET_FOR_EACH}
 
 
 FORKING = _Forking()
@@ -177,7 +189,7 @@ FORKING = _Forking()
 
 @contextlib.contextmanager
 def switched_off() -> Iterator[None]:
-    """In the block, each server is a program of its own."""
+    """In the block, whatever is started is a program of its own."""
     before, FORKING.on = FORKING.on, False
     try:
         yield
@@ -216,9 +228,11 @@ def _serve_forks(link: socket.socket) -> dict[str, Any] | None:
 
 
 def _main() -> None:
-    link = socket.socket(fileno=int(sys.argv[1]))
+    _, package, descriptor = sys.argv
+    link = socket.socket(fileno=int(descriptor))
     gc.disable()
-    for name in _IMPORTED:
+    program = importlib.import_module(f"{package}.__main__")
+    for name in _IMPORTED[package]:
         importlib.import_module(name)
     gc.freeze()
     gc.enable()
@@ -230,10 +244,8 @@ def _main() -> None:
     sys.path[0] = request["folder"]
     os.environ.clear()
     os.environ.update(request["environ"])
-    import naiad.__main__ as naiad  # noqa: PLC0415 - imported above, and not in the process that runs tests
-
-    sys.argv = [str(naiad.__file__), *request["arguments"]]
-    sys.exit(naiad.main())
+    sys.argv = [str(program.__file__), *request["arguments"]]
+    sys.exit(program.main())
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ class ServerProcess:
             and self.command[: len(ours.command)] == [*ours.command]
             and ours.command[-1] == "serve"
         )
-        return FORKING.template(ours.environ) if same else None
+        return FORKING.template("naiad", ours.environ) if same else None
 
     def wait(self) -> Self:
         """Waits until it is live and no model is still loading (a repository may hold models that never load).

@@ -1,4 +1,4 @@
-"""A forked server is what a program of its own is: arguments, variables, streams, exit status, signals."""
+"""A fork of a program is what a program of its own is: arguments, variables, streams, exit status, signals."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from tests.reference.forking import ForkedServer, switched_off
+from tests.reference.forking import Fork, switched_off
 from tests.reference.process import ServerFailedError, ServerProcess, naiad_program
 
 _EXPLICIT = "--model-control-mode=explicit"
@@ -29,7 +29,7 @@ def server(models: pathlib.Path, *options: str) -> ServerProcess:
 def test_it_serves_and_ends_with_0(models: pathlib.Path) -> None:
     with server(models, _EXPLICIT) as running:
         process = running.process
-        assert isinstance(process, ForkedServer)
+        assert isinstance(process, Fork)
         assert process.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.01)
@@ -66,8 +66,8 @@ def test_it_has_the_streams_folder_and_signals_of_a_program_of_its_own(
         return streams, (of / "cwd").readlink(), ignored[-2:]
 
     with server(models, _EXPLICIT) as forked, switched_off(), server(models, _EXPLICIT) as whole:
-        assert isinstance(forked.process, ForkedServer)
-        assert not isinstance(whole.process, ForkedServer)
+        assert isinstance(forked.process, Fork)
+        assert not isinstance(whole.process, Fork)
         assert shown(forked) == shown(whole)
 
 
@@ -76,4 +76,4 @@ def test_a_program_with_other_variables_is_started_anew(models: pathlib.Path) ->
     other = type(program)("naiad", program.command, {**program.environ, "OMP_NUM_THREADS": "1"})
     running = ServerProcess(other, [models], log=models.parent / "log", options=[_EXPLICIT])
     with running:
-        assert not isinstance(running.process, ForkedServer)
+        assert not isinstance(running.process, Fork)

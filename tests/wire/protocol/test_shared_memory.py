@@ -45,7 +45,7 @@ def sharing(
 @contextlib.contextmanager
 def region(asked: Any, size: int) -> collections.abc.Iterator[tuple[str, Any]]:
     """A registered region and the client's handle on it."""
-    name = f"naiad_test_{os.getpid()}_{next(_NUMBERS)}"
+    name = f"wire_test_{os.getpid()}_{next(_NUMBERS)}"  # "naiad…" would be an object of a server
     handle = shm.create_shared_memory_region(name, f"/{name}", size)
     try:
         asked.register_system_shared_memory(name, f"/{name}", size)

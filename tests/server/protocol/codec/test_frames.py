@@ -1,4 +1,3 @@
-import pathlib
 import typing
 
 import numpy as np
@@ -9,6 +8,7 @@ from naiad.core.datatypes import BYTES, FP32
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.tensor import PackedStrings, Tensor, pack, packed_strings
 from naiad.protocol.codec import frames
+from tests.server.hosts.process.workers import open_descriptors
 
 
 def there_and_back(value: typing.Any) -> typing.Any:
@@ -95,7 +95,7 @@ def test_the_large_values_of_a_mapping_are_views_on_the_other_side() -> None:
 
 
 def test_no_descriptor_is_left_when_a_value_cannot_be_written() -> None:
-    before = len(list(pathlib.Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     with pytest.raises(Exception, match="pickle"):
         frames.write(lambda: None)
-    assert len(list(pathlib.Path("/proc/self/fd").iterdir())) == before
+    assert open_descriptors() == before
