@@ -75,6 +75,7 @@ def options() -> argparse.Namespace:
 
 
 @pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)
+@hypothesis.settings(max_examples=hypothesis.settings().max_examples // 3)  # there are sixty inputs
 @hypothesis.given(data=strategies.data())
 def test_a_service_with_any_value_anywhere(path: typing.Any, data: strategies.DataObject) -> None:
     document = data.draw(documents(fast_yaml.read(path.read_text())[0]))
