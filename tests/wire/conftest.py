@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from tests.reference.forking import switched_off
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.http_engine import leave_out
 from tests.wire import repository
@@ -25,7 +26,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def server(
     models: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> collections.abc.Iterator[ServerProcess]:
-    """A server on those models, for the whole run."""
+    """A server on those models, for the whole run; started anew, because tests look at its memory, and a fork maps libraries only as it uses them."""
     log = tmp_path_factory.mktemp("log") / "server.log"
-    with ServerProcess(naiad_program(), [models], log=log) as running:
-        yield running
+    server = ServerProcess(naiad_program(), [models], log=log)
+    with switched_off():
+        server.start()
+    try:
+        yield server.wait()
+    finally:
+        server.stop()

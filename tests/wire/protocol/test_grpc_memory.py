@@ -7,6 +7,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
+from tests.reference.forking import switched_off
 from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.wire.process.test_process import ADD, launched
@@ -28,7 +29,11 @@ def server(
 ) -> collections.abc.Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "token").write_text("first\n")
-    with launched(models, folder, *ADD, f"--auth-token-file={folder / 'token'}") as running:
+    # A fork maps libraries only as it uses them, which would look like memory that is kept.
+    with (
+        switched_off(),
+        launched(models, folder, *ADD, f"--auth-token-file={folder / 'token'}") as running,
+    ):
         yield running
 
 
