@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 MIB = 1 << 20
 MESSAGE = 32 * MIB
 CALLS = 20
-ALLOWED = 40 * MIB
-"""What grpc and the allocator may hold on to."""
+ALLOWED = 80 * MIB
+"""What grpc and the allocator may hold on to: on a busy machine the last message or two, of so many."""
 
 TOKEN = (("authorization", "Bearer first"),)
 
