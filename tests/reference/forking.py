@@ -28,7 +28,7 @@ from typing_extensions import override
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _LARGEST_REQUEST = 1 << 20
 _SET_FOR_EACH = {"PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "PYTEST_CURRENT_TEST"}
-"""Variables that each server or operator of the tests is given, and one that pytest sets anew for each test."""
+"""Variables that each server or operator of the tests is given, and one that pytest changes for each test."""
 
 _IMPORTED = {
     "naiad": (
@@ -168,7 +168,7 @@ class _Forking:
         self._environ = _compared(os.environ)
 
     def template(self, package: str, environ: Mapping[str, str]) -> Template | None:
-        """The template for a program with these variables; None: it is started anew.
+        """The template for a program with these variables; None: it is started as a program of its own.
 
         Variables that the interpreter or a library reads while it starts would come too late for a fork.
         """

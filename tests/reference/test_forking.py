@@ -71,7 +71,7 @@ def test_it_has_the_streams_folder_and_signals_of_a_program_of_its_own(
         assert shown(forked) == shown(whole)
 
 
-def test_a_program_with_other_variables_is_started_anew(models: pathlib.Path) -> None:
+def test_a_program_with_other_variables_is_not_forked(models: pathlib.Path) -> None:
     program = naiad_program()
     other = type(program)("naiad", program.command, {**program.environ, "OMP_NUM_THREADS": "1"})
     running = ServerProcess(other, [models], log=models.parent / "log", options=[_EXPLICIT])

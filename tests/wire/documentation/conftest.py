@@ -8,6 +8,6 @@ from tests.reference.forking import switched_off
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _started_anew() -> Iterator[None]:
+def _no_forks() -> Iterator[None]:
     with switched_off():
         yield
