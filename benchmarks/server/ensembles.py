@@ -63,7 +63,7 @@ def measure(*, rounds: int, seconds: float) -> list[Cell]:
         folder = pathlib.Path(name)
         shared = [repository(folder / "models")]
         with (
-            ServerProcess(_other(), shared, log=folder / "other.log") as other,
+            ServerProcess(other_program(), shared, log=folder / "other.log") as other,
             ServerProcess(naiad_program(), shared, log=folder / "naiad.log") as ours,
         ):
             both = [("other", other), ("ours", ours)]
@@ -84,7 +84,8 @@ def measure(*, rounds: int, seconds: float) -> list[Cell]:
     ]
 
 
-def _other() -> Program:
+def other_program() -> Program:
+    """Triton, or the checkout of Naiad that `CHECKOUT` names."""
     checkout = os.environ.get("CHECKOUT")
     if not checkout:
         return reference_program(install())

@@ -74,8 +74,10 @@ class CudaRegion:
         self.opened = opened
         self._memory = memory
 
-    def values(self, offset: int, size: int) -> "np.ndarray[typing.Any, typing.Any]":
-        """A copy of a part of the region, as uint8. Waits; thread-safe.
+    def values(
+        self, offset: int, size: int, into: "np.ndarray[typing.Any, typing.Any] | None" = None
+    ) -> "np.ndarray[typing.Any, typing.Any]":
+        """A copy of a part of the region, as uint8; `into` is not used: it is in shared memory already. Waits; thread-safe.
 
         Raises:
             InferenceError: it cannot be read.

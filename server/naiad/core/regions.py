@@ -17,6 +17,7 @@ from naiad.core.cuda_regions import CudaRegion, GpuMemory
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError, internal, invalid, not_found, unsupported
 from naiad.tensors.cudart import HANDLE_BYTES
+from naiad.tensors.shared_pool import SharedPool
 
 FOLDER = "/dev/shm"  # noqa: S108 - where POSIX shared memory objects are on Linux
 RESERVED = "triton_python_backend_shm_region_"
@@ -24,6 +25,7 @@ RESERVED = "triton_python_backend_shm_region_"
 
 MOST_BYTES = 2**63 - 1
 _MOST_REGIONS = 4096
+_TICK_S = 1.0
 _KEY = re.compile(r"/?([^/\0]+)").fullmatch
 
 
@@ -66,13 +68,15 @@ class Region:
 
     on_gpu = False
 
-    def values(self, offset: int, size: int) -> "np.ndarray[typing.Any, typing.Any]":
-        """A copy of a part of the region, as uint8. Thread-safe.
+    def values(
+        self, offset: int, size: int, into: "np.ndarray[typing.Any, typing.Any] | None" = None
+    ) -> "np.ndarray[typing.Any, typing.Any]":
+        """A copy of a part of the region, as uint8; `into`: at least so many bytes to use for it. Thread-safe.
 
         Raises:
             InferenceError: as `read`.
         """
-        found = np.empty(size, np.uint8)
+        found = np.empty(size, np.uint8) if into is None else into[:size]
         self.read(found, offset)
         return found
 
@@ -139,6 +143,8 @@ class Regions:
         self._same_owner = same_owner
         self._gpu_memory = gpu_memory
         self._regions: dict[str, Region | CudaRegion] = {}
+        self._memory = SharedPool()
+        self._timer: asyncio.TimerHandle | None = None
 
     def require_allowed(self) -> None:
         """Raise UNSUPPORTED where regions can neither be registered nor unregistered (row 5.7)."""
@@ -292,6 +298,20 @@ class Regions:
                 f"The region named '{name}' is registered as {other} shared memory, not {wanted} shared memory"
             )
         return [] if region is None else [region]
+
+    def memory(self, size: int, model: str) -> "np.ndarray[typing.Any, typing.Any] | None":
+        """Memory for a tensor of so many bytes of a request for a model, which was used before if there is some: its pages are there. None if there is none.
+
+        It is shared memory, which a worker process reads without a copy, and is used again once nothing refers to it.
+        """
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+        return self._memory.take(size)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._memory.tick():
+            self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def bound(self, place: Place) -> Place:
         """A place with its region (rows 5.17, 5.18).

@@ -6,8 +6,10 @@ Regions are looked up on the event loop; what is large, or on a GPU, is copied o
 import collections.abc
 import functools
 import math
+import typing
 
 import msgspec
+import numpy as np
 
 from naiad.core.cuda_regions import CudaRegion
 from naiad.core.datatypes import BYTES
@@ -29,8 +31,14 @@ from naiad.tensors.memory import Memory
 _COPIED_HERE = 1 << 20
 """Bytes of numbers that are copied on the event loop, in a tenth of a millisecond."""
 
+_LARGE = 1 << 16
+"""Bytes of numbers from which new memory costs more than the copy."""
+
 _STRINGS_HERE = 4 * UNPACKED
 """Bytes of strings that are looked through there."""
+
+Array = np.ndarray[typing.Any, typing.Any]
+Memories = collections.abc.Sequence[Array | None]
 
 Proceed = collections.abc.Callable[[InferRequest], Cancellable | None]
 Fail = collections.abc.Callable[[InferenceError], None]
@@ -62,9 +70,10 @@ def bring(
     if any(place.region is not None and place.region.on_gpu for place in _places(bound)):
         model = engine.look_up(request.model_name, request.model_version)
         bound = on_gpu(bound, model.traits)
+    memory = _memory(engine.regions, bound)
     if takes_long(bound):
-        return offload(functools.partial(_read_and_check, codec, bound), proceed)
-    return proceed(read(bound))
+        return offload(functools.partial(_read_and_check, codec, bound, memory), proceed)
+    return proceed(read(bound, memory))
 
 
 def offloaded(codec: Codec | None, fail: Fail) -> Offload:
@@ -163,23 +172,37 @@ def takes_long(request: InferRequest) -> bool:
     return numbers > _COPIED_HERE or strings > _STRINGS_HERE
 
 
-def read(request: InferRequest) -> InferRequest:
+def _memory(regions: Regions, request: InferRequest) -> Memories:
+    """Shared memory for the large inputs that are copied; on the event loop."""
+    return [
+        regions.memory(each.place.size, request.model_name)
+        if isinstance(each, RegionTensor)
+        and each.place.size >= _LARGE
+        and each.datatype is not BYTES
+        and not (each.place.region is not None and each.place.region.on_gpu)
+        else None
+        for each in request.inputs
+    ]
+
+
+def read(request: InferRequest, memory: Memories) -> InferRequest:
     """The request with the values of its inputs, of which those in regions are copied; they may be faulty. Any thread.
 
     Args:
         request: as `bind` returns it.
+        memory: for each input where it is copied to; None: new memory.
 
     Raises:
         InferenceError: INVALID_ARG for an object that has become too small.
     """
     inputs = [
-        _read(each, request.model_name) if isinstance(each, RegionTensor) else each
-        for each in request.inputs
+        _read(each, request.model_name, into) if isinstance(each, RegionTensor) else each
+        for each, into in zip(request.inputs, memory, strict=True)
     ]
     return msgspec.structs.replace(request, inputs=inputs, in_regions=False)
 
 
-def _read(tensor: RegionTensor, model: str) -> Tensor:
+def _read(tensor: RegionTensor, model: str, into: Array | None) -> Tensor:
     place, datatype, shape = tensor.place, tensor.datatype, tensor.shape
     assert place.region is not None, "not bound"
     spec = InputSpec(tensor.name, datatype, shape, math.prod(shape))
@@ -189,9 +212,9 @@ def _read(tensor: RegionTensor, model: str) -> Tensor:
     if place.size != spec.count * datatype.size:
         return raw_tensors.wrong_size(spec, place.size, model=model)
     # Octets: bfloat16 knows no buffer protocol.
-    octets = place.region.values(place.offset, place.size)
+    octets = place.region.values(place.offset, place.size, into)
     return Tensor(tensor.name, datatype, shape, octets.view(datatype.dtype).reshape(shape))
 
 
-def _read_and_check(codec: Codec | None, request: InferRequest) -> InferRequest:
-    return check(codec, read(request))
+def _read_and_check(codec: Codec | None, request: InferRequest, memory: Memories) -> InferRequest:
+    return check(codec, read(request, memory))

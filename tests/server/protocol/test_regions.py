@@ -60,7 +60,7 @@ def there(
     return region_tensor("x", datatype, shape, Place("r", offset, size))
 
 
-def test_inputs_are_copied_and_others_stay(known: Regions) -> None:
+async def test_inputs_are_copied_and_others_stay(known: Regions) -> None:
     plain = Tensor("p", FP32, (1,), np.ones(1, np.float32))
     brought, work = bring(known, request_of(plain, there(8, offset=4)))
     assert brought is not None
@@ -72,13 +72,13 @@ def test_inputs_are_copied_and_others_stay(known: Regions) -> None:
     assert array.flags.aligned
 
 
-def test_bfloat16_is_read(known: Regions) -> None:
+async def test_bfloat16_is_read(known: Regions) -> None:
     brought, _ = bring(known, request_of(there(4, datatype=BF16)))
     assert brought is not None
     assert brought.inputs[0].array.dtype == BF16.dtype
 
 
-def test_outputs_know_their_regions(known: Regions) -> None:
+async def test_outputs_know_their_regions(known: Regions) -> None:
     outputs = [RequestedOutput("y", place=Place("r", 0, 8)), RequestedOutput("z")]
     brought, _ = bring(known, request_of(outputs=outputs))
     assert brought is not None
@@ -98,7 +98,7 @@ def test_outputs_know_their_regions(known: Regions) -> None:
         (there(4, datatype=BYTES, shape=(100,)), "expected 100 string elements for inference input 'x'"),
     ],
 )  # fmt: skip
-def test_bytes_that_do_not_fill_the_shape_are_a_fault(
+async def test_bytes_that_do_not_fill_the_shape_are_a_fault(
     known: Regions, tensor: Tensor, fault: str
 ) -> None:
     brought, _ = bring(known, request_of(tensor))
@@ -113,7 +113,7 @@ def test_bytes_that_do_not_fill_the_shape_are_a_fault(
         there(1 << 20, datatype=BYTES, shape=(1 << 18,)),
     ],
 )
-def test_what_takes_long_is_done_on_a_thread(known: Regions, tensor: Tensor) -> None:
+async def test_what_takes_long_is_done_on_a_thread(known: Regions, tensor: Tensor) -> None:
     brought, work = bring(known, request_of(tensor))
     assert brought is None
     [only] = work
@@ -124,7 +124,7 @@ def test_what_takes_long_is_done_on_a_thread(known: Regions, tensor: Tensor) -> 
         assert found.array.view(np.uint32)[-1] == 1 << 18
 
 
-def test_a_large_body_that_a_codec_process_decodes_is_brought_here(known: Regions) -> None:
+async def test_a_large_body_that_a_codec_process_decodes_is_brought_here(known: Regions) -> None:
     codec = Codec()
     long = {"name": "p", "datatype": "FP32", "shape": [200_000], "data": [1.5] * 200_000}
     at = {"shared_memory_region": "r", "shared_memory_offset": 4, "shared_memory_byte_size": 8}
