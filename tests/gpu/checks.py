@@ -1,5 +1,6 @@
 """The GPU checks: each starts a server on models of its own and asks it. A check returns what it saw, and fails by an exception."""
 
+import base64
 import collections.abc
 import contextlib
 import dataclasses
@@ -9,10 +10,12 @@ import subprocess
 import sys
 import time
 import typing
+from http import HTTPStatus
 from typing import Any
 
 import numpy as np
 
+from naiad.tensors import cudart
 from tests.gpu import repositories
 from tests.gpu.machine import Gpu
 from tests.gpu.repositories import GPU, IO
@@ -244,6 +247,52 @@ def cuda_tensors(bench: Bench) -> str:
     return "outputs and calls with tensors on the device are right"
 
 
+def client_regions(bench: Bench) -> str:
+    """A client's memory on the GPU, as inputs and outputs of models on the CPU and on the GPU, over HTTP; with how long a request of 16 MB takes."""
+    config = IO.replace("dims: 64", "dims: -1").replace("max_batch_size: 8\n", "")
+    on_cpu = config + 'backend: "python"\ninstance_group { kind: KIND_CPU }\n'
+    repositories.model(bench.models, "cpu", on_cpu, "model.py", repositories.DOUBLING_ON_CPU)
+    on_gpu = config + 'backend: "python"\n' + GPU % 1 + repositories.INPUTS_ON_GPU
+    doubling = repositories.DOUBLING % repositories.ON_DEVICE
+    repositories.model(bench.models, "gpu", on_gpu, "model.py", doubling)
+    runtime = cudart.load()
+    given = np.random.default_rng(1).random(1 << 22, np.float32)
+    address = runtime.allocate(2 * given.nbytes, 0)
+    runtime.to_device(address, given.ctypes.data, given.nbytes, 0)
+    base64_handle = base64.b64encode(runtime.ipc_handle(address, 0)).decode()
+    place = {"shared_memory_region": "r", "shared_memory_byte_size": given.nbytes}
+    body = {
+        "inputs": [{"name": "X", "datatype": "FP32", "shape": [given.size], "parameters": place}],
+        "outputs": [{"name": "Y", "parameters": {**place, "shared_memory_offset": given.nbytes}}],
+    }
+    found: list[str] = []
+    with bench.server("--allow-client-shm=true") as server:
+        region = "/v2/cudasharedmemory/region/r"
+        registration = {"raw_handle": {"b64": base64_handle}, "device_id": 0}
+        size = {"byte_size": 2 * given.nbytes}
+        _post(server, f"{region}/register", {**registration, **size})
+        for model in ("cpu", "gpu"):
+            times: list[float] = []
+            for _ in range(50):
+                began = time.monotonic()
+                _post(server, f"/v2/models/{model}/infer", body)
+                times.append(time.monotonic() - began)
+            y = np.empty_like(given)
+            runtime.to_host(y.ctypes.data, address + given.nbytes, y.nbytes, 0)
+            same(y, given * 2, f"the region after a model on the {model}")
+            runtime.to_device(address + given.nbytes, given.ctypes.data, given.nbytes, 0)
+            found.append(f"{model} {sorted(times)[25] * 1e3:.2f} ms")
+        _post(server, f"{region}/unregister", {})
+    runtime.free(address, 0)
+    return f"16 MB in and out, p50: {', '.join(found)} (Triton on an H200: 9.5 and 1.17 ms)"
+
+
+def _post(server: ServerProcess, path: str, body: Any) -> None:
+    status, said = call(server.http, "POST", path, body)
+    if status != HTTPStatus.OK:
+        raise RuntimeError(f"{path}: {status} {said.decode(errors='replace')}")
+
+
 def lost_device(bench: Bench) -> str:
     """A request that breaks the CUDA context fails, and the model serves again; other models go on."""
     _write_python(bench, "failing", repositories.FAILING)
@@ -294,6 +343,7 @@ CHECKS = (
     Check("TorchScript and torch.export", ("torch",), torch_models),
     Check("Python models", ("torch",), python_models),
     Check("CUDA tensors in calls", ("torch",), cuda_tensors),
+    Check("clients' memory on the GPU", ("torch",), client_regions),
     Check("an error that CUDA does not survive", ("torch",), lost_device),
     Check("out of memory", ("torch",), out_of_memory),
     Check("filled batches", ("onnx", "onnxruntime"), filled_batches),

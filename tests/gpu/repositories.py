@@ -65,6 +65,16 @@ class TritonPythonModel:
             answers.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("Y", y)]))
         return answers
 """
+DOUBLING_ON_CPU = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        x = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", each * 2)]) for each in x]
+"""
+INPUTS_ON_GPU = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }\n'
 ON_HOST = "y = (x * 2).cpu()"
 ON_DEVICE = "y = x * 2"
 CALLING = """request = pb_utils.InferenceRequest(

@@ -17,7 +17,7 @@ from naiad.core.cuda_regions import CudaRegion, GpuMemory
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError, internal, invalid, not_found, unsupported
 from naiad.tensors.cudart import HANDLE_BYTES
-from naiad.tensors.shared_pool import SharedPool
+from naiad.tensors.shared_pool import MOST_LENT, SharedPool
 
 FOLDER = "/dev/shm"  # noqa: S108 - where POSIX shared memory objects are on Linux
 RESERVED = "triton_python_backend_shm_region_"
@@ -143,7 +143,7 @@ class Regions:
         self._same_owner = same_owner
         self._gpu_memory = gpu_memory
         self._regions: dict[str, Region | CudaRegion] = {}
-        self._memory = SharedPool()
+        self._memory: dict[str, SharedPool] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def require_allowed(self) -> None:
@@ -304,13 +304,20 @@ class Regions:
 
         It is shared memory, which a worker process reads without a copy, and is used again once nothing refers to it.
         """
+        if sum(pool.lent for pool in self._memory.values()) >= MOST_LENT:
+            return None
+        # One pool per model: a worker of one model could look into files that it has mapped.
+        pool = self._memory.get(model)
+        if pool is None:
+            pool = self._memory[model] = SharedPool()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
-        return self._memory.take(size)
+        return pool.take(size)
 
     def _tick(self) -> None:
+        self._memory = {model: pool for model, pool in self._memory.items() if pool.tick()}
         self._timer = None
-        if self._memory.tick():
+        if self._memory:
             self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def bound(self, place: Place) -> Place:

@@ -4,12 +4,15 @@ import asyncio
 import collections.abc
 import os
 import pathlib
+from typing import Any
 
+import numpy as np
 import pytest
 
 from naiad.core import regions as module
 from naiad.core.regions import Place, Region, Regions, most_regions
 from naiad.errors import ErrorCode, InferenceError
+from tests.support.waiting import until
 
 Act = collections.abc.Callable[[], object]
 
@@ -144,3 +147,26 @@ def test_nothing_is_registered_unless_it_is_allowed(objects: pathlib.Path) -> No
         assert caught.value.code is ErrorCode.UNSUPPORTED
     assert not regions.system()
     assert not regions.cuda()
+
+
+async def test_memory_of_tensors_is_used_again_by_the_same_model_and_then_given_back(
+    regions: Regions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TICK_S", 0.001)
+    monkeypatch.setattr(module, "MOST_LENT", 2)
+
+    def address(lease: "np.ndarray[Any, Any] | None") -> int:
+        assert lease is not None
+        return int(lease.ctypes.data)
+
+    first = regions.memory(1 << 20, "m")
+    used = address(first)
+    other = regions.memory(1 << 20, "other")
+    assert address(other) != used
+    assert regions.memory(1 << 20, "m") is None, "two are lent"
+    del first
+    assert address(regions.memory(1 << 20, "other")) != used
+    assert address(regions.memory(1 << 20, "m")) == used
+    del other
+    await until(lambda: not regions._memory)
+    assert (regions._memory, regions._timer) == ({}, None)
