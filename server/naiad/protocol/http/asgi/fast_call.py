@@ -18,6 +18,7 @@ from naiad.protocol.http.message import (
     Receive,
     Scope,
     Send,
+    SpelledHeaders,
 )
 from naiad.protocol.http.replies import server_fault
 
@@ -32,6 +33,9 @@ ContextOf = collections.abc.Callable[[Headers, int], RequestContext | None]
 CONTEXT_OF = "naiad:context_of"
 """The key of a scope with its `ContextOf`, if there is one."""
 
+
+SPELLING = "naiad:spelling"
+"""The key of a scope with the client's spelling of header names by their names in lower case, where the server knows it."""
 
 CHECK_HEAD = "naiad:check_head"
 """The key of a scope with a callback that gives the response that the head of the request alone decides; None if there is none."""
@@ -117,7 +121,8 @@ class _Call:
 
 def headers_of(scope: Scope) -> Headers:
     """The headers of a scope; one that came several times is joined."""
-    headers: Headers = {}
+    headers = SpelledHeaders()
+    headers.spelling = scope.get(SPELLING, {})
     for name, value in scope["headers"]:
         headers[name] = headers[name] + b", " + value if name in headers else value
     return headers

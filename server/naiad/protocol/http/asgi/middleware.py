@@ -37,11 +37,22 @@ _CLOSE = (b"connection", b"close")
 _ALLOWED = options_reply(b"GET, HEAD, POST, OPTIONS")
 
 
+CHUNKS = "naiad:chunks"
+"""The key of a scope with the `ChunkCount` of its body, where the server knows it."""
+
+
+class ChunkCount(msgspec.Struct):
+    """How many transfer chunks a body has come in so far."""
+
+    count: int = 0
+
+
 class RequestSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a request, as in `HttpSettings`; times are seconds."""
 
     body_idle_timeout: float = 60.0
     discard_bytes: int = 65536
+    max_chunks: int = 65536
     linger_timeout: float = 5.0
 
 
@@ -190,6 +201,7 @@ class _Request:
             assert self._limit is not None
             if self._received > self._limit:
                 self._refuse_size(None)
+            self._check_chunks()
         else:
             self.gone = True
         return message
@@ -211,6 +223,15 @@ class _Request:
         self._limit = self.routes.body_limit(self.scope["path"], self._headers)
         if length is not None and length > self._limit:
             self._refuse_size(length)
+
+    def _check_chunks(self) -> None:
+        """Refuse a body of too many chunks (row 1.13), the last, empty one not counted."""
+        chunks: ChunkCount | None = self.scope.get(CHUNKS)
+        most = self._settings.max_chunks
+        if chunks is not None and chunks.count > most + 1:
+            self.closes = True
+            text = f"The request body has more than {most} chunks. Send larger chunks, or a Content-Length."
+            raise RefusedError(refusal(400, text))
 
     def _refuse_size(self, size: int | None) -> None:
         assert self.routes is not None

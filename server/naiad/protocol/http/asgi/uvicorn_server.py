@@ -13,7 +13,8 @@ import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from naiad.protocol.http.asgi.middleware import RequestMiddleware
+from naiad.protocol.http.asgi.fast_call import SPELLING
+from naiad.protocol.http.asgi.middleware import CHUNKS, ChunkCount, RequestMiddleware
 from naiad.protocol.http.transport.service import HttpSettings
 from naiad.protocol.transport.listener import UNANSWERED_GRACE_S
 from naiad.protocol.transport.sockets import ListenAddress
@@ -23,7 +24,7 @@ _MS = 1000
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's connection, which also has to send something within the time of an idle one."""
+    """uvicorn's connection, with what ASGI leaves out: the spelling of header names, how many chunks a body came in, and a time for the first request."""
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -36,6 +37,23 @@ class _Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
+
+    @override
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._chunks = ChunkCount()
+        self.scope[CHUNKS] = self._chunks
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        lower = name.lower()
+        if lower != name:
+            self.scope.setdefault(SPELLING, {}).setdefault(lower, name)
+        super().on_header(name, value)
+
+    def on_chunk_header(self) -> None:
+        """A callback of the parser."""
+        self._chunks.count += 1
 
 
 class UvicornServer:
