@@ -240,7 +240,9 @@ class _Request:
         raise RefusedError(refusal(400, message))
 
     async def send(self, message: Message) -> None:
-        """See ASGI."""
+        """See ASGI; what is sent to a client that has gone is dropped."""
+        if self.gone:
+            return
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.closes = self.closes or not (self._whole or self._small_rest())

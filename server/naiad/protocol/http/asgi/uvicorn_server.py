@@ -143,7 +143,7 @@ class UvicornServer:
         for sock in self._bound:
             sock.close()
         self._bound.clear()
-        server, self._server = self._server, None
+        server = self._server  # it may be called again, after one that was cancelled
         if server is None:
             return 0
         self._app.begin_drain()
@@ -160,6 +160,7 @@ class UvicornServer:
             for connection in tuple(state.connections):
                 connection.transport.abort()
             await _empty(state, UNANSWERED_GRACE_S)
+        self._server = None
         return unfinished
 
 
