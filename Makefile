@@ -24,8 +24,9 @@ test: $(VENV)/.dev ## run every test but those of test-stores and test-engines, 
 test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones, Triton and Kubernetes
 	@$(PYTEST) -m "not slow and not stores" $(addprefix --ignore=tests/,engines conformance operator/live soak benchmarks fuzz large_requests)
 
-test-engines: $(VENV)/.dev ## the tests of gRPC's wire and its scenarios beside Triton over the native engine, and h2spec against it
-	@NAIAD_TEST_GRPC_ENGINE=native $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol tests/wire/process/test_access_log.py tests/conformance/test_grpc*.py --durations=10
+test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Triton over the second engines, gRPC's native and HTTP's uvicorn, and h2spec
+	@NAIAD_TEST_GRPC_ENGINE=native NAIAD_TEST_HTTP_ENGINE=uvicorn $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol \
+	  $(addprefix tests/wire/process/test_,access_log.py addresses.py process.py) tests/conformance/test_grpc*.py tests/conformance/test_http*.py tests/conformance/test_generate.py --durations=10
 
 interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine
 	@$(PYTEST) -n 2 tests/engines/interop --durations=10
