@@ -28,6 +28,14 @@ _WARM_LOADS = 3
 _POOLED_THREADS = 8
 """Pools, those of gRPC too, start threads when work comes at the same time; one per reload or kill would be more."""
 
+_LATE_INSTANCES = sum(
+    count - 1 for model, count in repository.INSTANCES.items() if model not in repository.WORKERS
+)
+"""Instances whose thread starts once two requests of their model run at the same time: before the soak that happens or not."""
+
+_DESCRIPTORS_OF_THREAD = 2
+"""Each such thread has a queue in each direction."""
+
 _OK = 200
 
 
@@ -146,7 +154,11 @@ class Soak:
         """Workers that were killed are back, versions that were left are gone, and the server holds no more than at first."""
         before = self._result.before
         assert before is not None
-        settled = dataclasses.replace(before, threads=before.threads + _POOLED_THREADS)
+        settled = dataclasses.replace(
+            before,
+            threads=before.threads + _POOLED_THREADS,
+            descriptors=before.descriptors + _LATE_INSTANCES * _DESCRIPTORS_OF_THREAD,
+        )
         await self._all_idle(time.monotonic() + _QUIET_S)
         try:
             await self._until_ready()
