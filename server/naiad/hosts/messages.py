@@ -122,7 +122,12 @@ def pack(
         extra: tuple[Any, ...] = (inference.batch_size, names)
         if request.on_device is not None:
             extra += _on_device(request.on_device)
-        groups.append((extra, described(request.inputs, lent)))
+        inputs = request.inputs
+        if len(inputs) == 1 and type(tensor := inputs[0]) is Tensor:
+            # The usual case, which `described` describes in the same way.
+            groups.append((extra, [(tensor.name, tensor.datatype.name, tensor.array)]))
+        else:
+            groups.append((extra, described(inputs, lent)))
         plain = plain and not (
             request.id
             or request.parameters

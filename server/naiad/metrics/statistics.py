@@ -134,13 +134,6 @@ class StepTimes(msgspec.Struct, eq=False, gc=False):
     queue_ns: int = 0
     compute_ns: int = 0
 
-    def record(self, total_ns: int, *, queue_ns: int, compute_ns: int) -> None:
-        """Count a call."""
-        self.count += 1
-        self.total_ns += total_ns
-        self.queue_ns += queue_ns
-        self.compute_ns += compute_ns
-
 
 class Histogram:
     """Counts of observations by ascending upper bounds, in the unit that is observed; the last bound is +Inf."""

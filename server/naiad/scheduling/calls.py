@@ -137,6 +137,13 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
         finally:
             self.model = self.inference = self.handle = None
 
+    def end(self) -> None:
+        """It has its last response, which was taken."""
+        self.is_over = True
+        if self.in_progress is not None:
+            del self.in_progress[self.number]
+        self.model = self.inference = self.handle = None
+
     def fail(self, error: InferenceError) -> None:
         """End with an error; the model's inference is cancelled. No effect after the end."""
         if self.is_over:

@@ -35,7 +35,8 @@ class Chains:
             try:
                 step = call.owner.goes_on(call, response, now)
                 if step is None:
-                    call.respond(response)
+                    if not call.owner.ends_with(call, response, now):
+                        call.respond(response)
                 elif step in following:
                     following[step].append(call)
                 else:

@@ -36,12 +36,7 @@ def response_of(
             shape = _output_shape(shape, value, spec, batched=batched)
         tensors.append(as_named(value.tensor, name, shape))
         if value.sequence is not None:
-            identity, flags = value.sequence
-            parameters = {
-                "sequence_id": identity,
-                "sequence_start": bool(flags & SEQUENCE_START),
-                "sequence_end": bool(flags & SEQUENCE_END),
-            }
+            parameters = parameters_of(value.sequence)
     return InferResponse(config.name, version, request_id, tensors, parameters)
 
 
@@ -58,6 +53,16 @@ def _output_shape(
         size for wanted, size in zip(spec.reshape, shape[len(batch) :], strict=True) if wanted == -1
     )
     return (*batch, *(next(free) if size == -1 else size for size in spec.dims))
+
+
+def parameters_of(sequence: tuple[int | str, int]) -> Parameters:
+    """What a response says of its sequence: id and flags."""
+    identity, flags = sequence
+    return {
+        "sequence_id": identity,
+        "sequence_start": bool(flags & SEQUENCE_START),
+        "sequence_end": bool(flags & SEQUENCE_END),
+    }
 
 
 def sequence_of(parameters: Parameters, before: tuple[int | str, int]) -> tuple[int | str, int]:

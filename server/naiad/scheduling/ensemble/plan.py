@@ -73,6 +73,20 @@ class Following(Record, frozen=True):
     on_device: OnDevice | None
 
 
+class Last(Record, frozen=True):
+    """The step whose only output is the response.
+
+    Attributes:
+        index: of the step.
+        output: of its model.
+        name: of the ensemble's output, which has the same shape.
+    """
+
+    index: int
+    output: str
+    name: str
+
+
 class Selection(Record, frozen=True):
     """What a set of requested outputs needs.
 
@@ -87,6 +101,7 @@ class Selection(Record, frozen=True):
         outputs: the tensors of the response, in the order of the config.
         following: behind each step of a chain the next one, which runs as soon as that has ended.
         first: the step that needs the only input of the ensemble, which nothing else needs; None without such a step.
+        last: the step that makes the only output of the response; None if there are several, or its shape differs.
     """
 
     steps: frozenset[int]
@@ -99,6 +114,7 @@ class Selection(Record, frozen=True):
     outputs: tuple[str, ...]
     following: collections.abc.Mapping[int, Following]
     first: Following | None
+    last: Last | None
 
 
 class EnsemblePlan:
@@ -126,6 +142,7 @@ class EnsemblePlan:
         )
         self._inputs = tuple(spec.name for spec in config.inputs)
         self._batched = config.max_batch_size > 0
+        self._reshaped = {spec.name for spec in config.outputs if spec.reshape is not None}
         self.optional = tuple(spec.name for spec in config.inputs if spec.optional)
         self.output_names = tuple(spec.name for spec in config.outputs)
         self._writers = {
@@ -186,7 +203,27 @@ class EnsemblePlan:
             outputs=tuple(name for name in self.output_names if name in outputs),
             following=following,
             first=first,
+            last=self._last(needed, readers, outputs),
         )
+
+    def _last(
+        self,
+        needed: collections.abc.Set[str],
+        readers: collections.abc.Mapping[str, tuple[int, ...]],
+        outputs: frozenset[str],
+    ) -> Last | None:
+        """See `Selection`."""
+        if len(outputs) != 1:
+            return None
+        (name,) = outputs
+        index = self._writers.get(name)
+        if index is None or readers[name] or name in self._reshaped:
+            return None
+        step = self.steps[index]
+        made = {output for output, tensor in step.outputs.items() if tensor in needed}
+        if len(made) != 1 or step.batched != self._batched:
+            return None
+        return Last(index, made.pop(), name)
 
     def _chains(
         self,

@@ -10,15 +10,15 @@ A small request spends most of its time in the server here, so there are few cal
 import collections.abc
 
 from naiad.config.model_config import ModelConfig
-from naiad.core.inference import ExecutionTimes, Inference
+from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.metrics.statistics import BatchTiming
+from naiad.errors import ErrorCode, InferenceError
 from naiad.scheduling.calls import TakesTogether
-from naiad.scheduling.ensemble.composed import response_of, sequence_of
+from naiad.scheduling.ensemble import errors
+from naiad.scheduling.ensemble.composed import parameters_of, response_of, sequence_of
 from naiad.scheduling.ensemble.plan import (
     EnsemblePlan,
     Following,
@@ -29,6 +29,7 @@ from naiad.scheduling.ensemble.plan import (
     batch_shape,
 )
 from naiad.scheduling.ensemble.steps import StepCall, StepCalls
+from naiad.scheduling.ensemble.times import RunTimes
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 
 ROOT: Key = ()
@@ -71,8 +72,8 @@ class EnsembleRun:
     """
 
     __slots__ = (
-        "_busy", "_context", "_error", "_first", "_following", "_infer_ns", "_inference", "_input_ns", "_is_of_step", "_left", "_made", "_missing", "_output_ns", "_over",
-        "_queue_ns", "_response", "_selection", "_values", "_waiting", "batch",
+        "_busy", "_context", "_error", "_first", "_following", "_inference", "_is_of_step", "_last", "_left", "_made", "_missing", "_over", "_response", "_selection",
+        "_times", "_values", "_waiting", "batch",
     )  # fmt: skip
 
     def __init__(self, inference: Inference, context: RunContext) -> None:
@@ -82,6 +83,7 @@ class EnsembleRun:
         selection = self._selection = context.plan.select(inference.request.output_names)
         self._following = selection.following
         self._first = selection.first
+        self._last = selection.last
         self._values: dict[str, Value] = {}
         self._left = selection.uses.copy()  # of each tensor
         self._missing = selection.missing.copy()  # tensors of each step and of the response
@@ -90,7 +92,7 @@ class EnsembleRun:
         self._response: InferResponse | None = None
         self._error: InferenceError | None = None
         self._busy = self._over = self._is_of_step = False
-        self._queue_ns = self._input_ns = self._infer_ns = self._output_ns = 0
+        self._times = RunTimes()
 
     @property
     def model(self) -> str:
@@ -132,13 +134,7 @@ class EnsembleRun:
 
     def cancel(self) -> None:
         """The client has gone: the steps in progress are cancelled, and those that wait do not begin."""
-        self._fail(
-            InferenceError(
-                ErrorCode.CANCELLED,
-                f"in ensemble '{self._context.config.name}', the request was cancelled",
-                reason=FailureReason.CANCELED,
-            )
-        )
+        self._fail(errors.cancelled(self.model))
         busy, self._busy = self._busy, True
         for call in tuple(self._made):
             call.cancel()  # which may end it at once
@@ -168,7 +164,7 @@ class EnsembleRun:
         if error is not None:
             if self._error is None:
                 self._is_of_step = error.code is not ErrorCode.CANCELLED
-            self._fail(self._of_step(call, error))
+            self._fail(errors.of_step(self.model, call.step, error))
         elif self._error is None and not response.empty:
             self._take(call, response, call.key)
         if response.final:
@@ -195,13 +191,7 @@ class EnsembleRun:
             or self._error is not None
         ):
             return None
-        queue_ns = compute_ns = 0
-        inference = call.inference
-        if inference is not None and (times := inference.execution) is not None:
-            queue_ns, compute_ns = self._count(inference, times)
-        self._context.calls.times[step.index].record(
-            now - call.received_ns, queue_ns=queue_ns, compute_ns=compute_ns
-        )
+        self._times.count(call, self._context.calls.times, now)
         tensor = sent[0]
         shape = tensor.shape
         if step.batched and shape:
@@ -224,6 +214,35 @@ class EnsembleRun:
         call.received_ns = now
         call.model = call.inference = call.handle = None
         return step
+
+    def ends_with(self, call: StepCall, response: InferResponse, now: int) -> bool:
+        """Respond with the final response of the last step, without an error; False if it is not the last, or the response not what it usually is."""
+        last, sent = self._last, response.outputs
+        if (
+            last is None
+            or call.step.index != last.index
+            or len(sent) != 1
+            or sent[0].name != last.output
+            or response.parameters
+            or self._error is not None
+            or len(self._made) != 1
+        ):
+            return False
+        self._times.count(call, self._context.calls.times, now)
+        call.end()
+        self._made.clear()
+        inference, context, tensor = self._inference, self._context, sent[0]
+        outputs = [as_named(tensor, last.name, tensor.shape)]
+        self._send_last(
+            InferResponse(
+                context.config.name,
+                context.version,
+                inference.request.id,
+                outputs,
+                parameters_of(call.sequence),
+            )
+        )
+        return True
 
     def _take(self, call: StepCall, response: InferResponse, key: Key) -> None:
         """Take the tensors of a step's response."""
@@ -350,21 +369,9 @@ class EnsembleRun:
 
     def _ended(self, call: StepCall, *, failed: bool) -> None:
         self._made.pop(call, None)
-        queue_ns = compute_ns = 0
-        inference = call.inference
-        if inference is not None and not failed and (times := inference.execution) is not None:
-            queue_ns, compute_ns = self._count(inference, times)
-        self._context.calls.ended(call, failed=failed, queue_ns=queue_ns, compute_ns=compute_ns)
-
-    def _count(self, inference: Inference, times: ExecutionTimes) -> tuple[int, int]:
-        """Add the times of a step; returns how long it was queued and executed."""
-        start_ns, end_ns = times.start_ns, times.end_ns
-        queue_ns = start_ns - inference.queued_ns
-        self._queue_ns += queue_ns
-        self._input_ns += times.input_end_ns - start_ns
-        self._infer_ns += times.output_start_ns - times.input_end_ns
-        self._output_ns += end_ns - times.output_start_ns
-        return queue_ns, end_ns - start_ns
+        calls = self._context.calls
+        self._times.count(call, calls.times, calls.now(), failed=failed)
+        calls.ended(call)
 
     def _fail(self, error: InferenceError) -> None:
         """Nothing more begins; the first error counts."""
@@ -376,15 +383,6 @@ class EnsembleRun:
         for call in waiting:
             self._context.calls.withdraw(call)
 
-    def _of_step(self, call: StepCall, error: InferenceError) -> InferenceError:
-        step, cancelled = call.step, error.code is ErrorCode.CANCELLED
-        return InferenceError(
-            error.code,
-            f"in ensemble '{self._context.config.name}', {error.message or 'the request was cancelled'} "
-            f"(step {step.index}: model '{step.model}')",
-            reason=FailureReason.CANCELED if cancelled else FailureReason.OTHER,
-        )
-
     def _proceed(self) -> None:
         """End if no call is left."""
         if self._made or self._waiting or self._over:
@@ -394,11 +392,7 @@ class EnsembleRun:
             self._send_last(response)
             return
         if error is None:
-            error = InferenceError(
-                ErrorCode.INVALID_ARG,
-                f"in ensemble '{self._context.config.name}', {self._inference.request.label}unexpected deadlock, at least one output is "
-                "not set while no more ensemble steps can be made",
-            )
+            error = errors.incomplete(self.model, self._inference.request)
             self._fail(error)
         self._end(error)
 
@@ -415,8 +409,8 @@ class EnsembleRun:
         self._context.dispatcher.respond_composed(
             self._inference,
             response,
-            queue_ns=self._queue_ns,
-            timing=BatchTiming(self._input_ns, self._infer_ns, self._output_ns),
+            queue_ns=self._times.queue_ns,
+            timing=self._times.timing,
             streams=streams,
         )
 

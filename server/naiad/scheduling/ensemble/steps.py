@@ -42,6 +42,10 @@ class StepOwner(typing.Protocol):
         """See `EnsembleRun.goes_on`."""
         ...
 
+    def ends_with(self, call: "StepCall", response: InferResponse, now: int) -> bool:
+        """See `EnsembleRun.ends_with`."""
+        ...
+
 
 class StepCall(CallInProgress, kw_only=True, eq=False):
     """One call of a step's model, or the wait for a place to make it.
@@ -81,13 +85,14 @@ class StepCalls:
 
     Attributes:
         limit: as given.
+        now: monotonic nanoseconds.
         times: of each step.
     """
 
     def __init__(self, *, steps: int, limit: int, submit: Submit, clock: Clock) -> None:
         self.limit = limit
         self._submit = submit
-        self._now = clock.monotonic_ns
+        self.now = clock.monotonic_ns
         self._running = [0] * steps
         self._waiting: list[dict[StepCall, None]] = [{} for _ in range(steps)]
         self._filling = set[int]()
@@ -105,17 +110,12 @@ class StepCalls:
         """A call that waits is not needed any more."""
         self._waiting[call.step.index].pop(call, None)
 
-    def ended(self, call: StepCall, *, failed: bool, queue_ns: int, compute_ns: int) -> None:
+    def ended(self, call: StepCall) -> None:
         """A call that was made has its final response: another one may be made."""
-        index = call.step.index
-        if self.limit:
-            self._running[index] -= 1
-        times = self.times[index]
-        times.record(self._now() - call.received_ns, queue_ns=queue_ns, compute_ns=compute_ns)
-        if failed:
-            times.failures += 1
         if not self.limit:
             return
+        index = call.step.index
+        self._running[index] -= 1
         waiting = self._waiting[index]
         if not waiting or index in self._filling:
             return
@@ -135,5 +135,5 @@ class StepCalls:
         """Make a call now."""
         if self.limit:
             self._running[call.step.index] += 1
-        call.received_ns = self._now()
+        call.received_ns = self.now()
         self._submit(call, namespace=call.step.namespace)

@@ -27,7 +27,8 @@ class StreamingRun(EnsembleRun):
 
     def __init__(self, inference: Inference, context: RunContext) -> None:
         super().__init__(inference, context)
-        self._following, self._first = {}, None  # values have keys here, and an order
+        # Values have keys here, and an order.
+        self._following, self._first, self._last = {}, None, None
         self._table = TensorTable(context.plan, self._selection)
         self._streams: dict[StepCall, None] = {}  # those in progress of decoupled steps
         self._order = ResponseOrder[InferResponse]()

@@ -176,6 +176,56 @@ async def test_one_without_its_output_ends_and_the_others_go_on() -> None:
     world.nothing_left()
 
 
+async def test_one_that_fails_in_the_last_step_ends_alone() -> None:
+    world = World()
+    await _in_the_first_step(world)
+    world.a.host.finish()
+    await turn()
+    out = world.b.host.out
+    assert out is not None
+    good = [_plus_one(each) for each in out]
+    bad = InferResponse("b", 1, "1", [], {}, FAILED)
+    world.b.host.finish_with([good[0], bad, _response(out[2])])
+    assert world.errors() == {"1": "in ensemble 'E', broken (step 1: model 'b')"}
+    assert world.responses.pop("2").outputs == []
+    assert world.values() == {"0": 2}
+    assert world.statistics.success_count == 2
+    second = world.statistics.steps[1]
+    assert (second.count, second.failures) == (3, 1)
+    world.nothing_left()
+
+
+async def test_one_that_is_cancelled_in_the_last_step_gets_no_values() -> None:
+    world = World()
+    sent = await _in_the_first_step(world)
+    world.a.host.finish()
+    await turn()
+    sent[2].cancel()
+    world.b.host.finish()
+    assert world.values() == {"0": 2, "1": 3}
+    assert set(world.errors()) == {"2"}
+    world.nothing_left()
+
+
+async def test_a_model_that_names_its_sequence_is_asked_and_passed_on_one_by_one() -> None:
+    world = World()
+    await _in_the_first_step(world)
+    for host in (world.a.host, world.b.host):
+        out = host.out
+        assert out is not None
+        made = [_plus_one(each) for each in out]
+        host.finish_with(
+            [
+                InferResponse(each.model_name, 1, each.id, each.outputs, {"sequence_id": 7})
+                for each in made
+            ]
+        )
+        await turn()
+    assert world.values() == {"0": 2, "1": 3, "2": 4}
+    assert [each.parameters["sequence_id"] for each in world.responses.values()] == [7, 7, 7]
+    world.nothing_left()
+
+
 async def test_a_cancelled_one_leaves_the_queue_of_the_second_step() -> None:
     world = World()
     sent = await _in_the_first_step(world)
