@@ -5,6 +5,7 @@ switched off there (`settings.channel_arguments`); then a message arrives as it 
 protobuf message begins as gzip does, and one that begins as zlib does consists of unknown fields.
 """
 
+import typing
 import zlib
 
 from naiad.errors import internal
@@ -18,6 +19,7 @@ HERE = 4_096
 """Up to here a message is decompressed on the event loop: it holds no more than 4 MiB, a few milliseconds' work."""
 
 _EITHER_WINDOW = 15 | 32
+_INPUT_BYTES, _OUTPUT_BYTES = 1 << 20, 1 << 22
 _RESOURCE_EXHAUSTED = 8
 
 
@@ -30,8 +32,8 @@ def decompress(message: bytes, limit: int) -> bytes | RpcStatus:
     stream = zlib.decompressobj(_EITHER_WINDOW)
     try:
         # One byte more than allowed tells a message of exactly the limit from a longer one.
-        content = stream.decompress(message, limit + 1)
-        damage = "" if stream.eof and not stream.unused_data else "it ends too early or too late"
+        content, is_whole = _content(stream, message, limit + 1)
+        damage = "" if is_whole else "it ends too early or too late"
     except zlib.error as error:
         content, damage = b"", str(error)
     if len(content) > limit:
@@ -49,3 +51,24 @@ def decompress(message: bytes, limit: int) -> bytes | RpcStatus:
             f"Unexpected error decompressing data for algorithm gzip: {damage}; send the message again, or without compression"
         )
     )
+
+
+def _content(stream: typing.Any, message: bytes, most: int) -> tuple[bytes, bool]:
+    """Up to so many bytes of what a message holds, and whether both end together.
+
+    In pieces: `zlib` joins what it makes under the interpreter lock, and `join` without it. So does the input come, of which `zlib` keeps a copy of the rest.
+    """
+    pieces: list[bytes] = []
+    at, left, rest = 0, most, b""
+    while left > 0 and not stream.eof:
+        if not rest and at < len(message):
+            rest = message[at : at + _INPUT_BYTES]
+            at += len(rest)
+        piece = stream.decompress(rest, min(left, _OUTPUT_BYTES))
+        taken, rest = bool(rest), stream.unconsumed_tail
+        if not piece and not taken and at >= len(message):
+            break  # it ends too early
+        pieces.append(piece)
+        left -= len(piece)
+    ended = stream.eof and not stream.unused_data and at >= len(message)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces), ended

@@ -8,6 +8,7 @@ import zlib
 from naiad.protocol.grpc.call import Response, RpcStatus, as_inference_error, rpc_status
 from naiad.protocol.grpc.codec.compression import HERE, decompress
 from naiad.protocol.grpc.transport.native.call_head import ENCODINGS
+from naiad.protocol.grpc.transport.native.messages import Message
 from naiad.protocol.grpc.transport.native.responses import framed as plain
 
 COMPRESSED_HERE = 16_384
@@ -34,14 +35,19 @@ def decompressed(message: bytes, encoding: bytes, limit: int) -> bytes | RpcStat
     return decompress(message, limit)
 
 
-def take_decompressed(
-    loop: asyncio.AbstractEventLoop, message: bytes, encoding: bytes, limit: int, then: Then
+def take_whole(
+    loop: asyncio.AbstractEventLoop, message: Message, encoding: bytes, limit: int, then: Then
 ) -> None:
-    """Call `then` with what `decompressed` returns: at once, or later for a long message."""
-    if len(message) <= HERE:
-        then(decompressed(message, encoding, limit))
+    """Call `then` with what a message holds, in one piece and decompressed: at once, or later for a long message."""
+    if message.parts is not None or (message.compressed and len(message.body) > HERE):
+        _in_thread(loop, then, _whole, message, encoding, limit)
     else:
-        _in_thread(loop, then, decompressed, message, encoding, limit)
+        then(_whole(message, encoding, limit))
+
+
+def _whole(message: Message, encoding: bytes, limit: int) -> Response:
+    body = message.joined()
+    return decompressed(body, encoding, limit) if message.compressed else body
 
 
 def frame_later(

@@ -32,8 +32,27 @@ class StreamCall:
     """One call; a `NativeCall` and a `StreamWriter` for its method."""
 
     __slots__ = (
-        "_behind", "_behind_bytes", "_busy", "_connection", "_decompressing", "_due", "_encoding", "_ended", "_half_closed", "_handler", "_head", "_headers",
-        "_headers_sent", "_messages", "_paused", "_reader", "_refused", "_service", "_stream", "compressed", "extras",
+        "_behind",
+        "_behind_bytes",
+        "_busy",
+        "_connection",
+        "_due",
+        "_encoding",
+        "_ended",
+        "_half_closed",
+        "_handler",
+        "_head",
+        "_headers",
+        "_headers_sent",
+        "_joining",
+        "_messages",
+        "_paused",
+        "_reader",
+        "_refused",
+        "_service",
+        "_stream",
+        "compressed",
+        "extras",
     )  # fmt: skip
 
     def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
@@ -45,7 +64,7 @@ class StreamCall:
         self._reader = MessageReader()
         self._messages: collections.deque[Message] | None = None  # of no idle stream
         self._ended = self._half_closed = self._headers_sent = False
-        self._paused = self._busy = self._decompressing = self.compressed = False
+        self._paused = self._busy = self._joining = self.compressed = False
         self.extras: Extras | None = None
         self._refused: RpcStatus | None = None
         # While a long message is compressed in a thread: those that were sent after it, with their encodings, and the bytes of all of them.
@@ -244,7 +263,7 @@ class StreamCall:
             return
         self._busy = True
         messages = self._messages
-        while (handler := self._handler) is not None and not self._decompressing:
+        while (handler := self._handler) is not None and not self._joining:
             if not messages:
                 if self._half_closed:
                     self._half_closed = False
@@ -253,30 +272,30 @@ class StreamCall:
             if not handler.may_take():
                 break
             message = messages.popleft()
-            if len(message.body) > LARGE_MESSAGE_BYTES:
-                self._service.memory.used()
             self.compressed = message.compressed
-            if message.compressed:
-                self._decompressing = True
-                service = self._service
-                compression.take_decompressed(
-                    service.loop, message.body, self._head.encoding, service.settings.max_decompressed_bytes, self._decompressed
-                )  # fmt: skip
-            else:
+            if not message.compressed and message.parts is None:
                 handler.take(message.body)
+                continue
+            self._joining = True
+            service = self._service
+            compression.take_whole(
+                service.loop, message, self._head.encoding, service.settings.max_decompressed_bytes, self._whole
+            )  # fmt: skip
         self._busy = False
         handler = self._handler
-        if handler is not None and not messages and not self._decompressing and handler.may_take():
+        if handler is not None and not messages and not self._joining and handler.may_take():
             window = self._stream.receive_window
             more = credit(window, self._reader.missing, INITIAL_WINDOW)
             if more:
                 self._connection.h2.streams.grant(self._stream, more)
                 self._connection.flush_soon()
 
-    def _decompressed(self, body: Response) -> None:
-        self._decompressing = False
+    def _whole(self, body: Response) -> None:
+        self._joining = False
         if isinstance(body, RpcStatus):
             self.end(body)
         elif self._handler is not None:
+            if len(body) > LARGE_MESSAGE_BYTES:
+                self._service.memory.used()
             self._handler.take(body)
         self._take()  # inside of itself this has no effect

@@ -123,16 +123,17 @@ class UnaryCall:
             work.cancel()
 
     def _message(self, message: Message) -> None:
-        if not message.compressed:
+        if not message.compressed and message.parts is None:
             self._begin(message.body)
             return
-        self._taken = self.compressed = True
+        self._taken = True
+        self.compressed = message.compressed
         service = self._service
-        compression.take_decompressed(
-            service.loop, message.body, self._begun.head.encoding, service.settings.max_decompressed_bytes, self._decompressed
+        compression.take_whole(
+            service.loop, message, self._begun.head.encoding, service.settings.max_decompressed_bytes, self._whole
         )  # fmt: skip
 
-    def _decompressed(self, body: Response) -> None:
+    def _whole(self, body: Response) -> None:
         if isinstance(body, RpcStatus):
             self._respond(body)
         elif not self._done:

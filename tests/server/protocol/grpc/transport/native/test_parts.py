@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.settings import GrpcSettings
-from naiad.protocol.grpc.transport.native import compression, responses
+from naiad.protocol.grpc.transport.native import compression, messages, responses
 from naiad.protocol.grpc.transport.native.call_head import metadata_of, timeout_seconds
 from naiad.protocol.grpc.transport.native.deadlines import Deadlines
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
@@ -72,6 +72,25 @@ def test_messages_come_whole_however_they_are_cut(
         got += [(m.body, m.compressed) for m in reader.read(buffer, 6, 6 + end - start)]
     assert got == sent
     assert not reader.inside
+
+
+def test_a_long_message_comes_in_pieces_that_nothing_else_refers_to() -> None:
+    length = messages.LONG_BYTES + 1
+    sent = struct.pack(">BI", 0, length) + bytes(range(256)) * (length // 256 + 1)
+    reader = MessageReader()
+    found = [
+        message
+        for at in range(0, len(sent), 16_384)
+        for message in reader.read(sent[at : at + 16_384], 0, len(sent[at : at + 16_384]))
+    ]
+    (message, *rest) = found
+    assert not rest
+    assert message.parts is not None
+    assert {type(part) for part in message.parts} == {
+        bytes
+    }  # as `join` needs them to free the interpreter lock
+    assert message.joined() == sent[5 : 5 + length]
+    assert message.joined() is message.joined()
 
 
 def test_a_message_that_is_too_long_is_refused_by_its_length() -> None:
