@@ -117,7 +117,7 @@ def _respond(on_response: OnRpcResponse, codec: Codec | None, response: InferRes
             if codec is not None and takes_long(response):
                 OffloadedCall(
                     codec,
-                    functools.partial(response_proto.encode, response),
+                    functools.partial(response_proto.encode_long, response),
                     proceed=on_response,
                     fail=functools.partial(_fail, on_response),
                 )

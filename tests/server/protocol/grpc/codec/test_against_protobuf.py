@@ -18,9 +18,15 @@ from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest, Parameters
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.request_proto import RequestReader
 from naiad.protocol.grpc.codec.request_split import split
-from naiad.protocol.grpc.codec.response_proto import encode, encode_streamed, encode_streamed_error
+from naiad.protocol.grpc.codec.response_proto import (
+    encode,
+    encode_long,
+    encode_streamed,
+    encode_streamed_error,
+)
 
 Request = service_pb2.ModelInferRequest
 
@@ -324,6 +330,9 @@ def test_responses_are_what_protobuf_writes(
         official.outputs.add(name=each.name, datatype=each.datatype.name, shape=each.shape)
         official.raw_output_contents.append(raw_of(each))
     assert service_pb2.ModelInferResponse.FromString(encode(response)) == official
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response_proto, "_PIECE_BYTES", data.draw(st.integers(1, 9)))
+        assert encode_long(response) == encode(response)
     if len(parameters) < 2:
         assert encode(response) == official.SerializeToString()
 

@@ -20,7 +20,7 @@ from naiad.protocol.grpc.transport.native.service import (
     Extras,
     GrpcService,
 )
-from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE
+from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE, ONE_PIECE
 from naiad.protocol.transport.http2.events import DataReceived
 from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
 
@@ -114,6 +114,9 @@ class StreamCall:
             self._behind = collections.deque()
             self._behind_bytes = len(message)
             compression.frame_later(self._service.loop, message, encoding, self._framed)
+        elif len(message) > ONE_PIECE:  # not compressed: sent from where it is
+            h2.streams.send_data(stream, responses.prefix(message))
+            h2.streams.send_data(stream, message)
         else:
             h2.streams.send_data(stream, compression.framed(message, encoding))
         if (

@@ -31,7 +31,7 @@ NO_MESSAGE = RpcStatus(
     _INTERNAL, "the call ended without a whole request message: send exactly one"
 )
 
-_ONE_PIECE = 65_536
+ONE_PIECE = 65_536
 """Up to here a response is joined with its headers, above it is sent from where it is."""
 
 
@@ -180,7 +180,7 @@ class UnaryCall:
             h2.streams.send_headers(stream, responses.trailers_only(response), end_stream=True)
         elif begun.entry.compresses:
             self._respond_compressed(response)
-        elif len(response) <= _ONE_PIECE:
+        elif len(response) <= ONE_PIECE:
             h2.streams.respond(
                 stream, responses.HEADERS, responses.framed(response), responses.OK_TRAILERS
             )
