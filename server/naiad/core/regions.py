@@ -76,7 +76,8 @@ class Region:
         Raises:
             InferenceError: as `read`.
         """
-        found = np.empty(size, np.uint8) if into is None else into[:size]
+        # A plain array over it: a slice of a lease would be one of its type.
+        found: np.ndarray[typing.Any, typing.Any] = np.ndarray((size,), np.uint8, into)
         self.read(found, offset)
         return found
 
@@ -219,6 +220,11 @@ class Regions:
                 f"{os.geteuid()}, are accepted"
             )
         return file
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether there may be regions on GPUs."""
+        return self._gpu_memory is not None
 
     def require_gpus(self, name: str) -> GpuMemory:
         """What opens memory on GPUs; raises UNSUPPORTED as `require_allowed`, and INVALID_ARG where there are none (row 5.14)."""

@@ -94,7 +94,11 @@ class ServingEngine:
         self.regions = Regions() if regions is None else regions
         self._repository = repository
         self._latest = repository.latest
-        self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)
+        extensions: tuple[str, ...] = EXTENSIONS
+        if self.regions.has_gpus:
+            after = EXTENSIONS.index("binary_tensor_data")
+            extensions = (*EXTENSIONS[:after], "cuda_shared_memory", *EXTENSIONS[after:])
+        self._metadata = ServerMetadata(name=server_id, version=version, extensions=extensions)
         self._readiness = (
             Readiness(repository, readiness_policy or ReadinessPolicy())
             if strict_readiness

@@ -2,7 +2,7 @@
 
 import pathlib
 import types
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -19,6 +19,7 @@ from naiad.protocol import regions as protocol_regions
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.codec import large_bodies
 from naiad.protocol.http.codec.infer_json import Target
+from naiad.tensors.shared_pool import Lease
 
 
 @pytest.fixture
@@ -70,6 +71,18 @@ async def test_inputs_are_copied_and_others_stay(known: Regions) -> None:
     array = brought.inputs[1].array
     assert array.view(np.uint32).tolist() == [1, 2]
     assert array.flags.aligned
+
+
+async def test_large_inputs_are_plain_arrays_in_shared_memory(known: Regions) -> None:
+    brought, _ = bring(known, request_of(there(1 << 17, shape=(1 << 15,)), there(8)))
+    assert brought is not None
+    large, small = (each.array for each in brought.inputs)
+    assert (large.view(np.uint32) == np.arange(1 << 15)).all()
+    bases: list[Any] = [large]
+    while isinstance(bases[-1], np.ndarray) and bases[-1].base is not None:
+        bases.append(bases[-1].base)
+    assert {type(each) for each in bases[:-1]} == {np.ndarray, Lease}
+    assert (type(large), type(small)) == (np.ndarray, np.ndarray)
 
 
 async def test_bfloat16_is_read(known: Regions) -> None:

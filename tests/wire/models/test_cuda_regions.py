@@ -203,6 +203,9 @@ def test_the_status_lists_regions_of_both_protocols(kind: str, sharing: ServerPr
                 ]
                 assert sorted(found) == [("again", 7, 0), (name, 1, 64)]
                 assert not getattr(asking.get_system_shared_memory_status(), "regions", None)
+                extensions = asking.get_server_metadata()
+                listed = extensions["extensions"] if each == "http" else extensions.extensions
+                assert "cuda_shared_memory" in listed
                 # Regions of the other kind stay.
                 asking.unregister_system_shared_memory()
         asked.unregister_cuda_shared_memory("again")
