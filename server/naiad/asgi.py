@@ -116,8 +116,8 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_: fastapi.FastAPI) -> collections.abc.AsyncIterator[None]:
-        await running.start()
         try:
+            await running.start()
             yield
         finally:
             await running.stop()
@@ -222,7 +222,7 @@ class _Running:
         task, self._task, self._started = self._task, None, None
         if task is not None:
             self._stopping.set()
-            await asyncio.wait([task])
+            await task
 
     async def _run(self, started: asyncio.Future[None]) -> None:
         try:
@@ -239,10 +239,11 @@ class _Running:
                 clock=self._clock,
             ) as assembly:
                 await self._own(assembly, started)
-        except (AssemblyError, FrontEndError, InferenceError, StartError) as error:
+        except Exception as error:
             if started.done():
                 raise
-            started.set_exception(StartError(str(error)))
+            known = isinstance(error, AssemblyError | FrontEndError | InferenceError)
+            started.set_exception(StartError(str(error)) if known else error)
             started.exception()  # it counts as read, also where no request waits for the start any more
         finally:
             self._services.close()

@@ -157,6 +157,23 @@ def test_a_start_that_fails_says_why_and_so_does_each_request(models: pathlib.Pa
         assert data_of(client.post(INFER, json=BODY)) == [2, 4, 6, 8]
 
 
+async def test_a_port_that_is_taken_fails_the_start_and_the_next_one_may_succeed(
+    models: pathlib.Path,
+) -> None:
+    ports = Ports.free()
+    metrics = {"allow_metrics": True, "metrics_port": ports.metrics, "metrics_address": "127.0.0.1"}
+    app = some(models, "add", **metrics)
+    taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", ports.metrics)
+    with pytest.raises(StartError, match=r"in use by another process.*--metrics-port"):
+        async with app.router.lifespan_context(app):
+            pass
+    taken.close()
+    await taken.wait_closed()
+    async with app.router.lifespan_context(app), httpx.AsyncClient() as client:
+        page = await client.get(f"http://127.0.0.1:{ports.metrics}/status")
+        assert page.json()["models"][0]["state"] == "READY"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
