@@ -74,7 +74,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
     return {
         "observedGeneration": service.generation,
         "conditions": dated(
-            [*conditions, *canary_conditions, *stalled(_of_type(conditions, READY))],
+            [*conditions, *canary_conditions, stalled(_of_type(conditions, READY))],
             before=service.status,
             generation=service.generation,
             now=now,
@@ -302,7 +302,7 @@ def _as_before(manifest: Manifest, new: collections.abc.Sequence[Condition], now
     before = status_of(manifest)
     new = [
         *new,
-        *(found for condition in new if condition.type == READY for found in stalled(condition)),
+        *(stalled(condition) for condition in new if condition.type == READY),
     ]
     types = {STALLED, *(condition.type for condition in new)}
     kept = [dict(old) for old in before.get("conditions") or () if old["type"] not in types]

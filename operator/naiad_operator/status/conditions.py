@@ -42,14 +42,15 @@ class Condition:
         return self.status == "False"
 
 
-def stalled(ready: Condition) -> list[Condition]:
-    """Stalled, with Ready's reason, while a service is not ready and waiting alone changes nothing; otherwise no condition.
+def stalled(ready: Condition) -> Condition:
+    """Stalled, with Ready's reason: True while a service is not ready and waiting alone changes nothing.
 
-    Flux and other readers of kstatus give up at Stalled, and wait while Ready is False without it.
+    Flux and other readers of kstatus give up at Stalled, and wait while Ready is False without it. It is never left out: `kubectl wait` does not
+    see a condition that is not there as False.
     """
     if not ready.fails or ready.reason in ORDINARY or ready.reason in PASSING:
-        return []
-    return [Condition(STALLED, "True", ready.reason, ready.message)]
+        return Condition(STALLED, "False", ready.reason, "")
+    return Condition(STALLED, "True", ready.reason, ready.message)
 
 
 def dated(
