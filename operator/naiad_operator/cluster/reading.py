@@ -179,11 +179,12 @@ def read_object(text: bytes) -> Object:
 
 def _read_within_bounds(text: bytes) -> tuple[Object | None, str]:
     """An object, or why it cannot be read. What the text shows is found before it is decoded: to decode a megabyte of values takes 5 to 10 ms."""
-    if beyond := _beyond(text):
+    marks = text.translate(None, _NO_MARKS)
+    if beyond := _beyond(text, marks):
         return None, beyond
     _fractions.left = 0
     try:
-        if _is_shallow(text):
+        if _is_shallow(text, marks):
             if not text.isascii():
                 text.decode()
             return decode(text), ""
@@ -197,16 +198,16 @@ def _read_within_bounds(text: bytes) -> tuple[Object | None, str]:
     return None, f"{place} {LEVELS.message}"
 
 
-def _beyond(text: bytes) -> str:
-    """Which bound on numbers of things a text exceeds; "" when none."""
-    if text.count(b",") > VALUES.most:
+def _beyond(text: bytes, marks: bytes) -> str:
+    """Which bound on numbers of things a text with these marks exceeds; "" when none."""
+    commas = marks.count(b",")
+    if commas > VALUES.most:
         return VALUES.message
-    marks = text.translate(None, _NO_MARKS)
     opened = marks.count(b"{") + marks.count(b"[")
     if opened > MAX_CONTAINERS:
         where = _deep_field(text)
         return f"{where} is {LEVELS.message}" if where else CONTAINERS.message
-    return ESCAPES.message if len(marks) - opened > ESCAPES.most else ""
+    return ESCAPES.message if len(marks) - opened - commas > ESCAPES.most else ""
 
 
 def read_list(text: bytes) -> Page:
@@ -295,9 +296,9 @@ def _objects(texts: collections.abc.Iterable[bytes]) -> collections.abc.Iterator
             _log.warning("an item of a list is left out, since it has no name that can be read: %s", error)  # fmt: skip
 
 
-def _is_shallow(text: bytes) -> bool:
+def _is_shallow(text: bytes, marks: bytes) -> bool:
     """Whether an object has no more levels than it may; its managed fields, which the API server writes, may have a few more."""
-    if text.count(b"{") + text.count(b"[") <= MAX_LEVELS:
+    if marks.count(b"{") + marks.count(b"[") <= MAX_LEVELS:
         return True
     managed, spec = text.find(_MANAGED), text.find(b'},"spec":')
     if not 0 <= managed < spec:
@@ -308,7 +309,7 @@ def _is_shallow(text: bytes) -> bool:
     return _levels(rest) <= MAX_LEVELS and _levels(fields) <= MAX_LEVELS + _OWNED_LEVELS
 
 
-_NO_MARKS = bytes(set(range(256)) - set(b'{["\\'))
+_NO_MARKS = bytes(set(range(256)) - set(b'{["\\,'))
 _OTHERS = bytes(set(range(256)) - set(b'{}[]"'))
 _TO_BRACES = bytes.maketrans(b"[]", b"{}")
 _RUNS = re.compile(rb"(\{+)(\}*)")
