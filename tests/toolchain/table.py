@@ -100,6 +100,12 @@ MODULES = (
         minutes=5,
     ),
     Module(
+        path="github.com/projectcontour/contour",
+        version="v1.33.8",
+        programs={"contour": "cmd/contour"},
+        minutes=2,
+    ),
+    Module(
         path="helm.sh/helm/v3",
         version="v3.22.0",
         programs={"helm": "cmd/helm"},

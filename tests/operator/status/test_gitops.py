@@ -140,7 +140,10 @@ def test_what_passes_by_itself_is_not_stalled() -> None:
     types = {
         NOT[case][1][0]
         for case in NOT
-        if any(each["type"] == "Stalled" and each["status"] == "True" for each in status(**NOT[case][0])["conditions"])
+        if any(
+            each["type"] == "Stalled" and each["status"] == "True"
+            for each in status(**NOT[case][0])["conditions"]
+        )
     }
     assert "ImagePullBackOff" in types
     assert not types & {"RollingOut", "Loading", "WaitingForNode", "NoAddress", "ContainerEnded"}
