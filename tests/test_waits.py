@@ -26,7 +26,7 @@ ALLOWED = {
     "conformance/test_sequences.py::_busy_is_not_idle": "the pauses are the subject: each shorter than the idle time, together longer",
     "conformance/test_sequences.py::_cancelled": "the reference shows nowhere that it knows of the cancellation of a request "
     "that waits, and tritonserver knows no virtual time",
-    "operator/reconcile/test_model_poller.py::handle": _BUSY,
+    "operator/reconcile/lookups/test_model_poller.py::handle": _BUSY,
     "server/response_cache/redis/test_store.py::test_a_busy_loop_does_not_count_against_redis": _BUSY,
     "server/hosts/process/test_death.py::test_a_batch_in_time_leaves_the_watchdog_asleep": "that nothing happens after the limit "
     "can only be seen once it has passed, and a worker process knows no virtual time",

@@ -72,7 +72,9 @@ def test_a_canary_gets_a_copy_of_each_request_and_answers_none(
     kubernetes.wait("the first copy", lambda: _infer(address) == 200 and _served(kubernetes, "canary") > 0)  # fmt: skip
     before = _served(kubernetes, "server"), _served(kubernetes, "canary")
     assert [_infer(address) for _ in range(_ASKED)] == [200] * _ASKED
-    assert {_name(address) for _ in range(_ASKED)} == {"main"}, "copies are answered to nobody"
+    assert {_name(address) for _ in range(_ASKED)} == {"main"}, (
+        "no client gets the answer to a copy"
+    )
 
     def counted() -> tuple[float, float]:
         return _served(kubernetes, "server") - before[0], _served(kubernetes, "canary") - before[1]

@@ -15,7 +15,7 @@ from tests.apiserver.objects import condition, inference_service, make_namespace
 from tests.operator.live.conftest import Start
 from tests.toolchain.programs import find
 
-_PATIENCE_S = 100
+_TIMEOUT_S = 100
 Wait = typing.Callable[..., "Waiting"]
 
 
@@ -34,7 +34,7 @@ class Waiting:
 
     def met(self) -> str:
         """Waits for its end; what it printed. Fails if the condition was not met."""
-        printed, _ = self._process.communicate(timeout=_PATIENCE_S + 20)
+        printed, _ = self._process.communicate(timeout=_TIMEOUT_S + 20)
         assert self._process.returncode == 0, printed
         return printed
 
@@ -51,7 +51,7 @@ def wait(plane: ControlPlane, namespace: str) -> typing.Iterator[Wait]:
     program = find(["kubectl"])["kubectl"]
     config = f"--kubeconfig={plane.kubeconfig(ADMIN_TOKEN)}"
 
-    def one(name: str, *conditions: str, timeout: str = f"{_PATIENCE_S}s") -> Waiting:
+    def one(name: str, *conditions: str, timeout: str = f"{_TIMEOUT_S}s") -> Waiting:
         wanted = [f"--for=condition={each}" for each in conditions]
         command = [program, config, "wait", "-n", namespace, f"infsvc/{name}", *wanted]
         started.append(Waiting([*command, f"--timeout={timeout}"]))
