@@ -38,13 +38,13 @@ from tests.fuzz.choices import Choices
 from tests.server.backends.configs import inference, model_config, spec
 
 WORDS = (
-    '[[null,[["y","FP32",[1,4],"cpu",0]]]]', '[["y","FP32",[1,4],"cpu",0]]', '["s","BYTES",[1],"cpu",0]', '["INTERNAL","x"]', '"cuda"',
+    '[[null,[["y","FP32",[1,4],"cpu",0]]]]', '[["y","FP32",[1,4],"cpu",0]]', '["s","BYTES",[1],"cpu",0]', '["INTERNAL","x"]', '"cuda"', '"shared"',
     "[1,[]]", "[]", '"BYTES"', '"INT8"', "null", "-1", "18446744073709551616", "[[]]", '["infer"', '["cancel"]', '["load"',
 )  # fmt: skip
 
 _KINDS = (
     kinds.OUTCOME, kinds.RESPONSE, kinds.LOADED, kinds.REFUSED, kinds.DONE, kinds.READY, kinds.REQUEST, kinds.CALL, kinds.PONG, kinds.BATCH, kinds.RESULT,
-    kinds.LOAD, kinds.CLOSED, kinds.ENDS, kinds.ALIVE, kinds.ADD, 0, 63, 64, 255,
+    kinds.LOAD, kinds.CLOSED, kinds.ENDS, kinds.ALIVE, kinds.ADD, kinds.SHARE, 0, 63, 64, 255,
 )  # fmt: skip
 _NUMBERS = (0, 1, 2, 16, 32, 64, 1 << 15, 1 << 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 _MESSAGE = struct.Struct("<BBBBxxxxQQQ")

@@ -1,7 +1,7 @@
 """The server's types in messages of worker processes: batches, outcomes, responses, and the tensors of calls between models.
 
 What the messages look like is said in `worker/codec.py`, which reads and writes them on both sides. One copy in: each tensor is copied
-once, from where the client's bytes lie into shared memory. One copy out at most: small outputs are copied together, large ones stay
+once, from where the client's bytes lie into shared memory; none if they lie there already (`tensors/shared_slots.py`). One copy out at most: small outputs are copied together, large ones stay
 where the worker put them and are sent from there. BYTES stay the bytes that they are on the wire: no objects are made of them here.
 """
 
@@ -29,11 +29,15 @@ from naiad.hosts.host import DeferredResponse
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.codec import EXECUTED, RESPONSE, Reader
 from naiad.hosts.worker.gpu.exported import Exported
+from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import Payload
 from naiad.tensors.memory import HOST, Memory
+from naiad.tensors.shared_slots import SHARED, SHARED_FROM
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
+
+_BYTES = datatypes.BYTES.name
 
 _CHECKED_BYTES = 1 << 18
 """BYTES of more bytes are not checked on the event loop: reading the elements checks them."""
@@ -79,6 +83,8 @@ def resolved(name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _R
     """
     if min(shape, default=0) < 0:
         raise ValueError(f"a tensor of shape {list(shape)}, expected dimensions of 0 and more")
+    if memory == SHARED:
+        raise ValueError(f"tensor '{name}' is in a shared file, which only the server has")
     return name, datatypes.BY_NAME[kind], shape, shape, memory
 
 
@@ -107,9 +113,15 @@ def _tensor(
 
 
 def pack(
-    batch: collections.abc.Sequence[Inference], lent: DeviceTensors | None = None
+    batch: collections.abc.Sequence[Inference],
+    lent: DeviceTensors | None = None,
+    link: Link | None = None,
 ) -> tuple[bytes, Payload]:
-    """The header and the tensors of a batch; `lent`: see `described`."""
+    """The header and the tensors of a batch; `lent`: see `described`.
+
+    `link`: that of the worker, if tensors in shared files need not be copied. Those of another model's request are copied: it may use them
+    again, and the model that gets them may change them.
+    """
     groups: list[Any] = []
     plain = True
     before: list[RequestedOutput] = []
@@ -125,9 +137,12 @@ def pack(
         inputs = request.inputs
         if len(inputs) == 1 and type(tensor := inputs[0]) is Tensor:
             # The usual case, which `described` describes in the same way.
-            groups.append((extra, [(tensor.name, tensor.datatype.name, tensor.array)]))
+            tensors = [(tensor.name, tensor.datatype.name, tensor.array)]
         else:
-            groups.append((extra, described(inputs, lent)))
+            tensors = described(inputs, lent)
+        if link is not None and not inference.called:
+            _share(tensors, link)
+        groups.append((extra, tensors))
         plain = plain and not (
             request.id
             or request.parameters
@@ -145,6 +160,18 @@ def pack(
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
         ))  # fmt: skip
     return codec.write(groups, _to_json(fields))
+
+
+def _share(tensors: list[tuple[str, str, Any]], link: Link) -> None:
+    """Replace the tensors that lie in shared files by their places there."""
+    for at, (name, datatype, values) in enumerate(tensors):
+        if type(values) is np.ndarray and datatype != _BYTES and values.nbytes >= SHARED_FROM:
+            try:
+                place = link.shared.place(values, link.share)
+            except (OSError, LinkBrokenError):
+                return  # they are copied, and the message itself says what is wrong
+            if place is not None:
+                tensors[at] = name, datatype, place
 
 
 def _on_device(wanted: OnDevice) -> tuple[Any, ...]:

@@ -54,6 +54,7 @@ class ProcessHost:
         limits: time limits.
         clock: gives the times at which a batch began and ended.
         loop: the event loop in which every method is called.
+        shares: whether tensors that came into shared memory are read there. Not for a model that may be given a request again (row 15.18), which it may have changed.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class ProcessHost:
         limits: Limits,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        shares: bool = False,
     ) -> None:
         self.name = identity.instance
+        self._shares = shares
         self._identity = identity
         self._place = place
         self._number = place << link.PLACE_SHIFT
@@ -134,7 +137,7 @@ class ProcessHost:
         lent = worker.device_tensors
         mark = lent.mark
         try:
-            header, payload = pack(batch, lent)
+            header, payload = pack(batch, lent, worker.links[self._place] if self._shares else None)
             if payload.size > COPIED_ASIDE and (
                 payload.size > COPIED_ASIDE_AGAIN
                 or not worker.links[self._place].has_segment(payload.size + len(header))

@@ -104,4 +104,5 @@ class WorkerGroup:
             limits=self._limits,
             clock=self._clock,
             loop=self._loop,
+            shares=self._config.sequence_batching is None,
         )

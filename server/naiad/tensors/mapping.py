@@ -49,8 +49,11 @@ def create(capacity: int, kind: "type[_M]") -> "tuple[int, _M]":
         raise
 
 
-def give_back(mapping: Mapping, size: int) -> None:
-    """Unmap a mapping that nothing else refers to and whose first `size` bytes may have pages. Releases the interpreter lock, as neither `mmap.madvise` nor the destructor does."""
+def give_back(mapping: Mapping, size: int, advice: int = _MADV_DONTNEED) -> None:
+    """Unmap a mapping that nothing else refers to and whose first `size` bytes may have pages. Releases the interpreter lock, as neither `mmap.madvise` nor the destructor does.
+
+    `advice` is MADV_REMOVE if the pages are to be taken out of the file as well.
+    """
     import ctypes  # noqa: PLC0415 - it takes a worker milliseconds
 
     madvise = ctypes.CDLL(None).madvise
@@ -58,6 +61,6 @@ def give_back(mapping: Mapping, size: int) -> None:
     first = ctypes.c_char.from_buffer(mapping)
     address = ctypes.addressof(first)
     for at in range(0, size, _SLICE):
-        madvise(address + at, min(_SLICE, size - at), _MADV_DONTNEED)
+        madvise(address + at, min(_SLICE, size - at), advice)
     del first  # or it could not be closed
     mapping.close()

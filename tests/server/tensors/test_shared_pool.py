@@ -134,9 +134,9 @@ def test_a_large_one_is_given_back_in_a_thread(
 ) -> None:
     threads: list[int] = []
 
-    def noting(found: shared_pool.MemoryFile, size: int) -> None:
+    def noting(found: shared_pool.MemoryFile, size: int, advice: int) -> None:
         threads.append(threading.get_ident())
-        give_back(found, size)
+        give_back(found, size, advice)
 
     monkeypatch.setattr(shared_pool, "give_back", noting)
     lease = take(pool, KEPT_EACH + 1)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 from tests.wire.plain_http import call
 
 CONFIG = """\
@@ -25,29 +26,60 @@ parameters {{ key: "naiad.host" value {{ string_value: "{host}" }} }}
 """
 
 MODEL = """\
+import os
+
 import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
+    def initialize(self, args):
+        self.kept = []
+
     def execute(self, requests):
         responses = []
         for request in requests:
             x = pb_utils.get_input_tensor_by_name(request, "x").as_numpy()
             assert x.flags.aligned
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", x + 1)]))
+            if x[0, 0] == -1:
+                os._exit(1)
+            {step}
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", y)]))
         return responses
+"""
+
+STEPS = {
+    "process": "y = x + 1",
+    "thread": "y = x + 1",
+    "changes": "x += 1; y = x",
+    "keeps": "self.kept.append((x, x.copy())); y = x + all((a == b).all() for a, b in self.kept); del self.kept[:-5]",
+}
+"""What each model does; all of them add one, and `keeps` only if the inputs of earlier requests are what they were."""
+
+ENSEMBLE = """\
+platform: "ensemble"
+max_batch_size: 8
+input { name: "x" data_type: TYPE_FP32 dims: -1 }
+output { name: "a" data_type: TYPE_FP32 dims: -1 }
+output { name: "b" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling {
+  step { model_name: "changes" model_version: -1 input_map { key: "x" value: "x" } output_map { key: "y" value: "a" } }
+  step { model_name: "changes" model_version: -1 input_map { key: "x" value: "x" } output_map { key: "y" value: "b" } }
+}
 """
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
-    """A server with the model `process` in a worker process and `thread` in a thread: y = x + 1."""
+    """A server with the models of `STEPS`, `thread` in a thread of it and all others in worker processes: y = x + 1."""
     folder = tmp_path_factory.mktemp("large")
-    for host in ("process", "thread"):
-        version = folder / "models" / host / "1"
+    for name, step in STEPS.items():
+        version = folder / "models" / name / "1"
         version.mkdir(parents=True)
-        (version / "model.py").write_text(MODEL)
+        (version / "model.py").write_text(MODEL.replace("{step}", step))
+        host = "thread" if name == "thread" else "process"
         (version.parent / "config.pbtxt").write_text(CONFIG.format(host=host))
+    (folder / "models" / "both" / "1").mkdir(parents=True)
+    (folder / "models" / "both" / "config.pbtxt").write_text(ENSEMBLE)
     with ServerProcess(naiad_program(), [folder / "models"], log=folder / "log") as running:
         yield running
 
@@ -65,7 +97,7 @@ def output_of(reply: bytes, count: int) -> np.ndarray:
     return np.frombuffer(reply[-4 * count :], np.float32)
 
 
-@pytest.mark.parametrize("model", ["process", "thread"])
+@pytest.mark.parametrize("model", list(STEPS))
 def test_requests_of_many_sizes_are_answered_with_their_own_numbers(
     server: ServerProcess, model: str
 ) -> None:
@@ -79,6 +111,33 @@ def test_requests_of_many_sizes_are_answered_with_their_own_numbers(
 
     with concurrent.futures.ThreadPoolExecutor(4) as clients:
         list(clients.map(ask, range(20)))
+
+
+def test_a_step_that_changes_its_input_changes_that_of_no_other(server: ServerProcess) -> None:
+    x = np.arange(1_000_000, dtype=np.float32).reshape(1, -1)
+    body, headers = body_of(x)
+    status, reply = call(server.http, "POST", "/v2/models/both/infer", body, **headers)
+    assert status == 200, reply
+    outputs = np.frombuffer(reply[-2 * x.nbytes :], np.float32).reshape(2, -1)
+    assert np.array_equal(outputs, np.concatenate([x + 1, x + 1]))
+
+
+def test_a_worker_that_dies_with_a_body_is_replaced(server: ServerProcess) -> None:
+    bad, good = (np.full((1, 1_000_000), value, np.float32) for value in (-1, 3))
+    body, headers = body_of(bad)
+    path = "/v2/models/process/infer"
+    status, reply = call(server.http, "POST", path, body, **headers)
+    assert status == 503, reply
+    body, headers = body_of(good)
+    answers: list[bytes] = []
+
+    def serves() -> bool:
+        status, reply = call(server.http, "POST", path, body, **headers)
+        answers.append(reply)
+        return status == 200
+
+    wait_until(serves, seconds=60)
+    assert np.array_equal(output_of(answers[-1], good.size), good[0] + 1)
 
 
 def test_a_connection_takes_large_and_small_bodies_in_turns(server: ServerProcess) -> None:

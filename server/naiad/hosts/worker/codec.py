@@ -9,7 +9,7 @@ A message that carries tensors has a header of three parts behind two numbers (t
 
 Tensors lie beside the header in their order, each at a multiple of `ALIGNED` bytes. BYTES lie as in the wire protocol, each element behind
 its length (row 15.28); BF16 are two bytes without a dtype of numpy's. The memory kind is "cpu", or "cuda": then a descriptor
-(`tensors/descriptor.py`) lies there in place of the values, and the device is numbered as the server does. `extra` of a request whose outputs may stay
+(`tensors/descriptor.py`) lies there in place of the values, or "shared": a place in a file that both sides have (`tensors/shared_slots.py`). The device is numbered as the server does. `extra` of a request whose outputs may stay
 on a device has two more fields: the device, and the names of those outputs or null.
 
 Most messages look like one before: the same tensors, other numbers. So both sides remember layouts, which hold nothing that a client
@@ -42,6 +42,7 @@ from naiad.hosts.worker.payload import ALIGNED, Payload
 from naiad.tensors import descriptor
 from naiad.tensors.host_copy import HostCopy
 from naiad.tensors.memory import HOST, Memory
+from naiad.tensors.shared_slots import PLACE_BYTES, SHARED, Place
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_), "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16), "UINT32": np.dtype(np.uint32),
@@ -110,7 +111,7 @@ def write(groups: "Sequence[Group]", rest: bytes = b"") -> "tuple[bytes, Payload
             array = values
             if type(values) is not _ARRAY and datatype != _BYTES:
                 array = _part(name, values)
-                if type(array) is Exported:
+                if type(array) is Exported or type(array) is Place:
                     key.append((name, datatype, array.shape, array.placed))
                     parts.append(array.descriptor)
                     continue
@@ -141,7 +142,7 @@ def _part(name: str, values: Any) -> Any:
     Raises:
         InferenceError: they are neither an array nor a DLPack tensor, or in memory that cannot be read.
     """
-    if type(values) in (Exported, HostCopy):
+    if type(values) in (Exported, HostCopy, Place):
         return values
     return host_part(name, values)
 
@@ -246,7 +247,7 @@ class Reader:
                 where = Memory(memory, device)
                 if where == HOST:
                     where = HOST
-                if where.kind not in (HOST.kind, _CUDA):
+                if where.kind not in (HOST.kind, _CUDA, SHARED.kind):
                     raise unsupported(
                         f"tensor '{name}' is in memory of kind '{memory}' (device {device}), which is not supported: "
                         f"worker processes and the server exchange tensors in '{HOST.kind}' and '{_CUDA}' memory; copy it there first"
@@ -254,7 +255,7 @@ class Reader:
                 shape = tuple(dims)
                 size = -1
                 if where is not HOST:
-                    size = descriptor.BYTES
+                    size = PLACE_BYTES if where == SHARED else descriptor.BYTES
                 elif datatype == _BYTES:
                     strings += 1
                 else:

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.hosts.worker.kinds import ADD, NOTIFICATIONS
+from naiad.hosts.worker.kinds import ADD, NOTIFICATIONS, SHARE
 from naiad.hosts.worker.notification_segments import ReceivedSegments, SegmentPool
 from naiad.hosts.worker.payload import Gathering, Payload, Prepared
 from naiad.hosts.worker.segments import (
@@ -42,6 +42,7 @@ from naiad.hosts.worker.segments import (
     passed_socket,
     received,
 )
+from naiad.tensors.shared_slots import ReceivedSlots, SentSlots
 
 PLACE_SHIFT = 48
 """The requests of a worker's instances are numbered from the instance's place, shifted by this: a number that it keeps while it is in the
@@ -53,7 +54,7 @@ would let hundreds of messages pass, however large what they are about."""
 
 GONE = "the other side is gone"
 
-_MESSAGE = struct.Struct("<BBBBxxxxQQQ")
+_MESSAGE = struct.Struct("<BBBBIQQQ")
 _DESCRIPTOR = array.array("i").itemsize
 _ANCILLARY = socket.CMSG_SPACE(_DESCRIPTOR)
 _INLINE = 1 << 15
@@ -96,9 +97,16 @@ class Link:
     Args:
         connection: SOCK_SEQPACKET; owned by the link.
         takes_sockets: whether ADD may bring one.
+        takes_files: whether SHARE may bring one.
+
+    Attributes:
+        shared: files that the other side has as well.
+        shared_by_other: files of the other side.
     """
 
-    def __init__(self, connection: socket.socket, *, takes_sockets: bool = False) -> None:
+    def __init__(
+        self, connection: socket.socket, *, takes_sockets: bool = False, takes_files: bool = False
+    ) -> None:
         self._socket = connection
         self._ours: list[Segment] = []
         self._others_look_at = 0
@@ -112,7 +120,10 @@ class Link:
         self._packet = bytearray(_MESSAGE.size + _INLINE)
         self._notification: Any = None
         self._takes_sockets = takes_sockets
+        self._takes_files = takes_files
         self._passed: socket.socket | None = None
+        self.shared = SentSlots()
+        self.shared_by_other = ReceivedSlots()
         self._pool = SegmentPool()
         self._notified = ReceivedSegments()
 
@@ -153,8 +164,8 @@ class Link:
         needed = at + len(header)
         if needed <= _INLINE:
             message = _MESSAGE.pack(
-                kind, self._held(), _IN_THE_PACKET, self._received, number, at, len(header)
-            )
+                kind, self._held(), _IN_THE_PACKET, self._received, self.shared_by_other.noted(), number, at, len(header),
+            )  # fmt: skip
             tensors = b"" if payload is None else payload.joined()
             self._pass(message + tensors + header, -1)
             self._sent += 1
@@ -178,7 +189,8 @@ class Link:
         at = 0 if payload is None else payload.size
         fresh, slot, segment = self._segment(at + len(header))
         held = self._held()
-        message = _MESSAGE.pack(kind, held, slot, self._received, number, at, len(header))
+        noted = self.shared_by_other.noted()
+        message = _MESSAGE.pack(kind, held, slot, self._received, noted, number, at, len(header))
         self._sent += 1
         self._unread[self._sent] = slot
         return Prepared(message, header, payload, segment, fresh)
@@ -232,7 +244,7 @@ class Link:
         at = 0 if payload is None else payload.size
         size = at + len(header)
         if size <= _INLINE:
-            message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, 0, number, at, len(header))
+            message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, 0, 0, number, at, len(header))
             if payload is not None:
                 message += payload.joined()
             self._pass(message + header, passed)
@@ -242,7 +254,7 @@ class Link:
             if payload is not None:
                 payload.write(segment.memory, segment.written)
             segment.memory[at:size] = header
-            message = _MESSAGE.pack(kind, 0, segment.slot, 0, number, at, len(header))
+            message = _MESSAGE.pack(kind, 0, segment.slot, 0, 0, number, at, len(header))
             self._pass(message, segment.fresh)
         except BaseException:
             self._pool.not_sent(segment)
@@ -271,7 +283,12 @@ class Link:
         if length < _MESSAGE.size:
             discard(ancillary)
             raise LinkBrokenError("an invalid message" if length else GONE)
-        kind, held, slot, read, number, at, size = _MESSAGE.unpack_from(packet)
+        kind, held, slot, read, noted, number, at, size = _MESSAGE.unpack_from(packet)
+        if kind == SHARE and self._takes_files:
+            self._take_file(number, ancillary, flags)
+            return self.receive()
+        if kind < NOTIFICATIONS and noted != self.shared.held:
+            self.shared.note(noted)
         if slot == _IN_THE_PACKET:
             base = packet[_MESSAGE.size : length]
             if kind < NOTIFICATIONS:
@@ -320,6 +337,19 @@ class Link:
         self._packed = self._notification = None
         self._pool.clear()
         self._notified.clear()
+        self.shared.close()
+        self.shared_by_other.clear()
+
+    def share(self, number: int, descriptor: int) -> None:
+        """Send a file for a slot; raises as `notify`."""
+        self._pass(_MESSAGE.pack(SHARE, 0, _IN_THE_PACKET, 0, 0, number, 0, 0), descriptor)
+
+    def _take_file(self, number: int, ancillary: "Any", flags: int) -> None:
+        try:
+            file, _ = received(ancillary, flags)
+        except ValueError as error:
+            raise LinkBrokenError(f"no file: {error}") from error
+        self.shared_by_other.add(number, file)
 
     def _pass(self, message: bytes, descriptor: int) -> None:
         try:

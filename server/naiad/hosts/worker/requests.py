@@ -12,10 +12,12 @@ import numpy as np
 
 from naiad.backends.instance import host_array
 from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
+from naiad.errors import unavailable
 from naiad.hosts.worker import codec
 from naiad.tensors import descriptor
 from naiad.tensors.descriptor import Descriptor
 from naiad.tensors.memory import CPU, HOST, Memory
+from naiad.tensors.shared_slots import SHARED, ReceivedSlots
 
 
 class ReceivedTensor:
@@ -252,13 +254,20 @@ class RequestReader:
         """The number of layouts that it remembers."""
         return len(self._reader)
 
-    def read(self, base: Any, header: "bytes | bytearray", first: int) -> "list[ReceivedRequest]":
+    def read(
+        self,
+        base: Any,
+        header: "bytes | bytearray",
+        first: int,
+        shared: "ReceivedSlots | None" = None,
+    ) -> "list[ReceivedRequest]":
         """The requests of a BATCH.
 
         Args:
             base: where the tensors are.
             header: the message's.
             first: the message's number: that of the first request.
+            shared: files in which they may be as well.
 
         Raises:
             InferenceError: a tensor is where this process cannot read it.
@@ -273,7 +282,7 @@ class RequestReader:
             request.output_names = output_names
             if on_device:
                 request.on_device = on_device
-            request.inputs = [_tensor(base, each, at, size) for each, at, size in tensors]
+            request.inputs = [_tensor(base, each, at, size, shared) for each, at, size in tensors]
             if perhaps_cancelled:
                 request.cancelled = fields.of(index)[5]
             requests.append(request)
@@ -283,8 +292,11 @@ class RequestReader:
 def resolved(
     name: str, datatype: str, shape: "tuple[int, ...]", memory: Memory
 ) -> "tuple[Any, ...]":
-    """What this side needs of a tensor: its dtype is None for BYTES, and its memory for one that is on a device."""
-    return name, datatype, codec.DTYPES.get(datatype) if memory is HOST else memory, shape
+    """What this side needs of a tensor: its dtype is None for BYTES, its memory for one that is on a device, and a tuple of its dtype for one in a shared file."""
+    dtype = codec.DTYPES.get(datatype)
+    if memory == SHARED:
+        return name, datatype, (dtype,), shape
+    return name, datatype, dtype if memory is HOST else memory, shape
 
 
 def tensors_of(base: Any, group: Any) -> "list[Any]":
@@ -292,8 +304,18 @@ def tensors_of(base: Any, group: Any) -> "list[Any]":
     return [_tensor(base, each, at, size) for each, at, size in group[1]]
 
 
-def _tensor(base: Any, resolved: "tuple[Any, ...]", at: int, size: int) -> Any:
+def _tensor(
+    base: Any,
+    resolved: "tuple[Any, ...]",
+    at: int,
+    size: int,
+    shared: "ReceivedSlots | None" = None,
+) -> Any:
     name, datatype, dtype, shape = resolved
+    if type(dtype) is tuple:
+        return ReceivedTensor(
+            name, datatype, _shared(bytes(base[at : at + size]), shape, dtype[0], shared)
+        )
     if type(dtype) is Memory:
         return ReceivedDeviceTensor(
             name, datatype, shape, descriptor.unpacked(bytes(base[at : at + size]))
@@ -305,6 +327,17 @@ def _tensor(base: Any, resolved: "tuple[Any, ...]", at: int, size: int) -> Any:
     else:
         values = np.empty(shape, dtype)
     return ReceivedTensor(name, datatype, values)
+
+
+def _shared(
+    place: bytes, shape: "tuple[int, ...]", dtype: Any, shared: "ReceivedSlots | None"
+) -> Any:
+    try:
+        if shared is not None:
+            return shared.array(place, shape, dtype)
+    except LookupError as error:
+        raise unavailable(f"its worker process could not take the request: {error}") from error
+    raise unavailable("its worker process could not take the request: it has no shared files")
 
 
 class RequestsInProgress:

@@ -84,8 +84,9 @@ class Runner:
         Raises:
             LinkBrokenError: the server is gone.
         """
-        receive = self.link.receive
+        receive, shared = self.link.receive, self.link.shared_by_other
         while True:
+            shared.drop_once()
             try:
                 kind, number, header = receive()
             except link.SegmentLostError as lost:
@@ -135,7 +136,7 @@ class Runner:
         self, header: "bytes | bytearray", first: int
     ) -> "tuple[bytes, Payload, list[InferenceError]]":
         """The outcome of a batch, and the errors in its responses."""
-        requests = self._requests.read(self.link.base, header, first)
+        requests = self._requests.read(self.link.base, header, first, self.link.shared_by_other)
         self._in_progress.begin(first, requests)
         execution = self.instance.execute(requests)
         errors: list[InferenceError] = []

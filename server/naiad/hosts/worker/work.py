@@ -41,7 +41,7 @@ class Worker:
 
     def __init__(self, data: "Sequence[socket.socket]", control: socket.socket) -> None:
         self._ahead = Ahead()
-        self._links = [link.Link(each) for each in data]
+        self._links = [link.Link(each, takes_files=True) for each in data]
         self._control = link.Link(control, takes_sockets=True)
         self._model: Any = None
         self._server = AskingServer(self._links[0])
@@ -191,7 +191,7 @@ class Worker:
             data is None
         ):  # the process has no descriptor left for it: the server sees that its own end is closed
             return
-        runner = Runner(link.Link(data), place, self._ahead)
+        runner = Runner(link.Link(data, takes_files=True), place, self._ahead)
         spec = InstanceSpec.from_map(order["instance"])
         with self._changing:
             self._runners[place] = runner

@@ -216,7 +216,7 @@ class RequestDispatcher:
                 def direct() -> DirectBody | None:
                     # The first tensor begins at a multiple of what any type needs.
                     at = -tensors_from % _ALIGNED
-                    lease = service.registry.memory.take(at + size)
+                    lease = service.registry.memory.take(at + size, head.path)
                     if lease is None:
                         return None
                     return DirectBody(

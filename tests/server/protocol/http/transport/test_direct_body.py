@@ -92,7 +92,7 @@ async def test_other_bodies_come_as_bytes(lines: tuple[str, ...], size: int) -> 
 
 async def test_without_shared_memory_a_body_comes_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     client = large_client()
-    monkeypatch.setattr(client.registry.memory, "take", lambda size: None)
+    monkeypatch.setattr(client.registry.memory, "take", lambda size, path: None)
     client.send(post("/hold", BODY, LENGTH))
     assert client.routes.held[0].request.body == BODY
 
