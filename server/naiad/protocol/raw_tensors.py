@@ -23,6 +23,7 @@ from naiad.core.tensor import (
     packed_bytes,
     packed_strings,
 )
+from naiad.tensors.freed_aside import freed_aside
 
 Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 
@@ -110,7 +111,7 @@ def write(tensor: Tensor) -> bytes | memoryview:
     array = tensor.array
     if array.nbytes <= _COPIED:
         return array.tobytes()
-    return octets(array).data
+    return freed_aside(octets(array)).data
 
 
 LARGE_ARRAY_BYTES = 1 << 17

@@ -56,11 +56,17 @@ def give_back(mapping: Mapping, size: int, advice: int = _MADV_DONTNEED) -> None
     """
     import ctypes  # noqa: PLC0415 - it takes a worker milliseconds
 
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     first = ctypes.c_char.from_buffer(mapping)
-    address = ctypes.addressof(first)
-    for at in range(0, size, _SLICE):
-        madvise(address + at, min(_SLICE, size - at), advice)
+    give_back_pages(ctypes.addressof(first), size, advice)
     del first  # or it could not be closed
     mapping.close()
+
+
+def give_back_pages(address: int, size: int, advice: int = _MADV_DONTNEED) -> None:
+    """Give the pages from an address on back in slices, without the interpreter lock."""
+    import ctypes  # noqa: PLC0415 - as above
+
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for at in range(0, size, _SLICE):
+        madvise(address + at, min(_SLICE, size - at), advice)

@@ -25,6 +25,9 @@ SHARED = Memory("shared", 0)
 SHARED_FROM = 1 << 16
 """Bytes of the smallest tensor that is not copied."""
 
+ALIGNED = 64
+"""The offset of a tensor that is not copied is a multiple of this many bytes, as in segments: models may count on it."""
+
 _PLACE = struct.Struct("<QQ")
 PLACE_BYTES = _PLACE.size
 
@@ -83,7 +86,8 @@ class SentSlots:
         file = None if lease is None else lease.file
         if lease is None or file is None:
             return None
-        if not (array.flags.c_contiguous and array.flags.aligned):
+        offset = array.__array_interface__["data"][0] - lease.address
+        if offset % ALIGNED or not array.flags.c_contiguous:
             return None
         slot = file.places.get(self)
         if slot is None:
@@ -92,7 +96,6 @@ class SentSlots:
                 return None
             send(slot if file.written <= KEPT_EACH else slot | ONCE, file.descriptor)
             self._replace(slot, file)
-        offset = array.__array_interface__["data"][0] - lease.address
         return Place(array.shape, slot, offset)
 
     def note(self, bits: int) -> None:

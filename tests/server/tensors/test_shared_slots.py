@@ -214,7 +214,7 @@ def test_what_is_small_or_does_not_lie_as_workers_need_it_is_copied(pair: Pair) 
     for array in (
         sent[: SHARED_FROM - 1],
         sent[::2],
-        np.ndarray((1 << 17,), np.float32, lease.data[65:].toreadonly()),
+        np.ndarray((1 << 17,), np.float32, lease.data[68:].toreadonly()),
     ):
         assert pair.server.shared.place(array, pair.send) is None
     assert pair.sent == []
