@@ -47,7 +47,7 @@ class Place:
 
 
 def lease_of(array: "np.ndarray[Any, Any]") -> "Lease | None":
-    """The lease of which an array is a view; None if it is none."""
+    """The lease of which an array is a view; None if there is no lease."""
     base: Any = array.base
     while type(base) is np.ndarray:
         base = base.base
@@ -101,7 +101,7 @@ class SentSlots:
     def note(self, bits: int) -> None:
         """What came with an outcome: the slots that are held, and those whose file the worker does not have."""
         self.held = bits & (1 << SLOTS) - 1
-        # One that was lost is said again until the next file comes for its slot, which may be under way.
+        # One that was lost is said again until the next file comes for its slot, which may be in flight.
         lost, self._lost = bits >> SLOTS & ~self._lost, bits >> SLOTS
         for slot in range(SLOTS):
             if lost >> slot & 1:
