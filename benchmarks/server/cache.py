@@ -1,7 +1,7 @@
-"""Hits of the local response cache beside Triton, over HTTP: one request that is in the cache, again and again.
+"""Hits of the local response cache beside Triton, over HTTP: one request again and again, with another id each time, or its values in other bytes.
 
 Rounds of both servers take turns; medians and the medians of ratios are shown, and Naiad's rate for the same model without a cache. It means something on a quiet
-machine only: `python -m benchmarks.server.cache [ROUNDS] [SECONDS]`.
+machine only: `python -m benchmarks.server.cache [ROUNDS] [SECONDS] [PART OF THE KIND]`.
 """
 
 import collections
@@ -15,6 +15,7 @@ import textwrap
 import numpy as np
 
 from benchmarks import process_time
+from benchmarks.changing import NUMBER
 from benchmarks.load import HttpRequest, require_tools, wrk
 from benchmarks.requests import Sample
 from tests.reference.install import install
@@ -43,11 +44,16 @@ _CONFIG = """
 """
 _VALUES = {"16 values": 16, "4 KB": 1024, "600 KB": 150_528}
 _MOST_AS_TEXT = 4096
-_KINDS = tuple(
-    (f"{wire}, {size}", count, wire)
-    for size, count in _VALUES.items()
-    for wire in ("JSON", "binary")
-    if wire == "binary" or count <= _MOST_AS_TEXT  # more of it measures numbers as text
+_IDS, _BY_TURNS = "JSON with ids", "JSON and binary by turns"
+_KINDS = (
+    *(
+        (f"{wire}, {size}", count, wire)
+        for size, count in _VALUES.items()
+        for wire in ("JSON", "binary")
+        if wire == "binary" or count <= _MOST_AS_TEXT  # more of it measures numbers as text
+    ),
+    (f"{_IDS}, 16 values", 16, _IDS),
+    (f"{_BY_TURNS}, 16 values", 16, _BY_TURNS),
 )
 _CONNECTIONS = (1, 16)
 _OPTIONS = ["--cache-config=local,size=104857600"]
@@ -66,6 +72,13 @@ def _repository(folder: pathlib.Path) -> pathlib.Path:
 def _request(server: ServerProcess, model: str, count: int, wire: str) -> HttpRequest:
     values = np.arange(count, dtype=np.float32).reshape(1, -1)
     sample = Sample(model=model, tensor="INPUT", datatype="FP32", values=values, output="OUTPUT")
+    if wire == _IDS:
+        json = sample.json(server.http)
+        body = json.body.replace(b"{", b'{"id": "%b", ' % NUMBER.encode(), 1)
+        return dataclasses.replace(json, body=body, number=NUMBER)
+    if wire == _BY_TURNS:
+        json, binary = sample.json(server.http), sample.binary(server.http)
+        return dataclasses.replace(json, others=((binary.body, binary.headers),), number=NUMBER)
     return sample.json(server.http) if wire == "JSON" else sample.binary(server.http)
 
 
@@ -96,12 +109,13 @@ class Cell:
     faster: float
 
 
-def measure(*, rounds: int, seconds: float) -> list[Cell]:
-    """Run both servers side by side, loaded in turn.
+def measure(*, rounds: int, seconds: float, only: str = "") -> list[Cell]:
+    """Run both servers side by side, loaded in turn; `only`: kinds with this in their name.
 
     Raises:
         LoadError: a server did not answer as it should.
     """
+    kinds = [each for each in _KINDS if only in each[0]]
     found: dict[tuple[str, int, str], list[_Measured]] = collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -117,19 +131,19 @@ def measure(*, rounds: int, seconds: float) -> list[Cell]:
                 ("plain", naiad, "plain"),
             ]
             for turn in range(rounds):
-                for kind, count, wire in _KINDS:
+                for kind, count, wire in kinds:
                     for connections in _CONNECTIONS:
                         for which, server, model in runs if turn % 2 == 0 else runs[::-1]:
                             request = _request(server, model, count, wire)
                             measured = _loaded(server, request, connections, seconds)
                             found[kind, connections, which].append(measured)
                             print(
-                                f"round {turn + 1}  hits, {kind:<17} {connections:>2}  {which:<6} {measured.per_second:>9,.0f}/s",
+                                f"round {turn + 1}  hits, {kind:<26} {connections:>2}  {which:<6} {measured.per_second:>9,.0f}/s",
                                 flush=True,
                             )
     return [
         _cell(kind, connections, *(found[kind, connections, which] for which, _, _ in runs))
-        for kind, _, _ in _KINDS
+        for kind, _, _ in kinds
         for connections in _CONNECTIONS
     ]
 
@@ -185,11 +199,13 @@ def table(cells: list[Cell]) -> str:
 
 if __name__ == "__main__":
     require_tools()
-    given = [float(each) for each in sys.argv[1:]]
+    given = sys.argv[1:]
     print(
         table(
             measure(
-                rounds=int(given[0]) if given else 7, seconds=given[1] if len(given) > 1 else 2.0
+                rounds=int(given[0]) if given else 7,
+                seconds=float(given[1]) if len(given) > 1 else 2.0,
+                only="".join(given[2:]),
             )
         )
     )
