@@ -91,6 +91,8 @@ def models_of(example: str) -> tuple[str, ...]:
     """The repository that an example expects."""
     if "image" in example or example == "grpc_client.py":
         return ("classifier", "decoder", "densenet_onnx")
+    if example == "simple_grpc_model_control.py":
+        return NUMBERS[::-1]  # the same models on a server of its own: it unloads one
     return NUMBERS[:7] if example == "simple_http_model_control.py" else NUMBERS
 
 
