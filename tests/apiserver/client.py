@@ -240,7 +240,7 @@ def _path(manifest: Mapping[str, Any], *, named: bool = True) -> str:
     )
 
 
-def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 60) -> _Found:
+def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 120) -> _Found:
     """Asks until the answer is there: what a test of a real system does in place of sleeping for a guessed time.
 
     A result that is None, False, 0 or empty does not count yet.

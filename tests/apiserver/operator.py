@@ -185,7 +185,7 @@ def at_rest(plane: ControlPlane, *operators: OperatorProcess) -> int:
     Returns:
         How many writes there have been.
     """
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     first = plane.audit.write_count()
     seen: tuple[float, ...] = ()
     since = time.monotonic()

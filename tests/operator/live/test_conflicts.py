@@ -125,7 +125,7 @@ def test_a_service_made_again_under_its_name_waits_for_the_old_ones_children(
         owners = resource["metadata"]["ownerReferences"] if resource else []
         return any(owner["uid"] == second["metadata"]["uid"] for owner in owners) or None
 
-    until("the second's Deployment", new_ones, seconds=45)
+    until("the second's Deployment", new_ones)
     until(
         "no conflict",
         lambda: (

@@ -47,7 +47,7 @@ def refused(
         shown = condition(kubectl.get("InferenceService", name, namespace), kind)
         return shown if words in shown.get("message", "") else None
 
-    return until(f"{name} to say {words}", look, seconds=15)
+    return until(f"{name} to say {words}", look)
 
 
 @pytest.mark.parametrize("case", TYPOS)
@@ -127,5 +127,5 @@ def test_a_webhook_that_is_down_is_reported_and_blocks_only_its_own_kind(
         assert kubectl.find("Service", "hooked", namespace), "the others are made"
     finally:
         kubectl.request("DELETE", f"{hooks}/down")
-    until("the Deployment", lambda: kubectl.find("Deployment", "hooked", namespace), seconds=30)
+    until("the Deployment", lambda: kubectl.find("Deployment", "hooked", namespace))
     kubectl.delete("InferenceService", "hooked", namespace)

@@ -13,7 +13,7 @@ from tests.support.hosts import ScriptedInstance
 from tests.support.inferences import make_inference
 
 Hosted = collections.abc.Callable[[ScriptedInstance], ThreadHost]
-GIVE_UP_S = 10
+GIVE_UP_S = 60
 CONFIG = model_config(
     inputs=[spec("x", datatypes.FP32, (-1,))], outputs=[spec("y", datatypes.FP32, (-1,))]
 )

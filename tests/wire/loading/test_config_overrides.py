@@ -100,7 +100,7 @@ def test_an_override_of_an_unknown_model_is_reported_and_the_server_is_ready(
     """And the model has it when it comes."""
     models = models_in(tmp_path, "text")
     server = started(models, "--model-control-mode=poll", "--repository-poll-secs=1", LARGER)
-    wait_until(lambda: "add" in states(server), seconds=30)
+    wait_until(lambda: "add" in states(server))
     reported = states(server)["add"]
     assert (reported["version"], reported["state"]) == (None, "UNAVAILABLE")
     assert reported["reason"].startswith("--model-config-override=add: no model repository has")

@@ -34,7 +34,7 @@ def stuck(folder: pathlib.Path, *options: str) -> ServerProcess:
 def test_a_model_that_never_ends_loading_does_not_keep_the_process(tmp_path: pathlib.Path) -> None:
     options = ("--backend-config=python,host=thread", "--exit-timeout-secs=1")
     server = stuck(tmp_path, *options).start()
-    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
+    wait_until(lambda: "initialize waits" in server.output())
     assert server.stop() == 1
     assert "waiting for 1 models that are being loaded" in server.output()
     assert "Exit timeout expired. Exiting immediately." in server.output()
@@ -44,7 +44,7 @@ def test_a_model_that_loads_in_a_process_of_its_own_is_given_up_at_the_end(
     tmp_path: pathlib.Path,
 ) -> None:
     server = stuck(tmp_path).start()
-    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
+    wait_until(lambda: "initialize waits" in server.output())
     assert server.process is not None
     server.ask_to_stop()
     assert server.process.wait(20) == 0
@@ -62,7 +62,7 @@ def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
         over_http = clients.submit(
             call, server.http, "POST", "/v2/repository/models/stuck/load", {}
         )
-        wait_until(lambda: "initialize waits" in server.output(), seconds=30)
+        wait_until(lambda: "initialize waits" in server.output())
         assert server.process is not None
         server.ask_to_stop()
         assert server.process.wait(20) == 0, "it has 30 s to end"
@@ -74,7 +74,7 @@ def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
 def test_a_second_ctrl_c_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
     options = ("--backend-config=python,host=thread",)
     server = stuck(tmp_path, *options).start()
-    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
+    wait_until(lambda: "initialize waits" in server.output())
     assert server.process is not None
     server.process.send_signal(signal.SIGINT)
     wait_until(lambda: "SIGINT: stopping" in server.output())

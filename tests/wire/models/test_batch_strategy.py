@@ -63,7 +63,7 @@ def _counts(server: ServerProcess, *sizes: int) -> list[int]:
 
 def _metric(server: ServerProcess, name: str) -> str:
     address = f"http://127.0.0.1:{server.ports.metrics}/metrics"
-    with urllib.request.urlopen(address, timeout=10) as page:
+    with urllib.request.urlopen(address, timeout=60) as page:
         text: str = page.read().decode()
     (line,) = (line for line in text.splitlines() if line.startswith(f"{name}{{"))
     return line.rpartition(" ")[2]

@@ -107,7 +107,7 @@ def test_breakpoint_stops_the_model_and_the_server_goes_on(tmp_path: pathlib.Pat
         asking.start()
         terminal.wait_for("model.py(11)execute()")
         terminal.wait_for("(Pdb) ")
-        with urllib.request.urlopen(f"{address}/health/live", timeout=10) as reply:
+        with urllib.request.urlopen(f"{address}/health/live", timeout=60) as reply:
             assert reply.status == 200
         terminal.type("p x.tolist(), factor")
         terminal.wait_for("([1.0, 2.0], 2)")

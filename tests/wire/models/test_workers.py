@@ -83,7 +83,7 @@ def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_
 
         assert within(1, told_after)
         so_far = answered.count("victim")
-        wait_until(lambda: answered.count("victim") > so_far + 1, seconds=20)
+        wait_until(lambda: answered.count("victim") > so_far + 1)
         stop.set()
         for client in clients:
             client.join()
@@ -127,7 +127,7 @@ def test_a_model_that_hangs_is_found_its_stack_logged_and_its_worker_replaced(
         with pytest.raises(InferenceServerException, match=r"naiad\.execute_timeout") as failure:
             ask(server, "stuck", 20)
         assert failure.value.status() == "503"
-        wait_until(lambda: is_ready(server, "stuck"), seconds=20)
+        wait_until(lambda: is_ready(server, "stuck"))
         assert ask(server, "stuck") != pid
         assert restarts(server, "stuck", "timeout") == 1
         log = server.output()

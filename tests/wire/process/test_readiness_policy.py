@@ -73,12 +73,12 @@ def test_connections_are_refused_until_each_model_was_loaded_or_has_failed(
     bodies = {"slow": wait, "bad": "raise RuntimeError('no weights')"}
     running = server(tmp_path, bodies, "--readiness-policy=any").start()
     try:
-        wait_until(lambda: "waits" in running.output(), seconds=30)
+        wait_until(lambda: "waits" in running.output())
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", running.ports.http), timeout=1)
         gate.touch()
         with tritonclient.http.InferenceServerClient(running.http) as client:
-            wait_until(lambda: _is_ready(client), seconds=30)
+            wait_until(lambda: _is_ready(client))
             assert not client.is_model_ready("bad")
     finally:
         running.stop()

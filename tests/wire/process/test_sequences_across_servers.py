@@ -60,7 +60,7 @@ class LoadBalancer:
 
 
 def is_ready(server: ServerProcess) -> bool:
-    connection = http.client.HTTPConnection(server.http, timeout=5)
+    connection = http.client.HTTPConnection(server.http, timeout=60)
     try:
         connection.request("GET", "/v2/health/ready")
         return connection.getresponse().status == http.client.OK

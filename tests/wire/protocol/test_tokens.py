@@ -67,7 +67,7 @@ def test_a_new_token_counts_on_a_connection_that_was_there(
     path = tmp_path / "token"
     path.write_text("first")
     with launched(models, tmp_path, *ADD, f"--auth-token-file={path}") as server:
-        connection = http.client.HTTPConnection(server.http, timeout=10)
+        connection = http.client.HTTPConnection(server.http, timeout=60)
 
         def infer() -> int:
             """The same bytes each time: the server knows their head and their handler by now."""

@@ -25,7 +25,7 @@ from tests.server.protocol.grpc.scripted_engine import (
 from tests.server.protocol.grpc.serving import cancelled, channel_to, held, serving
 
 LARGE = np.zeros(16_384, np.float32)
-GIVE_UP_S = 20
+GIVE_UP_S = 60
 
 
 def part(inference: Inference, *, final: bool = False) -> InferResponse:
