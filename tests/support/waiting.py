@@ -7,7 +7,7 @@ import time
 PAUSE_S = 0.01
 """Between two requests of a client that asks all the time: as fast as it can, it would mostly take the processor from what is to happen meanwhile."""
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """How long what comes at once may take: a busy machine takes twenty times as long for everything."""
 
 _LOOK_AGAIN_S = 0.01
@@ -17,7 +17,7 @@ _TRIES = 6
 def wait_until(
     condition: collections.abc.Callable[[], bool],
     *,
-    seconds: float = PATIENCE_S,
+    seconds: float = TIMEOUT_S,
     what: str = "it did not come true in time",
 ) -> None:
     """Look until something is so.
@@ -38,7 +38,7 @@ def wait_until(
 async def until(
     condition: collections.abc.Callable[[], object],
     *,
-    seconds: float = PATIENCE_S,
+    seconds: float = TIMEOUT_S,
     what: str = "it did not come true in time",
 ) -> None:
     """The same in a coroutine, while the event loop runs on.

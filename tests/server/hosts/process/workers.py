@@ -30,9 +30,9 @@ from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import TIMEOUT_S, until
 
-GIVE_UP_S = PATIENCE_S
+GIVE_UP_S = TIMEOUT_S
 
 HEAD = """
 import os, signal, sys, threading, time
