@@ -42,6 +42,7 @@ class Config(typing.NamedTuple):
     dynamic_batching: DynamicBatching | None = None
     ensemble: None = None
     takes_device_inputs: bool = False
+    response_cache: None = None
 
 
 class FakeModel:
