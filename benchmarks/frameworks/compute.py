@@ -23,7 +23,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.instance import InstanceSpec
 from naiad.backends.registry import Registry
 from naiad.config.model_config import InstanceKind
-from naiad.config.resolve import resolve
+from naiad.config.resolving.resolve import resolve
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference

@@ -32,7 +32,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.hosts.host import ClosedRpcHandler
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.serve import interpreter
 
 _NS_A_US = 1e3

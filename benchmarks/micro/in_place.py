@@ -18,11 +18,11 @@ from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, OnDeferred, OnOutco
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_host import DeviceState
 from naiad.repository.manager import Repository
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.store import open_store
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.serve.console import LoadingLines
 
 
@@ -116,7 +116,7 @@ async def loaded_engine(folder: pathlib.Path, clock: SystemClock) -> ServingEngi
         reader=RepositoryReader([open_store(str(folder))]), resolve=lambda model, _config: loader.plan(model), load=loader.load, coordination=Coordination(1), retry_count=0,
         progress=LoadingLines(None), clock=clock,
     )  # fmt: skip
-    with unittest.mock.patch("naiad.engine.instances.ThreadHost", InPlaceHost):
+    with unittest.mock.patch("naiad.engine.instances.factory.ThreadHost", InPlaceHost):
         await repository.load_all()
     loader.close()
     return ServingEngine(

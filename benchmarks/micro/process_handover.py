@@ -39,7 +39,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.hosts.cpu_affinity import SAMPLE_INTERVAL, current_processor
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, Limits
-from naiad.hosts.worker_group import WorkerGroup
+from naiad.hosts.process.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
 
 _MODEL = """\

@@ -31,7 +31,7 @@ from naiad.core.tensor import Tensor
 from naiad.hosts.host import BatchOutcome, HostedInstance, OnDeferred, OnOutcome
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.scheduling.scheduler import Scheduler
 
 _ROWS = 64

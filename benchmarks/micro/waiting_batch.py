@@ -35,7 +35,7 @@ from naiad.core.tensor import Tensor
 from naiad.hosts.host import BatchOutcome, HostedInstance, OnDeferred, OnOutcome
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 
 _KINDS = {
     "fixed shape": TensorSpec(name="x", datatype=FP32, dims=(16,)),

@@ -14,7 +14,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.hosts.host import ClosedRpcHandler
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 
 
 def make_loader(

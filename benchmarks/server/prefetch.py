@@ -23,7 +23,7 @@ from benchmarks.server.engine_load import make_loader, rate
 from naiad.core import datatypes
 from naiad.core.tensor import Tensor
 from naiad.engine.model import Model
-from naiad.hosts.process_host import ProcessHost
+from naiad.hosts.process.process_host import ProcessHost
 from naiad.hosts.thread_host import ThreadHost
 from naiad.serve import interpreter
 

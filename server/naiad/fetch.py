@@ -25,8 +25,8 @@ from typing_extensions import override
 
 from naiad.errors import InferenceError, invalid
 from naiad.options.command_parser import CommandParser
-from naiad.repository import contents
-from naiad.repository.source import (
+from naiad.repository.reading import contents
+from naiad.repository.reading.source import (
     Holdings,
     RemoteSource,
     SharedCache,

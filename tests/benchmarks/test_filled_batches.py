@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.server.filled_batches import KINDS, Measured, missed, write_models
 from naiad.backends.catalog import Catalog
-from naiad.config.resolve import resolve
+from naiad.config.resolving.resolve import resolve
 
 
 @pytest.mark.parametrize("gpu", [False, True])

@@ -10,7 +10,7 @@ import tempfile
 from naiad.backends.catalog import Catalog
 from naiad.config.config_json import to_json
 from naiad.config.pbtxt import parser as pbtxt
-from naiad.config.resolve import resolve
+from naiad.config.resolving.resolve import resolve
 from tests.server.config.official import compare
 
 WORDS = (

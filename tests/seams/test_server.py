@@ -12,7 +12,7 @@ import pytest
 from naiad import __main__, fetch
 from naiad.backends import catalog
 from naiad.config.document import Document
-from naiad.config.override import with_fields
+from naiad.config.resolving.override import with_fields
 from naiad.core.messages import model_config_pb2
 from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.metrics import families

@@ -14,7 +14,7 @@ import pytest
 
 from naiad import fetch
 from naiad.errors import InferenceError
-from naiad.repository import contents
+from naiad.repository.reading import contents
 from naiad.repository.store import open_store
 from tests.support.waiting import wait_until
 
@@ -131,7 +131,7 @@ def test_sigterm_ends_a_fetch_at_once_and_cleanly(
     """The first process of a container gets no default action; here the handler is what is seen."""
     os.mkfifo(tmp_path / "pipe")
     script = (
-        "import sys\nfrom naiad import fetch\nfrom naiad.repository import contents\n"
+        "import sys\nfrom naiad import fetch\nfrom naiad.repository.reading import contents\n"
         f"contents._copy_file = lambda *_: open({str(tmp_path / 'pipe')!r}).read()\n"
         "sys.exit(fetch.main(sys.argv[1:]))"
     )

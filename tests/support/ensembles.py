@@ -5,15 +5,15 @@ import collections.abc
 import msgspec
 import numpy as np
 
-from naiad.config import composing
 from naiad.config.model_config import Ensemble, EnsembleStep, ModelConfig, TensorSpec
+from naiad.config.resolving import composing
 from naiad.core.datatypes import FP32
 from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.messages import model_config_pb2
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
-from naiad.scheduling.calls import CallInProgress
+from naiad.scheduling.relays.calls import CallInProgress
 from tests.support.inferences import make_config, make_spec
 
 Maps = collections.abc.Mapping[str, str]

@@ -3,7 +3,7 @@
 import collections.abc
 
 from naiad.backends.instance import InstanceSpec
-from naiad.scheduling.resources import ResourceUser
+from naiad.scheduling.instances.resources import ResourceUser
 
 
 class CountedResources:

@@ -13,7 +13,7 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import Resources, UnlimitedResources
+from naiad.scheduling.instances.resources import Resources, UnlimitedResources
 from naiad.scheduling.strategy import Strategy
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost, hosted

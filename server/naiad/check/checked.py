@@ -14,11 +14,11 @@ from naiad.backends.plugin import BackendPlugin
 from naiad.check.checked_model import Checked
 from naiad.check.ensembles import check_ensembles
 from naiad.check.resources import check_resources
-from naiad.config import versions
 from naiad.config.checks.features import ServerFeatures
 from naiad.config.findings import in_order
 from naiad.config.problem import Problem, Scope
-from naiad.config.resolve import Resolution, config_file, resolve
+from naiad.config.resolving import versions
+from naiad.config.resolving.resolve import Resolution, config_file, resolve
 from naiad.engine.preflight import preflight
 from naiad.options.usage import UsageError
 from naiad.repository.agents.catalog import AgentCatalog

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from naiad.config.problem import Problem
-from naiad.config.resolve import Resolution
+from naiad.config.resolving.resolve import Resolution
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

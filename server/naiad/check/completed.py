@@ -4,7 +4,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from naiad.config.resolve import Resolution
+from naiad.config.resolving.resolve import Resolution
 
 
 def completed_lines(resolution: Resolution) -> list[str]:

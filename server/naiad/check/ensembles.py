@@ -8,10 +8,10 @@ import dataclasses
 import pathlib
 
 from naiad.check.checked_model import Checked
-from naiad.config import composing
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
 from naiad.config.report import one_line
+from naiad.config.resolving import composing
 
 
 def check_ensembles(

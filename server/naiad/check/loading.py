@@ -16,7 +16,7 @@ from naiad.config.backend_type import Completer
 from naiad.config.checks.features import ServerFeatures
 from naiad.config.problem import Problem
 from naiad.config.refused import problem_of
-from naiad.config.resolve import Resolution
+from naiad.config.resolving.resolve import Resolution
 from naiad.core.clock import SystemClock
 from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.bls.rpc_handlers import rpc_handlers_of
@@ -26,7 +26,7 @@ from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.repository.plan import VersionPlan
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from naiad.metrics.queue_state import QueueState
 from naiad.metrics.statistics import ModelStatistics, SequenceCounts, StepTimes
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
-from naiad.scheduling.calls import CallInProgress
+from naiad.scheduling.relays.calls import CallInProgress
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):

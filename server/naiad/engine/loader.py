@@ -25,16 +25,16 @@ from naiad.config.model_config import ModelConfig
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.report import one_line, render
-from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
+from naiad.config.resolving.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
-from naiad.core.threads import start_all
-from naiad.engine.host_policies import NO_POLICIES, HostPolicies
-from naiad.engine.instance_update import scheduled
-from naiad.engine.instances import BackendOptions, InstanceFactory
+from naiad.core.processes.threads import start_all
+from naiad.engine.instances.factory import BackendOptions, InstanceFactory
+from naiad.engine.instances.host_policies import NO_POLICIES, HostPolicies
+from naiad.engine.instances.placement import HOST_PARAMETER, known_host
+from naiad.engine.instances.update import scheduled
 from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
 from naiad.engine.model import Model
-from naiad.engine.placement import HOST_PARAMETER, known_host
 from naiad.engine.sequence_model import Unloading, make_model
 from naiad.errors import InferenceError, internal, invalid
 from naiad.hosts.host import HostedInstance, InProcess, WorkerRpcHandler
@@ -43,8 +43,8 @@ from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
-from naiad.scheduling.calls import Submit
-from naiad.scheduling.resources import Resources, UnlimitedResources
+from naiad.scheduling.instances.resources import Resources, UnlimitedResources
+from naiad.scheduling.relays.calls import Submit
 from naiad.scheduling.scheduler import MakeScheduler, Scheduler
 from naiad.scheduling.strategy import Strategy
 
@@ -271,7 +271,7 @@ class Loader:
         fields = self._config_overrides.get(folder.name)
         if config is None and fields is None:
             return pbtxt.read(config_file(folder, self._config_name))
-        from naiad.config import override  # noqa: PLC0415 - few servers need it
+        from naiad.config.resolving import override  # noqa: PLC0415 - few servers need it
 
         if config is not None:
             return override.read(config, folder)
@@ -382,7 +382,7 @@ def _complete(
         return
     plan = backend.completion_plan(message, version_dir, options)
     if plan is not None:
-        from naiad.engine import workers  # noqa: PLC0415 - as in `Loader`
+        from naiad.engine.instances import workers  # noqa: PLC0415 - as in `Loader`
 
         result = workers.run_once(
             plan, model=message.name, version=int(version_dir.name), timeout_s=COMPLETION_TIMEOUT_S

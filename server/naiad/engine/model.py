@@ -15,25 +15,25 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import failure
 from naiad.engine.api import KnownReplies, ModelTraits, TensorMetadata
-from naiad.engine.classification import requested
-from naiad.engine.classified import ClassifiedResponses
-from naiad.engine.instance_update import (
+from naiad.engine.forms.classification import requested
+from naiad.engine.forms.classified import ClassifiedResponses
+from naiad.engine.forms.placed import PlacedResponses, placed
+from naiad.engine.instances.factory import ModelInstances, nothing
+from naiad.engine.instances.update import (
     Change,
     InstanceUpdate,
     change,
     passive,
     scheduled,
 )
-from naiad.engine.instances import ModelInstances, nothing
-from naiad.engine.placed import PlacedResponses, placed
 from naiad.engine.sequence_validation import validator_of
 from naiad.errors import InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.plan import VersionPlan
-from naiad.scheduling.calls import CallInProgress
+from naiad.scheduling.instances.resources import Resources
 from naiad.scheduling.occupancy import Occupancy
-from naiad.scheduling.resources import Resources
+from naiad.scheduling.relays.calls import CallInProgress
 from naiad.scheduling.scheduler import Scheduler, SubmitsTogether
 
 

@@ -9,7 +9,7 @@ from naiad.config.document import Document
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem, Scope
 from naiad.config.refused import problem_of
-from naiad.engine.placement import check_limits, host_of
+from naiad.engine.instances.placement import check_limits, host_of
 from naiad.errors import InferenceError
 
 

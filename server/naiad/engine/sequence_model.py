@@ -9,7 +9,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, SEQUENCE_START, InferRequest
 from naiad.engine.model import Model
-from naiad.scheduling.calls import CallInProgress
+from naiad.scheduling.relays.calls import CallInProgress
 from naiad.scheduling.scheduler import Scheduler
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
 

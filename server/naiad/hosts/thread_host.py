@@ -18,9 +18,9 @@ import threading
 from naiad.backends.instance import Execution
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
+from naiad.core.processes.threads import start_aside
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
-from naiad.core.threads import start_aside
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.cpu_affinity import (
     INSTANCES,

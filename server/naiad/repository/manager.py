@@ -26,7 +26,7 @@ from naiad.repository.loading.progress import LoadTable
 from naiad.repository.loading.retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, without_duplicates
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, parse
 from naiad.repository.store import StoredModel, check_name

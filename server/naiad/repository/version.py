@@ -9,7 +9,7 @@ import msgspec
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import Event, State, after
 from naiad.repository.plan import ModelPlan, VersionPlan
-from naiad.repository.reading import LocalCopy
+from naiad.repository.reading.reader import LocalCopy
 
 UNLOADED = "unloaded"
 

@@ -34,15 +34,15 @@ from naiad.scheduling.batching import (
     next_prefetch,
 )
 from naiad.scheduling.follow_ups import FollowUps
-from naiad.scheduling.instance_pool import InstancePool
+from naiad.scheduling.instances.pool import InstancePool
 from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.outlook import Outlook
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import drain
 from naiad.scheduling.strategy import Strategy
-from naiad.scheduling.timer import Timers
-from naiad.scheduling.wakeup import NEVER
+from naiad.scheduling.timers.timer import Timers
+from naiad.scheduling.timers.wakeup import NEVER
 
 _log = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from naiad.core.clock import Clock
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.batching import plan_batching
-from naiad.scheduling.calls import Submit
 from naiad.scheduling.dynamic import DynamicScheduler
 from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
-from naiad.scheduling.instance_pool import InstancePool
+from naiad.scheduling.instances.pool import InstancePool
+from naiad.scheduling.instances.resources import Resources
 from naiad.scheduling.queue import InferenceQueue
-from naiad.scheduling.resources import Resources
+from naiad.scheduling.relays.calls import Submit
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
 from naiad.scheduling.strategy import Strategy
-from naiad.scheduling.timer import Timers
+from naiad.scheduling.timers.timer import Timers
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
 """Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived, and a sequence batcher before so many wait in slots."""

@@ -5,7 +5,7 @@ import collections.abc
 from naiad.core.inference import Inference
 from naiad.metrics.queue_state import LevelState, QueueState
 from naiad.scheduling.batching import BatchingPolicy
-from naiad.scheduling.instance_pool import InstancePool
+from naiad.scheduling.instances.pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.speed.deadline import DEADLINE_PARAMETER, deadline_of, too_late
 from naiad.scheduling.speed.estimate import Estimate, InstanceLoad, estimate

@@ -15,7 +15,7 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import BatchOutcome, DeferredResponse
 from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics
-from naiad.scheduling.calls import CallInProgress, TakesTogether
+from naiad.scheduling.relays.calls import CallInProgress, TakesTogether
 
 _log = logging.getLogger(__name__)
 _MILLISECOND_NS = 1_000 * MICROSECOND

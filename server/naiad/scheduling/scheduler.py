@@ -10,8 +10,8 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.calls import Submit
 from naiad.scheduling.occupancy import Occupancy
+from naiad.scheduling.relays.calls import Submit
 from naiad.scheduling.strategy import Strategy
 
 UNLOAD_GRACE_S = 30.0

@@ -38,7 +38,7 @@ from naiad.repository.stores.process import StoreProcess
 from naiad.repository.unloads import Memory
 from naiad.repository.version import LoadListener
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import Resources, UnlimitedResources
+from naiad.scheduling.instances.resources import Resources, UnlimitedResources
 from naiad.serve.gpus import find_gpus
 from naiad.serve.repositories import Pollers, RepositoryFactory, UnusedOverrides, eviction_series
 from naiad.serve.shared_requirements import SharedRequirements

@@ -12,7 +12,7 @@ import uvloop
 
 from naiad import __version__, logs
 from naiad.backends.catalog import OWN, Catalog
-from naiad.core.malloc import MALLOC
+from naiad.core.processes.malloc import MALLOC
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY, Options
 from naiad.repository.store import local_root
 from naiad.repository.stores.process import StoreProcess

@@ -8,7 +8,7 @@ import pathlib
 import resource
 import threading
 
-from naiad.core.malloc import MALLOC
+from naiad.core.processes.malloc import MALLOC
 
 _PAGE = resource.getpagesize()
 

@@ -22,7 +22,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import VersionPlan
 from naiad.repository.polling.poller import Poller
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.namespaces import NamespacedListener, Namespaces
 from naiad.repository.store import Store

@@ -17,7 +17,7 @@ import typing
 from typing_extensions import override
 
 from naiad.core.clock import SystemClock
-from naiad.core.threads import start_all
+from naiad.core.processes.threads import start_all
 from naiad.engine.engine import Phase
 from naiad.errors import InferenceError
 from naiad.log_text import Lines
@@ -202,7 +202,7 @@ class Server:
 
 def _workers() -> list[int]:
     """The ids of the worker processes."""
-    from naiad.hosts.spawn import ORPHAN_REAPER  # noqa: PLC0415 - a server without workers does not need it before its first unload
+    from naiad.hosts.process.spawn import ORPHAN_REAPER  # noqa: PLC0415 - a server without workers does not need it before its first unload
 
     return ORPHAN_REAPER.groups()
 

@@ -15,7 +15,7 @@ else:
     _Array = np.ndarray
 
 FROM = 1 << 25
-"""Bytes of the smallest such array: smaller ones are in memory that the C library keeps (`core/malloc.py`)."""
+"""Bytes of the smallest such array: smaller ones are in memory that the C library keeps (`core/processes/malloc.py`)."""
 
 _PAGE = 4096
 _ONLY_THIS = 3

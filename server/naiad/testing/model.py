@@ -16,10 +16,10 @@ from naiad.backends.python.backend import PythonBackend
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.plugin import PLUGIN
 from naiad.config.document import Document
-from naiad.config.normalise import autofill
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.report import render
-from naiad.config.resolve import CONFIG_FILE, resolve
+from naiad.config.resolving.normalise import autofill
+from naiad.config.resolving.resolve import CONFIG_FILE, resolve
 from naiad.config.sequence_tensors import model_inputs
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference

@@ -15,7 +15,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.instance import InstanceSpec
 from naiad.backends.openvino.backend import OpenvinoBackend
 from naiad.config.model_config import InstanceKind
-from naiad.config.resolve import resolve
+from naiad.config.resolving.resolve import resolve
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
 from naiad.core.tensor import Tensor

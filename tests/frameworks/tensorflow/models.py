@@ -11,7 +11,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.instance import InstanceSpec
 from naiad.backends.tensorflow.backend import TensorflowBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
-from naiad.config.resolve import resolve
+from naiad.config.resolving.resolve import resolve
 from naiad.core.clock import ManualClock
 from tests.server.backends.configs import Instance, Loaded
 

@@ -4,7 +4,7 @@ from naiad.backends.backend import WorkerPlan, instance_specs
 from naiad.backends.instance import InstanceResource, InstanceSpec, SecondaryDevice
 from naiad.config import model_config as configs
 from naiad.config.model_config import InstanceGroup, InstanceKind, RateLimiterResource
-from naiad.hosts.spawn import order
+from naiad.hosts.process.spawn import order
 from tests.server.backends.configs import model_config
 
 

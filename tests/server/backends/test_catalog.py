@@ -145,7 +145,7 @@ def test_models_of_the_servers_own_backends_look_for_no_packages(tmp_path: pathl
     script = (
         "import pathlib, sys\n"
         "from naiad.backends.catalog import Catalog\n"
-        "from naiad.config.resolve import resolve\n"
+        "from naiad.config.resolving.resolve import resolve\n"
         f"for name in ('m', 'by_file'): resolve(pathlib.Path({str(tmp_path)!r}) / name, backends=Catalog())\n"
         "assert 'importlib.metadata' not in sys.modules\n"
     )

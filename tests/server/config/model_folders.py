@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from naiad.backends.catalog import Catalog
-from naiad.config import resolve as resolving
 from naiad.config.problem import Problem
-from naiad.config.resolve import Resolution
+from naiad.config.resolving import resolve as resolving
+from naiad.config.resolving.resolve import Resolution
 
 Shown = tuple[int, int, str]
 """Line and column (0, 0 without a place) and the message of a problem."""

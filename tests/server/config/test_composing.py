@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from naiad.config import composing
 from naiad.config.model_config import ModelConfig
+from naiad.config.resolving import composing
 from naiad.core.datatypes import INT32
 from tests.support.ensembles import ensemble, model, step
 from tests.support.inferences import make_spec

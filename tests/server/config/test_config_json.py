@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from naiad.backends.catalog import Catalog
 from naiad.config.config_json import to_json
-from naiad.config.normalise import normalise, normalise_instance_groups
+from naiad.config.resolving.normalise import normalise, normalise_instance_groups
 from naiad.core.messages import model_config_pb2
 
 FULL = """

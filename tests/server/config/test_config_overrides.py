@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from naiad.config.document import Document
-from naiad.config.override import with_fields
 from naiad.config.pbtxt import parser as pbtxt
-from naiad.config.resolve import Resolution
+from naiad.config.resolving.override import with_fields
+from naiad.config.resolving.resolve import Resolution
 from naiad.errors import InferenceError
 from tests.server.config.model_folders import make_model, only, resolve
 

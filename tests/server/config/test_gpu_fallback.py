@@ -7,7 +7,7 @@ import pytest
 from naiad.backends.catalog import Catalog
 from naiad.config.checks.features import ServerFeatures
 from naiad.config.model_config import InstanceKind
-from naiad.config.resolve import Resolution, resolve as resolve_config
+from naiad.config.resolving.resolve import Resolution, resolve as resolve_config
 from tests.server.config.model_folders import make_model
 
 IN = 'input { name: "x" data_type: TYPE_FP32 dims: [ 2 ] }\noutput { name: "y" data_type: TYPE_FP32 dims: [ 2 ] }\n'

@@ -5,9 +5,9 @@ import pathlib
 import msgspec
 import pytest
 
-from naiad.config import composing
 from naiad.config.labels import inherited, split
-from naiad.config.resolve import Resolution
+from naiad.config.resolving import composing
+from naiad.config.resolving.resolve import Resolution
 from tests.server.config.model_folders import make_model, resolve
 from tests.server.config.test_resolve import X
 from tests.support.ensembles import ensemble, model, step

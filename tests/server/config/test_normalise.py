@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from naiad.backends.catalog import Catalog
 from naiad.config.checks import validate
 from naiad.config.config_json import to_json
-from naiad.config.normalise import autofill, normalise, normalise_instance_groups
+from naiad.config.resolving.normalise import autofill, normalise, normalise_instance_groups
 from naiad.core.messages import model_config_pb2
 
 

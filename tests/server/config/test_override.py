@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from hypothesis import assume, given, strategies as st
 
 from naiad.config.config_json import to_json
-from naiad.config.override import LARGEST, NAME, read
+from naiad.config.resolving.override import LARGEST, NAME, read
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError
 from tests.server.config.messages import random_config

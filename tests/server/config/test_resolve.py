@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from naiad.config.config_json import to_json
-from naiad.config.resolve import config_file
+from naiad.config.resolving.resolve import config_file
 from naiad.core.messages import model_config_pb2
 from naiad.errors import internal
 from tests.server.config.model_folders import make_model, only, resolve, shown

@@ -3,7 +3,7 @@
 import pytest
 from google.protobuf import text_format
 
-from naiad.config import versions
+from naiad.config.resolving import versions
 from naiad.core.messages import model_config_pb2
 
 

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from naiad.core import child_process
+from naiad.core.processes import child_process
 from tests.server.hosts.process.workers import exists
 from tests.support.waiting import wait_until
 
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 PARENT = f"""
 import socket, sys
-from naiad.core import child_process
+from naiad.core.processes import child_process
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 print(child_process.start("{MODULE}", theirs, {{}}).pid, flush=True)
 sys.stdin.read()

@@ -10,8 +10,8 @@ import typing
 
 import pytest
 
-from naiad.core import launch as launching
-from naiad.core.launch import PASSED, Child, Launch
+from naiad.core.processes import launch as launching
+from naiad.core.processes.launch import PASSED, Child, Launch
 from tests.server.hosts.process.workers import open_descriptors
 
 _SHOW = """
@@ -86,7 +86,7 @@ def test_descriptors_may_have_the_numbers_that_others_get() -> None:
     code = f"""
 import os, sys
 sys.path[:0] = {sys.path!r}
-from naiad.core.launch import Launch
+from naiad.core.processes.launch import Launch
 kept = os.dup(1)
 for each in (0, 1, 2):
     os.close(each)

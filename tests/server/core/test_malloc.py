@@ -7,7 +7,7 @@ import typing
 
 import pytest
 
-from naiad.core.malloc import Malloc
+from naiad.core.processes.malloc import Malloc
 
 TRIM, MMAP, ARENAS = -1, -3, -8
 MIB = 1 << 20
@@ -91,7 +91,7 @@ def test_another_c_library_is_left_alone() -> None:
 
 THREADS = """
 import ctypes, pathlib, threading
-from naiad.core.malloc import MALLOC, _c_library
+from naiad.core.processes.malloc import MALLOC, _c_library
 
 MALLOC.limit_arenas({})
 MALLOC.keep_messages()

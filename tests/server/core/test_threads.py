@@ -6,7 +6,7 @@ import threading
 import pytest
 from typing_extensions import override
 
-from naiad.core.threads import start_all, start_aside
+from naiad.core.processes.threads import start_all, start_aside
 
 
 @pytest.mark.parametrize("count", [1, 5])

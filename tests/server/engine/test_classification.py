@@ -13,9 +13,9 @@ from naiad.core.datatypes import BF16, BOOL, BY_DTYPE, BYTES, FP16, FP32, DataTy
 from naiad.core.request import RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor, object_array
-from naiad.engine.classification import MOST_ELEMENTS, classify, requested
-from naiad.engine.classified import ClassifiedResponses
-from naiad.engine.sort_order import sort_order
+from naiad.engine.forms.classification import MOST_ELEMENTS, classify, requested
+from naiad.engine.forms.classified import ClassifiedResponses
+from naiad.engine.forms.sort_order import sort_order
 from naiad.errors import ErrorCode, invalid
 from tests.support.inferences import make_request
 
@@ -255,7 +255,7 @@ async def test_work_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: object, **__: object) -> typing.NoReturn:
         raise MemoryError
 
-    monkeypatch.setattr("naiad.engine.classified.classify", refuse)
+    monkeypatch.setattr("naiad.engine.forms.classified.classify", refuse)
     responses = ClassifiedResponses(found.set_result, {"y": 1}, {}, batched=False)
     responses(response(np.arange(500_000)))
     error = (await asyncio.wait_for(found, 30)).error

@@ -9,7 +9,7 @@ import pytest
 
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
-from naiad.engine.host_policies import policy_of
+from naiad.engine.instances.host_policies import policy_of
 from naiad.hosts.worker import placement
 from naiad.hosts.worker.placement import HostPolicy, fault, place, placed
 

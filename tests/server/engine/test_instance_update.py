@@ -15,15 +15,15 @@ from naiad.config.model_config import (
     ModelConfig,
     RateLimiterResource,
 )
-from naiad.engine.instance_update import change
-from naiad.engine.instances import ModelInstances, Specs
+from naiad.engine.instances.factory import ModelInstances, Specs
+from naiad.engine.instances.update import change
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
 from naiad.hosts.host import HostedInstance
 from naiad.repository.plan import VersionPlan
+from naiad.scheduling.instances.resources import Resources, UnlimitedResources
 from naiad.scheduling.rate_limiter.keys import ResourceKey
 from naiad.scheduling.rate_limiter.limiter import RateLimiter
-from naiad.scheduling.resources import Resources, UnlimitedResources
 from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_config
 from tests.support.scheduled import ScheduledModel, turn

@@ -10,9 +10,9 @@ from naiad.backends.backend import WorkerPlan, instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
-from naiad.engine.instances import InstanceFactory, OfVersion
-from naiad.engine.placement import host_of
-from naiad.engine.workers import processes_of
+from naiad.engine.instances.factory import InstanceFactory, OfVersion
+from naiad.engine.instances.placement import host_of
+from naiad.engine.instances.workers import processes_of
 from naiad.errors import InferenceError
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics

@@ -17,20 +17,20 @@ from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
 from naiad.core.response import InferResponse
-from naiad.engine import instances
+from naiad.engine.instances import factory as instances
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, InferenceError, invalid
 from naiad.hosts.host import ClosedRpcHandler, HostedInstance
-from naiad.hosts.spawn import ORPHAN_REAPER
+from naiad.hosts.process.spawn import ORPHAN_REAPER
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.errors import failed_plan
 from naiad.repository.plan import VersionPlan
-from naiad.scheduling.calls import Submit
 from naiad.scheduling.factory import SchedulerFactory
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.scheduling.occupancy import Occupancy
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.relays.calls import Submit
 from naiad.scheduling.scheduler import MakeScheduler, Scheduler
 from naiad.scheduling.strategy import Strategy
 from tests.server.backends.python.models import write

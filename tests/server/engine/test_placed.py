@@ -12,7 +12,7 @@ from naiad.core.datatypes import ALL, BYTES, FP32, UINT8
 from naiad.core.regions import Place, Regions
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import PlacedTensor, Tensor, object_array, packed_strings
-from naiad.engine.placed import PlacedResponses, Places
+from naiad.engine.forms.placed import PlacedResponses, Places
 from naiad.errors import ErrorCode, invalid
 
 

@@ -13,16 +13,16 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.engine import ServingEngine
-from naiad.engine.instances import ModelInstances
+from naiad.engine.instances.factory import ModelInstances
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found, unavailable
 from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
-from naiad.scheduling.calls import Caller, CallInProgress, Submit
 from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.scheduling.occupancy import Occupancy
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.relays.calls import Caller, CallInProgress, Submit
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler, drain
 from tests.support.clock import LoopClock

@@ -9,7 +9,7 @@ import pytest
 from naiad.config.model_config import ModelConfig, WarmupInput, WarmupSample
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
-from naiad.engine.warmup import RANDOM_INTEGERS, make_samples
+from naiad.engine.instances.warmup import RANDOM_INTEGERS, make_samples
 from naiad.errors import InferenceError
 from naiad.hosts.warmup import WarmupRequest
 from naiad.repository.plan import VersionPlan

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from naiad.core.clock import SystemClock
-from naiad.hosts.spawn import ORPHAN_REAPER
+from naiad.hosts.process.spawn import ORPHAN_REAPER
 from naiad.hosts.thread_host import ThreadHost
 from naiad.hosts.worker.link import Link
 from tests.server.hosts.links import Pair

@@ -8,7 +8,7 @@ from typing_extensions import override
 from naiad.backends.instance import Execution
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.hosts.in_flight import InFlight
+from naiad.hosts.process.in_flight import InFlight
 from tests.server.backends.configs import inference, tensor
 
 

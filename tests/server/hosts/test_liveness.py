@@ -8,7 +8,14 @@ import signal
 import pytest
 
 from naiad.core.clock import ManualClock
-from naiad.hosts.liveness import INTERVAL_S, Decision, Liveness, LivenessWatch, Sample, look_at
+from naiad.hosts.process.liveness import (
+    INTERVAL_S,
+    Decision,
+    Liveness,
+    LivenessWatch,
+    Sample,
+    look_at,
+)
 from naiad.metrics.statistics import RestartReason
 from tests.server.hosts.process.workers import GIVE_UP_S, SAME, Hosts, answers, ask
 from tests.support.waiting import until
@@ -176,8 +183,8 @@ async def test_a_watch_asks_every_ten_seconds_ends_with_a_death_and_with_its_sto
 async def test_a_worker_that_is_stopped_is_killed_its_requests_fail_and_the_next_one_serves(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("naiad.hosts.liveness.INTERVAL_S", 0.05)
-    monkeypatch.setattr("naiad.hosts.liveness.STOPPED_NS", 1)
+    monkeypatch.setattr("naiad.hosts.process.liveness.INTERVAL_S", 0.05)
+    monkeypatch.setattr("naiad.hosts.process.liveness.STOPPED_NS", 1)
     hosted = await hosts.start(SAME)
     first = hosted.worker.pid
     os.kill(first, signal.SIGSTOP)
@@ -196,9 +203,9 @@ async def test_a_worker_that_is_stopped_is_killed_its_requests_fail_and_the_next
 async def test_a_worker_that_answers_is_left_alone_also_while_a_batch_holds_the_interpreter(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("naiad.hosts.liveness.INTERVAL_S", 0.02)
-    monkeypatch.setattr("naiad.hosts.liveness.SILENT_NS", 300_000_000)
-    monkeypatch.setattr("naiad.hosts.liveness._COMPUTES", 0.001)  # the machine may be busy
+    monkeypatch.setattr("naiad.hosts.process.liveness.INTERVAL_S", 0.02)
+    monkeypatch.setattr("naiad.hosts.process.liveness.SILENT_NS", 300_000_000)
+    monkeypatch.setattr("naiad.hosts.process.liveness._COMPUTES", 0.001)  # the machine may be busy
     hosted = await hosts.start(
         """
         def execute(self, requests):
@@ -214,10 +221,10 @@ async def test_a_worker_that_answers_is_left_alone_also_while_a_batch_holds_the_
 async def test_a_sleeping_thread_that_keeps_the_interpreter_lock_is_found(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("naiad.hosts.liveness.INTERVAL_S", 0.05)
-    monkeypatch.setattr("naiad.hosts.liveness.SILENT_NS", 500_000_000)
+    monkeypatch.setattr("naiad.hosts.process.liveness.INTERVAL_S", 0.05)
+    monkeypatch.setattr("naiad.hosts.process.liveness.SILENT_NS", 500_000_000)
     monkeypatch.setattr(
-        "naiad.hosts.liveness._COMPUTES", 0.5
+        "naiad.hosts.process.liveness._COMPUTES", 0.5
     )  # a loaded machine counts more for waking up
     hosted = await hosts.start(
         """

@@ -13,9 +13,9 @@ import pytest
 from naiad.backends.python.backend import PythonBackend
 from naiad.core.clock import SystemClock
 from naiad.core.messages import model_config_pb2
-from naiad.engine.workers import run_one_shot
+from naiad.engine.instances.workers import run_one_shot
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.output_log import Identity
+from naiad.hosts.process.output_log import Identity
 from tests.server.hosts.process.workers import GIVE_UP_S, exists, lines, model, open_descriptors
 
 IDENTITY = Identity("m", 1, "config")

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from naiad.hosts import spawn
+from naiad.hosts.process import spawn
 from tests.server.hosts.process.workers import exists, open_descriptors
 from tests.support.waiting import wait_until
 
 _SERVER = """
 import subprocess, sys
-from naiad.hosts.spawn import OrphanReaper
+from naiad.hosts.process.spawn import OrphanReaper
 of_this_server = OrphanReaper()
 groups = [subprocess.Popen(["sleep", "60"], process_group=0) for _ in range(4)]
 for each in groups:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from naiad.hosts.output_log import Identity, OutputLog, OutputReader
+from naiad.hosts.process.output_log import Identity, OutputLog, OutputReader
 
 
 @pytest.fixture

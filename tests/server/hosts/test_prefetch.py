@@ -16,8 +16,8 @@ from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode
-from naiad.hosts import process_host
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.process import process_host
 from naiad.hosts.worker import kinds
 from naiad.hosts.worker.requests import ReceivedRequest, RequestsInProgress
 from naiad.metrics.statistics import RestartReason

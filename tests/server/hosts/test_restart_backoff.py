@@ -1,6 +1,11 @@
 """When a worker that died comes back."""
 
-from naiad.hosts.watchdogs import FIRST_DELAY_NS, LONGEST_DELAY_NS, STABLE_NS, RestartBackoff
+from naiad.hosts.process.watchdogs import (
+    FIRST_DELAY_NS,
+    LONGEST_DELAY_NS,
+    STABLE_NS,
+    RestartBackoff,
+)
 
 
 def test_the_first_death_is_made_good_at_once_and_each_further_one_later_up_to_a_minute() -> None:

@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from naiad.core.threads import start_aside
+from naiad.core.processes.threads import start_aside
 from naiad.errors import InferenceError
 from naiad.hosts import thread_host
 from naiad.hosts.host import BatchOutcome

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from naiad.hosts.worker_life import NO_EFFECT, TRANSITIONS, Action, Event, State, after
+from naiad.hosts.process.worker_life import NO_EFFECT, TRANSITIONS, Action, Event, State, after
 
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "hosts.md"
 

@@ -12,7 +12,7 @@ from naiad.core.clock import ManualClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import Value
 from naiad.repository.store import Checkout, OnBytes, StoredModel, no_bytes

@@ -16,7 +16,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 from naiad.repository.polling.fingerprint import Fingerprint
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import Value
 from naiad.repository.version import Update

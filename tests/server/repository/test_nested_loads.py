@@ -13,7 +13,7 @@ from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.requests.overrides import Value

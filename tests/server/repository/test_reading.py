@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.polling.fingerprint import Fingerprint
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.store import StoredModel
 from tests.server.repository.stores import FakeStore
 

@@ -12,7 +12,7 @@ from naiad.config.model_config import InstanceGroup, InstanceKind
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import VersionPlan
-from naiad.repository.reading import LocalCopy
+from naiad.repository.reading.reader import LocalCopy
 from naiad.repository.store import Checkout
 from naiad.repository.unloads import Unloads
 from naiad.repository.version import Version

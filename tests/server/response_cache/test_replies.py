@@ -17,7 +17,7 @@ from naiad.core.clock import ManualClock
 from naiad.core.inference import Inference, RequestContext
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Texts, object_array
-from naiad.engine.instances import ModelInstances
+from naiad.engine.instances.factory import ModelInstances
 from naiad.engine.model import Model
 from naiad.metrics.statistics import BatchTiming, ModelStatistics
 from naiad.protocol import durations
@@ -29,7 +29,7 @@ from naiad.response_cache.key import KeyMaker
 from naiad.response_cache.local import LocalStore
 from naiad.response_cache.replies import KnownReplies
 from naiad.response_cache.scheduler import CachingScheduler
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from tests.server.backends.configs import tensor
 from tests.support.inferences import make_config, make_spec

@@ -15,7 +15,7 @@ from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.scheduling.scheduler import Scheduler
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost, hosted

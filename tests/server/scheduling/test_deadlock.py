@@ -5,7 +5,7 @@ An execution is named after its instance: "a0" is what the first instance of mod
 
 import itertools
 
-from naiad.scheduling.deadlock import UNSURE_NS, Wait, find_cycle
+from naiad.scheduling.relays.deadlock import UNSURE_NS, Wait, find_cycle
 
 
 class Calls:

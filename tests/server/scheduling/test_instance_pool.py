@@ -8,9 +8,9 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, InferenceError
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.instance_pool import InstancePool
-from naiad.scheduling.instance_slot import InstanceSlot
-from naiad.scheduling.resources import Resources, UnlimitedResources
+from naiad.scheduling.instances.pool import InstancePool
+from naiad.scheduling.instances.resources import Resources, UnlimitedResources
+from naiad.scheduling.instances.slot import InstanceSlot
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost, hosted

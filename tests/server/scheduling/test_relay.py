@@ -9,7 +9,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import ErrorCode, InferenceError, internal, unavailable
-from naiad.scheduling.relay import Relay
+from naiad.scheduling.relays.relay import Relay
 from tests.support.inferences import make_request, make_tensor
 
 

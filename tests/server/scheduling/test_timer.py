@@ -11,9 +11,9 @@ import pytest
 import uvloop
 
 from naiad.core.clock import ManualClock, SystemClock
-from naiad.scheduling import wakeup
-from naiad.scheduling.timer import Timer, Timers
-from naiad.scheduling.wakeup import NEVER, LoopTimer, TimerFd, wakeup_on
+from naiad.scheduling.timers import wakeup
+from naiad.scheduling.timers.timer import Timer, Timers
+from naiad.scheduling.timers.wakeup import NEVER, LoopTimer, TimerFd, wakeup_on
 from tests.support.clock import LoopClock
 
 US = 1_000

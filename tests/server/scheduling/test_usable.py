@@ -9,7 +9,7 @@ from naiad.config.model_config import DynamicBatching
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_config, make_inference
 from tests.support.scheduled import ScheduledModel, no_submit, turn

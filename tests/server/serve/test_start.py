@@ -22,7 +22,7 @@ _NOT_AT_START = (
     # The first unload of a model; a GPU.
     "psutil", "pynvml",
     # The first model that runs in a worker process.
-    "naiad.hosts.process_host", "naiad.hosts.notifications", "naiad.hosts.worker_process", "naiad.hosts.spawn", "naiad.engine.workers", "naiad.engine.workers", "naiad.engine.bls.worker_rpc",
+    "naiad.hosts.process.process_host", "naiad.hosts.process.notifications", "naiad.hosts.process.worker_process", "naiad.hosts.process.spawn", "naiad.engine.instances.workers", "naiad.engine.instances.workers", "naiad.engine.bls.worker_rpc",
     "naiad.backends.backend_runner",
     # The first Python model.
     "naiad.backends.python.backend", "naiad.environments.environments",

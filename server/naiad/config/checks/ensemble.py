@@ -1,6 +1,6 @@
 """The rules for the steps of an ensemble that its own config shows (rows 11.29, 11.30, 14.2). Pure.
 
-What depends on the models of its steps is in `config/composing.py`. Messages begin with the reference's words, a stray quotation mark of two of them included; what follows names the step and the
+What depends on the models of its steps is in `config/resolving/composing.py`. Messages begin with the reference's words, a stray quotation mark of two of them included; what follows names the step and the
 tensor, and draws the cycle if there is one.
 """
 

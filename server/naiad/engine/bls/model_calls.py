@@ -2,7 +2,7 @@
 
 A call is an ordinary request except for three rules: an immediate refusal has the message of row 15.21; only a caller that takes many
 responses may call a decoupled model; and while any call has no response, a check every tenth of a second finds calls
-that wait for each other (`scheduling/deadlock.py`) and fails the youngest call. All of it belongs to the event loop.
+that wait for each other (`scheduling/relays/deadlock.py`) and fails the youngest call. All of it belongs to the event loop.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import ServedModel
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
-from naiad.scheduling.calls import Caller, CallInProgress, RunsCalls
-from naiad.scheduling.deadlock import Wait, find_cycle
+from naiad.scheduling.relays.calls import Caller, CallInProgress, RunsCalls
+from naiad.scheduling.relays.deadlock import Wait, find_cycle
 
 _log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from naiad.errors import InferenceError
 from naiad.hosts.thread_queues import LoopQueue
 from naiad.metrics.custom import CustomMetrics
 from naiad.repository.requests.overrides import CONFIG, Parameters, Value
-from naiad.scheduling.calls import Caller
+from naiad.scheduling.relays.calls import Caller
 
 Arguments = typing.ParamSpec("Arguments")
 Result = typing.TypeVar("Result")

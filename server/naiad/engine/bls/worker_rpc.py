@@ -19,7 +19,7 @@ from naiad.hosts.worker import call as calls, codec
 from naiad.hosts.worker.kinds import ERROR, RESULT, TO_HOST
 from naiad.hosts.worker.payload import Payload
 from naiad.repository.requests.overrides import CONFIG, Value
-from naiad.scheduling.calls import Caller
+from naiad.scheduling.relays.calls import Caller
 
 _log = logging.getLogger(__name__)
 

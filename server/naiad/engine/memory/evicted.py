@@ -19,9 +19,9 @@ from naiad.errors import InferenceError, unavailable
 from naiad.repository.manager import Repository
 from naiad.repository.plan import VersionPlan
 from naiad.repository.requests.namespaces import Namespaces
-from naiad.scheduling.calls import CallInProgress
 from naiad.scheduling.queue import queue_full
-from naiad.scheduling.relay import Relay
+from naiad.scheduling.relays.calls import CallInProgress
+from naiad.scheduling.relays.relay import Relay
 
 log = logging.getLogger("naiad.memory")
 

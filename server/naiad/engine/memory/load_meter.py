@@ -12,7 +12,7 @@ import os
 import typing
 
 from naiad.config.model_config import ModelConfig
-from naiad.engine.instances import InThread
+from naiad.engine.instances.factory import InThread
 from naiad.engine.memory.shared_growth import SharedGrowth
 from naiad.engine.memory.sizes import HOST, Place, expected, file_bytes, places
 from naiad.metrics.device_memory import DeviceMemory

@@ -11,7 +11,7 @@ import logging
 import weakref
 
 from naiad.core.clock import Clock
-from naiad.engine.instances import InThread
+from naiad.engine.instances.factory import InThread
 from naiad.engine.memory.room import Candidate, Sizes, missing, to_unload, total
 from naiad.engine.memory.sizes import Place, expected, file_bytes
 from naiad.engine.model import Model

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from naiad.core import child_process
+from naiad.core.processes import child_process
 from naiad.hosts.cuda_regions.allocations import Allocations
 from naiad.hosts.worker.link import Link, LinkBrokenError
 

@@ -19,8 +19,8 @@ import weakref
 
 import numpy as np
 
-from naiad.core import child_process
 from naiad.core.cuda_regions import Opened
+from naiad.core.processes import child_process
 from naiad.errors import ErrorCode, InferenceError, internal, invalid, unavailable
 from naiad.hosts.cuda_regions.messages import (
     CLOSE,

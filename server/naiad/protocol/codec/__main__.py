@@ -2,7 +2,7 @@
 
     python -m naiad.protocol.codec DESCRIPTOR PARENT
 
-The descriptor is a socket (`core/child_process.py`). A message is the descriptor of a memory file (`frames.py`) with a function's module and name and its
+The descriptor is a socket (`core/processes/child_process.py`). A message is the descriptor of a memory file (`frames.py`) with a function's module and name and its
 arguments; the answer is one with its result.
 """
 
@@ -15,8 +15,8 @@ import socket
 import traceback
 import typing
 
-from naiad.core import child_process
-from naiad.core.malloc import MALLOC
+from naiad.core.processes import child_process
+from naiad.core.processes.malloc import MALLOC
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.process import BROKEN, REFUSED, RESULT

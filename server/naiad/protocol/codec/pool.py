@@ -13,7 +13,7 @@ import os
 import threading
 import typing
 
-from naiad.core.threads import start_all
+from naiad.core.processes.threads import start_all
 from naiad.errors import unavailable
 from naiad.protocol.codec.frames import Function
 from naiad.protocol.codec.process import CodecProcess, shortage

@@ -6,7 +6,7 @@ import os
 import socket
 import typing
 
-from naiad.core import child_process
+from naiad.core.processes import child_process
 from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec import frames
 

@@ -13,7 +13,7 @@ import logging
 import threading
 import typing
 
-from naiad.core.threads import start_aside
+from naiad.core.processes.threads import start_aside
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.agents.agent import AgentError, RepositoryAgent
 from naiad.repository.agents.catalog import AgentCatalog, failure

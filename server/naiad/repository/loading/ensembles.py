@@ -9,8 +9,8 @@ import typing
 
 import msgspec
 
-from naiad.config import composing
 from naiad.config.model_config import ModelConfig
+from naiad.config.resolving import composing
 from naiad.errors import InferenceError, invalid
 from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
 from naiad.repository.model_table import ModelTable

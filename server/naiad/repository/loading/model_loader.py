@@ -26,7 +26,7 @@ from naiad.repository.loading.slots import LoadSlots
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, untouched
 from naiad.repository.polling.fingerprint import changed_paths, in_words
-from naiad.repository.reading import LocalCopy, RepositoryReader
+from naiad.repository.reading.reader import LocalCopy, RepositoryReader
 from naiad.repository.requests.overrides import Value
 from naiad.repository.store import StoredModel
 from naiad.repository.unloads import Unloads

@@ -35,7 +35,7 @@ from naiad.repository.polling.changes import (
     hidden,
 )
 from naiad.repository.polling.fingerprint import changed_paths, in_words
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.store import Store
 
 log = logging.getLogger("naiad.repository")

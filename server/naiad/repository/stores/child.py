@@ -17,8 +17,8 @@ import time
 import msgspec
 from typing_extensions import override
 
-from naiad.core import child_process
 from naiad.core.clock import SystemClock
+from naiad.core.processes import child_process
 from naiad.errors import InferenceError, internal
 from naiad.repository.stores import address
 from naiad.repository.stores.cache import LISTINGS, Cache

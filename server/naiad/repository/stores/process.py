@@ -18,7 +18,7 @@ import time
 
 import msgspec
 
-from naiad.core import child_process
+from naiad.core.processes import child_process
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.log_text import Lines
 from naiad.repository.polling.fingerprint import Fingerprint

@@ -16,7 +16,6 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
-from naiad.scheduling.calls import TakesTogether
 from naiad.scheduling.ensemble import errors
 from naiad.scheduling.ensemble.composed import parameters_of, response_of, sequence_of
 from naiad.scheduling.ensemble.plan import (
@@ -30,6 +29,7 @@ from naiad.scheduling.ensemble.plan import (
 )
 from naiad.scheduling.ensemble.steps import StepCall, StepCalls
 from naiad.scheduling.ensemble.times import RunTimes
+from naiad.scheduling.relays.calls import TakesTogether
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 
 ROOT: Key = ()

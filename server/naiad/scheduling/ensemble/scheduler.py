@@ -12,13 +12,13 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.calls import Submit
 from naiad.scheduling.ensemble.chains import Chains
 from naiad.scheduling.ensemble.plan import EnsemblePlan
 from naiad.scheduling.ensemble.run import EnsembleRun, RunContext
 from naiad.scheduling.ensemble.steps import StepCalls
 from naiad.scheduling.ensemble.streaming_run import StreamingRun
 from naiad.scheduling.occupancy import Occupancy
+from naiad.scheduling.relays.calls import Submit
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import drain
 

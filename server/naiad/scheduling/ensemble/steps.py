@@ -11,8 +11,8 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.metrics.statistics import StepTimes
-from naiad.scheduling.calls import Caller, CallInProgress, Submit
 from naiad.scheduling.ensemble.plan import Key, PlannedStep
+from naiad.scheduling.relays.calls import Caller, CallInProgress, Submit
 
 
 class StepOwner(typing.Protocol):

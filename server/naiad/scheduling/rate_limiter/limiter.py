@@ -5,10 +5,10 @@ import collections.abc
 import itertools
 
 from naiad.backends.instance import InstanceSpec
+from naiad.scheduling.instances.resources import ResourceUser
 from naiad.scheduling.rate_limiter.amounts import ResourceTable, needs_of
 from naiad.scheduling.rate_limiter.keys import ExplicitAmounts, ResourceKey
 from naiad.scheduling.rate_limiter.turns import Turn, blocking, runnable
-from naiad.scheduling.resources import ResourceUser
 
 
 class _Turn(Turn, eq=False):

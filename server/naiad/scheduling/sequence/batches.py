@@ -18,14 +18,14 @@ from naiad.errors import InferenceError
 from naiad.hosts.host import BatchOutcome, HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.batching import WaitUntil
-from naiad.scheduling.instance_pool import InstancePool
-from naiad.scheduling.instance_slot import InstanceSlot
+from naiad.scheduling.instances.pool import InstancePool
+from naiad.scheduling.instances.slot import InstanceSlot
 from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.sequence.instance import ScheduledInstance
 from naiad.scheduling.sequence.plan import SequencePlan
 from naiad.scheduling.sequence.preparation import Preparation
 from naiad.scheduling.sequence.slot import Sequence, Slot, Taken
-from naiad.scheduling.timer import Timer
+from naiad.scheduling.timers.timer import Timer
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from naiad.metrics.statistics import CloseReason
 from naiad.scheduling.batching import BatchingPolicy, Dispatch, WaitUntil, batchable
 from naiad.scheduling.sequence.slot import Prepare, Sequence, Slot, Taken, oldest_waiting_ns
 from naiad.scheduling.sequence.table import SequenceTable
-from naiad.scheduling.wakeup import NEVER
+from naiad.scheduling.timers.wakeup import NEVER
 
 
 class DirectBatcher:

@@ -1,7 +1,7 @@
 """One instance of a model with sequences: its slots, and what runs its batches."""
 
 from naiad.hosts.host import HostedInstance
-from naiad.scheduling.instance_pool import InstancePool
+from naiad.scheduling.instances.pool import InstancePool
 from naiad.scheduling.sequence.plan import Batcher
 from naiad.scheduling.sequence.preparation import PreparedBatch
 

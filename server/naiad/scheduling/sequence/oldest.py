@@ -9,7 +9,7 @@ from naiad.scheduling.batching import BatchingPolicy, BatchRun, Dispatch, WaitUn
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.sequence.slot import Prepare, Sequence, Slot, Taken, oldest_waiting_ns
 from naiad.scheduling.sequence.table import SequenceTable
-from naiad.scheduling.wakeup import NEVER
+from naiad.scheduling.timers.wakeup import NEVER
 
 
 class OldestBatcher:

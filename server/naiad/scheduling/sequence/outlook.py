@@ -12,7 +12,7 @@ from naiad.scheduling.sequence.slot import Sequence
 from naiad.scheduling.sequence.table import SequenceTable
 from naiad.scheduling.speed.deadline import DEADLINE_PARAMETER, deadline_of, too_late
 from naiad.scheduling.speed.estimate import Estimate, InstanceLoad, estimate, free_in
-from naiad.scheduling.wakeup import NEVER
+from naiad.scheduling.timers.wakeup import NEVER
 
 _DEFAULT_LEVEL = 0
 

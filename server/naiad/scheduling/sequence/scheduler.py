@@ -32,7 +32,7 @@ from naiad.scheduling.sequence.plan import SequencePlan
 from naiad.scheduling.sequence.preparation import Preparation
 from naiad.scheduling.sequence.slot import Sequence
 from naiad.scheduling.sequence.states import SequenceStates
-from naiad.scheduling.timer import Timers
+from naiad.scheduling.timers.timer import Timers
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import typing
 
 from naiad.core.inference import Inference
 from naiad.core.tensor import Tensor
-from naiad.scheduling.wakeup import NEVER
+from naiad.scheduling.timers.wakeup import NEVER
 
 Key = int | str
 """A correlation ID; 5 and "5" are two sequences (row 13.5)."""

@@ -18,7 +18,7 @@ from naiad.scheduling.queue import MICROSECOND_NS
 from naiad.scheduling.sequence.errors import stopping, unknown_sequence
 from naiad.scheduling.sequence.slot import Key, Sequence, Slot, SlotBatcher, Taken
 from naiad.scheduling.speed.times import BatchTimes
-from naiad.scheduling.wakeup import NEVER
+from naiad.scheduling.timers.wakeup import NEVER
 
 _REMEMBERED = 1024
 """How many sequences that were ended early are remembered, for the error of their next request."""

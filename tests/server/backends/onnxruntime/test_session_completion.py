@@ -12,7 +12,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.onnxruntime import completion, session_completion
 from naiad.backends.onnxruntime.backend import OnnxRuntimeBackend
 from naiad.config.backend_type import CompletionError
-from naiad.config.resolve import resolve
+from naiad.config.resolving.resolve import resolve
 from naiad.core.clock import ManualClock
 from naiad.core.messages import model_config_pb2
 from tests.server.config.model_folders import make_model

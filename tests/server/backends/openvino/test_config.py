@@ -8,7 +8,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.openvino import intermediate
 from naiad.backends.openvino.settings import Settings, settings_of
-from naiad.config.resolve import Resolution, resolve
+from naiad.config.resolving.resolve import Resolution, resolve
 from naiad.core import datatypes
 from naiad.errors import InferenceError
 

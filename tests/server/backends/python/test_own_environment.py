@@ -15,9 +15,9 @@ from naiad.backends.python.backend import PythonBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
 from naiad.core.messages import model_config_pb2
-from naiad.engine.workers import run_one_shot
+from naiad.engine.instances.workers import run_one_shot
 from naiad.errors import InferenceError
-from naiad.hosts.output_log import Identity
+from naiad.hosts.process.output_log import Identity
 from tests.server.backends.python.models import IDENTITY, python_config, write
 
 MODEL = """

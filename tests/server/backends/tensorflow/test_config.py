@@ -6,7 +6,7 @@ import pytest
 
 from naiad.backends.catalog import Catalog
 from naiad.backends.tensorflow.settings import Settings, settings_of
-from naiad.config.resolve import Resolution, resolve
+from naiad.config.resolving.resolve import Resolution, resolve
 from naiad.errors import InferenceError
 from tests.server.backends.configs import model_config
 from tests.server.backends.tensorflow.saved_models import (

@@ -5,8 +5,8 @@ import pathlib
 import pytest
 
 from naiad.backends.catalog import Catalog
-from naiad.config import resolve as resolving
-from naiad.config.resolve import Resolution
+from naiad.config.resolving import resolve as resolving
+from naiad.config.resolving.resolve import Resolution
 from tests.server.config.model_folders import make_model, resolve
 from tests.server.config.test_resolve import X
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from naiad.backends.catalog import Catalog
-from naiad.config.resolve import Resolution, resolve
+from naiad.config.resolving.resolve import Resolution, resolve
 from tests.server.config.model_folders import make_model
 from tests.support.made_up_gpu import plans
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from naiad.config.resolve import Resolution
+from naiad.config.resolving.resolve import Resolution
 from naiad.config.sequence_states import SequenceState
 from naiad.core import datatypes
 from tests.server.config.model_folders import make_model, resolve

@@ -20,9 +20,9 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits
 from naiad.engine.bls.model_calls import ModelCall, ModelCalls
 from naiad.errors import ErrorCode, FailureReason, InferenceError, invalid, not_found, unavailable
-from naiad.scheduling.calls import Caller
-from naiad.scheduling.deadlock import UNSURE_NS
 from naiad.scheduling.occupancy import Occupancy
+from naiad.scheduling.relays.calls import Caller
+from naiad.scheduling.relays.deadlock import UNSURE_NS
 from tests.support.clock import LoopClock
 
 pytestmark = pytest.mark.looptime

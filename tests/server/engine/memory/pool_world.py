@@ -20,7 +20,7 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.namespaces import NamespacedListener
 from naiad.repository.requests.overrides import Value

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from naiad.core import child_process
 from naiad.core.cuda_regions import Opened
+from naiad.core.processes import child_process
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.cuda_regions import memory as module
 from naiad.hosts.cuda_regions.memory import CudaMemory

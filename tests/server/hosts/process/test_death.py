@@ -14,8 +14,8 @@ import socket
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts import supervisor
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.process import supervisor
 from naiad.metrics.statistics import RestartReason
 from tests.server.hosts.process.workers import (
     GIVE_UP_S,
@@ -112,7 +112,7 @@ async def test_the_last_outcome_of_a_dead_worker_does_not_bring_it_the_next_batc
 async def test_a_worker_that_cannot_load_any_more_is_tried_again_and_again(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("naiad.hosts.watchdogs.FIRST_DELAY_NS", 1_000_000)
+    monkeypatch.setattr("naiad.hosts.process.watchdogs.FIRST_DELAY_NS", 1_000_000)
     hosted = await hosts.start(
         """
         def initialize(self, args):

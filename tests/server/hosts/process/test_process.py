@@ -20,8 +20,9 @@ from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.errors import ErrorCode, FailureReason
-from naiad.hosts import host as host_module, process_host
+from naiad.hosts import host as host_module
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.process import process_host
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.backends.python.models import python_config
 from tests.server.hosts.process.workers import (

@@ -12,7 +12,7 @@ from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import LOAD, Limit
-from naiad.hosts.worker_life import State
+from naiad.hosts.process.worker_life import State
 from naiad.metrics.statistics import RestartReason
 from tests.server.hosts.process.several import DEFERS, DIES, FILLS, WAITS, WHERE
 from tests.server.hosts.process.test_instances import let_go, notes, plan, start
@@ -279,7 +279,7 @@ async def test_deferred_responses_and_cancellations_reach_an_added_instance(
 async def test_an_instance_that_does_not_close_is_left_in_the_process(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    monkeypatch.setattr("naiad.hosts.supervisor.FINALIZE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("naiad.hosts.process.supervisor.FINALIZE_TIMEOUT_S", 0.1)
     hosted = await start(hosts, tmp_path, 2)
     (tmp_path / "stay m_1").touch()
     await close(hosted, 1)

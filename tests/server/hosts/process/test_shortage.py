@@ -15,13 +15,14 @@ from typing_extensions import override
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
-from naiad.hosts import messages, process_host
+from naiad.hosts import messages
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
+from naiad.hosts.process import process_host
+from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.worker import codec, segments
 from naiad.hosts.worker.kinds import RESULT
 from naiad.hosts.worker.link import Link
-from naiad.hosts.worker_process import WorkerProcess
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, TO_THE_LAST, Hosts, ask, told
 from tests.support.waiting import until, wait_until

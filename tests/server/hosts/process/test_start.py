@@ -8,9 +8,9 @@ import typing
 
 import pytest
 
-from naiad.core.launch import Child, Launch
+from naiad.core.processes.launch import Child, Launch
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts import spawn
+from naiad.hosts.process import spawn
 from tests.server.hosts.process.workers import (
     GIVE_UP_S,
     SAME,

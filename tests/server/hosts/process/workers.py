@@ -24,9 +24,9 @@ from naiad.hosts.host import (
     Limits,
     WorkerRpcHandler,
 )
-from naiad.hosts.process_host import ProcessHost
+from naiad.hosts.process.process_host import ProcessHost
+from naiad.hosts.process.worker_group import WorkerGroup
 from naiad.hosts.warmup import Warmup
-from naiad.hosts.worker_group import WorkerGroup
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write

@@ -14,7 +14,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.loading.progress import KEPT_RESULTS, LoadTable, Phase, enter
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import Value
 from naiad.repository.store import Checkout, OnBytes, no_bytes

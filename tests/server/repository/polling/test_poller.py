@@ -8,9 +8,9 @@ import pytest
 
 from naiad.errors import InferenceError
 from naiad.repository.lifecycle import State
-from naiad.repository.listing import RepositoryListing
 from naiad.repository.plan import DUPLICATE
-from naiad.repository.reading import Scan
+from naiad.repository.reading.listing import RepositoryListing
+from naiad.repository.reading.reader import Scan
 from naiad.repository.store import StoredModel
 from tests.server.repository.polling.polls import QUIET_S, lines, polled, poller_of
 from tests.server.repository.stores import FakeStore

@@ -12,12 +12,12 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.bls.model_calls import ModelCalls
-from naiad.engine.instances import ModelInstances
+from naiad.engine.instances.factory import ModelInstances
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.ensemble.scheduler import EnsembleScheduler
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from tests.support.clock import LoopClock
 from tests.support.ensembles import bound, ensemble, model, number, step
 from tests.support.scheduled import ScheduledModel, turn

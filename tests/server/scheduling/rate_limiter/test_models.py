@@ -10,8 +10,8 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.engine.bls.model_calls import ModelCalls
 from naiad.hosts.host import HostedInstance
-from naiad.scheduling.calls import Caller
 from naiad.scheduling.rate_limiter.limiter import RateLimiter
+from naiad.scheduling.relays.calls import Caller
 from tests.support.hosts import ScriptedHost
 from tests.support.inferences import make_request
 from tests.support.limited import limited_spec

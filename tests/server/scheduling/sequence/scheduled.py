@@ -15,7 +15,7 @@ from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import Resources, UnlimitedResources
+from naiad.scheduling.instances.resources import Resources, UnlimitedResources
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
 from tests.server.scheduling.sequence.requests import request_of
 from tests.support.clock import LoopClock

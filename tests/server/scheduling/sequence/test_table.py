@@ -8,7 +8,7 @@ from naiad.metrics.statistics import SequenceEnd
 from naiad.scheduling.sequence import errors
 from naiad.scheduling.sequence.slot import Sequence
 from naiad.scheduling.sequence.table import SequenceTable
-from naiad.scheduling.wakeup import NEVER
+from naiad.scheduling.timers.wakeup import NEVER
 from tests.server.scheduling.sequence.requests import MS, make_table, names, request_of
 
 

@@ -16,7 +16,7 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
-from naiad.scheduling.resources import UnlimitedResources
+from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.scheduling.sequence.scheduler import SequenceScheduler
 from tests.server.scheduling.sequence.requests import request_of
 from tests.support.clock import LoopClock

@@ -6,8 +6,8 @@ then, which takes 65 of 90 ms; into pages that the process still has, it takes 2
 
 import threading
 
-from naiad.core.malloc import MALLOC, Malloc
-from naiad.core.threads import start_aside
+from naiad.core.processes.malloc import MALLOC, Malloc
+from naiad.core.processes.threads import start_aside
 from naiad.protocol.idle_timer import IdleTimer
 
 LARGE_MESSAGE_BYTES = 1 << 23

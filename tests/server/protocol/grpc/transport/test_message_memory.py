@@ -5,7 +5,7 @@ import threading
 
 from typing_extensions import override
 
-from naiad.core.malloc import Malloc
+from naiad.core.processes.malloc import Malloc
 from naiad.protocol.grpc.transport.message_memory import MessageMemory
 
 

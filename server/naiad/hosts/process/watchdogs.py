@@ -15,9 +15,9 @@ from naiad.core.clock import Clock
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import Limit
-from naiad.hosts.output_log import Identity
+from naiad.hosts.process.output_log import Identity
+from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.worker import codec, kinds
-from naiad.hosts.worker_process import WorkerProcess
 from naiad.log_text import Lines
 
 _log = logging.getLogger(__name__)

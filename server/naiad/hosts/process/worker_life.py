@@ -7,7 +7,7 @@ import enum
 
 from naiad.errors import FailureReason, InferenceError, internal, unavailable
 from naiad.hosts.host import Limit
-from naiad.hosts.output_log import Identity
+from naiad.hosts.process.output_log import Identity
 from naiad.hosts.worker.link import SegmentLostError
 from naiad.hosts.worker.segments import SHORTAGES
 

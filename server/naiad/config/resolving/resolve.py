@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from naiad.config import versions
 from naiad.config.backend_type import BackendType, BackendTypes, Completer
 from naiad.config.checks import misplaced
 from naiad.config.checks.batch_strategy import batch_strategies
@@ -28,15 +27,16 @@ from naiad.config.checks.paths import clear_unusable_paths
 from naiad.config.checks.states import read_initial_states
 from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
 from naiad.config.checks.warmup import check_warmup
-from naiad.config.completion import Completion
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
 from naiad.config.gpu_fallback import fall_back_to_cpu
 from naiad.config.labels import read_labels
 from naiad.config.model_config import ModelConfig
-from naiad.config.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
+from naiad.config.resolving import versions
+from naiad.config.resolving.completion import Completion
+from naiad.config.resolving.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.typed import is_typed, typed
 from naiad.core.file_kind import exists, is_file
 

@@ -2,7 +2,7 @@
 
 import collections.abc
 
-from naiad.scheduling.instance_slot import InstanceSlot
+from naiad.scheduling.instances.slot import InstanceSlot
 from naiad.scheduling.speed.estimate import InstanceLoad, free_in
 from naiad.scheduling.speed.faster import waits_for_faster
 

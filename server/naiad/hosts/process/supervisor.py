@@ -20,16 +20,16 @@ from naiad.backends.instance import InstanceSpec
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import InferenceError
-from naiad.hosts import worker_life
 from naiad.hosts.host import Limit, WorkerInstance, WorkerRpcHandler
-from naiad.hosts.liveness import LivenessWatch
-from naiad.hosts.output_log import Identity
-from naiad.hosts.spawn import order
+from naiad.hosts.process import worker_life
+from naiad.hosts.process.liveness import LivenessWatch
+from naiad.hosts.process.output_log import Identity
+from naiad.hosts.process.spawn import order
+from naiad.hosts.process.watchdogs import Loaded, Loading, Restarter, Watchdog
+from naiad.hosts.process.worker_life import Action, Event, State
+from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.warmup import Warmup
-from naiad.hosts.watchdogs import Loaded, Loading, Restarter, Watchdog
 from naiad.hosts.worker import codec, kinds, link
-from naiad.hosts.worker_life import Action, Event, State
-from naiad.hosts.worker_process import WorkerProcess
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import msgspec
 
 from naiad.core.clock import SystemClock
 from naiad.errors import InferenceError, invalid
-from naiad.repository import contents
-from naiad.repository.contents import Advance
+from naiad.repository.reading import contents
+from naiad.repository.reading.contents import Advance
 from naiad.repository.store import Checkout, LocalStore, local_root
 from naiad.repository.stores import address
 from naiad.repository.stores.cache import LISTINGS, Cache, Lease

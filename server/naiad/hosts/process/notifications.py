@@ -5,7 +5,7 @@ import collections
 import logging
 import socket
 
-from naiad.hosts.output_log import Identity
+from naiad.hosts.process.output_log import Identity
 from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import Payload

@@ -16,8 +16,8 @@ from naiad.core.datatypes import BOOL, BYTES, Kind
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor, object_array
-from naiad.engine.formed import failed
-from naiad.engine.sort_order import sort_order
+from naiad.engine.forms.formed import failed
+from naiad.engine.forms.sort_order import sort_order
 from naiad.errors import InferenceError, invalid
 
 MOST_ELEMENTS = 1_000_000

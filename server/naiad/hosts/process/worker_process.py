@@ -18,13 +18,13 @@ import typing
 from typing import Any
 
 from naiad.backends.backend import WorkerPlan
-from naiad.core.child_process import in_words
+from naiad.core.processes.child_process import in_words
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import Notify, WorkerInstance
-from naiad.hosts.notifications import NotificationSender
-from naiad.hosts.output_log import Identity, OutputLog, OutputReader
-from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
+from naiad.hosts.process.notifications import NotificationSender
+from naiad.hosts.process.output_log import Identity, OutputLog, OutputReader
+from naiad.hosts.process.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
 from naiad.hosts.worker.kinds import (
     ADD,
     ALIVE,

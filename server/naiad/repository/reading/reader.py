@@ -21,8 +21,8 @@ import msgspec
 from naiad.errors import InferenceError, internal, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.session import AgentSession
-from naiad.repository.listing import RepositoryListing, StoreLister, combined
 from naiad.repository.polling.fingerprint import Fingerprint
+from naiad.repository.reading.listing import RepositoryListing, StoreLister, combined
 from naiad.repository.store import BatchStore, Checkout, OnBytes, Store, StoredModel, no_bytes
 from naiad.repository.stores.address import DOWNLOADED_WHOLE, scheme
 

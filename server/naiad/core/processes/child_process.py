@@ -1,7 +1,7 @@
 """A process beside the server that runs a module of this package: how it is started, ends with the server, and how it ended.
 
 For the processes that decode large messages and the one that reads object stores; what they say on their socket is their own. The workers of models
-are started by `hosts/spawn.py`, since they may run in another interpreter.
+are started by `hosts/process/spawn.py`, since they may run in another interpreter.
 """
 
 import collections.abc

@@ -5,8 +5,8 @@ from typing_extensions import override
 from naiad.config.labels import Labels
 from naiad.core.inference import OnResponse
 from naiad.core.response import InferResponse
-from naiad.engine.classification import Classes, classify, cost
-from naiad.engine.formed import FormedResponses
+from naiad.engine.forms.classification import Classes, classify, cost
+from naiad.engine.forms.formed import FormedResponses
 
 _LONG = 100_000
 """Responses that cost more are classified in a thread: about a millisecond."""

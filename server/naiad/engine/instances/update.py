@@ -12,7 +12,7 @@ from naiad.backends.backend import instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import ModelConfig
 from naiad.hosts.host import HostedInstance
-from naiad.scheduling.resources import Resources
+from naiad.scheduling.instances.resources import Resources
 
 Commit = collections.abc.Callable[[], str]
 

@@ -24,9 +24,9 @@ import threading
 import typing
 
 from naiad.backends.backend import WorkerPlan
-from naiad.core.launch import PASSED, Child, Launch
+from naiad.core.processes.launch import PASSED, Child, Launch
 from naiad.hosts import worker
-from naiad.hosts.output_log import Identity
+from naiad.hosts.process.output_log import Identity
 from naiad.hosts.worker import codec
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from naiad.backends.registry import Registry
 from naiad.config.backend_type import HostKind
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
-from naiad.engine.host_policies import NO_POLICIES, HostPolicies, policy_of
-from naiad.engine.placement import check_limits, host_of, limits_of, nice_of
+from naiad.engine.instances.host_policies import NO_POLICIES, HostPolicies, policy_of
+from naiad.engine.instances.placement import check_limits, host_of, limits_of, nice_of
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
@@ -32,7 +32,7 @@ from naiad.repository.loading import progress
 from naiad.repository.plan import VersionPlan
 
 if typing.TYPE_CHECKING:
-    from naiad.engine.workers import Process, Workers
+    from naiad.engine.instances.workers import Process, Workers
     from naiad.hosts.host import WorkerRpcHandler
 
 log = logging.getLogger("naiad.loader")
@@ -174,7 +174,7 @@ class InstanceFactory:
     async def _warmup(self, plan: VersionPlan, statistics: ModelStatistics) -> Warmup:
         samples: list[WarmupRequest] = []
         if plan.config.warmup:
-            from naiad.engine.warmup import make_samples  # noqa: PLC0415 - few models have any
+            from naiad.engine.instances.warmup import make_samples  # noqa: PLC0415 - few models have any
 
             samples = await self._in_thread(make_samples, plan)
         batched = plan.config.max_batch_size > 0
@@ -283,7 +283,7 @@ class InstanceFactory:
     ) -> "tuple[Workers, list[Process]]":
         # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
         from naiad.backends import backend_runner  # noqa: PLC0415
-        from naiad.engine.workers import Workers, processes_of  # noqa: PLC0415
+        from naiad.engine.instances.workers import Workers, processes_of  # noqa: PLC0415
 
         source = self._source(plan)
         plan_of = backend_runner.plan_of

@@ -24,10 +24,10 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import BatchOutcome, DeferredResponse, HostedInstance, InProcess
-from naiad.scheduling.instance_slot import InstanceSlot, deferred_of
-from naiad.scheduling.instance_speeds import Speeds
+from naiad.scheduling.instances.resources import Resources
+from naiad.scheduling.instances.slot import InstanceSlot, deferred_of
+from naiad.scheduling.instances.speeds import Speeds
 from naiad.scheduling.ordering import Reordering
-from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.speed.times import BatchTimes
 

@@ -22,7 +22,7 @@ from naiad.core.tensor import (
     pack,
     placed_tensor,
 )
-from naiad.engine.formed import FormedResponses, failed
+from naiad.engine.forms.formed import FormedResponses, failed
 from naiad.errors import InferenceError, internal
 
 _LONG = 1 << 20

@@ -10,7 +10,7 @@ import collections.abc
 import itertools
 
 from naiad.core.clock import Clock
-from naiad.scheduling.wakeup import NEVER, wakeup_on
+from naiad.scheduling.timers.wakeup import NEVER, wakeup_on
 
 _TICK_NS = 1_000_000
 

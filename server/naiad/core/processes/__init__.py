@@ -1,0 +1,1 @@
+"""Processes and threads: how they start and end, and the memory that this one keeps."""

@@ -1,0 +1,1 @@
+"""The instances of a model version: where they run, how they are made, warmed up and changed."""

@@ -1,0 +1,1 @@
+"""Timers of schedulers, precise to microseconds."""
