@@ -4,6 +4,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -93,8 +95,12 @@ def test_a_cache_is_filled_again_and_again(
     model: Bucket, cache: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
+    sleep = time.sleep
 
     def pause(seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            sleep(seconds)  # of a client that another test has left
+            return
         pauses.append(seconds)
         if len(pauses) == 1:
             model.put("n/1/model.onnx", b"new")

@@ -41,13 +41,19 @@ def here(admin: Kubectl) -> str:
 
 def grant(admin: Kubectl, *, without: str = "") -> None:
     """The rights of the chart, but for one API group."""
-    [chart] = [
+    roles = [
         manifest
         for manifest in helm.manifests({})
-        if manifest["kind"] == "ClusterRole" and manifest["metadata"]["name"] == "naiad"
+        if manifest["kind"] == "ClusterRole"
+        and manifest["metadata"]["name"] in {"naiad", "naiad-profiles"}
     ]
-    rules = [rule for rule in chart["rules"] if without not in rule["apiGroups"] or not without]
-    admin.apply({**chart, "metadata": {"name": ROLE}, "rules": rules}, force=True)
+    rules = [
+        rule
+        for role in roles
+        for rule in role["rules"]
+        if without not in rule["apiGroups"] or not without
+    ]
+    admin.apply({**roles[0], "metadata": {"name": ROLE}, "rules": rules}, force=True)
 
 
 @pytest.fixture(scope="module")

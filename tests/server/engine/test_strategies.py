@@ -72,8 +72,8 @@ def test_two_loads_of_one_file_share_nothing(tmp_path: pathlib.Path) -> None:
     ("source", "message"),
     [
         ("import nowhere_at_all", "{path}:1: ModuleNotFoundError: No module named 'nowhere_at_all'; install what has 'nowhere_at_all' in the Python environment of the server"),
-        ("\nimport helper", "{path}:2: ModuleNotFoundError: No module named 'helper'; put the code into batchstrategy.py: it can import packages"),
-        ("from . import helper", "{path}:1: ImportError: attempted relative import with no known parent package; put the code into batchstrategy.py"),
+        ("\nimport beside_it", "{path}:2: ModuleNotFoundError: No module named 'beside_it'; put the code into batchstrategy.py: it can import packages"),
+        ("from . import beside_it", "{path}:1: ImportError: attempted relative import with no known parent package; put the code into batchstrategy.py"),
         ("from math import nothing", "{path}:1: ImportError: cannot import name 'nothing' from 'math'"),
         ("\n\ndef x(:", "{path}:3: SyntaxError: "),
         ("\nraise SystemExit(3)", "{path}:2: SystemExit: 3; correct batchstrategy.py, and load the model again"),
@@ -83,7 +83,7 @@ def test_two_loads_of_one_file_share_nothing(tmp_path: pathlib.Path) -> None:
 )  # fmt: skip
 def test_what_cannot_be_loaded(tmp_path: pathlib.Path, source: str, message: str) -> None:
     path = tmp_path / "batchstrategy.py"
-    (tmp_path / "helper.py").write_text("")
+    (tmp_path / "beside_it.py").write_text("")
     with pytest.raises(InferenceError) as caught:
         load(path, source)
     assert caught.value.code is ErrorCode.INVALID_ARG

@@ -62,8 +62,8 @@ def test_one_in_python_beside_a_library_is_taken(tmp_path: pathlib.Path) -> None
         ({"batchstrategy.py": b"\n\nclass :"}, "", "batchstrategy.py is not valid Python", "correct it"),
         ({"batchstrategy.py": b"import no_such.thing\n" + GOOD}, "", "batchstrategy.py imports 'no_such.thing', which is not installed", "install what has 'no_such'"),
         ({"batchstrategy.py": b"from no_such import x\n" + GOOD}, "", "batchstrategy.py imports 'no_such', which is not installed", "or take the import out"),
-        ({"batchstrategy.py": b"import helper\n" + GOOD, "helper.py": b""}, "", "batchstrategy.py imports 'helper', which is not installed", "put the code into batchstrategy.py"),
-        ({"batchstrategy.py": b"from . import helper\n" + GOOD, "helper.py": b""}, "", "batchstrategy.py imports what is beside it", "put the code into batchstrategy.py"),
+        ({"batchstrategy.py": b"import beside_it\n" + GOOD, "beside_it.py": b""}, "", "batchstrategy.py imports 'beside_it', which is not installed", "put the code into batchstrategy.py"),
+        ({"batchstrategy.py": b"from . import beside_it\n" + GOOD, "beside_it.py": b""}, "", "batchstrategy.py imports what is beside it", "put the code into batchstrategy.py"),
     ],
 )  # fmt: skip
 def test_what_is_refused(
