@@ -13,8 +13,10 @@ from tests.conformance.comparison.report import AGAIN, DIFFERENCE, ROWS
 from tests.conformance.scenarios.scenario import Scenario
 from tests.conformance.scenarios.wire import Target
 from tests.conformance.servers.setups import Servers, programs
+from tests.parallel import group
 
 _HERE = Path(__file__).parent
+_SERVERS = pytest.StashKey[Servers]()
 
 Ask = Callable[[Scenario], None]
 
@@ -30,11 +32,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Servers]:
     """The servers under comparison; all that were started are stopped at the end."""
     found = Servers(folder=tmp_path_factory.mktemp("conformance"), programs=programs())
+    request.config.stash[_SERVERS] = found
     yield found
     found.stop()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stops the servers of a group with its last test: twenty pairs of them would take a fifth of a processor until the end of the run."""
+    servers = item.config.stash.get(_SERVERS, None)
+    if servers is not None and (nextitem is None or group(nextitem) != group(item)):
+        servers.stop()
 
 
 @pytest.fixture
