@@ -26,7 +26,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def server(
     models: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> collections.abc.Iterator[ServerProcess]:
-    """A server on those models, for the whole run; it is no fork, because tests look at its memory, and a fork maps libraries only as it uses them."""
+    """A server on those models, for the whole run; started as a whole interpreter, because tests look at its memory, and a fork maps libraries only as it uses them."""
     log = tmp_path_factory.mktemp("log") / "server.log"
     server = ServerProcess(naiad_program(), [models], log=log)
     with switched_off():

@@ -228,7 +228,7 @@ class ThreadHost:
         return jobs
 
     def _not_started(self, calls: LoopCallQueue, error: RuntimeError) -> None:
-        """There is no thread: all that waits for it fails, and the next batch tries again."""
+        """The thread could not be started: all that waits for it fails, and the next batch tries again."""
         jobs = self._jobs
         assert jobs is not None, "it was made before the thread"
         self._jobs = self._thread = None
