@@ -14,9 +14,9 @@ import textwrap
 
 import numpy as np
 
-from benchmarks import process_time
 from benchmarks.changing import NUMBER
-from benchmarks.load import HttpRequest, require_tools, wrk
+from benchmarks.load import HttpRequest, require_tools
+from benchmarks.pairs import Measured, loaded_by_wrk
 from benchmarks.requests import Sample
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
@@ -83,14 +83,6 @@ def _request(server: ServerProcess, model: str, count: int, wire: str) -> HttpRe
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Measured:
-    """Requests per second, and microseconds of processor time per request, of all processes of the server."""
-
-    per_second: float
-    cpu_us: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
     """One kind of request and number of connections.
 
@@ -116,7 +108,7 @@ def measure(*, rounds: int, seconds: float, only: str = "") -> list[Cell]:
         LoadError: a server did not answer as it should.
     """
     kinds = [each for each in _KINDS if only in each[0]]
-    found: dict[tuple[str, int, str], list[_Measured]] = collections.defaultdict(list)
+    found: dict[tuple[str, int, str], list[Measured]] = collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         shared = [_repository(folder / "models")]
@@ -135,7 +127,7 @@ def measure(*, rounds: int, seconds: float, only: str = "") -> list[Cell]:
                     for connections in _CONNECTIONS:
                         for which, server, model in runs if turn % 2 == 0 else runs[::-1]:
                             request = _request(server, model, count, wire)
-                            measured = _loaded(server, request, connections, seconds)
+                            measured = loaded_by_wrk(server, request, connections, seconds)
                             found[kind, connections, which].append(measured)
                             print(
                                 f"round {turn + 1}  hits, {kind:<26} {connections:>2}  {which:<6} {measured.per_second:>9,.0f}/s",
@@ -148,28 +140,17 @@ def measure(*, rounds: int, seconds: float, only: str = "") -> list[Cell]:
     ]
 
 
-def _loaded(
-    server: ServerProcess, request: HttpRequest, connections: int, seconds: float
-) -> _Measured:
-    assert server.process is not None
-    pid = server.process.pid
-    before = process_time.of_tree(pid)
-    rate = wrk(request, connections=connections, seconds=seconds)
-    spent = process_time.of_tree(pid) - before
-    return _Measured(rate.per_second, spent / max(rate.requests, 1) * 1e6)
-
-
 def _cell(
     kind: str,
     connections: int,
-    theirs: list[_Measured],
-    ours: list[_Measured],
-    plain: list[_Measured],
+    theirs: list[Measured],
+    ours: list[Measured],
+    plain: list[Measured],
 ) -> Cell:
-    def rate(measured: list[_Measured]) -> float:
+    def rate(measured: list[Measured]) -> float:
         return statistics.median(each.per_second for each in measured)
 
-    def cost(measured: list[_Measured]) -> float:
+    def cost(measured: list[Measured]) -> float:
         return statistics.median(each.cpu_us for each in measured)
 
     ratios = (mine.per_second / its.per_second for its, mine in zip(theirs, ours, strict=True))

@@ -7,18 +7,16 @@ instance. Rounds of both servers take turns; medians are shown. The processor ti
 
 import collections
 import dataclasses
-import os
 import pathlib
-import statistics
 import sys
 import tempfile
 
-from benchmarks import models, process_time
+from benchmarks import models
 from benchmarks.load import require_tools
+from benchmarks.pairs import HEADINGS, Measured, Pairs, compared, loaded, other_program
 from benchmarks.requests import small
 from benchmarks.server.contest import HTTP_JSON, send
-from tests.reference.install import install
-from tests.reference.process import Program, ServerProcess, naiad_program, reference_program
+from tests.reference.process import ServerProcess, naiad_program
 
 _STEPS = ("first", "second", "third")
 _CONNECTIONS = (1, 16, 64)
@@ -38,13 +36,10 @@ ensemble_scheduling {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
-    """One number of connections: medians of requests per second and of µs of processor time per request, and of the ratios of pairs, Triton's first."""
+    """One number of connections, on both servers."""
 
     connections: int
-    rates: tuple[float, float]
-    costs: tuple[float, float]
-    faster: float
-    cheaper: float
+    pairs: Pairs
 
 
 def repository(folder: pathlib.Path) -> pathlib.Path:
@@ -58,7 +53,7 @@ def repository(folder: pathlib.Path) -> pathlib.Path:
 
 def measure(*, rounds: int, seconds: float) -> list[Cell]:
     """Run both servers side by side, loaded in turn."""
-    found: dict[tuple[int, str], list[tuple[float, float]]] = collections.defaultdict(list)
+    found: dict[tuple[int, str], list[Measured]] = collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         shared = [repository(folder / "models")]
@@ -75,60 +70,26 @@ def measure(*, rounds: int, seconds: float) -> list[Cell]:
                         measured = _loaded(server, connections, seconds)
                         found[connections, which].append(measured)
                         print(
-                            f"round {turn + 1}  ensemble {connections:>2}  {which:<6} {measured[0]:>9,.0f}/s",
+                            f"round {turn + 1}  ensemble {connections:>2}  {which:<6} {measured.per_second:>9,.0f}/s",
                             flush=True,
                         )
     return [
-        _cell(connections, found[connections, "other"], found[connections, "ours"])
+        Cell(connections, compared(found[connections, "other"], found[connections, "ours"]))
         for connections in _CONNECTIONS
     ]
 
 
-def other_program() -> Program:
-    """Triton, or the checkout of Naiad that `CHECKOUT` names."""
-    checkout = os.environ.get("CHECKOUT")
-    if not checkout:
-        return reference_program(install())
-    ours = naiad_program()
-    server = str(pathlib.Path(checkout) / "server")
-    return dataclasses.replace(ours, name=checkout, environ={**ours.environ, "PYTHONPATH": server})
-
-
-def _loaded(server: ServerProcess, connections: int, seconds: float) -> tuple[float, float]:
-    """Requests per second, and µs of processor time per request."""
-    assert server.process is not None, "it runs"
-    pid = server.process.pid
-    before = process_time.of_tree(pid)
-    rate = send(server, small("chain"), HTTP_JSON, connections=connections, seconds=seconds)
-    used = process_time.of_tree(pid) - before
-    return rate.per_second, used / max(rate.requests, 1) * 1e6
-
-
-def _cell(
-    connections: int, other: list[tuple[float, float]], ours: list[tuple[float, float]]
-) -> Cell:
-    pairs = list(zip(other, ours, strict=True))
-    return Cell(
-        connections,
-        (statistics.median(rate for rate, _ in other), statistics.median(rate for rate, _ in ours)),
-        (statistics.median(cost for _, cost in other), statistics.median(cost for _, cost in ours)),
-        statistics.median(mine[0] / theirs[0] for theirs, mine in pairs),
-        statistics.median(theirs[1] / mine[1] for theirs, mine in pairs),
+def _loaded(server: ServerProcess, connections: int, seconds: float) -> Measured:
+    return loaded(
+        server,
+        lambda: send(server, small("chain"), HTTP_JSON, connections=connections, seconds=seconds),
     )
 
 
 def table(cells: list[Cell]) -> str:
     """As Markdown."""
-    lines = [
-        "| connections | Triton req/s | Naiad req/s | ratio | Triton µs of processor time | Naiad µs | Triton / Naiad |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for cell in cells:
-        theirs, mine = cell.rates
-        its_cost, my_cost = cell.costs
-        lines.append(
-            f"| {cell.connections} | {theirs:,.0f} | {mine:,.0f} | **{cell.faster:.2f}** | {its_cost:.0f} | {my_cost:.0f} | {cell.cheaper:.2f} |"
-        )
+    lines = [f"| connections {HEADINGS}", "|---|---|---|---|---|---|---|"]
+    lines += [f"| {cell.connections} {cell.pairs.columns()}" for cell in cells]
     return "\n".join(lines)
 
 

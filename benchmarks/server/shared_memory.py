@@ -11,16 +11,15 @@ import dataclasses
 import json
 import os
 import pathlib
-import statistics
 import sys
 import tempfile
 import urllib.request
 
 import numpy as np
 
-from benchmarks import models, process_time
-from benchmarks.load import HttpRequest, require_tools, wrk
-from benchmarks.server.ensembles import other_program
+from benchmarks import models
+from benchmarks.load import HttpRequest, require_tools
+from benchmarks.pairs import HEADINGS, Measured, Pairs, compared, loaded_by_wrk, other_program
 from tests.reference.process import ServerProcess, naiad_program
 
 _CELLS = ((1, 1), (1, 4), (1, 16), (16, 1))
@@ -31,14 +30,11 @@ _OBJECTS = pathlib.Path("/dev/shm")  # noqa: S108 - where POSIX shared memory ob
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
-    """A size and a number of connections: medians of requests per second and of µs of processor time per request, and of the ratios of pairs, the other server's first."""
+    """A size and a number of connections, on both servers."""
 
     mebibytes: int
     connections: int
-    rates: tuple[float, float]
-    costs: tuple[float, float]
-    faster: float
-    cheaper: float
+    pairs: Pairs
 
 
 def infer(server: ServerProcess, mebibytes: int) -> HttpRequest:
@@ -57,7 +53,7 @@ def infer(server: ServerProcess, mebibytes: int) -> HttpRequest:
 
 def measure(*, rounds: int, seconds: float) -> list[Cell]:
     """Run both servers side by side, loaded in turn."""
-    found: dict[tuple[int, int, str], list[tuple[float, float]]] = collections.defaultdict(list)
+    found: dict[tuple[int, int, str], list[Measured]] = collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as undo:
         folder = pathlib.Path(name)
         models.python_models(folder / "models")
@@ -79,15 +75,18 @@ def measure(*, rounds: int, seconds: float) -> list[Cell]:
         for turn in range(rounds):
             for mebibytes, connections in _CELLS:
                 for which, server in servers if turn % 2 == 0 else servers[::-1]:
-                    measured = _loaded(server, mebibytes, connections, seconds)
+                    request = infer(server, mebibytes)
+                    measured = loaded_by_wrk(server, request, connections, seconds)
                     found[mebibytes, connections, which].append(measured)
                     print(
-                        f"round {turn + 1}  {mebibytes:>2} MB {connections:>2}  {which:<6} {measured[0]:>9,.0f}/s {measured[1]:>7,.0f} µs",
+                        f"round {turn + 1}  {mebibytes:>2} MB {connections:>2}  {which:<6} {measured.per_second:>9,.0f}/s {measured.cpu_us:>7,.0f} µs",
                         flush=True,
                     )
     return [
-        _cell(
-            each, connections, found[each, connections, "other"], found[each, connections, "ours"]
+        Cell(
+            each,
+            connections,
+            compared(found[each, connections, "other"], found[each, connections, "ours"]),
         )
         for each, connections in _CELLS
     ]
@@ -114,47 +113,12 @@ def _check(server: ServerProcess, shared: pathlib.Path, mebibytes: int) -> None:
     assert (region[half:] == region[:half]).all(), f"{server.program.name}: a wrong output"
 
 
-def _loaded(
-    server: ServerProcess, mebibytes: int, connections: int, seconds: float
-) -> tuple[float, float]:
-    """Requests per second, and µs of processor time per request."""
-    assert server.process is not None, "it runs"
-    pid = server.process.pid
-    before = process_time.of_tree(pid)
-    rate = wrk(infer(server, mebibytes), connections=connections, seconds=seconds)
-    used = process_time.of_tree(pid) - before
-    return rate.per_second, used / max(rate.requests, 1) * 1e6
-
-
-def _cell(
-    mebibytes: int,
-    connections: int,
-    other: list[tuple[float, float]],
-    ours: list[tuple[float, float]],
-) -> Cell:
-    pairs = list(zip(other, ours, strict=True))
-    return Cell(
-        mebibytes,
-        connections,
-        (statistics.median(rate for rate, _ in other), statistics.median(rate for rate, _ in ours)),
-        (statistics.median(cost for _, cost in other), statistics.median(cost for _, cost in ours)),
-        statistics.median(mine[0] / theirs[0] for theirs, mine in pairs),
-        statistics.median(theirs[1] / mine[1] for theirs, mine in pairs),
-    )
-
-
 def table(cells: list[Cell]) -> str:
     """As Markdown."""
-    lines = [
-        "| tensor | connections | Triton req/s | Naiad req/s | ratio | Triton µs of processor time | Naiad µs | Triton / Naiad |",
-        "|---|---|---|---|---|---|---|---|",
+    lines = [f"| tensor | connections {HEADINGS}", "|---|---|---|---|---|---|---|---|"]
+    lines += [
+        f"| {cell.mebibytes} MB | {cell.connections} {cell.pairs.columns()}" for cell in cells
     ]
-    for cell in cells:
-        theirs, mine = cell.rates
-        its_cost, my_cost = cell.costs
-        lines.append(
-            f"| {cell.mebibytes} MB | {cell.connections} | {theirs:,.0f} | {mine:,.0f} | **{cell.faster:.2f}** | {its_cost:,.0f} | {my_cost:,.0f} | {cell.cheaper:.2f} |"
-        )
     return "\n".join(lines)
 
 
