@@ -228,6 +228,28 @@ dynamic_batching { max_queue_delay_microseconds: 1000 }
     )
 
 
+def plans_between_models(bench: Bench) -> str:
+    """A plan between two Python models takes its input on the GPU and leaves its output there, with and without a CUDA graph."""
+    made = bench.folder / "model.plan"
+    repositories.plan(made)
+    config = IO + 'backend: "tensorrt"\n' + GPU % 1
+    graphs = "optimization { cuda { graphs: true } }\n"
+    for name, more in (("plain", ""), ("graphs", graphs)):
+        path = repositories.model(bench.models, name, config + more, "model.plan")
+        path.write_bytes(made.read_bytes())
+        repositories.model(bench.models, f"all_{name}", repositories.PLAN_ON_GPU % (IO, name))
+    _write_python(bench, "device", repositories.ON_DEVICE)
+    there = IO + 'backend: "python"\n' + GPU % 1 + repositories.INPUTS_ON_GPU
+    code = repositories.DOUBLING % repositories.THERE
+    repositories.model(bench.models, "there", there, "model.py", code)
+    with bench.server() as server:
+        for name in ("all_plain", "all_graphs"):
+            for count in (1, 3, 4, 1):
+                given = rows(count)
+                same(ask(server, name, given), given * 8, f"{name}, {count} rows")
+    return "right, and on the GPU between the models"
+
+
 def python_models(bench: Bench) -> str:
     """A model.py with torch on the GPU."""
     _write_python(bench, "host", repositories.ON_HOST)
@@ -341,6 +363,7 @@ CHECKS = (
     Check("onnx on TensorRT", ("onnx", "onnxruntime", "tensorrt_libs"), onnx_on_tensorrt),
     Check("TensorRT plans", ("tensorrt",), tensorrt_plans),
     Check("TorchScript and torch.export", ("torch",), torch_models),
+    Check("plans between models", ("tensorrt", "torch"), plans_between_models),
     Check("Python models", ("torch",), python_models),
     Check("CUDA tensors in calls", ("torch",), cuda_tensors),
     Check("clients' memory on the GPU", ("torch",), client_regions),

@@ -75,6 +75,17 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", each * 2)]) for each in x]
 """
 INPUTS_ON_GPU = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }\n'
+PLAN_ON_GPU = """platform: "ensemble"
+%sensemble_scheduling {
+  step { model_name: "device" model_version: -1 input_map { key: "X" value: "X" } output_map { key: "Y" value: "doubled" } }
+  step { model_name: "%s" model_version: -1 input_map { key: "X" value: "doubled" } output_map { key: "Y" value: "again" } }
+  step { model_name: "there" model_version: -1 input_map { key: "X" value: "again" } output_map { key: "Y" value: "Y" } }
+}
+"""
+"""The output of a Python model goes through a plan to another Python model."""
+THERE = """given = pb_utils.get_input_tensor_by_name(request, "X")
+            assert not given.is_cpu(), "the output of the model before it came to the host"
+            y = (x * 2).cpu()"""
 ON_HOST = "y = (x * 2).cpu()"
 ON_DEVICE = "y = x * 2"
 CALLING = """request = pb_utils.InferenceRequest(

@@ -14,6 +14,7 @@ import numpy as np
 
 from naiad.backends.instance import Call, InputTensor, Output
 from naiad.config.model_config import TensorSpec
+from naiad.core import datatypes
 from naiad.errors import FailureReason, InferenceError, internal
 from naiad.tensors.device_array import DeviceArray
 
@@ -135,6 +136,12 @@ def staying(batch: collections.abc.Sequence[Call], names: list[str], device: int
         if wanted[1] is not None:
             found.intersection_update(wanted[1])
     return found
+
+
+def described(values: DeviceArray) -> Array:
+    """An array of the datatype and the shape of values on a device, of one element in memory, for `OutputRule.check`."""
+    dtype = datatypes.BY_NAME[values.datatype].dtype
+    return np.broadcast_to(np.zeros((), dtype), values.shape)
 
 
 class OutputRule(msgspec.Struct, frozen=True):

@@ -1,14 +1,19 @@
-"""A made-up CUDA whose device is the host's memory. A stream runs nothing before the host waits for it, so that code that reads too early reads old bytes."""
+"""A made-up CUDA whose device is the host's memory. A stream runs nothing before the host waits for it, so that code that reads too early reads old bytes.
+
+In a process that has the fake of `tests.support.cuda` beside it, memory of the device comes from there, so that other processes can open it.
+"""
 
 import collections
 import collections.abc
 import ctypes
+import os
 import threading
 import typing
 
 from typing_extensions import override
 
 from naiad.backends.cuda_runtime import CudaRuntime
+from naiad.tensors import cudart
 from naiad.tensors.cudart import CudaError
 
 CAPABILITY = (9, 0)
@@ -38,7 +43,8 @@ class MadeUpCuda(CudaRuntime):
         self.lost = 0
         self._lock = threading.RLock()
         self._numbers = iter(range(1, 1 << 60))
-        self._memory: dict[int, tuple[ctypes.Array[ctypes.c_char], int, bool]] = {}
+        self._library = cudart.load() if "FAKE_CUDA_STATE" in os.environ else None
+        self._memory: dict[int, tuple[ctypes.Array[ctypes.c_char] | None, int, bool]] = {}
         self._streams: dict[int, collections.deque[Work]] = {}
         self._events: dict[int, _Event] = {}
         self._graphs: dict[int, list[Work]] = {}
@@ -80,7 +86,9 @@ class MadeUpCuda(CudaRuntime):
     def free(self, address: int) -> None:
         for stream in tuple(self._streams):  # as cudaFree does
             self.synchronize(stream)
-        del self._memory[address]
+        raw, _, _ = self._memory.pop(address)
+        if raw is None and self._library is not None:
+            self._library.free(address, 0)
 
     @override
     def allocate_pinned(self, size: int) -> int:
@@ -192,6 +200,22 @@ class MadeUpCuda(CudaRuntime):
     def destroy_graph(self, graph: int) -> None:
         del self._graphs[graph]
 
+    def read(self, address: int, size: int) -> bytes:
+        """What is somewhere now, on the device or on the host."""
+        if self._library is None or not self._is_elsewhere(address):
+            return ctypes.string_at(address, size)
+        found = ctypes.create_string_buffer(size)
+        self._library.to_host(ctypes.addressof(found), address, size, 0)
+        return found.raw
+
+    def write(self, address: int, values: bytes) -> None:
+        """The reverse."""
+        if self._library is None or not self._is_elsewhere(address):
+            ctypes.memmove(address, values, len(values))
+            return
+        given = ctypes.create_string_buffer(values, len(values))
+        self._library.to_device(address, ctypes.addressof(given), len(values), 0)
+
     def run(self, stream: int, work: Work) -> None:
         """Put something into a stream, or into the graph that is captured from it."""
         self._check()
@@ -204,6 +228,10 @@ class MadeUpCuda(CudaRuntime):
 
     def _allocate(self, size: int, *, on_device: bool) -> int:
         self._check()
+        if on_device and self._library is not None:
+            address = self._library.allocate(size, 0)
+            self._memory[address] = None, size, True
+            return address
         raw = ctypes.create_string_buffer(size + _ALIGNMENT)
         start = ctypes.addressof(raw)
         address = start + -start % _ALIGNMENT
@@ -213,12 +241,21 @@ class MadeUpCuda(CudaRuntime):
     def _known(self, address: int) -> bool:
         return any(
             start <= address < start + max(1, size) for start, (_, size, _) in self._memory.items()
-        )
+        ) or self._is_elsewhere(address)
+
+    def _is_elsewhere(self, address: int) -> bool:
+        """Whether it is memory of the fake's devices: of another process, or of this one."""
+        try:
+            return self._library is not None and self._library.allocation_of(address, 0)[1] > 0
+        except CudaError:
+            return False
 
     def _within(self, address: int, size: int) -> None:
         for start, (_, there, _) in self._memory.items():
             if start <= address and address + size <= start + there:
                 return
+        if self._is_elsewhere(address):
+            return
         raise CudaError(
             700,
             "cudaErrorIllegalAddress",
@@ -230,11 +267,11 @@ class MadeUpCuda(CudaRuntime):
         for address in (to, source):
             if self._known(address):
                 self._within(address, size)
-        ctypes.memmove(to, source, size)
+        self.write(to, self.read(source, size))
 
     def _write(self, to: int, taken: bytes) -> None:
         self._within(to, len(taken))
-        ctypes.memmove(to, taken, len(taken))
+        self.write(to, taken)
 
     def _check(self) -> None:
         if self.lost:

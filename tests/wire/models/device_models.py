@@ -3,6 +3,7 @@
 import collections.abc
 import contextlib
 import dataclasses
+import os
 import pathlib
 
 import numpy as np
@@ -167,12 +168,17 @@ def repository(folder: pathlib.Path) -> pathlib.Path:
 
 @contextlib.contextmanager
 def serving(
-    folder: pathlib.Path, *options: str, state: cuda.State | None = None
+    folder: pathlib.Path,
+    *options: str,
+    state: cuda.State | None = None,
+    packages: pathlib.Path | None = None,
 ) -> collections.abc.Iterator[tuple[ServerProcess, cuda.State]]:
-    """A server on all of them and what else is in `folder / "models"`, and what its processes hold of the GPUs."""
+    """A server on all of them and what else is in `folder / "models"`, and what its processes hold of the GPUs; `packages` can be imported by all of them."""
     state = state or cuda.State(folder / "state")
     program = naiad_program()
     environ = cuda.server_environment(program.environ, state, folder)
+    if packages is not None:
+        environ["PYTHONPATH"] = os.pathsep.join((str(packages), environ["PYTHONPATH"]))
     program = dataclasses.replace(program, environ=environ)
     models = repository(folder / "models")
     with ServerProcess(program, [models], log=folder / "log", options=options) as server:

@@ -105,10 +105,14 @@ class CudaDevice(Device):
 
     def _from_device(self, requests: Inputs, *, copy: bool) -> dict[str, Any]:
         """The inputs that every request has on a GPU already, without a way through the host; with `copy`, in memory that the model may write to."""
+        columns: dict[str, list[InputTensor]] = {tensor.name: [] for tensor in requests[0]}
+        for inputs in requests:
+            for tensor in inputs:
+                columns[tensor.name].append(tensor)
         lists = {
-            tensor.name: [inputs[at] for inputs in requests]
-            for at, tensor in enumerate(requests[0])
-            if all(inputs[at].memory.kind == "cuda" for inputs in requests)
+            name: column
+            for name, column in columns.items()
+            if all(tensor.memory.kind == "cuda" for tensor in column)
         }
         with torch.cuda.device(self._index), torch.cuda.stream(self._stream):
             return {

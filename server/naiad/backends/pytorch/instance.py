@@ -3,7 +3,6 @@
 import collections.abc
 from typing import Any
 
-import numpy as np
 import torch
 from typing_extensions import override
 
@@ -133,7 +132,7 @@ class PytorchInstance(Instance):
     def _rule(self, name: str, values: Array | DeviceArray, rows: int) -> OutputRule:
         """The rule of an output, which its values fit."""
         rule = self._rules[name]
-        array = _like(values) if isinstance(values, DeviceArray) else values
+        array = batches.described(values) if isinstance(values, DeviceArray) else values
         if array.ndim == 0:
             raise batches.broken(f"output '{name}' is a scalar which is not supported.")
         expected = rule.spec.datatype
@@ -153,9 +152,3 @@ class PytorchInstance(Instance):
         return batches.broken(
             f"PyTorch execute failure: {error} (running model '{self._model}', instance '{self._name}')"
         )
-
-
-def _like(values: DeviceArray) -> Array:
-    """An array of the datatype and the shape of values on a device, of one element in memory."""
-    dtype = datatypes.BY_NAME[values.datatype].dtype
-    return np.broadcast_to(np.zeros((), dtype), values.shape)

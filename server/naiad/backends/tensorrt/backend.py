@@ -4,6 +4,7 @@ A plan becomes one engine on each device (and deep learning accelerator), which 
 """
 
 import collections.abc
+import contextlib
 import pathlib
 import typing
 from typing import Any
@@ -16,8 +17,9 @@ from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
-from naiad.backends.tensorrt import completion
-from naiad.backends.tensorrt.description import EngineDescription
+from naiad.backends.tensorrt.engine import completion
+from naiad.backends.tensorrt.engine.description import EngineDescription
+from naiad.backends.tensorrt.execution.lent_outputs import LentOutputs
 from naiad.backends.tensorrt.plugin import PLUGIN
 from naiad.backends.tensorrt.settings import backend_settings_of, dla_core_of, settings_of
 from naiad.config.model_config import InstanceKind
@@ -26,7 +28,7 @@ from naiad.errors import InferenceError, internal, invalid, unavailable
 from naiad.tensors.cudart import CudaError
 
 if typing.TYPE_CHECKING:
-    from naiad.backends.tensorrt.library import Engine, Library
+    from naiad.backends.tensorrt.engine.library import Engine, Library
 
 
 def make(context: BackendContext) -> "TensorrtBackend":
@@ -81,11 +83,12 @@ class TensorrtModel(LoadedModel):
         self._library: Library = open_library()
         self._cuda: CudaRuntime = open_cuda(config.name)
         self._engines: dict[tuple[int, int], Engine] = {}
+        self._lent = LentOutputs(self._cuda)
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
         """Make an instance; the first one on a device makes the engine there."""
-        from naiad.backends.tensorrt.instance import TensorrtInstance  # noqa: PLC0415 - it imports TensorRT
+        from naiad.backends.tensorrt.execution.instance import TensorrtInstance  # noqa: PLC0415 - it imports TensorRT
 
         name = self._source.config.name
         if spec.kind is not InstanceKind.GPU:
@@ -99,6 +102,7 @@ class TensorrtModel(LoadedModel):
                 spec,
                 self._engine(spec),
                 self._cuda,
+                self._lent,
                 config=self._source.config,
                 settings=self._settings,
                 clock=self._clock,
@@ -113,6 +117,8 @@ class TensorrtModel(LoadedModel):
         for engine in self._engines.values():
             engine.close()
         self._engines.clear()
+        with contextlib.suppress(CudaError):  # the device may be lost, and what was on it
+            self._lent.close()
 
     def _engine(self, spec: InstanceSpec) -> "Engine":
         core = dla_core_of(spec)
@@ -131,7 +137,7 @@ def open_library() -> "Library":
         InferenceError: UNAVAILABLE: it is not installed, broken, or too old.
     """
     try:
-        from naiad.backends.tensorrt.library import Library  # noqa: PLC0415 - see the first lines
+        from naiad.backends.tensorrt.engine.library import Library  # noqa: PLC0415 - see the first lines
     except ImportError as error:
         if not (error.name or "").startswith("tensorrt"):
             raise

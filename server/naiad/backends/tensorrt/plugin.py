@@ -38,4 +38,5 @@ PLUGIN = BackendPlugin(
     completes_by_loading=lambda _message, _version_dir: True,
     check=deferred("naiad.backends.tensorrt.preflight:check_file"),
     preflight=deferred("naiad.backends.tensorrt.preflight:preflight"),
+    takes_device_inputs=lambda _message: True,
 )

@@ -5,7 +5,8 @@ import functools
 import pathlib
 from typing import Any
 
-from naiad.backends.tensorrt import graphs, plan_file, profiles
+from naiad.backends.tensorrt.engine import plan_file, profiles
+from naiad.backends.tensorrt.execution import graphs
 from naiad.backends.tensorrt.settings import settings_of
 from naiad.config.document import Document
 from naiad.config.findings import Findings

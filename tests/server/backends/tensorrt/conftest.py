@@ -11,7 +11,10 @@ import pytest
 from naiad.backends import cuda_runtime
 from tests.support import made_up_gpu
 
-_IMPORTING = ("library", "memory", "context", "bindings", "instance")
+_IMPORTING = (
+    "engine.library",
+    *(f"execution.{name}" for name in ("memory", "context", "bindings", "instance")),
+)
 
 
 def _forget() -> None:

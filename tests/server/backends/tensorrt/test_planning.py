@@ -8,10 +8,11 @@ from google.protobuf import text_format
 
 from naiad.backends.backend import ModelSource, instance_specs
 from naiad.backends.files_per_gpu import filename_for, for_device
-from naiad.backends.tensorrt import completion, graphs, io_check, plan_file, profiles
-from naiad.backends.tensorrt.batch_inputs import shape_values
-from naiad.backends.tensorrt.description import EngineDescription, IoTensor, Profile, Range
-from naiad.backends.tensorrt.profiles import Shapes, UsedProfile
+from naiad.backends.tensorrt.engine import completion, io_check, plan_file, profiles
+from naiad.backends.tensorrt.engine.description import EngineDescription, IoTensor, Profile, Range
+from naiad.backends.tensorrt.engine.profiles import Shapes, UsedProfile
+from naiad.backends.tensorrt.execution import graphs
+from naiad.backends.tensorrt.execution.batch_inputs import shape_values
 from naiad.backends.tensorrt.settings import Priority, backend_settings_of, dla_core_of, settings_of
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError

@@ -1,6 +1,6 @@
 """Which opened allocations of other processes stay open, by numbers."""
 
-from naiad.hosts.worker.gpu.handles import IDLE_S, MOST_IDLE, Key, OpenHandles
+from naiad.hosts.worker.gpu.handles import CLIENTS, IDLE_S, MOST_IDLE, Key, OpenHandles
 
 
 def key(number: int, owner: int = 1) -> Key:
@@ -45,3 +45,17 @@ def test_those_of_a_process_that_has_ended_are_closed_as_soon_as_they_are_not_us
     assert handles.wait_s(1.0) == 0
     assert handles.take_due(1.0) == [(key(1, 1), 1)]
     assert len(handles) == 1
+
+
+def test_a_clients_allocation_stays_open_until_it_has_ended() -> None:
+    handles, key = OpenHandles(), Key(CLIENTS + 1, b"h", 0)
+    handles.opened(key, 7)
+    handles.release(key, 0.0)
+    assert (handles.wait_s(IDLE_S * 9), handles.take_due(IDLE_S * 9)) == (None, [])
+    handles.end(CLIENTS + 1)
+    assert handles.wait_s(IDLE_S * 9) == 0
+    assert handles.take_due(IDLE_S * 9) == [(key, 7)]
+    # Registered again: what has ended before does not count.
+    handles.opened(key, 8)
+    handles.release(key, 0.0)
+    assert handles.take_due(IDLE_S) == []

@@ -3,7 +3,6 @@
 `test_interface.py` holds it to the real package's signatures. An engine computes with numpy, in the made-up CUDA's streams.
 """
 
-import ctypes
 import enum
 import json
 import math
@@ -298,9 +297,7 @@ class IExecutionContext:
     def _read(self, name: str, shapes: dict[str, tuple[int, ...]]) -> Any:
         dtype = np.dtype(self._dtype(name))
         size = math.prod(shapes[name]) * dtype.itemsize
-        return np.frombuffer(ctypes.string_at(self._addresses[name], size), dtype).reshape(
-            shapes[name]
-        )
+        return np.frombuffer(CUDA.read(self._addresses[name], size), dtype).reshape(shapes[name])
 
     def _dtype(self, name: str) -> Any:
         return _DTYPES[self._engine._tensors[name]["dtype"]]
@@ -312,4 +309,4 @@ class IExecutionContext:
 
 
 def _write(address: int, values: Any) -> None:
-    ctypes.memmove(address, values.tobytes(), values.nbytes)
+    CUDA.write(address, values.tobytes())

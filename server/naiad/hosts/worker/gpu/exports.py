@@ -1,5 +1,8 @@
 """The tensors of this process that other processes use: each is kept until the server says that none uses it any more.
 
+A tensor is complete before it is lent (`copies.taken` waits for its stream): no event goes with it, so that errors of the kernels that make it fail the
+request here, and a receiver may read it on any stream. docs/gpu-tensors.md says what that costs.
+
 Limits: standard library, Python 3.8.
 """
 

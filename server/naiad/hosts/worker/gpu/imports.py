@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from naiad.errors import InferenceError, internal
-from naiad.hosts.worker.gpu.blocks import Block, Blocks
 from naiad.hosts.worker.gpu.handles import CLIENTS, Key, OpenHandles
 from naiad.hosts.worker.link import LinkBrokenError
 from naiad.tensors import cudart
+from naiad.tensors.blocks import Block, Blocks
 from naiad.tensors.descriptor import Descriptor
 from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.dlpack import dtype_of

@@ -1,5 +1,6 @@
 """An instance of a TensorRT model: gathers a batch in pinned memory, copies it, runs it in the context of the profile that fits, and copies the outputs back.
 
+Inputs that are on the device, and outputs that the next model takes there, do not leave it.
 Everything of a batch is in the instance's own streams, so that instances on one device do not wait for each other.
 """
 
@@ -15,21 +16,24 @@ from naiad.backends.batch import Array, OutputRule
 from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, Response
 from naiad.backends.ragged import batch_input_specs, output_rules, ragged_batches
-from naiad.backends.tensorrt import io_check, profiles
-from naiad.backends.tensorrt.batch_inputs import BatchInputs, Requests
-from naiad.backends.tensorrt.bindings import Bindings
-from naiad.backends.tensorrt.context import ProfileContext
-from naiad.backends.tensorrt.description import EngineDescription, Range
-from naiad.backends.tensorrt.graphs import plan_graphs
-from naiad.backends.tensorrt.library import Engine
-from naiad.backends.tensorrt.memory import Memory, address_of
-from naiad.backends.tensorrt.profiles import Shapes, UsedProfile
+from naiad.backends.tensorrt.engine import io_check, profiles
+from naiad.backends.tensorrt.engine.description import EngineDescription, Range
+from naiad.backends.tensorrt.engine.library import Engine
+from naiad.backends.tensorrt.engine.profiles import UsedProfile
+from naiad.backends.tensorrt.execution.batch_inputs import BatchInputs, Requests
+from naiad.backends.tensorrt.execution.bindings import Bindings
+from naiad.backends.tensorrt.execution.context import ProfileContext
+from naiad.backends.tensorrt.execution.graphs import plan_graphs
+from naiad.backends.tensorrt.execution.lent_outputs import LentOutputs
+from naiad.backends.tensorrt.execution.memory import Memory
+from naiad.backends.tensorrt.execution.transfers import Transfers
 from naiad.backends.tensorrt.settings import Priority, Settings
 from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
 from naiad.tensors.cudart import CudaError
+from naiad.tensors.numbering import server_number
 
 _NO_PARAMETERS: dict[str, Any] = {}
 
@@ -50,6 +54,7 @@ class TensorrtInstance(Instance):
         spec: InstanceSpec,
         engine: Engine,
         cuda: CudaRuntime,
+        lent: LentOutputs,
         *,
         config: ModelConfig,
         settings: Settings,
@@ -93,6 +98,14 @@ class TensorrtInstance(Instance):
                 settings=settings,
                 instance=self._name,
             )
+            self._transfers = Transfers(
+                self._bindings,
+                lent,
+                cuda,
+                stream=self._stream,
+                copies=self._copies,
+                device=self._device,
+            )
             if settings.graphs:
                 plan = plan_graphs(config.message)
                 for context in self._contexts:
@@ -110,6 +123,9 @@ class TensorrtInstance(Instance):
         try:
             return self._execute(batch, [call.request.inputs for call in batch])
         except CudaError as error:
+            # Where the device is not lost, as for want of memory, the next batch gathers in the memory from which this one is still copied.
+            with contextlib.suppress(CudaError):
+                self._cuda.synchronize(self._stream)
             raise self._failed(error) from error
         except InferenceError as error:
             try:
@@ -139,7 +155,10 @@ class TensorrtInstance(Instance):
         profile = profiles.choose(self._profiles, shapes)
         profiles.check(profile, shapes, instance=self._name)
         context = self._contexts[self._profiles.index(profile)]
-        self._copy_in(others, shapes, merged)
+        if self._ragged is None:
+            self._transfers.copy_in(others, shapes.inputs, [call.batch_size for call in batch])
+        else:
+            self._transfers.copy_merged(merged)
         for name, values in shapes.values.items():
             self._bindings.set_values(context, name, values)
         input_end_ns = self._now_ns()
@@ -149,15 +168,24 @@ class TensorrtInstance(Instance):
             cuda.record(self._computed, self._stream)
             cuda.wait_for(self._computed, self._copies)
         names = batches.wanted_names(batch, self._output_names)
-        arrays = {
-            name: self._copied_out(context, name) for name in names if name not in self._values_out
+        stay = self._staying(batch, names)
+        arrays: dict[str, Any] = {
+            name: self._transfers.staying(context, name, self._rules[name].spec.datatype, padding)
+            if name in stay
+            else self._transfers.to_host(context, name)
+            for name in names
+            if name not in self._values_out
         }
         cuda.record(self._copied, self._copies)
         cuda.synchronize_event(self._copied)
         output_start_ns = self._now_ns()
-        outputs: list[tuple[OutputRule, Array]] = []
+        outputs: list[tuple[OutputRule, Any]] = []
         for name in names:
             rule = self._rules[name]
+            if name in stay:
+                rule.check(batches.described(arrays[name]), rows=rows, model=self._model)
+                outputs.append((rule, arrays[name]))
+                continue
             if name in self._values_out:
                 array = self._shape_output(context, name, rows)
             else:
@@ -173,28 +201,11 @@ class TensorrtInstance(Instance):
         responses = [Response(each, _NO_PARAMETERS) for each in parts]
         return Execution(responses, input_end_ns, output_start_ns, padding)
 
-    def _copy_in(self, requests: Requests, shapes: Shapes, merged: dict[str, Array]) -> None:
-        """Gather the inputs of a batch where the device copies them from, and have it copy them."""
-        stages = self._bindings.stages
-        arrays = {name: stages[name].array(shape) for name, shape in shapes.inputs.items()}
-        if self._ragged is None:
-            batches.merge(requests, out=arrays)
-        else:
-            for name, array in arrays.items():
-                np.copyto(array, merged[name])
-        for name, array in arrays.items():
-            address = self._bindings.device[name]
-            self._cuda.copy(address, address_of(array), array.nbytes, self._stream)
-
-    def _copied_out(self, context: ProfileContext, name: str) -> Array:
-        """An output on the host, once the copies have ended."""
-        growing = self._bindings.growing.get(name)
-        shape = context.shape_of(name) if growing is None else growing.shape
-        address = self._bindings.device[name] if growing is None else growing.address
-        array = self._bindings.stages[name].array(shape)
-        if array.nbytes:
-            self._cuda.copy(address_of(array), address, array.nbytes, self._copies)
-        return array
+    def _staying(self, batch: collections.abc.Sequence[Call], names: list[str]) -> set[str]:
+        """The outputs that stay on the device. Those of ragged batches are put apart on the host, values of shape tensors are there."""
+        if self._ragged is not None:
+            return set()
+        return batches.staying(batch, names, server_number(self._device)) - self._values_out
 
     def _shape_output(self, context: ProfileContext, name: str, rows: int) -> Array:
         """The values of a shape tensor: of a model that takes batches, those behind the number of rows, once for each row."""

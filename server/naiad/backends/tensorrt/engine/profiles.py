@@ -8,7 +8,7 @@ import collections.abc
 import msgspec
 
 from naiad.backends import batch as batches
-from naiad.backends.tensorrt.description import Range, Shape
+from naiad.backends.tensorrt.engine.description import Range, Shape
 from naiad.errors import FailureReason, invalid
 
 

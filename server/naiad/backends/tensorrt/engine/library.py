@@ -9,8 +9,14 @@ from typing import Any
 
 import tensorrt
 
-from naiad.backends.tensorrt import plan_file
-from naiad.backends.tensorrt.description import EngineDescription, IoTensor, Profile, Range, Shape
+from naiad.backends.tensorrt.engine import plan_file
+from naiad.backends.tensorrt.engine.description import (
+    EngineDescription,
+    IoTensor,
+    Profile,
+    Range,
+    Shape,
+)
 from naiad.backends.tensorrt.settings import BackendSettings
 from naiad.errors import InferenceError, internal, invalid, unavailable
 

@@ -3,7 +3,7 @@
 import collections.abc
 
 from naiad.backends.ragged import batch_input_specs
-from naiad.backends.tensorrt.description import (
+from naiad.backends.tensorrt.engine.description import (
     DATATYPES,
     LINEAR,
     EngineDescription,

@@ -3,9 +3,9 @@
 import math
 
 from naiad.backends.cuda_runtime import CudaRuntime
-from naiad.backends.tensorrt.context import ProfileContext
-from naiad.backends.tensorrt.description import EngineDescription, IoTensor
-from naiad.backends.tensorrt.memory import GrowingOutput, Memory, Stage
+from naiad.backends.tensorrt.engine.description import EngineDescription, IoTensor
+from naiad.backends.tensorrt.execution.context import ProfileContext
+from naiad.backends.tensorrt.execution.memory import GrowingOutput, Memory, Stage
 from naiad.backends.tensorrt.settings import Settings
 from naiad.core.datatypes import DataType
 from naiad.errors import internal

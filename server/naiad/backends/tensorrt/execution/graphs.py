@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from naiad.backends.tensorrt.description import EngineDescription, Shape
-from naiad.backends.tensorrt.profiles import UsedProfile
+from naiad.backends.tensorrt.engine.description import EngineDescription, Shape
+from naiad.backends.tensorrt.engine.profiles import UsedProfile
 from naiad.errors import InferenceError, invalid
 
 _SMALL = (1, 2, 3, 4, 6, 8, 12, 16)

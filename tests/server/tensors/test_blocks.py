@@ -1,11 +1,9 @@
-"""Which memory of a device is used again, and when it is freed; what stays open of clients."""
+"""Which memory of a device is used again, and when it is freed."""
 
 import pytest
 
-from naiad.hosts.worker.gpu import blocks as module
-from naiad.hosts.worker.gpu.blocks import Blocks
-from naiad.hosts.worker.gpu.handles import CLIENTS, IDLE_S, Key, OpenHandles
-from naiad.tensors import cudart
+from naiad.tensors import blocks as module, cudart
+from naiad.tensors.blocks import Blocks
 
 
 class Device:
@@ -53,17 +51,3 @@ def test_idle_blocks_are_freed_beyond_a_limit_and_for_want_of_memory(
     assert list(device.live) == [large.address]
     with pytest.raises(cudart.CudaError, match="none is left"):
         blocks.take(1, 0)
-
-
-def test_a_clients_allocation_stays_open_until_it_has_ended() -> None:
-    handles, key = OpenHandles(), Key(CLIENTS + 1, b"h", 0)
-    handles.opened(key, 7)
-    handles.release(key, 0.0)
-    assert (handles.wait_s(IDLE_S * 9), handles.take_due(IDLE_S * 9)) == (None, [])
-    handles.end(CLIENTS + 1)
-    assert handles.wait_s(IDLE_S * 9) == 0
-    assert handles.take_due(IDLE_S * 9) == [(key, 7)]
-    # Registered again: what has ended before does not count.
-    handles.opened(key, 8)
-    handles.release(key, 0.0)
-    assert handles.take_due(IDLE_S) == []

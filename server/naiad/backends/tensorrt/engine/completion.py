@@ -11,9 +11,9 @@ import msgspec
 from naiad.backends import files_per_gpu
 from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import InstanceSpec
-from naiad.backends.tensorrt.description import LINEAR, EngineDescription, IoTensor, shown
+from naiad.backends.tensorrt.engine.description import LINEAR, EngineDescription, IoTensor, shown
+from naiad.backends.tensorrt.engine.profiles import index_of
 from naiad.backends.tensorrt.plugin import PLUGIN
-from naiad.backends.tensorrt.profiles import index_of
 from naiad.backends.tensorrt.settings import backend_settings_of
 from naiad.backends.visible_devices import seen_by
 from naiad.config.backend_type import CompletionError

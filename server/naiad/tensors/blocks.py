@@ -1,4 +1,4 @@
-"""Memory of this process on devices, for copies of clients' tensors: blocks are used again, because allocating and freeing them waits for the device.
+"""Memory of this process on devices, for copies of tensors: blocks are used again, because allocating and freeing them waits for the device.
 
 Limits: standard library, Python 3.8.
 """
@@ -34,11 +34,13 @@ class Blocks:
     """The blocks that are not in use; may be used by several threads.
 
     Args:
-        load: gives the runtime library.
+        load: gives the runtime library; of it `allocate` and `free` are used.
+        least: bytes of the smallest block, a power of two.
     """
 
-    def __init__(self, load: Any = cudart.load) -> None:
+    def __init__(self, load: Any = cudart.load, least: int = _LEAST) -> None:
         self._load = load
+        self._least = least
         self._idle: list[Block] = []
         self._lock = threading.Lock()
 
@@ -48,7 +50,7 @@ class Blocks:
         Raises:
             cudart.CudaError: the device has no memory left.
         """
-        wanted = max(_LEAST, 1 << (size - 1).bit_length())
+        wanted = max(self._least, 1 << (size - 1).bit_length())
         with self._lock:
             fitting = [
                 each
@@ -78,6 +80,14 @@ class Blocks:
         with self._lock:
             self._idle.append(block)
         self._trim(block.device, IDLE_BYTES)
+
+    def free_idle(self, device: int) -> None:
+        """Free the blocks of a device that are not in use.
+
+        Raises:
+            cudart.CudaError: the device is lost.
+        """
+        self._trim(device, 0)
 
     def _trim(self, device: int, most: int) -> None:
         """Free the blocks that were used longest ago, as far as they are more than so many bytes."""

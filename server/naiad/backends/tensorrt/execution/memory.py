@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from naiad.backends.batch import Array
 from naiad.backends.cuda_runtime import CudaRuntime
-from naiad.backends.tensorrt.description import Shape
+from naiad.backends.tensorrt.engine.description import Shape
 
 
 class Memory:

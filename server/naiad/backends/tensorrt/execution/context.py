@@ -6,11 +6,11 @@ from typing import Any
 
 from naiad.backends import batch as batches
 from naiad.backends.cuda_runtime import CudaRuntime
-from naiad.backends.tensorrt.description import EngineDescription, Shape, shown
-from naiad.backends.tensorrt.graphs import GraphPlan, GraphShapes, find, shapes_of
-from naiad.backends.tensorrt.library import Engine
-from naiad.backends.tensorrt.memory import GrowingOutput
-from naiad.backends.tensorrt.profiles import Shapes, UsedProfile
+from naiad.backends.tensorrt.engine.description import EngineDescription, Shape, shown
+from naiad.backends.tensorrt.engine.library import Engine
+from naiad.backends.tensorrt.engine.profiles import Shapes, UsedProfile
+from naiad.backends.tensorrt.execution.graphs import GraphPlan, GraphShapes, find, shapes_of
+from naiad.backends.tensorrt.execution.memory import GrowingOutput
 from naiad.errors import InferenceError, internal, invalid
 from naiad.tensors.cudart import CudaError
 

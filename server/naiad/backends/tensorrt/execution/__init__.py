@@ -1,0 +1,1 @@
+"""Running batches: memory, execution contexts, CUDA graphs, and what is copied."""
