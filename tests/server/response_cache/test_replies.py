@@ -225,14 +225,18 @@ def http_request(
     return HttpRequest(b"POST", "/v2/models/m/infer", found, text)
 
 
+LONG = tuple(map(float, range(200, 600)))
+
 REQUESTS = st.builds(
     http_request,
-    values=st.sampled_from([(1.0, 2.0, 3.0, 4.0), (4.0, 3.0, 2.0, 1.0), tuple(map(float, range(200, 600)))]),
+    values=st.sampled_from([(1.0, 2.0, 3.0, 4.0), (4.0, 3.0, 2.0, 1.0), LONG]),
     shape=st.sampled_from([(1, 4), (2, 2), (20, 20)]),
-    request_id=st.sampled_from(["", "", "a", "other"]),
+    request_id=st.sampled_from(["", "", "a", "b", "other", 'ot"er', "\\", "é", "X", "0a b~"]),
     binary=st.booleans(),
     outputs=st.sampled_from([(), (("Y", 0),), (("Y", -1),), (("S", -1), ("Y", 2)), (("S", 0),), (("Y", 2),), (("Q", 0),)]),
-    parameters=st.sampled_from([None, {"p": 1}, {"binary_data_output": True}, {"priority": 3}]),
+    parameters=st.sampled_from(
+        [None, {"p": 1}, {"p": "a"}, {"id": "b"}, {"binary_data_output": True}, {"priority": 3}]
+    ),
     headers=st.sampled_from([(), ((b"accept-encoding", b"gzip"),), ((b"x-a", b"1"),)]),
     packed=st.booleans(),
 )  # fmt: skip
@@ -283,14 +287,61 @@ def test_the_third_request_is_answered_from_known_replies_and_counts_as_a_hit() 
 
 @pytest.mark.parametrize(
     "request_",
-    [http_request(request_id="a"), http_request(packed=True), http_request(values=(1.0,))],
-    ids=["with an id", "compressed", "an error"],
+    [
+        http_request(request_id="é"),
+        http_request(request_id="X"),
+        http_request(request_id="a", parameters={"p": "\\"}),
+        http_request(
+            request_id="a", headers=((b"accept-encoding", b"gzip"),), values=LONG, shape=(20, 20)
+        ),
+        http_request(packed=True),
+        http_request(values=(1.0,)),
+    ],
+    ids=[
+        "an id that may be written otherwise",
+        "an id that is found twice",
+        "a backslash",
+        "an id in a compressed reply",
+        "compressed",
+        "an error",
+    ],
 )
 def test_what_is_not_kept(request_: HttpRequest) -> None:
     server = Server(known=True)
     for _ in range(3):
         server.ask(request_)
     assert len(server.store.replies) == 0
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_requests_with_other_ids_of_the_same_length_are_known_without_being_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+    binary: bool,  # noqa: FBT001 - pytest's
+) -> None:
+    server = Server(known=True)
+    first, second = (
+        server.ask(http_request(request_id=one, binary=binary)) for one in ("a1", "b2")
+    )
+    longer = server.ask(http_request(request_id="abc", binary=binary))
+    assert len(server.store.replies) == 2
+    monkeypatch.setattr("naiad.protocol.http.inference.typed_json.decode", None)
+    status, headers, body, request_id = server.ask(http_request(request_id="c3", binary=binary))
+    assert (status, headers, request_id) == (200, first[1], "c3")
+    assert body == first[2].replace(b'"a1"', b'"c3"') == second[2].replace(b'"b2"', b'"c3"')
+    assert server.ask(http_request(request_id="xyz", binary=binary))[2] == longer[2].replace(
+        b"abc", b"xyz"
+    )
+    assert server.counts["cache_hit"] == 4
+
+
+def test_a_member_named_id_that_is_not_the_id_of_the_request_changes_what_is_asked() -> None:
+    server, plain = Server(known=True), Server(known=False)
+    hidden = b'{"i\\u0064": "a1", "parameters": {"id": "%b"}, ' + http_request().body[1:]
+    after = http_request().body[:-1] + b', "parameters": {"id": "%b"}, "id": "a1"}'
+    for text in (hidden, after):
+        for value in (b"a1", b"a1", b"b2", b"a1"):
+            request = HttpRequest(b"POST", "/v2/models/m/infer", {}, text % value)
+            assert server.ask(request) == plain.ask(request)
 
 
 def test_nothing_is_kept_for_an_access_log_forwarded_headers_or_an_order() -> None:

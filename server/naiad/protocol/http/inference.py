@@ -16,13 +16,14 @@ import msgspec
 from naiad.core.inference import Cancellable, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
-from naiad.core.tensor import UNPACKED, Texts
-from naiad.engine.api import Engine, Infers, KnownReplies, ModelTraits
+from naiad.core.tensor import UNPACKED
+from naiad.engine.api import Engine, Infers, ModelTraits
 from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol import raw_tensors, regions
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.header_pattern import HeaderPattern
+from naiad.protocol.http import known_replies
 from naiad.protocol.http.codec import (
     compression,
     infer_json,
@@ -40,6 +41,7 @@ from naiad.protocol.http.codec.infer_json import (
     ReplyForm,
     Target,
 )
+from naiad.protocol.http.known_replies import Keeping
 from naiad.protocol.http.message import Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import error_callback, error_reply, server_fault
 from naiad.protocol.offload import OffloadedCall
@@ -107,11 +109,11 @@ class InferRoute:
                     headers.get(b"inference-header-content-length"),
                     headers.get(b"accept-encoding"),
                 )
-                known: HttpReply | None = model.replies.get(body, form)
+                known = known_replies.find(model.replies, body, form)
                 if known is not None:
                     on_reply(known)
                     return None
-                on_reply = _Keeping(on_reply, model.replies, body, form)
+                on_reply = Keeping(on_reply, model.replies, body, form)
             if shared is not None:
                 return self._run(request, shared, traits, model, on_reply)
             return self._run(request, request.body, traits, model, on_reply)
@@ -231,7 +233,7 @@ class InferRoute:
         self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply, decoded: Decoded
     ) -> Cancellable | None:
         """Continue with a request whose tensors are in clients' shared memory: its bytes do not say what it asks, so its reply is not kept for them."""
-        if isinstance(on_reply, _Keeping):
+        if isinstance(on_reply, Keeping):
             on_reply = on_reply.on_reply
 
         def proceed(brought: InferRequest) -> Cancellable | None:
@@ -310,8 +312,8 @@ class _Responder(msgspec.Struct, eq=False):
         if response.error is not None:
             on_reply(error_reply(response.error, request_id=response.id))
             return
-        if response.texts is not None and type(on_reply) is _Keeping and not response.id:
-            on_reply.texts = response.texts  # a request with an id does not come again
+        if response.texts is not None and type(on_reply) is Keeping:
+            on_reply.response = response
         try:
             if codec is not None and large_bodies.takes_long(response, self.form):
                 work = functools.partial(_encode_large, codec, response, self.form, encoding)
@@ -330,23 +332,6 @@ class _Responder(msgspec.Struct, eq=False):
         else:
             work = functools.partial(compression.compress, reply, encoding)
             OffloadedCall(None, work, proceed=on_reply, fail=error_callback(on_reply))
-
-
-class _Keeping(msgspec.Struct, eq=False):
-    """An `OnReply` that keeps the reply for the same request again, if it was written of a response from the cache: that with these texts."""
-
-    on_reply: OnReply
-    replies: KnownReplies
-    body: bytes
-    form: tuple[bytes | None, ...]
-    texts: Texts | None = None
-
-    def __call__(self, reply: HttpReply) -> None:
-        """See `OnReply`."""
-        if self.texts is not None and reply.status == 200:  # noqa: PLR2004 - HTTP's own number
-            size = compression.size_of(reply)
-            self.replies.keep(self.body, self.form, reply, size, self.texts)
-        self.on_reply(reply)
 
 
 def _encode_large(
