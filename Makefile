@@ -67,6 +67,7 @@ bench-against: $(VENV)/.dev ## processor time per request beside another checkou
 
 bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server (ARGS=--write puts it into docs/operator-inside.md)
 	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator.run $(ARGS)
+	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator.isolation
 
 bench-repository: $(VENV)/.dev ## measure loads from S3, starts, polls and reloads (ARGS="--only polling s3-load", ARGS=--write puts it into docs/performance.md)
 	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.repository.run $(ARGS)

@@ -162,3 +162,9 @@ def event_of(kubectl: Kubectl, name: str, namespace: str, *, reason: str) -> Obj
         return next((event for event in events if event["reason"] == reason), None)
 
     return until(f"an Event {reason} about {name}", look)
+
+
+def deployed(kubectl: Kubectl, name: str, namespace: str) -> None:
+    """Creates an ordinary service, and waits for its Deployment."""
+    kubectl.create(inference_service(name, namespace))
+    kubectl.wait_for("Deployment", name, namespace)

@@ -5,8 +5,6 @@ What one tenant writes must not stop or slow another one's services: at the star
 
 import contextlib
 import json
-import ssl
-import statistics
 import typing
 
 import httpx
@@ -14,40 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.apiserver.client import Kubectl, until
-from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
-from tests.apiserver.objects import inference_service, is_true, make_namespace
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.hostile_services import HOSTILE, PATH, Raw, nested
+from tests.apiserver.objects import deployed, inference_service, is_true, make_namespace
 from tests.apiserver.operator import OperatorProcess
 
 Start = typing.Callable[..., OperatorProcess]
-
-PATH = "/apis/serving.naiad.dev/v1alpha1/namespaces/{}/inferenceservices"
-
-
-class Raw:
-    """Writes objects as text: the JSON encoder of Python recurses, too."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        context = ssl.create_default_context(cafile=str(plane.certificates.ca))
-        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"}
-        self.http = httpx.Client(
-            base_url=plane.server, verify=context, headers=headers, timeout=60, trust_env=False
-        )
-
-    def create(self, name: str, namespace: str, predictor: str, annotations: str = "{}") -> bool:
-        """Whether the API server takes a service with these fields."""
-        metadata = f'{{"name":"{name}","namespace":"{namespace}","annotations":{annotations}}}'
-        rest = '"model":{"storageUri":"s3://models/production"},"accelerator":{"type":"none"}'
-        spec = f'{{"predictor":{{{rest},{predictor.removeprefix("{")}}}'
-        text = f'{{"apiVersion":"serving.naiad.dev/v1alpha1","kind":"InferenceService","metadata":{metadata},"spec":{spec}}}'
-        return self.http.post(PATH.format(namespace), content=text.encode()).status_code == 201
-
-    def affinity(self, name: str, namespace: str) -> str:
-        """The beginning of the service's text."""
-        return self.http.get(f"{PATH.format(namespace)}/{name}").text
-
-
-def nested(levels: int) -> str:
-    return '{"nodeAffinity":' + '{"x":' * levels + "{}" + "}" * levels + "}"
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +45,6 @@ def marked(raw: Raw, kubectl: Kubectl, name: str, namespace: str) -> None:
     )
 
 
-def served(kubectl: Kubectl, name: str, namespace: str) -> None:
-    kubectl.create(inference_service(name, namespace))
-    until(f"the Deployment of {name}", lambda: kubectl.find("Deployment", name, namespace))
-
-
 def test_deep_objects_are_marked_at_a_start_and_while_it_runs_and_stop_nothing(
     raw: Raw, kubectl: Kubectl, start: Start
 ) -> None:
@@ -99,13 +64,13 @@ def test_deep_objects_are_marked_at_a_start_and_while_it_runs_and_stop_nothing(
     # While it runs: new ones, an edit of one, and its end.
     assert raw.create("later", theirs, f'{{"affinity":{nested(1_000)}}}')
     marked(raw, kubectl, "later", theirs)
-    served(kubectl, "during", mine)
+    deployed(kubectl, "during", mine)
     path = f"{PATH.format(theirs)}/b"
     body = {"metadata": {"labels": {"a": "b"}}}
     headers = {"Content-Type": "application/merge-patch+json"}
     assert raw.http.patch(path, content=json.dumps(body), headers=headers).status_code == 200
     assert raw.http.delete(path).status_code == 200
-    served(kubectl, "after", mine)
+    deployed(kubectl, "after", mine)
     operator.check()
     unreadable = 'naiad_operator_unreadable_objects_total{resource="inferenceservices"}'
     assert operator.metric(unreadable) == len(taken) + 1
@@ -118,50 +83,35 @@ def test_deep_objects_are_marked_at_a_start_and_while_it_runs_and_stop_nothing(
     until("its Deployment", lambda: kubectl.find("Deployment", "a", theirs))
 
 
-HOSTILE = {
-    "deep": f'{{"affinity":{nested(5_000)}}}',
-    "bottom": f'{{"affinity":{{"a":[{"1," * 400_000}1],"b":{nested(2_000)}}}}}',
-    "wide": f'{{"affinity":{{"nodeAffinity":[{"{}," * 24_000}{{}}]}}}}',
-    "many": f'{{"affinity":{{"nodeAffinity":[{"{}," * 100_000}{{}}]}}}}',
-    "text": json.dumps({"affinity": {"nodeAffinity": {"x": "x" * 1_000_000}}}),
-    "digits": f'{{"affinity":{{"nodeAffinity":[{"1e308," * 190_000}1]}}}}',
-    "number": '{"affinity":{"nodeAffinity":1e308}}',
-    "half": '{"podTemplate":{"spec":{"nodeName":"\\ud800"}}}',
-    "types": '{"podTemplate":{"spec":{"containers":[{"name":"server","resources":7}]}}}',
-    "refused": '{"podTemplate":{"spec":{"containers":[{"name":"a b"}]}}}',
-}
-"""What a tenant may write, each in its own way too much."""
-_TURNS, _ROUNDS = 2, 4
+_ROUNDS = 6
+_LOOKS = 'naiad_operator_reconciles_total{result="ok"}'
 
 
-def test_an_ordinary_service_costs_as_much_beside_hostile_ones_as_alone(
+def test_an_ordinary_service_takes_no_more_looks_beside_hostile_ones_than_alone(
     raw: Raw, kubectl: Kubectl, start: Start
 ) -> None:
-    """Until its Deployment exists, measured as the operator's processor time: on a busy machine the time of day shows the machine alone.
-
-    Services with and without the others take turns, so that what the operator does now and then is in both.
-    """
+    """None of the hostile ones is looked at again for an ordinary one. What its looks cost in processor time is measured by `benchmarks.operator.isolation`."""
     mine, theirs = (make_namespace(kubectl, f"cost-{name}") for name in ("mine", "theirs"))
     operator = start(f"--watch-namespaces={mine},{theirs}").wait_ready()
-    served(kubectl, "first", mine)
+    deployed(kubectl, "first", mine)
 
-    def cost(name: str) -> float:
-        before = operator.cpu_ms()
-        served(kubectl, name, mine)
-        return operator.cpu_ms() - before
+    def looks_at(name: str) -> float:
+        """Without those that try again what the API server refuses: they come by the clock."""
+        before = operator.metric(_LOOKS)
+        for number in range(_ROUNDS):
+            deployed(kubectl, f"{name}-{number}", mine)
+        until(f"looks at {name}", lambda: operator.metric("naiad_operator_queue_depth") == 0)
+        return operator.metric(_LOOKS) - before
 
-    alone: list[float] = []
-    beside: list[float] = []
-    for turn in range(_TURNS):
-        alone += [cost(f"alone-{turn}-{number}") for number in range(_ROUNDS)]
-        written = [name for name, spec in HOSTILE.items() if raw.create(name, theirs, spec)]
-        assert len(written) >= len(HOSTILE) - 1
-        for name in written:
-            until(f"a condition of {name}", lambda name=name: '"type":"Ready"' in raw.affinity(name, theirs))  # type: ignore[misc]  # fmt: skip
-        beside += [cost(f"beside-{turn}-{number}") for number in range(_ROUNDS)]
-        for name in written:
-            raw.http.delete(f"{PATH.format(theirs)}/{name}")
-    assert statistics.median(beside) <= 1.5 * statistics.median(alone), (alone, beside)
+    alone = looks_at("alone")
+    written = [name for name, spec in HOSTILE.items() if raw.create(name, theirs, spec)]
+    assert len(written) >= len(HOSTILE) - 1
+    for name in written:
+        until(f"a condition of {name}", lambda name=name: raw.has_condition(name, theirs))  # type: ignore[misc]  # fmt: skip
+    beside = looks_at("beside")
+    # Events that come together are one look, so that the numbers differ by a few; a look at each of the others for each service would be many more.
+    assert alone >= _ROUNDS
+    assert beside - alone < _ROUNDS * len(written) / 2
 
 
 def test_hostile_services_that_are_created_first_do_not_hold_one_up(
@@ -170,10 +120,10 @@ def test_hostile_services_that_are_created_first_do_not_hold_one_up(
     """All at once: the ordinary one waits for no more than a look at each of the others."""
     mine, theirs = (make_namespace(kubectl, f"first-{name}") for name in ("mine", "theirs"))
     operator = start(f"--watch-namespaces={mine},{theirs}").wait_ready()
-    served(kubectl, "first", mine)
+    deployed(kubectl, "first", mine)
     before = operator.looks()
     written = [name for name, spec in HOSTILE.items() if raw.create(name, theirs, spec)]
-    served(kubectl, "last", mine)
+    deployed(kubectl, "last", mine)
     assert operator.looks() - before <= 4 * (len(written) + 1)
 
 
@@ -242,13 +192,9 @@ def test_an_ordinary_service_is_served_beside_random_and_hostile_objects(
             bad := f"bad-{next(_numbers)}", theirs, field.format(value), json.dumps(annotations)
         )
     ]
-    served(kubectl, name, mine)
+    deployed(kubectl, name, mine)
     for bad in written:
-
-        def has_condition(bad: str = bad) -> bool:
-            return '"type":"Ready"' in raw.affinity(bad, theirs)
-
-        until(f"a condition of {bad}", has_condition)
+        until(f"a condition of {bad}", lambda bad=bad: raw.has_condition(bad, theirs))  # type: ignore[misc]  # fmt: skip
     operator.check()
     assert not [line for line in operator.lines() if line["level"] in {"error", "critical"}]
     until(
@@ -257,4 +203,4 @@ def test_an_ordinary_service_is_served_beside_random_and_hostile_objects(
     )
     for each in written:
         with contextlib.suppress(httpx.HTTPError):
-            raw.http.delete(f"{PATH.format(theirs)}/{each}")
+            raw.delete(each, theirs)
