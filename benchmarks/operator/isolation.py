@@ -8,7 +8,7 @@ Measured is the operator's processor time from the creation of a service until i
   does beside them now and then.
 
 Printed is how many times as much one costs beside them as alone, and how much it may be. The processor time of a process is longer on a busy machine too, whose
-caches others use: the figures count on a quiet one.
+caches others use: only a quiet one gives results that count.
 """
 
 import argparse
