@@ -2,7 +2,9 @@
 
 import collections.abc
 import concurrent.futures
+import contextlib
 import json
+import pathlib
 import typing
 import urllib.error
 import urllib.request
@@ -34,25 +36,54 @@ sequence_batching { max_sequence_idle_microseconds: 60000000 }
 """
 
 CODE = """\
+import pathlib
 import time
 import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
+    def initialize(self, args):
+        self.gate = pathlib.Path(args["model_repository"], "gate")
+
     def execute(self, requests):
         given = [pb_utils.get_input_tensor_by_name(each, "SECONDS") for each in requests]
-        time.sleep(float(given[0].as_numpy().ravel()[0]))
+        seconds = float(given[0].as_numpy().ravel()[0])
+        if seconds == UNTIL_LET_GO:
+            while self.gate.exists():
+                time.sleep(0.01)
+        else:
+            time.sleep(seconds)
         return [pb_utils.InferenceResponse([each]) for each in given]
 """
 
 
+UNTIL_LET_GO = -1.0
+"""Seconds with which a request runs as long as its model's gate is closed."""
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
-    root = tmp_path_factory.mktemp("models")
-    for name, config in (("sleeps", CONFIG), ("turns", SEQUENCES)):
+def root(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@contextlib.contextmanager
+def gate(root: pathlib.Path, model: str) -> collections.abc.Iterator[collections.abc.Callable[[], None]]:  # fmt: skip
+    """Holds requests with UNTIL_LET_GO inside the model; gives the function that lets them go, which happens at the end in any case."""
+    closed = root / model / "gate"
+    closed.touch()
+    try:
+        yield closed.unlink
+    finally:
+        closed.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def server(root: pathlib.Path) -> collections.abc.Iterator[ServerProcess]:
+    for name, config in (("sleeps", CONFIG), ("turns", SEQUENCES), ("unasked", SEQUENCES)):
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(config)
-        (root / name / "1" / "model.py").write_text(CODE)
+        code = CODE.replace("UNTIL_LET_GO", str(UNTIL_LET_GO))
+        (root / name / "1" / "model.py").write_text(code)
     with ServerProcess(naiad_program(), [root], log=root.with_suffix(".log")) as server:
         yield server
 
@@ -88,19 +119,21 @@ def gauges(server: ServerProcess) -> dict[str, float]:
 
 
 def test_what_waits_is_shown_and_a_deadline_that_cannot_be_met_is_refused_at_once(
-    server: ServerProcess,
+    server: ServerProcess, root: pathlib.Path
 ) -> None:
     assert infer(server, 0.4) == (200, "")
     assert get(server, "/v2/models/sleeps/queue")["waiting"] == 0
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        running = [pool.submit(infer, server, 0.4) for _ in range(3)]
-        running.append(pool.submit(infer, server, 0.4, priority=1))
+    with concurrent.futures.ThreadPoolExecutor(8) as pool, gate(root, "sleeps") as let_go:
+        running = [pool.submit(infer, server, UNTIL_LET_GO)]
+        wait_until(lambda: get(server, "/v2/models/sleeps/queue")["instances"]["busy"] == 1)
+        running += [pool.submit(infer, server, 0.0) for _ in range(2)]
+        running.append(pool.submit(infer, server, 0.0, priority=1))
         wait_until(lambda: get(server, "/v2/models/sleeps/queue")["waiting"] == 3)
         state = get(server, "/v2/models/sleeps/versions/1/queue")
         assert {each["priority"]: each["waiting"] for each in state["priorities"]} == {1: 1, 2: 2}
         assert state["instances"] == {"usable": 1, "busy": 1}
-        assert 0 < state["oldest_wait_ms"] < 400
-        assert state["estimated_wait_ms"] >= 3 * state["batch_ms"] > 3 * 400
+        assert state["oldest_wait_ms"] > 0
+        assert state["estimated_wait_ms"] > 3 * state["batch_ms"] - 1 > 3 * 400 - 1
         high, low = (each["estimated_wait_ms"] for each in state["priorities"])
         assert high < low
         shown = gauges(server)
@@ -110,9 +143,8 @@ def test_what_waits_is_shown_and_a_deadline_that_cannot_be_met_is_refused_at_onc
             shown[f"naiad_instances{{{labels}}}"] == shown[f"naiad_instances_busy{{{labels}}}"] == 1
         )
         assert shown[f"naiad_queue_estimated_wait_seconds{{{labels}}}"] > 0.8
-        status, error = infer(server, 0.4, naiad_deadline_ms=300)
-        ahead = get(server, "/v2/models/sleeps/queue")["waiting"]
-        assert ahead > 0, "refused while others wait, and not at its turn"
+        status, error = infer(server, 0.0, naiad_deadline_ms=300)
+        assert get(server, "/v2/models/sleeps/queue")["waiting"] == 3, "it does not wait"
         assert status == 503
         assert error.startswith(
             "[request id: a] The deadline of 300 ms (naiad_deadline_ms) cannot be met: model 'sleeps'"
@@ -123,7 +155,9 @@ def test_what_waits_is_shown_and_a_deadline_that_cannot_be_met_is_refused_at_onc
             with pytest.raises(tritonclient.grpc.InferenceServerException) as refused:
                 client.infer("sleeps", [given], parameters={"naiad_deadline_ms": 300})
             assert refused.value.status() == "StatusCode.UNAVAILABLE"
-        running.append(pool.submit(infer, server, 0.1, naiad_deadline_ms=60_000))
+        running.append(pool.submit(infer, server, 0.0, naiad_deadline_ms=600_000))
+        wait_until(lambda: get(server, "/v2/models/sleeps/queue")["waiting"] == 4)
+        let_go()
         assert [each.result() for each in running] == [(200, "")] * 5
     assert infer(server, 0.0, naiad_deadline_ms=0)[0] == 400
     with tritonclient.http.InferenceServerClient(server.http) as client:
@@ -131,17 +165,17 @@ def test_what_waits_is_shown_and_a_deadline_that_cannot_be_met_is_refused_at_onc
 
 
 def test_sequences_that_wait_for_a_slot_are_shown_and_have_a_deadline(
-    server: ServerProcess,
+    server: ServerProcess, root: pathlib.Path
 ) -> None:
     def turn(key: int, seconds: float, flags: str, **parameters: typing.Any) -> tuple[int, str]:
         ends = {"sequence_start": "s" in flags, "sequence_end": "e" in flags}
         return infer(server, seconds, "turns", sequence_id=key, **ends, **parameters)
 
     path = "/v2/models/turns/queue"
-    assert get(server, path)["estimated_wait_ms"] is None
+    assert get(server, "/v2/models/unasked/queue")["estimated_wait_ms"] is None
     assert turn(1, 0.3, "se") == (200, "")
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        running = [pool.submit(turn, 2, 0.4, "s")]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool, gate(root, "turns") as let_go:
+        running = [pool.submit(turn, 2, UNTIL_LET_GO, "s")]
         wait_until(lambda: get(server, path)["instances"]["busy"] == 1)
         running.append(pool.submit(turn, 3, 0.1, "se"))
         wait_until(lambda: get(server, path)["waiting"] == 1)
@@ -169,7 +203,8 @@ def test_sequences_that_wait_for_a_slot_are_shown_and_have_a_deadline(
                     parameters={"naiad_deadline_ms": 50},
                 )
             assert refused.value.status() == "StatusCode.UNAVAILABLE"
-        assert turn(2, 0.0, "e", naiad_deadline_ms=60_000) == (200, "")
+        let_go()
+        assert turn(2, 0.0, "e", naiad_deadline_ms=600_000) == (200, "")
         assert [each.result() for each in running] == [(200, "")] * 2
     assert get(server, path)["sequences"]["open"] == 0
 

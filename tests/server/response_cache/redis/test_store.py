@@ -18,16 +18,11 @@ from naiad.response_cache.redis.store import RedisStore
 from naiad.response_cache.settings import RedisSettings
 from naiad.response_cache.store import Inserted
 from tests.server.backends.configs import tensor
-from tests.support.waiting import until
+from tests.stores.ports import free_port
+from tests.support.waiting import TIMEOUT_S, until
 
 ENTRY = entry_of(InferResponse("m", 1, "", [tensor("Y", [[1.0, 2.0]])], {}))
 KEY = b"k" * 16
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Redis:
@@ -48,10 +43,11 @@ class Redis:
             ],
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        end = time.monotonic() + 20
+        end = time.monotonic() + TIMEOUT_S
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
                 return
+            assert self.process.poll() is None, "redis-server has ended"
             assert time.monotonic() < end, "redis-server does not start"
             time.sleep(0.02)
 
@@ -71,7 +67,9 @@ def redis(tmp_path: pathlib.Path) -> collections.abc.Iterator[Redis]:
 
 @contextlib.asynccontextmanager
 async def store_at(port: int, **more: object) -> collections.abc.AsyncIterator[RedisStore]:
-    settings = RedisSettings(host="127.0.0.1", port=port, **more)  # type: ignore[arg-type]  # settings by name
+    """A store that waits long for Redis, which a busy machine makes slow, unless `more` says how long."""
+    given = {"socket_timeout_ms": 30_000, "connect_timeout_ms": 30_000, **more}
+    settings = RedisSettings(host="127.0.0.1", port=port, **given)  # type: ignore[arg-type]  # settings by name
     store = RedisStore(settings, clock=SystemClock())
     await store.start()
     try:
@@ -83,7 +81,7 @@ async def store_at(port: int, **more: object) -> collections.abc.AsyncIterator[R
 async def found(store: RedisStore, key: bytes = KEY) -> CachedResponse | None:
     got: asyncio.Future[CachedResponse | None] = asyncio.get_running_loop().create_future()
     store.look_up("m", key, got.set_result)
-    return await asyncio.wait_for(got, 5)
+    return await asyncio.wait_for(got, TIMEOUT_S)
 
 
 async def test_servers_share_entries(redis: Redis) -> None:
@@ -111,7 +109,7 @@ async def test_many_look_ups_share_a_connection_and_keep_their_order(redis: Redi
 
 async def test_large_entries(redis: Redis) -> None:
     large = entry_of(InferResponse("m", 1, "", [tensor("Y", list(range(500_000)))], {}))
-    async with store_at(redis.port, socket_timeout_ms=5_000) as store:
+    async with store_at(redis.port) as store:
         store.insert("m", KEY, large)
         entry = await found(store)
         assert entry is not None
@@ -148,7 +146,7 @@ async def test_no_redis_at_the_start_is_one_warning(caplog: pytest.LogCaptureFix
 async def test_a_redis_that_hangs_costs_its_time_limit_once(
     redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with store_at(redis.port) as store:
+    async with store_at(redis.port, socket_timeout_ms=20) as store:
         assert redis.process is not None
         redis.process.send_signal(19)  # SIGSTOP
         assert await asyncio.gather(*(found(store) for _ in range(10))) == [None] * 10
@@ -161,12 +159,12 @@ async def test_a_redis_that_hangs_costs_its_time_limit_once(
 async def test_a_busy_loop_does_not_count_against_redis(
     redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with store_at(redis.port) as store:
+    async with store_at(redis.port, socket_timeout_ms=500) as store:
         store.insert("m", KEY, ENTRY)
-        for _ in range(5):
+        for _ in range(2):
             got: list[CachedResponse | None] = []
             store.look_up("m", KEY, got.append)
-            time.sleep(0.05)  # noqa: ASYNC251 - that is what a busy loop does
+            time.sleep(0.6)  # noqa: ASYNC251 - that is what a busy loop does
             await until(lambda got=got: bool(got))  # type: ignore[misc]  # its own list
             assert got != [None]
     assert not caplog.text
