@@ -171,7 +171,12 @@ def reconciler_with(api: Api, profile: Object) -> reconciler.Reconciler:
         "spec": {**PROFILE, **profile},
     }
     watched = profile_store.ProfileStore(
-        client, enabled=True, fallback=None, timeouts=WatchTimeouts(), on_change=lambda: None
+        client,
+        enabled=True,
+        fallback=None,
+        timeouts=WatchTimeouts(),
+        on_change=lambda: None,
+        on_namespace=lambda _: None,
     )
     watched.on_update(profile_store.REF, manifest)
     info = ClusterInfo(client)

@@ -101,7 +101,9 @@ async def read(api: client.Client, options: Options) -> list[ServicePlan]:
     claims = nodes_and_claims.Claims(api, time.monotonic)
     profile_of = await _profiles(api, info.kinds, options)
     store = child_store.ChildStore(
-        child_store.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
+        child_store.Labels(
+            instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER, owner=names.OWNER
+        ),
         on_change=lambda *_: None,
         transforms={},
     )

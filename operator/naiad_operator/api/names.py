@@ -7,6 +7,8 @@ KIND = "InferenceService"
 PLURAL = "inferenceservices"
 SHORT_NAME = "infsvc"
 CRD_NAME = f"{PLURAL}.{GROUP}"
+OWNER = f"{KIND}.{GROUP}"
+"""The kind as an owner of objects is named in the operator: other projects have an InferenceService as well."""
 
 PROFILE_KIND = "NaiadProfile"
 PROFILE_PLURAL = "naiadprofiles"

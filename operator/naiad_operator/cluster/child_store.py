@@ -7,6 +7,9 @@ write names its object by uid.
 
 Objects are stored as compressed JSON (`packed`), without `managedFields` but for the entry of the operator's own applies. As plain JSON the
 children of a thousand services would take twice the memory, as Python dicts ten times.
+
+Who may write Deployments may write any number of large ones with the operator's labels. Of an object whose controlling owner is not a service, only
+what identifies it is stored, since nothing else of it is used; of a pod, which a ReplicaSet controls, what `trim_pod` leaves.
 """
 
 import collections.abc
@@ -20,6 +23,11 @@ from naiad_operator.cluster import packed
 APPLIED_ANNOTATION = "serving.naiad.dev/applied"
 """The annotation on each child that holds the digest of the manifest that was last applied."""
 
+_LONGEST_UID = 100
+_LONGEST_OWNER = 1_000
+_LONGEST_DIGEST = 100
+"""Characters that are stored of what the API server does not bound in an owner reference or an annotation; the operator's own are shorter."""
+
 Object = dict[str, typing.Any]
 Transform = collections.abc.Callable[[Object], Object]
 Wake = collections.abc.Callable[[str, str], None]
@@ -32,10 +40,10 @@ class Child:
     Attributes:
         version: the object's resourceVersion.
         instance: the service name in the object's labels.
-        controller_uid: the uid of the controlling owner; "" when the object has none.
-        controller_name: the controlling owner as `qualified_name` writes it.
+        controller_uid: the uid of the controlling owner; "" when the object has none. It is cut after more characters than a uid has.
+        controller_name: the controlling owner as `qualified_name` writes it, cut likewise.
         deleting: whether the object is being deleted.
-        applied: the digest of the manifest that was last applied.
+        applied: the digest of the manifest that was last applied; "" when its annotation is too long for one.
         problem: why the object cannot be read; "" when it was.
         fields: the set of fields that the operator's applies own (`fieldsV1`), packed; empty when the operator owns none.
         body: the object, packed.
@@ -66,15 +74,17 @@ class Child:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The label and the field manager by which the store recognises the operator's objects.
+    """By what the store recognises the operator's objects.
 
     Attributes:
         instance: the key of the label that holds the service's name.
         manager: the field manager of the operator's applies.
+        owner: the kind of their controlling owner as `qualified_name` writes it; "" stands for any.
     """
 
     instance: str
     manager: str
+    owner: str = ""
 
 
 class ChildStore:
@@ -83,7 +93,7 @@ class ChildStore:
     Args:
         labels: the label and the field manager of the operator's objects.
         on_change: called with a service's namespace and name when a watch changes one of its objects.
-        transforms: by kind, a function that makes an object smaller before it is stored.
+        transforms: by kind, a function that makes an object smaller before it is stored. Such kinds are stored whatever controls them.
     """
 
     def __init__(
@@ -177,8 +187,15 @@ class ChildStore:
         metadata = item["metadata"]
         fields = _applied_fields(metadata.pop("managedFields", None) or (), self._labels.manager)
         owner = controller_of(metadata)
+        controller_name = qualified_name(owner)[:_LONGEST_OWNER]
         transform = self._transforms.get(kind)
-        kept = transform(item) if transform is not None else item
+        if transform is not None:
+            kept = transform(item)
+        elif self._is_owner(controller_name):
+            kept = item
+        else:
+            kept, fields = _identity(item), {}
+        applied = (metadata.get("annotations") or {}).get(APPLIED_ANNOTATION) or ""
         return Child(
             kind=kind,
             # Of the objects of a service, many have these in common.
@@ -187,14 +204,19 @@ class ChildStore:
             uid=metadata["uid"],
             version=metadata["resourceVersion"],
             instance=sys.intern((metadata.get("labels") or {}).get(self._labels.instance) or ""),
-            controller_uid=sys.intern(owner.get("uid") or ""),
-            controller_name=sys.intern(qualified_name(owner)),
+            controller_uid=sys.intern((owner.get("uid") or "")[:_LONGEST_UID]),
+            controller_name=sys.intern(controller_name),
             deleting="deletionTimestamp" in metadata,
-            applied=(metadata.get("annotations") or {}).get(APPLIED_ANNOTATION) or "",
+            applied=applied if len(applied) <= _LONGEST_DIGEST else "",
             fields=packed.pack(fields) if fields else b"",
             body=packed.pack({**kept, "kind": kind}),
             problem=problem_of(item),
         )
+
+    def _is_owner(self, controller_name: str) -> bool:
+        """Whether a controlling owner is of the kind whose objects are stored whole."""
+        wanted = self._labels.owner
+        return not wanted or controller_name.startswith(f"{wanted} ")
 
     def _index_add(self, child: Child) -> None:
         before = self._objects.get(child.uid)
@@ -252,12 +274,27 @@ def is_newer(version: str, than: str) -> bool:
         return version != than
 
 
+def _identity(item: Object) -> Object:
+    """What identifies an object."""
+    metadata = item["metadata"]
+    kept = ("name", "namespace", "uid", "generation", "creationTimestamp", "deletionTimestamp")
+    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
+
+
+POD_LABELS = ("pod-template-hash", "app.kubernetes.io/component")
+"""The labels of pods that a status needs: which template a pod has, and whether it is a canary's."""
+
+
 def trim_pod(pod: Object) -> Object:
     """A copy of a pod with only the fields that a status needs; most of a pod is volumes and environment."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
-    kept = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels")
+    labels = metadata.get("labels") or {}
+    kept = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
     return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {
+            **{key: metadata[key] for key in kept if key in metadata},
+            "labels": {key: labels[key] for key in POD_LABELS if key in labels},
+        },
         "spec": {key: spec[key] for key in ("nodeName",) if key in spec},
         "status": pod.get("status") or {},
     }

@@ -37,6 +37,10 @@ class LeaseConfig:
     retry_period: float = 2.0
 
 
+_MOST_TRANSITIONS = 2**31 - 1
+"""What the field can hold; a Lease that cannot be renewed would have no leader."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeaseRecord:
     """The Lease as it was last read, and when this version was first observed (local clock)."""
@@ -144,7 +148,8 @@ class Lease:
                 return False
             new_spec = self._new_lease()["spec"]
             takes_over = self._record.holder != self._identity
-            new_spec["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + int(takes_over)
+            transitions = (spec.get("leaseTransitions") or 0) + int(takes_over)
+            new_spec["leaseTransitions"] = min(transitions, _MOST_TRANSITIONS)
             if not takes_over:
                 new_spec["acquireTime"] = spec.get("acquireTime") or new_spec["acquireTime"]
             await self._api.replace(self._ref, {**lease, "spec": new_spec})

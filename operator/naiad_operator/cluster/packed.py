@@ -6,7 +6,7 @@ import zlib
 
 import msgspec
 
-from naiad_operator.cluster.reading import decode
+from naiad_operator.cluster.decoding import decode
 
 Object = dict[str, typing.Any]
 

@@ -83,7 +83,9 @@ class Runtime:
             is_heavy=self._services.is_large,
         )
         self._children = child_store.ChildStore(
-            child_store.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
+            child_store.Labels(
+                instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER, owner=names.OWNER
+            ),
             on_change=self._on_child_change,
             transforms={"Pod": child_store.trim_pod},
         )
@@ -105,6 +107,7 @@ class Runtime:
             fallback=options.default_profile,
             timeouts=timeouts,
             on_change=self._reconcile_all,
+            on_namespace=self._reconcile_namespace,
         )
         self._pod_session = model_poller.open_session()
         self._models = model_poller.ModelPoller(
@@ -317,6 +320,11 @@ class Runtime:
     def _reconcile_all(self) -> None:
         for key in self._queue.schedule.all_keys():
             self._queue.add(key, delay=_CHILD_EVENT_DELAY_S, low_priority=True)
+
+    def _reconcile_namespace(self, namespace: str) -> None:
+        for key in self._queue.schedule.all_keys():
+            if key.namespace == namespace:
+                self._queue.add(key, delay=_CHILD_EVENT_DELAY_S, low_priority=True)
 
 
 @contextlib.asynccontextmanager

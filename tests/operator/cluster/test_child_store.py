@@ -1,11 +1,15 @@
 """The store of children: always the newest version, found by service, and small."""
 
 import json
+import random
+import string
 from typing import Any
 
 import pytest
 
+from naiad_operator.api import names
 from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, ChildStore, Labels, trim_pod
+from naiad_operator.status import canary
 from tests.support import manifests
 
 INSTANCE = "app.kubernetes.io/instance"
@@ -125,6 +129,62 @@ def test_a_list_of_one_namespace_keeps_the_objects_of_others(store: ChildStore) 
     store.put("Deployment", item(3))
     store.prune("Deployment", "elsewhere", present=set(), version="5")
     assert len(store) == 1
+
+
+SERVICE = {
+    "apiVersion": "serving.naiad.dev/v1alpha1",
+    "kind": "InferenceService",
+    "name": "demo",
+    "uid": "o1",
+    "controller": True,
+}
+LARGE = "".join(random.Random(1).choices(string.printable, k=1_200_000))
+
+
+def large(uid: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """An object of 1.2 MB that does not compress, with the operator's labels."""
+    made = item(1, uid=uid, template={"text": LARGE}) | {"status": {"text": LARGE}}
+    made["metadata"] |= {"ownerReferences": list(owners), **metadata}
+    return made
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        (),
+        (SERVICE | {"controller": False},),
+        (SERVICE | {"apiVersion": "serving.kserve.io/v1beta1"},),
+        (SERVICE | {"kind": "InferenceServices"},),
+        (SERVICE | {"kind": LARGE, "name": LARGE, "uid": LARGE},),
+    ],
+    ids=["none", "no controller", "another group", "another kind", "long names"],
+)
+def test_of_an_object_that_no_service_controls_only_its_identity_is_stored(
+    changes: Changes, owners: tuple[dict[str, Any], ...]
+) -> None:
+    """Sixty Deployments of 1.2 MB would take 70 MB; a tenant may write them."""
+    labels = Labels(instance=INSTANCE, manager="naiad-operator", owner=names.OWNER)
+    store = ChildStore(labels, on_change=changes, transforms={"Pod": trim_pod})
+    for number in range(3):
+        annotations = {APPLIED_ANNOTATION: LARGE}
+        child = store.put("Deployment", large(f"u{number}", *owners, annotations=annotations))
+        assert child.manifest()["metadata"]["name"] == "demo"
+        assert child.owned() == {}
+        assert len(child.body) + len(child.applied) < 1_000
+        assert len(child.controller_name) + len(child.controller_uid) < 2_000
+    own = store.put("Deployment", large("own", SERVICE))
+    assert own.manifest()["spec"] == {"template": {"text": LARGE}}
+    assert (own.controller_uid, own.owned()) == ("o1", {"f:spec": {}})
+    assert len(store.of_service("ns", "demo")) == 4
+
+
+def test_a_pod_is_stored_without_the_labels_that_no_status_needs(store: ChildStore) -> None:
+    labels = {f"example.com/{number}": "v" * 63 for number in range(9_000)}
+    own = {INSTANCE: "demo", "app.kubernetes.io/component": "canary", "pod-template-hash": "a"}
+    child = store.put("Pod", large("u1", labels=labels | own) | {"status": {"phase": "Running"}})
+    assert child.instance == "demo"
+    assert canary.is_canary(child.manifest())
+    assert len(child.body) < 1_000
 
 
 def test_a_pod_is_kept_without_its_spec(store: ChildStore) -> None:

@@ -83,3 +83,11 @@ async def test_release_keeps_a_lease_that_another_process_has_acquired() -> None
     api.writes_between = ["other"]
     await lease.release()
     assert api.lease["spec"]["holderIdentity"] == "other"
+
+
+async def test_a_lease_that_has_changed_hands_as_often_as_its_field_can_hold_is_acquired() -> None:
+    """Or no process could write it, and none would lead."""
+    api = Api("")
+    api.lease["spec"]["leaseTransitions"] = 2**31 - 1
+    await held(api)
+    assert api.lease["spec"]["leaseTransitions"] == 2**31 - 1

@@ -15,7 +15,7 @@ from naiad_operator.api.manifests.unreadable import (
     MAX_VALUES,
     problem_of,
 )
-from naiad_operator.cluster import packed, reading
+from naiad_operator.cluster import decoding, packed, reading
 
 Object = dict[str, Any]
 DEPTHS = (1_000, 5_000, 10_000)
@@ -114,13 +114,13 @@ def test_what_is_too_deep_is_found_before_a_megabyte_of_values_is_decoded(
     many = f"[{f'{value},' * count}{value}]"
     bad = text("bad", f'{many},"affinity":{nested(levels)}')
     decoded: list[int] = []
-    decode = reading.decode
+    decode = decoding.decode
 
     def noted(part: bytes) -> Object:
         decoded.append(len(part))
         return decode(part)
 
-    monkeypatch.setattr(reading, "decode", noted)  # it would take most of 10 ms
+    monkeypatch.setattr(decoding, "decode", noted)  # it would take most of 10 ms
     assert "nested too deeply" in problem_of(reading.read_object(bad))
     assert all(length < 1_000 for length in decoded), "the status alone"
     took = min(_seconds_to_read(bad) for _ in range(5))

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import condition, inference_service, make_namespace
-from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.operator import OperatorProcess, at_rest
 from tests.operator.live.conftest import Start
 from tests.operator.live.test_profiles import profiles
 
@@ -114,4 +115,32 @@ def test_a_profile_holds_the_namespaces_that_it_binds_whatever_a_service_names(
         profiles("second", policy={"namespaces": {"names": [team]}})
         words = "NaiadProfile held and NaiadProfile second bind"
         until("both to be named", lambda: words in refusal(kubectl, "demo", team) or None)
+        assert operator.stop() == 0, operator.tail()
+
+
+def test_labels_of_a_namespace_concern_its_services_alone_and_only_those_that_a_profile_selects_by(
+    kubectl: Kubectl, plane: ControlPlane, start: Start, profiles: Callable[..., None]
+) -> None:
+    """Counted in reconciles: of twelve services in a namespace whose labels change, and of one in a namespace that a profile binds from then on."""
+    mine, theirs = make_namespace(kubectl, "labels-mine"), make_namespace(kubectl, "labels-theirs")
+    profiles("gold", policy={"namespaces": {"selector": {"matchLabels": {"tier": "gold"}}}})
+    with start(f"--watch-namespaces={mine},{theirs}").wait_ready() as operator:
+        for namespace, name in ((mine, "demo"), *((theirs, f"demo-{n}") for n in range(12))):
+            kubectl.create(inference_service(name, namespace))
+            kubectl.wait_for("Deployment", name, namespace)
+        at_rest(plane, operator)
+        before = operator.looks()
+        for number in range(5):
+            label: Object = {"metadata": {"labels": {"cost": str(number)}}}
+            kubectl.patch("Namespace", theirs, body=label)
+        kubectl.patch("Namespace", mine, body={"metadata": {"labels": {"tier": "gold"}}})
+
+        def profile_of(name: str, namespace: str) -> str | None:
+            status: Object = kubectl.get("InferenceService", name, namespace)["status"]
+            return status.get("profile")
+
+        until("the profile to bind the namespace", lambda: profile_of("demo", mine) == "gold")
+        at_rest(plane, operator)
+        assert operator.looks() - before < 12
+        assert profile_of("demo-0", theirs) is None
         assert operator.stop() == 0, operator.tail()

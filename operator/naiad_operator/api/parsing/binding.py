@@ -62,6 +62,26 @@ def is_bound(profile: Manifest, namespace: str, labels_of: LabelsOf) -> bool:
     return selects(profile) and matches(part(_namespaces(profile), "selector"), labels_of(namespace))  # fmt: skip
 
 
+def depends(
+    profiles: collections.abc.Iterable[Manifest], before: Labels | None, after: Labels
+) -> bool:
+    """Whether the labels of a namespace have changed for a profile: one that selects namespaces binds it now, or no longer.
+
+    Args:
+        profiles: every profile.
+        before: its labels until now; None if they were not known, so that its services may wait for them.
+        after: its labels from now on.
+    """
+    if before is None:
+        return True
+    return before != after and any(
+        matches(selector, before) != matches(selector, after)
+        for profile in profiles
+        if selects(profile)
+        for selector in (part(_namespaces(profile), "selector"),)
+    )
+
+
 def named(profile: Manifest) -> list[str]:
     """The namespaces that a profile binds by their names."""
     return texts(_namespaces(profile), "names")

@@ -12,6 +12,7 @@ import collections.abc
 import logging
 import typing
 
+from naiad_operator.api import quantity
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
@@ -120,8 +121,18 @@ class Claims:
 def _devices(node: collections.abc.Mapping[str, typing.Any]) -> dict[str, int]:
     """The extended resources of a node: those with a domain in their names, which are integers by definition."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return {
-        name: int(amount)
-        for name, amount in allocatable.items()
-        if "/" in name and str(amount).isdigit()
-    }
+    counted = {name: _count(amount) for name, amount in allocatable.items() if "/" in name}
+    return {name: count for name, count in counted.items() if count}
+
+
+_LARGEST = 2**63 - 1
+"""What the API server takes for an amount at most."""
+
+
+def _count(amount: object) -> int:
+    """An amount as the API server writes it, a thousand as "1k"; 0 for anything else that a node may say."""
+    try:
+        value = quantity.amount(str(amount))
+        return int(value) if 0 < value <= _LARGEST and value == int(value) else 0
+    except ArithmeticError:
+        return 0

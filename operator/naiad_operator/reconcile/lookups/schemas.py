@@ -53,7 +53,7 @@ class RouteFields:
                     for field in (kinds.mirror_percent, kinds.session_persistence)
                 }
                 self._read_at = address
-        except (errors.ApiError, msgspec.DecodeError) as error:
+        except (errors.ApiError, ValueError, RecursionError) as error:
             _log.warning("the schemas of routes cannot be read, what was known is kept: %s", error)
         return self._present
 

@@ -11,6 +11,8 @@ from naiad_operator.cluster.resource_ref import ResourceRef
 
 REF = ResourceRef("v1", "namespaces")
 
+OnLabels = collections.abc.Callable[[str, Labels | None, Labels], None]
+
 
 class NamespaceStore:
     """The labels of the cluster's namespaces.
@@ -18,7 +20,8 @@ class NamespaceStore:
     Args:
         api: the client of the API server.
         timeouts: the timeouts of the watch.
-        on_change: called when the labels of a namespace have changed, or when namespaces have become readable or unreadable.
+        on_state: called when namespaces have become readable or unreadable.
+        on_labels: called with a namespace that is new or whose labels have changed, and with its labels before (None if they were not known) and now.
     """
 
     def __init__(
@@ -26,9 +29,11 @@ class NamespaceStore:
         api: client.Client,
         *,
         timeouts: WatchTimeouts,
-        on_change: collections.abc.Callable[[], None],
+        on_state: collections.abc.Callable[[], None],
+        on_labels: OnLabels,
     ) -> None:
-        self._on_change = on_change
+        self._on_state = on_state
+        self._on_labels = on_labels
         self._by_uid: dict[str, tuple[str, Labels]] = {}
         self._by_name: dict[str, Labels] = {}
         self._wanted = asyncio.Event()
@@ -85,17 +90,17 @@ class NamespaceStore:
         problem = "" if not self._wanted.is_set() else self.blocking() or self._problem()
         if problem != self._problem_before:
             self._problem_before = problem
-            self._on_change()
+            self._on_state()
 
     def on_update(self, ref: ResourceRef, item: client.Object) -> None:
         """Stores the labels of a namespace that is new or has changed."""
         metadata = item["metadata"]
         name, labels = metadata["name"], metadata.get("labels") or {}
-        before = self._by_uid.get(metadata["uid"])
+        before = self._by_name.get(name)
         self._by_uid[metadata["uid"]] = (name, labels)
         self._by_name[name] = labels
-        if before != (name, labels) and self._reflector.listed.is_set():
-            self._on_change()
+        if before != labels and self._reflector.listed.is_set():
+            self._on_labels(name, before, labels)
 
     def on_delete(self, ref: ResourceRef, item: client.Object) -> None:
         """Forgets a namespace that was deleted."""

@@ -30,7 +30,8 @@ class ProfileStore:
         enabled: whether profiles are read at all.
         fallback: the operator's default profile; None when it has none.
         timeouts: the timeouts of the watch.
-        on_change: called when a profile has changed, or when profiles have become readable or unreadable.
+        on_change: called when a profile has changed, or when profiles or namespaces have become readable or unreadable.
+        on_namespace: called with a namespace that another profile may bind now, or that its services wait for.
 
     Attributes:
         unreadable: why profiles cannot be read; "" when they can.
@@ -44,17 +45,21 @@ class ProfileStore:
         fallback: Profile | None,
         timeouts: WatchTimeouts,
         on_change: collections.abc.Callable[[], None],
+        on_namespace: collections.abc.Callable[[str], None],
     ) -> None:
         self._enabled = enabled
         self._fallback = fallback
         self._by_uid: dict[str, Manifest] = {}
         self._parsed: dict[str, tuple[Manifest, Profile]] = {}
         self._on_change = on_change
+        self._on_namespace = on_namespace
         self._is_served = False
         self.unreadable = ""
         self._started = asyncio.Event()
         self._reviewed = asyncio.Event()
-        self._namespaces = NamespaceStore(api, timeouts=timeouts, on_change=self._on_namespaces)
+        self._namespaces = NamespaceStore(
+            api, timeouts=timeouts, on_state=self._on_namespaces, on_labels=self._on_labels
+        )
         self._reflector = Reflector(
             api, REF, labels="", handler=self, timeouts=timeouts, on_state=self._review
         )
@@ -122,6 +127,12 @@ class ProfileStore:
     def _on_namespaces(self) -> None:
         self._reviewed.set()
         self._on_change()
+
+    def _on_labels(
+        self, namespace: str, before: binding.Labels | None, after: binding.Labels
+    ) -> None:
+        if binding.depends(self._by_uid.values(), before, after):
+            self._on_namespace(namespace)
 
     def _review(self) -> None:
         """Decides again whether the profiles can be read."""

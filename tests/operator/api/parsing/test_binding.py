@@ -81,6 +81,38 @@ def test_a_selector_means_what_it_means_in_kubernetes(
     assert (chosen(service_of("any"), bound("a", selector=selector), **labels) == "a") is is_bound
 
 
+GOLD = {"matchLabels": {"tier": "gold"}}
+NOT_FREE = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["free"]}]}
+
+
+@pytest.mark.parametrize(
+    ("selectors", "before", "after", "depends"),
+    [
+        ((), {"tier": "gold"}, {}, False),
+        ((GOLD,), {"tier": "gold"}, {"tier": "gold"}, False),
+        ((GOLD,), {"tier": "gold"}, {"tier": "gold", "cost": "1"}, False),
+        ((GOLD,), {"tier": "silver"}, {}, False),
+        ((GOLD,), {}, {"tier": "gold"}, True),
+        ((GOLD,), {"tier": "gold"}, {"tier": "silver"}, True),
+        ((GOLD, NOT_FREE), {"tier": "silver"}, {"tier": "free"}, True),
+        ((GOLD, NOT_FREE), {"tier": "silver"}, {"tier": "bronze"}, False),
+        ((), None, {}, True),
+    ],
+    ids=str,
+)
+def test_labels_concern_the_services_of_a_namespace_if_another_profile_may_bind_it(
+    selectors: tuple[Manifest, ...],
+    before: dict[str, str] | None,
+    after: dict[str, str],
+    *,
+    depends: bool,
+) -> None:
+    """Services wait for labels that were not known, whatever these are."""
+    known = [bound("other", "team-a"), profile("free")]
+    known += [bound(f"p{number}", selector=each) for number, each in enumerate(selectors)]
+    assert binding.depends(known, before, after) is depends
+
+
 def test_labels_that_cannot_be_read_keep_every_service_as_it_is() -> None:
     def labels_of(_: str) -> dict[str, str]:
         raise binding.LabelsUnknown("no permission")

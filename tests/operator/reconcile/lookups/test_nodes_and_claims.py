@@ -71,6 +71,39 @@ async def test_devices_are_the_sum_over_all_nodes_and_read_once_per_minute() -> 
     assert len(api.reads) == 2
 
 
+@pytest.mark.parametrize(
+    ("amount", "count"),
+    [
+        ("8", 8),
+        ("1k", 1000),
+        ("1Ki", 1024),
+        ("0", 0),
+        ("-1", 0),
+        ("500m", 0),
+        ("9223372036854775807", 2**63 - 1),
+        ("9" * 5_000, 0),
+        ("1e999999999", 0),
+        ("1E", 10**18),
+        ("100E", 0),
+        ("\u00b2", 0),
+        ("NaN", 0),
+        ("Infinity", 0),
+        ("", 0),
+        (None, 0),
+        ({"a": 1}, 0),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+async def test_an_amount_of_any_form_counts_or_is_left_out(amount: object, count: int) -> None:
+    """Who is a node may write any: the others still count."""
+    api = Api()
+    strange: Object = {"status": {"allocatable": {"example.com/strange": amount}}}
+    api.nodes = [strange, node(**{"nvidia.com/gpu": "2"})]
+    found = await nodes(api, Clock()).devices()
+    assert found is not None
+    assert (found["nvidia.com/gpu"], found.get("example.com/strange", 0)) == (2, count)
+
+
 async def test_nodes_that_must_not_be_read_are_not() -> None:
     api = Api()
     assert await nodes(api, Clock(), enabled=False).devices() is None

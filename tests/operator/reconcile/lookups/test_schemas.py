@@ -51,6 +51,7 @@ class Api:
         self.made = made
         self.read: list[str] = []
         self.error: errors.ApiError | None = None
+        self.text: bytes | None = None
 
     async def get_text(self, path: str) -> bytes:
         self.read.append(path)
@@ -60,7 +61,7 @@ class Api:
             address = f"/openapi/v3/apis/gateway.networking.k8s.io/v1?hash={self.hash}"
             paths = {"apis/gateway.networking.k8s.io/v1": {"serverRelativeURL": address}}
             return json.dumps({"paths": paths}).encode()
-        return json.dumps(self.made).encode()
+        return json.dumps(self.made).encode() if self.text is None else self.text
 
 
 def reading(api: Api) -> RouteFields:
@@ -90,3 +91,11 @@ async def test_what_was_known_is_kept_when_they_cannot_be_read(code: int) -> Non
     before = await fields.present(SERVED)
     api.error = errors.from_response("read", code=code, status={})
     assert await fields.present(SERVED) == before == {kinds.mirror_percent(kinds.HTTP_ROUTE)}
+
+
+@pytest.mark.parametrize("text", [b'{"a":' * 5_000 + b"1" + b"}" * 5_000, b"{", b"7", b'{"components":7}'], ids=["deep", "cut off", "a number", "numbers"])  # fmt: skip
+async def test_schemas_that_cannot_be_read_stop_nothing(text: bytes) -> None:
+    """Who may write CustomResourceDefinitions decides what they hold."""
+    api = Api({})
+    api.text = text
+    assert await reading(api).present(SERVED) == frozenset()

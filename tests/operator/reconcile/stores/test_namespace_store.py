@@ -51,16 +51,18 @@ class Both(Api):
 
 
 class Watched:
-    """A store of profiles that runs, and how often it called for new reconciles."""
+    """A store of profiles that runs, how often it called for new reconciles of all services, and of the services of which namespaces."""
 
     def __init__(self, api: Both) -> None:
         self.changes = 0
+        self.woken: list[str] = []
         self.store = ProfileStore(
             typing.cast(Client, api),
             enabled=True,
             fallback=None,
             timeouts=WatchTimeouts(),
             on_change=self._count,
+            on_namespace=self.woken.append,
         )
         self.store.follow(SERVED)
         self.task = asyncio.create_task(self.store.run())
@@ -109,12 +111,20 @@ async def test_a_label_that_changes_binds_a_namespace_or_releases_it() -> None:
     await watched.store.wait()
     namespaces = watched.store._namespaces
     before = watched.changes
-    namespaces.on_update(namespace_store.REF, namespace("team", tier="silver"))
-    assert (watched.chosen("team"), watched.changes) == (None, before + 1)
-    namespaces.on_update(namespace_store.REF, namespace("team", tier="silver"))
-    assert watched.changes == before + 1, "managed fields"
+    for labels, bound, woken in (
+        ({"tier": "gold", "cost": "1"}, "a", 0),
+        ({"tier": "silver", "cost": "1"}, None, 1),
+        ({"tier": "silver", "cost": "2"}, None, 1),
+        ({}, None, 1),
+        ({"tier": "gold"}, "a", 2),
+    ):
+        namespaces.on_update(namespace_store.REF, namespace("team", **labels))
+        assert watched.chosen("team") == bound
+        assert watched.woken == ["team"] * woken, "only what a profile selects by"
     namespaces.on_update(namespace_store.REF, namespace("new", tier="gold"))
     assert watched.chosen("new") == "a"
+    assert watched.woken == ["team", "team", "new"]
+    assert watched.changes == before, "services of other namespaces rest"
     watched.task.cancel()
 
 
@@ -130,9 +140,8 @@ async def test_a_service_that_is_seen_before_its_namespace_waits_for_that() -> N
             watched.chosen("new")
         assert raised.value.transient, "the reconcile is repeated"
         namespaces = watched.store._namespaces
-        before = watched.changes
         namespaces.on_update(namespace_store.REF, namespace("new", tier="gold"))
-        assert (watched.chosen("new"), watched.changes) == (bound, before + 1)
+        assert (watched.chosen("new"), watched.woken) == (bound, ["new"])
         namespaces.on_delete(namespace_store.REF, namespace("new"))
         namespaces.on_replace(namespace_store.REF, set(), "9")
         for gone in ("new", "team"):

@@ -69,6 +69,7 @@ class Watched:
             fallback=self.fallback,
             timeouts=WatchTimeouts(),
             on_change=self._count,
+            on_namespace=lambda _: None,
         )
         self.task = asyncio.create_task(self.store.run())
 
