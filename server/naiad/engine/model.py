@@ -14,6 +14,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import failure
+from naiad.core.tensor import Tensor
 from naiad.engine.api import KnownReplies, ModelTraits, TensorMetadata
 from naiad.engine.forms.classification import requested
 from naiad.engine.forms.classified import ClassifiedResponses
@@ -135,6 +136,11 @@ class Model:
         received_ns = self._clock.monotonic_ns()
         validate = self._validator.validate
         inferences: list[Inference] = []
+        # The requests of a batch are alike: one whose only input looks like that of the one before has its batch size.
+        by_shape = not self._validator.has_shape_tensors
+        batch_size = 0
+        before: Tensor | None = None
+        before_wanted: list[RequestedOutput] | None = None
         for call in calls:
             request = call.request
             wanted = request.requested_outputs
@@ -145,11 +151,24 @@ class Model:
             ):
                 call.begin(self)
                 continue
-            try:
-                batch_size = validate(request)
-            except InferenceError as error:
-                call.respond(failure(request, error, version=self.version))
-                continue
+            tensor = request.inputs[0] if len(request.inputs) == 1 else None
+            if (
+                tensor is None
+                or before is None
+                or type(tensor) is not Tensor
+                or tensor.fault is not None
+                or tensor.shape != before.shape
+                or tensor.name != before.name
+                or tensor.datatype is not before.datatype
+                or wanted is not before_wanted
+            ):
+                try:
+                    batch_size = validate(request)
+                except InferenceError as error:
+                    call.respond(failure(request, error, version=self.version))
+                    continue
+                before = tensor if by_shape and type(tensor) is Tensor else None
+                before_wanted = wanted
             call.model = self
             inference = Inference(
                 request, call, batch_size, received_ns, flow=call.flow, called=True

@@ -56,6 +56,8 @@ class RequestValidator:
         self._required_count = len(self._required)
         self.has_reshape = any(spec.reshape is not None for spec in config.inputs)
         """Whether `reshaped` has any effect."""
+        self.has_shape_tensors = any(spec.is_shape_tensor for spec in config.inputs)
+        """Whether an input is valid, or not, for more than its name, datatype and shape."""
 
     def validate(self, request: InferRequest) -> int:
         """Validate a request, and return its batch size; 1 without a batch dimension.

@@ -138,14 +138,12 @@ class ResponseDispatcher:
                 self._progress[inference] = progress
         if response.final:
             rows = inference.batch_size
-            self._statistics.record_execution(
-                batch_size=rows, timing=timing, wall_ms=self._wall() // _MILLISECOND_NS
-            )
-            self._statistics.record_successes(
+            self._statistics.record_composed(
                 rows=rows,
-                request_ns=[now - inference.received_ns],
-                queue_ns=[queue_ns],
+                request_ns=now - inference.received_ns,
+                queue_ns=queue_ns,
                 timing=timing,
+                wall_ms=self._wall() // _MILLISECOND_NS,
             )
             start = inference.queued_ns + queue_ns
             input_end = start + timing.compute_input_ns

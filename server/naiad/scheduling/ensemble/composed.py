@@ -8,6 +8,9 @@ from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.scheduling.ensemble.plan import Value, as_named, batch_shape
 
+_NO_SEQUENCE: Parameters = {"sequence_id": 0, "sequence_start": False, "sequence_end": False}
+"""What a response says that belongs to no sequence: one object for all, as `NO_PARAMETERS`."""
+
 
 def response_of(
     config: ModelConfig,
@@ -58,6 +61,8 @@ def _output_shape(
 def parameters_of(sequence: tuple[int | str, int]) -> Parameters:
     """What a response says of its sequence: id and flags."""
     identity, flags = sequence
+    if identity == 0 and not flags:
+        return _NO_SEQUENCE
     return {
         "sequence_id": identity,
         "sequence_start": bool(flags & SEQUENCE_START),

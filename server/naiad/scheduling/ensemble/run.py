@@ -9,55 +9,22 @@ A small request spends most of its time in the server here, so there are few cal
 
 import collections.abc
 
-from naiad.config.model_config import ModelConfig
 from naiad.core.inference import Inference
-from naiad.core.record import Record
-from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
 from naiad.scheduling.ensemble import errors
 from naiad.scheduling.ensemble.composed import parameters_of, response_of, sequence_of
-from naiad.scheduling.ensemble.plan import (
-    EnsemblePlan,
-    Following,
-    Key,
-    PlannedStep,
-    Value,
-    as_named,
-    batch_shape,
-)
-from naiad.scheduling.ensemble.steps import StepCall, StepCalls
+from naiad.scheduling.ensemble.context import RunContext
+from naiad.scheduling.ensemble.plan import Following, Key, PlannedStep, Value, as_named
+from naiad.scheduling.ensemble.requests import first_request, inputs_of, next_request
+from naiad.scheduling.ensemble.steps import StepCall
 from naiad.scheduling.ensemble.times import RunTimes
-from naiad.scheduling.relays.calls import TakesTogether
-from naiad.scheduling.response_dispatcher import ResponseDispatcher
 
 ROOT: Key = ()
 """The key of what the request brought."""
 
 _OWN_PARAMETERS = frozenset(("sequence_id", "sequence_start", "sequence_end"))
-
-
-class RunContext(Record, frozen=True, gc=True):
-    """What all requests of an ensemble share.
-
-    Attributes:
-        config: of the ensemble.
-        version: of the ensemble.
-        plan: its graph.
-        calls: makes the calls.
-        dispatcher: counts requests, and sends their responses.
-        together: takes the responses of a batch; None if each call takes its own.
-        on_end: called just before the final response.
-    """
-
-    config: ModelConfig
-    version: int
-    plan: EnsemblePlan
-    calls: StepCalls
-    dispatcher: ResponseDispatcher
-    together: TakesTogether | None
-    on_end: collections.abc.Callable[[Inference], None]
 
 
 class EnsembleRun:
@@ -72,8 +39,8 @@ class EnsembleRun:
     """
 
     __slots__ = (
-        "_busy", "_context", "_error", "_first", "_following", "_inference", "_is_of_step", "_last", "_left", "_made", "_missing", "_over", "_response", "_selection",
-        "_times", "_values", "_waiting", "batch",
+        "_busy", "_context", "_error", "_first", "_following", "_inference", "_is_of_step", "_last", "_made", "_over", "_response", "_selection",
+        "_tables", "_times", "_values", "_waiting", "batch",
     )  # fmt: skip
 
     def __init__(self, inference: Inference, context: RunContext) -> None:
@@ -85,8 +52,7 @@ class EnsembleRun:
         self._first = selection.first
         self._last = selection.last
         self._values: dict[str, Value] = {}
-        self._left = selection.uses.copy()  # of each tensor
-        self._missing = selection.missing.copy()  # tensors of each step and of the response
+        self._tables: tuple[list[int], dict[str, int]] | None = None
         self._made: dict[StepCall, None] = {}  # calls in progress
         self._waiting: dict[StepCall, None] = {}  # calls that wait for a place
         self._response: InferResponse | None = None
@@ -196,21 +162,8 @@ class EnsembleRun:
         shape = tensor.shape
         if step.batched and shape:
             call.batch_size = shape[0]
-        before, step = call.request, following.step
-        call.request = InferRequest(
-            step.model,
-            step.version,
-            before.id,
-            [as_named(tensor, following.input, shape)],
-            following.requested,
-            before.parameters.copy() if before.parameters else before.parameters,
-            before.priority,
-            before.timeout_us,
-            before.correlation_id,
-            before.flags,
-            on_device=following.on_device,
-        )
-        call.step = step
+        call.request = next_request(call.request, following, tensor)
+        step = call.step = following.step
         call.received_ns = now
         call.model = call.inference = call.handle = None
         return step
@@ -272,9 +225,8 @@ class EnsembleRun:
 
     def _add(self, values: dict[str, Value], key: Key) -> None:
         """Add tensors, begin the steps that can run then, and make the response once all outputs are there; `key` is the root's."""
-        context, awaited, missing, kept = (
-            self._context, self._selection.awaited, self._missing, self._values,
-        )  # fmt: skip
+        context, awaited, kept = self._context, self._selection.awaited, self._values
+        missing, uses = self._tables or self._make_tables()
         ready: list[int] = []
         for tensor, value in values.items():
             those = awaited.get(tensor)
@@ -285,7 +237,7 @@ class EnsembleRun:
                 left = missing[index] = missing[index] - 1
                 if not left:
                     ready.append(index)
-        steps, uses = context.plan.steps, self._left
+        steps = context.plan.steps
         for index in ready:
             if index == len(steps):
                 self._response = self._respond_with(kept)
@@ -299,6 +251,12 @@ class EnsembleRun:
                 if not left:
                     del kept[tensor]
             self._begin(call)
+
+    def _make_tables(self) -> tuple[list[int], dict[str, int]]:
+        """How many tensors each step and the response lack, and how many steps are left that need each tensor; a chain needs neither."""
+        selection = self._selection
+        tables = self._tables = selection.missing.copy(), selection.uses.copy()
+        return tables
 
     def _begin(self, call: StepCall) -> None:
         calls = self._context.calls
@@ -314,22 +272,7 @@ class EnsembleRun:
     def _call(
         self, step: PlannedStep, key: Key, values: collections.abc.Mapping[str, Value]
     ) -> StepCall:
-        inputs: list[Tensor] = []
-        sequence: tuple[int | str, int] | None = None
-        batched = step.batched
-        batch_size = 1 if batched else 0
-        for name, source, dims in step.inputs:
-            value = values[source]
-            sequence = sequence or value.sequence
-            tensor = value.tensor
-            if tensor is None:
-                continue
-            shape = tensor.shape
-            if batched != (value.batch_size > 0):
-                shape = batch_shape(shape, dims, batched=batched, batch_size=value.batch_size)
-            if batched and not inputs and shape:
-                batch_size = shape[0]
-            inputs.append(as_named(tensor, name, shape))
+        inputs, batch_size, sequence = inputs_of(step, values)
         if sequence is None:
             request = self._inference.request
             sequence = request.correlation_id, request.flags
@@ -343,22 +286,9 @@ class EnsembleRun:
         batch_size: int,
         sequence: tuple[int | str, int],
     ) -> StepCall:
-        request = self._inference.request
-        asked = InferRequest(
-            step.model,
-            step.version,
-            request.id,
-            inputs,
-            self._selection.requested[step.index],
-            request.parameters.copy() if request.parameters else request.parameters,
-            request.priority,
-            request.timeout_us,
-            *sequence,
-            on_device=self._selection.on_device.get(step.index),
-        )
         return StepCall(
             0,
-            request=asked,
+            request=first_request(self._inference.request, step, inputs, self._selection, sequence),
             owner=self,
             step=step,
             key=key,

@@ -13,8 +13,9 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.ensemble.chains import Chains
+from naiad.scheduling.ensemble.context import RunContext
 from naiad.scheduling.ensemble.plan import EnsemblePlan
-from naiad.scheduling.ensemble.run import EnsembleRun, RunContext
+from naiad.scheduling.ensemble.run import EnsembleRun
 from naiad.scheduling.ensemble.steps import StepCalls
 from naiad.scheduling.ensemble.streaming_run import StreamingRun
 from naiad.scheduling.occupancy import Occupancy

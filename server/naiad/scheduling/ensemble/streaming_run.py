@@ -11,9 +11,10 @@ from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import PackedStrings, Tensor
 from naiad.errors import InferenceError
+from naiad.scheduling.ensemble.context import RunContext
 from naiad.scheduling.ensemble.plan import Key, PlannedStep, TensorTable, Value
 from naiad.scheduling.ensemble.response_order import ResponseOrder
-from naiad.scheduling.ensemble.run import EnsembleRun, RunContext
+from naiad.scheduling.ensemble.run import EnsembleRun
 from naiad.scheduling.ensemble.steps import StepCall
 
 AHEAD = 64

@@ -4,9 +4,11 @@ import asyncio
 import gc
 import weakref
 
+import numpy as np
 import pytest
 
 from naiad.config.model_config import DynamicBatching, ModelConfig, QueuePolicy
+from naiad.core.datatypes import FP32, INT32
 from naiad.core.inference import Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
@@ -143,6 +145,31 @@ async def test_steps_and_models_count_all_requests() -> None:
     assert world.statistics.compute_input_ns == 300
     assert world.statistics.compute_output_ns == 600
     assert world.statistics.compute_infer_ns == 3 * 5_000_000 - 900
+
+
+async def test_each_request_of_a_batch_is_validated_by_its_own_shape_and_datatype() -> None:
+    def respond(inference: Inference) -> InferResponse:
+        outputs = {
+            "1": number("o", 5, 6),  # two rows
+            "2": Tensor("o", FP32, (1, 2), np.zeros((1, 2), np.float32)),
+            "4": Tensor("o", INT32, (1, 1), np.zeros((1, 1), np.int32)),
+        }
+        return _response(inference, outputs.get(inference.request.id) or number("o", 7))
+
+    world = World()
+    world.a.host.respond = respond
+    await _in_the_first_step(world, 6)
+    world.a.host.finish()
+    await turn()
+    assert world.b.host.ids == [["0", "1", "3", "5"]]
+    world.b.host.finish()
+    errors = world.errors()
+    assert errors.keys() == {"2", "4"}
+    assert "shape" in errors["2"]
+    assert "INT32" in errors["4"]
+    assert world.b.statistics.inference_count == 1 + 2 + 1 + 1
+    assert world.values() == {"0": 8, "1": 6, "3": 8, "5": 8}
+    world.nothing_left()
 
 
 async def test_one_that_fails_ends_and_the_others_go_on() -> None:

@@ -421,4 +421,7 @@ def _binary_headers(length: int) -> tuple[tuple[bytes, bytes], ...]:
 
 def printable(parameters: dict[str, ParameterValue]) -> Members:
     """Parameters as orjson can write them: it has no NaN and no infinity."""
-    return {key: json_values.scalar(value) for key, value in parameters.items()}
+    for value in parameters.values():
+        if isinstance(value, float):
+            return {key: json_values.scalar(value) for key, value in parameters.items()}
+    return dict[str, Json](parameters)
