@@ -15,6 +15,7 @@ from naiad.protocol.grpc.call import (
     Streaming,
     StreamWriter,
     Unary,
+    ValuesIn,
 )
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
@@ -48,6 +49,7 @@ class TestService:
         self.refused: collections.abc.Mapping[str, RpcStatus] = {}
         self.compressed = frozenset((*self.unary, *self.streaming))
         self.unchecked = self.compressed
+        self.values_in: collections.abc.Mapping[str, ValuesIn] = {}
 
     def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
         return None

@@ -31,7 +31,7 @@ _CANCELLED = 1
 def logged(path: str, method: Unary, observer: Observer) -> Unary:
     """The method of a path, recording each call."""
 
-    def unary(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Cancellable:
+    def unary(body: bytes | memoryview, call: RpcCall, on_response: OnRpcResponse) -> Cancellable:
         logged_call = _LoggedUnary(path, call, observer, on_response)
         context = logged_call.context
         context.request_bytes = len(body)
@@ -132,7 +132,7 @@ class _LoggedStream(_LoggedCall):
         self.pause, self.resume, self.may_take = handler.pause, handler.resume, handler.may_take
         self.has_sequences = handler.has_sequences
 
-    def take(self, body: bytes) -> None:
+    def take(self, body: bytes | memoryview) -> None:
         """See `StreamHandler`."""
         self.context.request_bytes += len(body)
         self._take(body)

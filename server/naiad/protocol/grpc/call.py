@@ -64,8 +64,8 @@ Response = bytes | RpcStatus
 OnRpcResponse = collections.abc.Callable[[Response], None]
 
 
-Unary = collections.abc.Callable[[bytes, RpcCall, OnRpcResponse], Cancellable | None]
-"""Called on the loop with a whole request message; calls back exactly once, perhaps before it returns, unless it is cancelled
+Unary = collections.abc.Callable[[typing.Any, RpcCall, OnRpcResponse], Cancellable | None]
+"""Called on the loop with a whole request message, bytes or for methods of `MethodTable.values_in` also a memoryview; calls back exactly once, perhaps before it returns, unless it is cancelled
 first. It does not raise."""
 
 
@@ -85,8 +85,8 @@ class StreamWriter(typing.Protocol):
 class StreamHandler(typing.Protocol):
     """A stream, as its transport sees it. Loop only; no method raises."""
 
-    def take(self, body: bytes) -> None:
-        """Handle a request message."""
+    def take(self, body: typing.Any) -> None:
+        """Handle a request message: bytes, or for methods of `MethodTable.values_in` also a memoryview."""
 
     def half_close(self) -> None:
         """The client has finished sending."""
@@ -111,6 +111,10 @@ Streaming = collections.abc.Callable[[RpcCall, StreamWriter], StreamHandler]
 """Called on the loop when a stream begins; may end it at once. It does not raise."""
 
 
+ValuesIn = collections.abc.Callable[[memoryview], tuple[str, int] | None]
+"""Finds in the beginning of a message for whom its tensors are, and at which byte the first one begins; None if it has none there."""
+
+
 class MethodTable(typing.Protocol):
     """A service, as a transport sees it. `methods.Methods` is Triton's.
 
@@ -120,6 +124,7 @@ class MethodTable(typing.Protocol):
         refused: methods that are known and refused, by path.
         compressed: the paths whose responses may be compressed.
         unchecked: the paths of which `admit` refuses no call now.
+        values_in: by the paths of the methods that take a long message as a view of memory, too, which is lent to one owner after the other.
     """
 
     unary: dict[str, Unary]
@@ -127,6 +132,7 @@ class MethodTable(typing.Protocol):
     refused: collections.abc.Mapping[str, RpcStatus]
     compressed: frozenset[str]
     unchecked: frozenset[str]
+    values_in: collections.abc.Mapping[str, ValuesIn]
 
     def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
         """Why a call may not begin, or None; called with the metadata, before a message is received."""

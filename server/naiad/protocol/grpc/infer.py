@@ -45,7 +45,7 @@ class ModelInfer:
         self._reader = RequestReader()
 
     def __call__(
-        self, body: bytes, call: RpcCall, on_response: OnRpcResponse
+        self, body: bytes | memoryview, call: RpcCall, on_response: OnRpcResponse
     ) -> Cancellable | None:
         """A `call.Unary`; the checks come in Triton's order: version, model, decoupled, parameters, metadata, data."""
         codec = self._codec if len(body) > MAYBE_LARGE else None

@@ -19,10 +19,12 @@ from naiad.protocol.grpc.call import (
     RpcStatus,
     Streaming,
     Unary,
+    ValuesIn,
     at_once,
     later,
     rpc_status,
 )
+from naiad.protocol.grpc.codec.request_split import values_in
 from naiad.protocol.grpc.control import Control
 from naiad.protocol.grpc.infer import ModelInfer
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
@@ -82,6 +84,7 @@ class Methods:
         streaming: the methods whose calls are streams both ways.
         refused, compressed: see `MethodTable`; responses other than infer responses are not compressed (row 10.36).
         unchecked: the paths of which `admit` refuses no call now.
+        values_in: see `MethodTable`.
 
     Raises:
         CannotServeError: the header pattern is not a regular expression.
@@ -107,6 +110,10 @@ class Methods:
         self.streaming |= self._reflection
         categories |= dict.fromkeys(self._reflection, Category.METADATA)
         self.compressed = frozenset((INFER, *self.streaming))
+        self.values_in: collections.abc.Mapping[str, ValuesIn] = {
+            INFER: values_in,
+            STREAM_INFER: values_in,
+        }
         self._checks = {
             path: needed
             for path, category in categories.items()

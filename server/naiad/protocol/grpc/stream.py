@@ -146,7 +146,7 @@ class InferStream:
     def _header(self) -> HeaderLookup:
         return functools.cache(functools.partial(header_of, self._call))
 
-    def take(self, body: bytes) -> None:
+    def take(self, body: bytes | memoryview) -> None:
         """See `StreamHandler`."""
         if self._ended:
             return
@@ -288,7 +288,7 @@ class InferStream:
         for name, version, correlation_id in sequences:
             self._method.engine.end_sequence(name, version, correlation_id)
 
-    def _read(self, body: bytes, pending: _PendingRequest) -> Incoming:
+    def _read(self, body: bytes | memoryview, pending: _PendingRequest) -> Incoming:
         """Read the model that a message is for; `pending` gets its id, even if the rest cannot be read."""
         reader = self._method.reader
         try:

@@ -53,7 +53,7 @@ class LargeRequest(Record, frozen=True):
         return self.decoded
 
 
-def needs_process(body: bytes) -> bool:
+def needs_process(body: bytes | memoryview) -> bool:
     """Whether a message is to be decoded in a process: more than raw tensors is large, or protobuf has to parse all of it."""
     if len(body) <= CODEC_BYTES:
         return False
@@ -61,7 +61,7 @@ def needs_process(body: bytes) -> bool:
     return parts is None or len(parts.head) > CODEC_BYTES
 
 
-def decode(codec: Codec, body: bytes) -> LargeRequest:
+def decode(codec: Codec, body: bytes | memoryview) -> LargeRequest:
     """Read a message in a codec process; blocking."""
     decoded: LargeRequest = codec.call(_decode, frames.large(body))
     return decoded

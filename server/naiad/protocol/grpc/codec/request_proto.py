@@ -21,7 +21,7 @@ from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol import raw_tensors
 from naiad.protocol.grpc.codec import request_parameters, typed_contents
 from naiad.protocol.grpc.codec.request_parameters import RequestParameters
-from naiad.protocol.grpc.codec.request_split import Template, split
+from naiad.protocol.grpc.codec.request_split import Split, Template, split
 from naiad.protocol.raw_tensors import InputSpec
 
 _MAX_PARTS = 4096
@@ -82,7 +82,7 @@ class Incoming(Record, frozen=True):
     model_version: int
     head: _Head
     id: str
-    body: bytes
+    body: bytes | memoryview
     raws: list[tuple[int, int]]
 
     def request(self) -> InferRequest:
@@ -146,13 +146,20 @@ class RequestReader:
         self._heads: dict[bytes, _Head] = {}
         self._last: dict[bytes, tuple[Template | None, _Head]] = {}
 
-    def read(self, body: bytes) -> Incoming:
+    def read(self, body: bytes | memoryview) -> Incoming:
         """Read which model a request is for.
+
+        A view is copied if it is not as `values_in` takes it to be: then its memory may have been lent for another model.
 
         Raises:
             InferenceError: INTERNAL for bytes that are not a ModelInferRequest, as in grpc; INVALID_ARG for a
                 version that is not a number (row 10.8) and for absurd numbers of inputs, outputs or parameters.
         """
+        if type(body) is not bytes:
+            parts = split(body)
+            if parts is None or parts.is_mixed:
+                return self.read(bytes(body))
+            return self._found(parts, body, bytes(parts.head[: parts.head[1] + 2]))
         # The field with the model's name, which protobuf writes first; of other messages nothing is remembered by name.
         name = body[: body[1] + 2] if body[:1] == b"\n" and b"" < body[1:2] < b"\x80" else b""
         template, last = self._last.get(name, _NONE_BEFORE)
@@ -166,6 +173,10 @@ class RequestReader:
             raws, body = _concatenated(message)
             head = _Head(message)
             return Incoming(head.model_name, head.model_version, head, message.id, body, raws)
+        return self._found(parts, body, name)
+
+    def _found(self, parts: Split, body: bytes | memoryview, name: bytes) -> Incoming:
+        """A request that was cut; remember its head."""
         known = self._heads.get(parts.head)
         if known is None:
             known = _Head(_parse(parts.head))
@@ -176,16 +187,19 @@ class RequestReader:
                 self._heads[parts.head] = known
         if len(parts.head) <= _MAX_HEAD_BYTES:
             # A template is made for the second one in a row: heads that take turns are found as they are.
-            self._last[name] = (Template(parts) if known is last else None, known)
+            self._last[name] = (
+                Template(parts) if known is self._last.get(name, _NONE_BEFORE)[1] else None,
+                known,
+            )
         return Incoming(known.model_name, known.model_version, known, parts.id, body, parts.raws)
 
-    def id_of(self, body: bytes) -> str:
+    def id_of(self, body: bytes | memoryview) -> str:
         """The id of a request that `read` refused; "" if it has none, or if it is unreadable."""
         parts = split(body)
         if parts is not None:
             return parts.id
         try:
-            return str(service_pb2.ModelInferRequest.FromString(body).id)
+            return str(service_pb2.ModelInferRequest.FromString(bytes(body)).id)
         except DecodeError:
             return ""
 
@@ -307,7 +321,9 @@ def _input_spec(io: typing.Any, model: str) -> _WireSpec:
     return _WireSpec(name, datatype, shape, count, count * datatype.size if datatype.size else -1)
 
 
-def _validated(spec: _WireSpec, model: str, body: bytes, start: int, size: int) -> Tensor:
+def _validated(
+    spec: _WireSpec, model: str, body: bytes | memoryview, start: int, size: int
+) -> Tensor:
     if spec.fault:
         return spec.faulty(spec.fault)
     return raw_tensors.read(body, start, size, spec, model=model)

@@ -9,11 +9,14 @@ from naiad.core.record import Record
 
 _ID = 0x1A
 _RAW = 0x3A
-_REST = frozenset((0x0A, 0x12, 0x22, 0x2A, 0x32))
+_NAME, _VERSION = 0x0A, 0x12
+_REST = frozenset((_NAME, _VERSION, 0x22, 0x2A, 0x32))
 """Tags (field number * 8 + 2): model_name, model_version, parameters, inputs, outputs."""
 
 _MAX_FIELDS = 512
 """Protobuf parses a message of more fields: this loop is Python, and a field can be as short as two bytes."""
+
+_BEGINNING_FIELDS = 64
 
 _MAX_FIELD_BYTES = 1 << 31
 _TEMPLATE_RAWS = 64
@@ -30,15 +33,17 @@ class Split(Record, frozen=True):
         id: the id; "" if the message has none.
         raws: where each raw tensor begins and how many bytes it has.
         cut: how many bytes of `head` come before the first id or raw tensor.
+        is_mixed: whether anything but raw tensors comes behind one.
     """
 
     head: bytes
     id: str
     raws: list[tuple[int, int]]
     cut: int
+    is_mixed: bool = False
 
 
-def split(body: bytes, *, longest_field: int = _MAX_FIELD_BYTES) -> Split | None:
+def split(body: bytes | memoryview, *, longest_field: int = _MAX_FIELD_BYTES) -> Split | None:
     """The parts of a message; None if protobuf has to parse it, or if a field other than a raw tensor is longer than `longest_field` bytes.
 
     Fields of one number keep their order, which is all that protobuf's merging depends on: parsing `head` and adding id and
@@ -50,12 +55,12 @@ def split(body: bytes, *, longest_field: int = _MAX_FIELD_BYTES) -> Split | None
         return None
 
 
-def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop over the fields
+def _split(body: bytes | memoryview, longest_field: int) -> Split:  # noqa: C901 - one loop over the fields
     """As `split`; raises ValueError or IndexError if protobuf has to parse the message."""
-    heads: list[bytes] = []
+    heads: list[bytes | memoryview] = []
     raws: list[tuple[int, int]] = []
     request_id = ""
-    at = head_from = fields = 0
+    at = head_from = fields = before = 0
     end = cut = len(body)
     while at < end:
         field_from = at
@@ -78,17 +83,44 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
             heads.append(body[head_from:field_from])
         head_from = at
         if tag == _RAW:
+            if not raws:
+                before = fields - 1
             raws.append((value_from, size))
         elif tag == _ID:
             # Each of several: protobuf refuses one that is not UTF-8.
-            request_id = body[value_from:at].decode()
+            request_id = bytes(body[value_from:at]).decode()
         else:
             raise ValueError(tag)
     if at > end:
         raise ValueError(at)
     if end > head_from:
         heads.append(body[head_from:end])
-    return Split(b"".join(heads), request_id, raws, cut)
+    return Split(b"".join(heads), request_id, raws, cut, bool(raws) and fields > before + len(raws))
+
+
+def values_in(beginning: memoryview) -> tuple[str, int] | None:
+    """Of a message that begins like this: the model and version that it names before its raw tensors, and where the first of those begins; None if that is not to be seen."""
+    name = version = b""
+    at = 0
+    try:
+        for _ in range(_BEGINNING_FIELDS):
+            tag = beginning[at]
+            size = beginning[at + 1]
+            at += 2
+            if size >= _MORE:
+                size, at = _long_size(beginning, at - 1)
+            if tag == _RAW:
+                return f"{name!r} {version!r}", at
+            if tag == _NAME:
+                name = bytes(beginning[at : at + size])
+            elif tag == _VERSION:
+                version = bytes(beginning[at : at + size])
+            elif tag not in _REST and tag != _ID:
+                return None
+            at += size
+    except (IndexError, ValueError):
+        pass
+    return None
 
 
 class Template:
@@ -131,7 +163,7 @@ class Template:
         return (request_id, raws) if at == end else None
 
 
-def _long_size(body: bytes, at: int) -> tuple[int, int]:
+def _long_size(body: bytes | memoryview, at: int) -> tuple[int, int]:
     """A length of several bytes, seven bits in each, the lowest first; and where the value begins."""
     size = 0
     for shift in range(0, _MAX_LENGTH_BITS, 7):

@@ -19,13 +19,13 @@ from naiad.protocol.transport.http2.events import (
     Event,
     RequestReceived,
     StreamEnded,
-    StreamReset,
 )
 from naiad.protocol.transport.http2.floods import Cheap, Floods
 from naiad.protocol.transport.http2.frames import (
     END_HEADERS,
     END_STREAM,
     HAS_PRIORITY,
+    MAX_FRAME_BYTES,
     MAX_STREAM_ID,
     PADDED,
     READ_HEAD,
@@ -43,14 +43,14 @@ from naiad.protocol.transport.http2.header_blocks import (
     gives_up_table,
 )
 from naiad.protocol.transport.http2.header_rules import trailers_fault
+from naiad.protocol.transport.http2.incoming_data import IncomingData, refuse
 from naiad.protocol.transport.http2.open_block import OpenBlock
 from naiad.protocol.transport.http2.open_streams import DRAIN_PING, OpenStreams
-from naiad.protocol.transport.http2.sender import Sender, Written
-from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
+from naiad.protocol.transport.http2.sender import TURN_BYTES, Sender, Written
+from naiad.protocol.transport.http2.settings import INITIAL_WINDOW, STREAM_WINDOW
 from naiad.protocol.transport.http2.streams import State, Step, Stream
 
 _DATA, _HEADERS, _CONTINUATION = Kind.DATA, Kind.HEADERS, Kind.CONTINUATION
-_STEP_DATA, _LAST_DATA = Step.DATA, Step.LAST_DATA
 _CLOSED, _OPEN, _HALF_CLOSED = State.CLOSED, State.OPEN, State.HALF_CLOSED_REMOTE
 
 _READ_LONG = struct.Struct(">I").unpack_from
@@ -81,7 +81,7 @@ class Http2Server:
     """
 
     __slots__ = (
-        "_asked", "_block", "_blocks", "_control", "_credit", "_decoder", "_events", "_floods",
+        "_asked", "_block", "_blocks", "_control", "_decoder", "_events", "_floods", "_incoming",
         "_limits", "_unread", "began", "failed", "sender", "streams",
     )  # fmt: skip
 
@@ -94,16 +94,17 @@ class Http2Server:
         self.began = False
         self._asked = False
         self._block: OpenBlock | None = None
-        self._credit = 0
         self._events: list[Event] = []
         self.failed = False
         self.sender = Sender()
         self.streams = OpenStreams(self.sender)
         self._control = ControlFrames(self.sender, self.streams, self._floods)
+        self._incoming = IncomingData(self.streams, self._floods, limits.connection_window)
         self.sender.out += (
             frames.settings(
                 {
                     settings.MAX_CONCURRENT_STREAMS: limits.streams,
+                    settings.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
                     settings.MAX_HEADER_LIST_SIZE: MAX_LIST_BYTES,
                 }
             ),
@@ -120,34 +121,50 @@ class Http2Server:
         self._events = events
         if self._unread:
             data = self._unread + data
-        at, end = 0, len(data)
+        at = 0
         try:
+            if self._incoming.left:
+                at = self._incoming.go_on(data, events)
             if not self.began:
                 at = preface_end(data)
                 self.began = at > 0
-            while self.began and end - at >= 9:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
-                size_and_kind, flags, stream_id = READ_HEAD(data, at)
-                size = size_and_kind >> 8
-                start = at + 9
-                following = start + size
-                if following > end and size <= frames.MAX_FRAME_BYTES:
-                    break
-                if (
-                    size_and_kind & 0xFF == _HEADERS
-                    and flags == END_HEADERS
-                    and self._decoder is None
-                    and end - following >= 9  # noqa: PLR2004 - as above
-                    and (whole := self._whole_request(stream_id, data, start, following, end))
-                ):
-                    at = whole
-                    continue
-                self._frame(size_and_kind & 0xFF, flags, stream_id & MAX_STREAM_ID, data, start, following)  # fmt: skip
-                at = following
+            if self.began:
+                at = self._frames(data, at)
         except ConnectionFault as fault:
             self.fail(fault.code, str(fault))
-        self._unread = data[at:] if at < end and not self.failed else b""
+        self._unread = data[at:] if at < len(data) and not self.failed else b""
         self._return_credit()
         return events
+
+    def _frames(self, data: bytes, at: int) -> int:
+        """Take the frames from `data[at]` on; returns where the one begins that is not whole."""
+        end = len(data)
+        while end - at >= 9:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
+            size_and_kind, flags, stream_id = READ_HEAD(data, at)
+            size = size_and_kind >> 8
+            if not size_and_kind & 0xFF and self._block is None and size <= MAX_FRAME_BYTES:
+                number = stream_id & MAX_STREAM_ID
+                following = self._incoming.take(flags, number, size, data, at, self._events)
+                if following == at:
+                    break
+                at = following
+                continue
+            start = at + 9
+            following = start + size
+            if following > end and size <= MAX_FRAME_BYTES:
+                break
+            if (
+                size_and_kind & 0xFF == _HEADERS
+                and flags == END_HEADERS
+                and self._decoder is None
+                and end - following >= 9  # noqa: PLR2004 - as above
+                and (whole := self._whole_request(stream_id, data, start, following, end))
+            ):
+                at = whole
+                continue
+            self._frame(size_and_kind & 0xFF, flags, stream_id & MAX_STREAM_ID, data, start, following)  # fmt: skip
+            at = following
+        return at
 
     def _whole_request(self, number: int, data: bytes, start: int, following: int, end: int) -> int:
         """Take a request in one frame of each kind, as nearly every unary call comes: HEADERS at `data[start:following]`, and DATA behind them.
@@ -168,12 +185,12 @@ class Http2Server:
             or end_of_data > end
             or number <= streams.last_id
             or not number & 1
-            or following - start > frames.MAX_FRAME_BYTES
-            or size > frames.MAX_FRAME_BYTES
+            or following - start > MAX_FRAME_BYTES
+            or size > MAX_FRAME_BYTES
             or self._block is not None
             or streams.final is not None
             or len(streams.by_id) >= self._limits.streams
-            or self._credit + size > self._limits.connection_window
+            or self._incoming.credit + size > self._limits.connection_window
         ):
             return 0
         headers = self._blocks.read(data[start:following])
@@ -181,9 +198,9 @@ class Http2Server:
         if block.fault or block.content_length not in (-1, size):
             return 0
         streams.last_id = number
-        self._credit += size
+        self._incoming.credit += size
         stream = streams.by_id[number] = Stream(
-            number, _HALF_CLOSED, self.sender.initial_window, INITIAL_WINDOW - size
+            number, _HALF_CLOSED, self.sender.initial_window, STREAM_WINDOW - size
         )
         self._events += (
             RequestReceived(stream, headers, False),
@@ -196,7 +213,7 @@ class Http2Server:
     ) -> None:
         """One frame, whose payload is `data[start:end]`, by its rule."""
         size = end - start
-        if size > frames.MAX_FRAME_BYTES:
+        if size > MAX_FRAME_BYTES:
             raise ConnectionFault(
                 ErrorCode.FRAME_SIZE_ERROR, f"a frame with {size} bytes (section 4.2)"
             )
@@ -213,54 +230,14 @@ class Http2Server:
         if rule.padded and flags & PADDED:
             start, end = frames.unpadded(data, start, end, rule.kind)
         try:
-            if kind == _DATA:
-                self._data(flags, number, data, start, end, size)
-            elif kind == _HEADERS:
+            if kind == _HEADERS:
                 self._headers(flags, number, data, start, end)
             elif kind == _CONTINUATION:
                 self._continuation(flags, number, data[start:end])
             else:
                 self._events += self._control.receive(kind, flags, number, data[start:end])
         except StreamFault as fault:
-            self._floods.add(Cheap.FAULT)
-            stream = self.streams.refuse(number, fault.code)
-            if stream is not None:
-                self._events.append(StreamReset(stream, fault.code))
-
-    def _data(  # noqa: PLR0917 - as above
-        self, flags: int, number: int, data: bytes, start: int, end: int, size: int
-    ) -> None:
-        """DATA (section 6.1). Padding counts for the windows."""
-        self._credit += size
-        if self._credit > self._limits.connection_window:
-            raise ConnectionFault(
-                ErrorCode.FLOW_CONTROL_ERROR,
-                "more DATA than the connection's window (section 6.9.1)",
-            )
-        ended = bool(flags & END_STREAM)
-        stream = self.streams.by_id.get(number)
-        if stream is None:
-            self.streams.absent(number, _LAST_DATA if ended else _STEP_DATA)
-            return
-        stream.step(_LAST_DATA if ended else _STEP_DATA)
-        length = end - start
-        if not length and not ended:
-            self._floods.add(Cheap.EMPTY_DATA)
-        stream.receive_window -= size
-        if stream.receive_window < 0:
-            raise StreamFault(
-                ErrorCode.FLOW_CONTROL_ERROR,
-                f"more DATA than the window of stream {number} (section 6.9.1)",
-            )
-        if stream.expected >= 0:
-            stream.expected -= length
-            if stream.expected < 0 or (ended and stream.expected):
-                raise StreamFault(
-                    ErrorCode.PROTOCOL_ERROR, "DATA do not fit content-length (section 8.1.1)"
-                )
-        if stream.state is _CLOSED:
-            del self.streams.by_id[number]
-        self._events.append(DataReceived(stream, data, start, end, ended))
+            refuse(self.streams, self._floods, number, fault, self._events)
 
     def _headers(self, flags: int, number: int, data: bytes, start: int, end: int) -> None:
         """HEADERS (section 6.2)."""
@@ -323,7 +300,7 @@ class Http2Server:
                 ErrorCode.PROTOCOL_ERROR, "no DATA for content-length (section 8.1.1)"
             )
         stream = Stream(
-            number, _HALF_CLOSED if ended else _OPEN, self.sender.initial_window, INITIAL_WINDOW
+            number, _HALF_CLOSED if ended else _OPEN, self.sender.initial_window, STREAM_WINDOW
         )
         stream.expected = decoded.content_length
         self.streams.by_id[number] = stream
@@ -363,13 +340,15 @@ class Http2Server:
     def take_output(self) -> list[Written]:
         """What is to be written now, in order."""
         out, self.sender.out = self.sender.out, []
+        self.sender.turn = TURN_BYTES
         return out
 
     def _return_credit(self) -> None:
         """Give back the connection's window once half of it is used."""
-        if self._credit >= self._limits.connection_window >> 1 and not self.failed:
-            self.sender.out.append(frames.window_update(0, self._credit))
-            self._credit = 0
+        incoming = self._incoming
+        if incoming.credit >= self._limits.connection_window >> 1 and not self.failed:
+            self.sender.out.append(frames.window_update(0, incoming.credit))
+            incoming.credit = 0
 
     def ping(self, payload: bytes) -> None:
         """Ask whether the client is there."""

@@ -1,5 +1,7 @@
 """What a connection says to its user: the events that `Http2Server.receive` returns."""
 
+import collections.abc
+
 import msgspec
 
 from naiad.protocol.transport.http2.errors import ErrorCode
@@ -16,13 +18,20 @@ class RequestReceived(msgspec.Struct, gc=False):
 
 
 class DataReceived(msgspec.Struct, gc=False):
-    """Data of a request: `buffer[start:end]`, not cut out so that the user copies them once. `ended`: nothing follows."""
+    """Data of a request: `buffer[start:end]`, not cut out so that the user copies them once. `ended`: nothing follows.
+
+    What went into the stream's `Filling` is not among them: with nothing else the data are empty.
+
+    Attributes:
+        more: where further data behind them begin and end.
+    """
 
     stream: Stream
     buffer: bytes
     start: int
     end: int
     ended: bool
+    more: collections.abc.Sequence[tuple[int, int]] = ()
 
 
 class StreamEnded(msgspec.Struct, gc=False):

@@ -1,6 +1,7 @@
 """The streams of a connection: which are open, what is sent on them, and how they end (RFC 9113, sections 5.1 and 6.8)."""
 
 import collections
+import collections.abc
 
 from naiad.protocol.transport.http2 import frames, streams
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode
@@ -81,6 +82,13 @@ class OpenStreams:
         if stream.state is not _CLOSED:
             self._sender.data(stream, data)
 
+    def send_pieces(
+        self, stream: Stream, pieces: collections.abc.Iterable[bytes | memoryview]
+    ) -> None:
+        """Send long data, in pieces of which none is empty and none is copied; as `send_data`."""
+        if stream.state is not _CLOSED:
+            self._sender.pieces(stream, pieces)
+
     def send_last_data(self, stream: Stream, data: bytes) -> None:
         """End a response with data, without trailers."""
         if stream.state is not _CLOSED:
@@ -111,7 +119,11 @@ class OpenStreams:
     def hold(self, *, held: bool) -> list[Stream]:
         """The socket takes no more data, or takes them again. Returns the streams whose data are all sent now."""
         self._sender.held = held
-        drained = [] if held else self._sender.pump()
+        return [] if held else self.go_on()
+
+    def go_on(self) -> list[Stream]:
+        """Send more of what waits. Returns the streams whose data are all sent now."""
+        drained = self._sender.pump()
         for stream in drained:
             self.after_sending(stream)
         return drained

@@ -3,6 +3,8 @@
 What is to be sent is collected in `out`; the user of the protocol writes it, once per iteration of its loop.
 """
 
+import collections.abc
+
 from naiad.protocol.transport.http2 import settings
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from naiad.protocol.transport.http2.frames import (
@@ -19,6 +21,9 @@ from naiad.protocol.transport.http2.streams import State, Step, Stream
 
 Written = bytes | memoryview
 
+TURN_BYTES = 2_097_152
+"""Of long data, sent in one iteration of the loop."""
+
 _HEADERS = int(Kind.HEADERS)
 _TRAILERS_END = END_HEADERS | END_STREAM
 
@@ -32,10 +37,20 @@ class Sender:
         initial_window: that of new streams.
         frame_limit: the largest payload that the client takes.
         held: the socket takes no more: data wait here, so that `unsent_bytes` counts them.
+        turn: bytes of long data that may still be sent before `out` is taken the next time, so that many megabytes neither keep the loop nor wait in the socket's buffer.
         sent: headers, data or room for the client's data were sent; its reader sets it back.
     """
 
-    __slots__ = ("_waiting", "frame_limit", "held", "initial_window", "out", "sent", "window")
+    __slots__ = (
+        "_waiting",
+        "frame_limit",
+        "held",
+        "initial_window",
+        "out",
+        "sent",
+        "turn",
+        "window",
+    )
 
     def __init__(self) -> None:
         self.out: list[Written] = []
@@ -44,6 +59,7 @@ class Sender:
         self.frame_limit = MAX_FRAME_BYTES
         self.held = False
         self.sent = False
+        self.turn = TURN_BYTES
         self._waiting: dict[Stream, None] = {}
 
     def headers(self, stream: Stream, block: bytes, *, end_stream: bool = False) -> None:
@@ -100,6 +116,14 @@ class Sender:
                 self.out.append(head(size, Kind.DATA, 0, stream.id) + data)
                 return
         stream.wait(data)
+        self._waiting[stream] = None
+        if not self.held:
+            self._send_waiting(stream)
+
+    def pieces(self, stream: Stream, pieces: collections.abc.Iterable[Written]) -> None:
+        """Send long data in pieces, none of them empty; as `data`, but nothing is copied."""
+        for piece in pieces:
+            stream.wait(piece)
         self._waiting[stream] = None
         if not self.held:
             self._send_waiting(stream)
@@ -182,40 +206,56 @@ class Sender:
         return self.pump() if change > 0 else []
 
     def pump(self) -> list[Stream]:
-        """Send what waits, as far as the windows allow: a frame's worth of each stream in turn. Returns the streams that wait no more."""
+        """Send what waits, as far as the windows and `turn` allow: some frames of each stream in turn. Returns the streams that wait no more."""
         drained = []
-        while self._waiting and self.window > 0 and not self.held:
+        while self._waiting and self.window > 0 and self.turn > 0 and not self.held:
             sent = False
+            frames = 4 if len(self._waiting) > 1 else -1
             for stream in tuple(self._waiting):
                 if stream.send_window > 0 and self.window > 0:
                     sent = True
-                    if self._send_waiting(stream, frames=4):
+                    if self._send_waiting(stream, frames):
                         drained.append(stream)
             if not sent:
                 break
         return drained
 
+    @property
+    def wants_turn(self) -> bool:
+        """Whether data wait for nothing but the next turn."""
+        return self.turn <= 0 < self.window and bool(self._waiting) and not self.held
+
     def _send_waiting(self, stream: Stream, frames: int = -1) -> bool:
         """Send up to so many frames of a stream that waits; whether all of it is sent."""
-        unsent, out = stream.unsent, self.out
-        while unsent and frames:
-            room = min(stream.send_window, self.window, self.frame_limit)
-            if room <= 0:
-                return False
-            frames -= 1
-            self.sent = True
-            first = unsent[0]
-            size = len(first)
-            if size > room:
-                piece, unsent[0] = first[:room], first[room:]
-                size = room
+        unsent, out, limit = stream.unsent, self.out, self.frame_limit
+        room = min(stream.send_window, self.window, self.turn)
+        if frames >= 0:
+            room = min(room, frames * limit)
+        whole = b""
+        sent = 0
+        while unsent and sent < room:
+            size = min(room - sent, limit, stream.unsent_bytes - sent)
+            if size == limit:
+                whole = whole or head(limit, Kind.DATA, 0, stream.id)
+                out.append(whole)
             else:
-                piece = unsent.popleft()
-            out.append(head(size, Kind.DATA, 0, stream.id))
-            out.append(piece)
-            stream.send_window -= size
-            self.window -= size
-            stream.unsent_bytes -= size
+                out.append(head(size, Kind.DATA, 0, stream.id))
+            sent += size
+            while size:
+                first = unsent[0]
+                if len(first) <= size:
+                    out.append(unsent.popleft())
+                    size -= len(first)
+                else:
+                    out.append(first[:size])
+                    unsent[0] = first[size:]
+                    size = 0
+        if sent:
+            self.sent = True
+            stream.send_window -= sent
+            self.window -= sent
+            self.turn -= sent
+            stream.unsent_bytes -= sent
         if unsent:
             return False
         self._waiting.pop(stream, None)

@@ -74,6 +74,35 @@ _ROWS: tuple[tuple[State | Fault, ...], ...] = tuple(
 )
 
 
+class Filling:
+    """Memory that the next data of a stream go to, because their user knows how many come.
+
+    Attributes:
+        memory: all of it.
+        at: how many bytes of it are filled.
+    """
+
+    __slots__ = ("at", "memory")
+
+    def __init__(self, memory: memoryview) -> None:
+        self.memory = memory
+        self.at = 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are still to come."""
+        return len(self.memory) - self.at
+
+    def put(self, data: bytes, start: int, end: int) -> int:
+        """Copy what belongs here of `data[start:end]`; returns how many bytes that are."""
+        at = self.at
+        count = min(end - start, len(self.memory) - at)
+        if count:
+            self.memory[at : at + count] = memoryview(data)[start : start + count]
+            self.at = at + count
+        return count
+
+
 class Stream:
     """One stream.
 
@@ -82,12 +111,13 @@ class Stream:
         send_window: bytes that we may send; the client's settings can make it negative (section 6.9.2).
         receive_window: bytes that the client may send.
         expected: bytes of data that the request's content-length has left; -1 without one.
+        filling: where its next data go, if they do not go into events.
         unsent: data that waits for the windows, in order; `unsent_bytes` of them.
         trailers: the header block that ends the stream once the data are sent; None until there is one.
         call: what the user of the protocol keeps with the stream.
     """
 
-    __slots__ = ("call", "expected", "id", "receive_window", "send_window", "state", "trailers", "unsent", "unsent_bytes")  # fmt: skip
+    __slots__ = ("call", "expected", "filling", "id", "receive_window", "send_window", "state", "trailers", "unsent", "unsent_bytes")  # fmt: skip
 
     def __init__(self, number: int, state: State, send_window: int, receive_window: int) -> None:
         self.id = number
@@ -95,12 +125,13 @@ class Stream:
         self.send_window = send_window
         self.receive_window = receive_window
         self.expected = -1
+        self.filling: Filling | None = None
         self.unsent: collections.deque[memoryview] | None = None
         self.unsent_bytes = 0
         self.trailers: bytes | None = None
         self.call: typing.Any = None
 
-    def wait(self, data: bytes) -> None:
+    def wait(self, data: bytes | memoryview) -> None:
         """Put data behind what waits for the windows."""
         if self.unsent is None:
             self.unsent = collections.deque()

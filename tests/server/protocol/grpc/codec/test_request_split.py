@@ -2,10 +2,12 @@
 
 import hypothesis
 import hypothesis.strategies as st
+import pytest
 from google.protobuf.message import DecodeError
 
 from naiad.core.messages import service_pb2
-from naiad.protocol.grpc.codec.request_split import Template, split
+from naiad.protocol.grpc.codec.request_proto import RequestReader
+from naiad.protocol.grpc.codec.request_split import Template, split, values_in
 from tests.server.protocol.grpc.scripted_engine import small_request
 
 Request = service_pb2.ModelInferRequest
@@ -131,3 +133,32 @@ def test_a_template_takes_another_id_and_other_values() -> None:
         assert walked is not None
         assert template.match(body) == (request_id, walked.raws)
     assert template.match(b"") is None
+
+
+def test_whom_a_long_message_is_for_and_where_its_values_begin() -> None:
+    message = Request(model_name="m", model_version="3", id="7")
+    message.inputs.add(name="x", datatype="UINT8", shape=[300])
+    body = message.SerializeToString()
+    raw = b"\x3a\xac\x02" + bytes(300)
+    assert values_in(memoryview(body + raw)[:-200]) == ("b'm' b'3'", len(body) + 3)
+    assert values_in(memoryview(body)) is None
+    assert values_in(memoryview(body[:-1])) is None
+    assert values_in(memoryview(b"")) is None
+    assert values_in(memoryview(b"\x08\x01" + body + raw)) is None
+
+
+@pytest.mark.parametrize("model", ["m", "other"])
+def test_a_view_is_read_where_it_is_unless_the_model_is_named_behind_its_values(model: str) -> None:
+    message = Request(model_name="m", id="7")
+    message.inputs.add(name="x", datatype="UINT8", shape=[3])
+    message.raw_input_contents.append(b"abc")
+    body = message.SerializeToString()
+    if model != "m":
+        body += Request(model_name=model).SerializeToString()
+    reader = RequestReader()
+    for _ in range(2):
+        incoming = reader.read(memoryview(body))
+        assert incoming.model_name == model
+        (tensor,) = incoming.request().inputs
+        assert tensor.array.tobytes() == b"abc"
+        assert (type(incoming.body) is memoryview) is (model == "m")

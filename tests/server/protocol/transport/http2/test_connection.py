@@ -17,9 +17,11 @@ from naiad.protocol.transport.http2.events import (
     StreamEnded,
     StreamReset,
 )
-from naiad.protocol.transport.http2.frames import END_HEADERS, END_STREAM, Kind
+from naiad.protocol.transport.http2.frames import END_HEADERS, END_STREAM, PADDED, Kind
 from naiad.protocol.transport.http2.header_blocks import BlockCache, encode
-from naiad.protocol.transport.http2.streams import TRANSITIONS, State, Step
+from naiad.protocol.transport.http2.sender import TURN_BYTES
+from naiad.protocol.transport.http2.settings import STREAM_WINDOW
+from naiad.protocol.transport.http2.streams import TRANSITIONS, Filling, State, Step
 from tests.server.protocol.transport.http2.peer import (
     REQUEST,
     Client,
@@ -56,8 +58,51 @@ def test_a_request_is_answered_in_one_piece() -> None:
 def test_bytes_may_come_in_pieces_of_any_length(piece: int) -> None:
     server = Http2Server(BlockCache(), Limits())
     sent = frames.PREFACE + frames.settings({}) + headers(1, block(*REQUEST)) + data(1, b"ab", ended=True)  # fmt: skip
-    events = [e for at in range(0, len(sent), piece) for e in server.receive(sent[at : at + piece])]
-    assert [type(event) for event in events] == [RequestReceived, DataReceived]
+    events: list[typing.Any] = []
+    for at in range(0, len(sent), piece):
+        events += server.receive(sent[at : at + piece])
+    begun, *received = events
+    assert isinstance(begun, RequestReceived)
+    assert received
+    assert all(isinstance(each, DataReceived) for each in received)
+    assert b"".join(each.buffer[each.start : each.end] for each in received) == b"ab"
+    assert [each.ended for each in received] == [False] * (len(received) - 1) + [True]
+
+
+def test_a_long_frame_is_passed_on_as_it_comes_without_its_padding() -> None:
+    client = Client()
+    stream = client.open()
+    body = bytes(range(256)) * 40
+    padded = frame(Kind.DATA, PADDED | END_STREAM, 1, b"\x03" + body + b"pad")
+    sent = frame(Kind.DATA, 0, 1, body) + padded
+    received = [e for at in range(0, len(sent), 1_000) for e in client.send(sent[at : at + 1_000])]
+    assert b"".join(each.buffer[each.start : each.end] for each in received) == body * 2
+    assert [each.ended for each in received].index(True) == len(received) - 1
+    assert STREAM_WINDOW - stream.receive_window == 2 * len(body) + 4
+
+
+def test_frames_that_are_alike_come_in_one_event_and_stop_where_the_window_ends() -> None:
+    client = Client()
+    stream = client.open()
+    stream.receive_window = 35
+    events = client.send(data(1, b"0123456789") * 4)
+    (received, reset) = events
+    assert received.more == [(9 + 10 + 9, 9 + 10 + 9 + 10), (47, 57)]
+    assert isinstance(reset, StreamReset)
+    assert reset.code is ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_data_go_where_the_user_wants_them() -> None:
+    client = Client()
+    stream = client.open()
+    filling = stream.filling = Filling(memoryview(bytearray(25)))
+    sent = data(1, b"0123456789") * 3
+    first = client.send(sent[:30])
+    second = client.send(sent[30:])
+    assert bytes(filling.memory) == b"0123456789" * 2 + b"01234"
+    assert not filling.missing
+    assert all(each.start == each.end for each in first)
+    assert b"".join(each.buffer[each.start : each.end] for each in second) == b"56789"
 
 
 def test_data_wait_for_the_client_s_windows() -> None:
@@ -73,6 +118,27 @@ def test_data_wait_for_the_client_s_windows() -> None:
     last = client.got()
     assert b"".join(payload for kind, _, _, payload in last if kind is Kind.DATA) == b"x" * 15
     assert last[-1][:2] == (Kind.HEADERS, END_HEADERS | END_STREAM)
+
+
+def test_long_data_are_sent_some_megabytes_at_a_time() -> None:
+    client = Client()
+    client.send(frames.settings({settings.INITIAL_WINDOW_SIZE: 1 << 30}), frames.window_update(0, 1 << 30))  # fmt: skip
+    stream = client.open(ended=True)
+    client.got()
+    message = b"x" * (2 * TURN_BYTES)
+    client.server.streams.send_headers(stream, OK)
+    client.server.streams.send_pieces(stream, (b"head", message))
+    client.server.streams.send_trailers(stream, END)
+    turns, wanted = [], []
+    for _ in range(3):
+        wanted.append(client.server.sender.wants_turn)
+        found = client.got()
+        turns.append(sum(len(payload) for kind, _, _, payload in found if kind is Kind.DATA))
+        client.server.streams.go_on()
+    assert turns == [TURN_BYTES, TURN_BYTES, 4]
+    assert wanted == [True, True, False]
+    assert found[-1][:2] == (Kind.HEADERS, END_HEADERS | END_STREAM)
+    assert found[0][3] == b"xxxx"
 
 
 def test_streams_share_the_connection_s_window_in_turn() -> None:
@@ -228,7 +294,7 @@ OF_STREAMS: list[tuple[str, bytes, ErrorCode]] = [
     ("5.1 data after the end", _DONE + data(1, b"x"), ErrorCode.STREAM_CLOSED),
     ("6.9 window update of 0", _OPEN + frames.window_update(1, 0), ErrorCode.PROTOCOL_ERROR),
     ("6.9.1 more than 2**31 - 1", _OPEN + frames.window_update(1, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
-    ("6.9.1 more data than the window", _OPEN + data(1, b"x" * 16_384) * 4, ErrorCode.FLOW_CONTROL_ERROR),
+    ("6.9.1 more data than the window", _OPEN + data(1, b"x" * 16_384) * 17, ErrorCode.FLOW_CONTROL_ERROR),
     ("8.1 headers again without the end", _OPEN + headers(1, block(("x", "y"))), ErrorCode.PROTOCOL_ERROR),
     ("8.1 trailers with a pseudo-header field", _OPEN + headers(1, block((":path", "/")), ended=True), ErrorCode.PROTOCOL_ERROR),
     ("8.1.1 less than content-length", with_field("content-length", "2") + data(1, b"x", ended=True), ErrorCode.PROTOCOL_ERROR),
@@ -329,7 +395,7 @@ def test_whole_requests_give_what_their_frames_give_one_by_one(
     assert one_piece.got() == one_by_one.got()
     for name in ("last_id", "final"):
         assert getattr(one_piece.server.streams, name) == getattr(one_by_one.server.streams, name)
-    assert one_piece.server._credit == one_by_one.server._credit
+    assert one_piece.server._incoming.credit == one_by_one.server._incoming.credit
     assert [
         (each.id, each.state, each.receive_window) for each in one_piece.server.streams.all()
     ] == [(each.id, each.state, each.receive_window) for each in one_by_one.server.streams.all()]

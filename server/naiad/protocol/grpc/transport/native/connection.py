@@ -65,7 +65,7 @@ class GrpcConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_began", "_closing", "_draining", "_keepalive", "_lost", "_peer", "_scheduled", "_service", "_ticked",
+        "__weakref__", "_began", "_closing", "_draining", "_goes_on", "_keepalive", "_lost", "_peer", "_scheduled", "_service", "_ticked",
         "_transport", "h2", "peer",
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ class GrpcConnection(asyncio.Protocol):
         self._service = service
         self.h2 = Http2Server(service.blocks, service.limits)
         self.peer = ""
-        self._scheduled = False
+        self._scheduled = self._goes_on = False
         self._draining = False
         self._closing = False
         self._lost = False
@@ -140,9 +140,7 @@ class GrpcConnection(asyncio.Protocol):
 
     @override
     def resume_writing(self) -> None:
-        for stream in self.h2.streams.hold(held=False):
-            if stream.call is not None:
-                stream.call.drained()
+        self._sent(self.h2.streams.hold(held=False))
         if not self._transport.is_closing():
             self._transport.resume_reading()
         self._flush()
@@ -302,6 +300,7 @@ class GrpcConnection(asyncio.Protocol):
     def _flush(self) -> None:
         self._scheduled = False
         h2 = self.h2
+        more = h2.sender.wants_turn
         out = h2.take_output()
         if out and not self._closing:
             if len(out) == 1:
@@ -310,6 +309,23 @@ class GrpcConnection(asyncio.Protocol):
                 self._transport.writelines(out)
         if h2.streams.final is not None and not h2.streams and not self._closing:
             self._close()
+        if more and not (self._goes_on or self._closing):
+            self._goes_on = True
+            self._service.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Send more of long data."""
+        self._goes_on = False
+        if not self._closing:
+            self._sent(self.h2.streams.go_on())
+            self._flush()
+
+    @staticmethod
+    def _sent(streams: list[Stream]) -> None:
+        """Tell the calls of these streams that all their data are sent."""
+        for stream in streams:
+            if stream.call is not None:
+                stream.call.drained()
 
     def _close(self) -> None:
         if not self._closing:

@@ -1,6 +1,7 @@
 """What all connections of a gRPC port share: the methods, the settings, the header blocks seen, the deadlines."""
 
 import asyncio
+import functools
 import logging
 import typing
 
@@ -13,17 +14,19 @@ from naiad.protocol.grpc.call import (
     RpcStatus,
     Streaming,
     Unary,
+    ValuesIn,
     rpc_status,
 )
 from naiad.protocol.grpc.settings import COMPRESSION_LEVELS, GrpcSettings
 from naiad.protocol.grpc.transport.message_memory import MessageMemory
 from naiad.protocol.grpc.transport.native.call_head import CallHead
 from naiad.protocol.grpc.transport.native.deadlines import Deadlines
+from naiad.protocol.grpc.transport.native.messages import Lend
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.http2.connection import Http2Server, Limits
 from naiad.protocol.transport.http2.errors import ErrorCode
 from naiad.protocol.transport.http2.header_blocks import BlockCache, Headers
-from naiad.protocol.transport.http2.streams import Stream
+from naiad.protocol.transport.http2.streams import Filling, Stream
 from naiad.protocol.transport.listener import UNANSWERED
 from naiad.protocol.transport.sockets import TransportSettings
 
@@ -35,16 +38,25 @@ GIVEN_UP = rpc_status(UNANSWERED)
 
 _LOG_EVERY_S = 60.0
 
+_ALIGNED = 64
+"""The first tensor of a message in shared memory begins at a multiple of what any datatype needs."""
+
 _log = logging.getLogger(__name__)
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The method of a path. `compresses`: its responses may be compressed (row 10.36)."""
+    """The method of a path.
+
+    Attributes:
+        compresses: its responses may be compressed (row 10.36).
+        values_in: see `MethodTable.values_in`.
+    """
 
     unary: Unary | None = None
     streaming: Streaming | None = None
     refused: RpcStatus | None = None
     compresses: bool = False
+    values_in: ValuesIn | None = None
 
 
 class BegunCall(msgspec.Struct, frozen=True, gc=False):
@@ -114,11 +126,19 @@ class GrpcService:
         self.encodings = encodings(settings.infer_response_compression_level)
         compresses = bool(self.encodings)
         self.entries = {
-            path: Entry(unary=method, compresses=compresses and path in methods.compressed)
+            path: Entry(
+                unary=method,
+                compresses=compresses and path in methods.compressed,
+                values_in=methods.values_in.get(path),
+            )
             for path, method in methods.unary.items()
         }
         self.entries |= {
-            path: Entry(streaming=streaming, compresses=compresses and path in methods.compressed)
+            path: Entry(
+                streaming=streaming,
+                compresses=compresses and path in methods.compressed,
+                values_in=methods.values_in.get(path),
+            )
             for path, streaming in methods.streaming.items()
         }
         self.entries |= {path: Entry(refused=refused) for path, refused in methods.refused.items()}
@@ -128,6 +148,20 @@ class GrpcService:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The server's."""
         return self.registry.loop
+
+    def lender(self, entry: Entry) -> Lend | None:
+        """Gives memory for the long messages of a method, if they hold tensors."""
+        values_in = entry.values_in
+        return None if values_in is None else functools.partial(self._lend, values_in)
+
+    def _lend(self, values_in: ValuesIn, beginning: memoryview, length: int) -> Filling | None:
+        found = values_in(beginning)
+        if found is None:
+            return None
+        owner, values_at = found
+        at = -values_at % _ALIGNED
+        lease = self.registry.memory.take(at + length, owner)
+        return None if lease is None else Filling(lease.data[at : at + length])
 
     def log_failure(self, address: str, code: ErrorCode, why: str) -> None:
         """Log a connection that a client made fail: the first of each kind in a minute, so that an attack does not fill the log."""

@@ -22,7 +22,7 @@ from naiad.protocol.grpc.transport.native.service import (
 )
 from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE, ONE_PIECE
 from naiad.protocol.transport.http2.events import DataReceived
-from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
+from naiad.protocol.transport.http2.settings import STREAM_WINDOW
 
 HIGH_BYTES = 262_144
 """Unsent bytes of a stream above which its method is paused."""
@@ -61,7 +61,7 @@ class StreamCall:
         self._stream = begun.stream
         self._headers = begun.headers
         self._head = begun.head
-        self._reader = MessageReader()
+        self._reader = MessageReader(lend=service.lender(begun.entry))
         self._messages: collections.deque[Message] | None = None  # of no idle stream
         self._ended = self._half_closed = self._headers_sent = False
         self._paused = self._busy = self._joining = self.compressed = False
@@ -115,8 +115,7 @@ class StreamCall:
             self._behind_bytes = len(message)
             compression.frame_later(self._service.loop, message, encoding, self._framed)
         elif len(message) > ONE_PIECE:  # not compressed: sent from where it is
-            h2.streams.send_data(stream, responses.prefix(message))
-            h2.streams.send_data(stream, message)
+            h2.streams.send_pieces(stream, (responses.prefix(message), message))
         else:
             h2.streams.send_data(stream, compression.framed(message, encoding))
         if (
@@ -164,10 +163,11 @@ class StreamCall:
         try:
             if self._messages is None:
                 self._messages = collections.deque()
-            self._messages.extend(self._reader.read(event.buffer, event.start, event.end))
+            self._messages.extend(self._reader.take(event))
         except MessageError as error:
             self.end(error.status)
             return
+        self._stream.filling = self._reader.filling
         if event.ended:
             self.ended()
         else:
@@ -253,6 +253,7 @@ class StreamCall:
         if self._messages is not None:
             self._messages.clear()
         self._reader.drop()
+        self._stream.filling = None
         if self._due >= 0:
             self._service.deadlines.remove(self, self._due)
         handler, self._handler = self._handler, None
@@ -277,7 +278,7 @@ class StreamCall:
             message = messages.popleft()
             self.compressed = message.compressed
             if not message.compressed and message.parts is None:
-                handler.take(message.body)
+                handler.take(message.body if message.view is None else message.view)
                 continue
             self._joining = True
             service = self._service
@@ -288,7 +289,7 @@ class StreamCall:
         handler = self._handler
         if handler is not None and not messages and not self._joining and handler.may_take():
             window = self._stream.receive_window
-            more = credit(window, self._reader.missing, INITIAL_WINDOW)
+            more = credit(window, self._reader.missing, STREAM_WINDOW)
             if more:
                 self._connection.h2.streams.grant(self._stream, more)
                 self._connection.flush_soon()

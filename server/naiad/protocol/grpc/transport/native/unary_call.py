@@ -24,7 +24,6 @@ from naiad.protocol.grpc.transport.native.service import (
     GrpcService,
 )
 from naiad.protocol.transport.http2.events import DataReceived
-from naiad.protocol.transport.http2.settings import INITIAL_WINDOW
 
 _INTERNAL = 13
 NO_MESSAGE = RpcStatus(
@@ -70,28 +69,31 @@ class UnaryCall:
         """Data of the request; what follows a whole message is ignored, as grpc does."""
         if self._taken or self._done:
             return
-        buffer, start, end = event.buffer, event.start, event.end
-        reader = self._reader
+        begun, reader = self._begun, self._reader
         if reader is None:
+            buffer, start, end = event.buffer, event.start, event.end
             if end - start >= PREFIX_BYTES:
                 flag, length = READ_PREFIX(buffer, start)
                 if not flag and length == end - start - PREFIX_BYTES:
                     self._begin(buffer[start + PREFIX_BYTES : end])
                     return
-            reader = self._reader = MessageReader()
+            reader = self._reader = MessageReader(lend=self._service.lender(begun.entry))
+        stream = begun.stream
         try:
-            for message in reader.read(buffer, start, end):
+            for message in reader.take(event):
+                stream.filling = None
                 self._message(message)
                 return
         except MessageError as error:
             self._respond(error.status)
             return
+        stream.filling = reader.filling
         if event.ended:
             self.ended()
         else:
-            window = self._begun.stream.receive_window
-            more = credit(window, reader.missing, INITIAL_WINDOW)
-            self._connection.h2.streams.grant(self._begun.stream, more)
+            # nothing is wanted behind the message
+            more = credit(stream.receive_window, reader.missing, 0)
+            self._connection.h2.streams.grant(stream, more)
 
     def ended(self) -> None:
         """The client has finished sending."""
@@ -124,7 +126,7 @@ class UnaryCall:
 
     def _message(self, message: Message) -> None:
         if not message.compressed and message.parts is None:
-            self._begin(message.body)
+            self._begin(message.body if message.view is None else message.view)
             return
         self._taken = True
         self.compressed = message.compressed
@@ -139,7 +141,7 @@ class UnaryCall:
         elif not self._done:
             self._begin(body)
 
-    def _begin(self, body: bytes) -> None:
+    def _begin(self, body: bytes | memoryview) -> None:
         self._taken = True
         self._reader = None
         if len(body) > LARGE_MESSAGE_BYTES:
@@ -155,7 +157,7 @@ class UnaryCall:
         if self._done:
             return False
         self._done = True
-        self._reader = None
+        self._reader = self._begun.stream.filling = None
         if self._due >= 0:
             self._service.deadlines.remove(self, self._due)
         return True
@@ -188,8 +190,7 @@ class UnaryCall:
             if len(response) > LARGE_MESSAGE_BYTES:
                 self._service.memory.used()
             h2.streams.send_headers(stream, responses.HEADERS)
-            h2.streams.send_data(stream, responses.prefix(response))
-            h2.streams.send_data(stream, response)
+            h2.streams.send_pieces(stream, (responses.prefix(response), response))
             h2.streams.send_trailers(stream, responses.OK_TRAILERS)
         connection.flush_soon()
 

@@ -20,6 +20,7 @@ from naiad.protocol.grpc.transport.native.messages import (
     MessageReader,
     credit,
 )
+from naiad.protocol.transport.http2.streams import Filling
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,45 @@ def test_a_long_message_comes_in_pieces_that_nothing_else_refers_to() -> None:
     }  # as `join` needs them to free the interpreter lock
     assert message.joined() == sent[5 : 5 + length]
     assert message.joined() is message.joined()
+
+
+def test_a_long_message_goes_to_the_memory_that_is_lent_for_it() -> None:
+    asked = []
+
+    def lend(beginning: memoryview, length: int) -> Filling:
+        asked.append((bytes(beginning), length))
+        return Filling(memoryview(bytearray(length)))
+
+    length = messages.LENT_BYTES
+    body = bytes(range(256)) * (length // 256)
+    sent = struct.pack(">BI", 0, length) + body + struct.pack(">BI", 0, 2) + b"ok"
+    reader = MessageReader(lend=lend)
+    assert list(reader.read(sent, 0, 5)) == []
+    assert list(reader.read(sent, 5, 105)) == []
+    assert asked == [(sent[5:], length)]
+    filling = reader.filling
+    assert filling is not None
+    filling.put(sent, 105, length)  # as the connection does
+    assert list(reader.read(b"", 0, 0)) == []
+    assert reader.missing == 5
+    first, second = reader.read(sent, length, len(sent))
+    assert first.view is not None
+    assert first.view.readonly
+    assert first.view == body
+    assert second.body == b"ok"
+    assert reader.filling is None
+    assert not reader.inside
+
+
+def test_small_pieces_of_a_message_are_kept_together() -> None:
+    reader = MessageReader()
+    sent = struct.pack(">BI", 0, 5_000) + bytes(range(250)) * 20
+    found = [m for at in range(len(sent)) for m in reader.read(sent, at, at + 1)]
+    assert [m.body for m in found] == [sent[5:]]
+    assert list(reader.read(sent, 0, 2_000)) == []
+    for at in range(2_000, 4_000):
+        assert list(reader.read(sent, at, at + 1)) == []
+    assert len(reader._parts) == 2
 
 
 def test_a_message_that_is_too_long_is_refused_by_its_length() -> None:

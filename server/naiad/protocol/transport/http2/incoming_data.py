@@ -1,0 +1,191 @@
+"""DATA frames as they come: windows, lengths, and where the bytes go (RFC 9113, sections 5.2 and 6.1).
+
+A frame need not be whole to be taken: what has come of it is passed on, so that nothing is put together twice. Frames with the same head, as
+most are in a long message, are taken in one go. Data of a stream with a `Filling` are copied to where they belong, once.
+"""
+
+from naiad.protocol.transport.http2 import frames
+from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from naiad.protocol.transport.http2.events import DataReceived, Event, StreamReset
+from naiad.protocol.transport.http2.floods import Cheap, Floods
+from naiad.protocol.transport.http2.frames import END_STREAM, HEAD_BYTES, PADDED, Kind
+from naiad.protocol.transport.http2.open_streams import OpenStreams
+from naiad.protocol.transport.http2.streams import State, Step, Stream
+
+_CLOSED = State.CLOSED
+_STEP_DATA, _LAST_DATA = Step.DATA, Step.LAST_DATA
+_RULE = frames.RULES[Kind.DATA]
+
+
+class IncomingData:
+    """The DATA of one connection.
+
+    Args:
+        window: bytes of data that may be on their way on all streams together.
+
+    Attributes:
+        credit: bytes that came and were not given back to the window.
+        left: bytes of the last frame that are still to come, padding included.
+    """
+
+    __slots__ = ("_ended", "_floods", "_padding", "_stream", "_streams", "_window", "credit", "left")  # fmt: skip
+
+    def __init__(self, streams: OpenStreams, floods: Floods, window: int) -> None:
+        self._streams = streams
+        self._floods = floods
+        self._window = window
+        self.credit = 0
+        self.left = 0
+        self._padding = 0
+        self._stream: Stream | None = None  # of the frame that is not whole
+        self._ended = False
+
+    def take(  # noqa: PLR0917 - an object for them would be one more for every frame
+        self, flags: int, number: int, size: int, data: bytes, at: int, events: list[Event]
+    ) -> int:
+        """Take a frame whose head is at `data[at]`, and those behind it that have the same head; returns where the next one begins.
+
+        It returns `at` if what is needed of the frame has not come.
+
+        Raises:
+            ConnectionFault: the client breaks a rule of the connection.
+        """
+        frames.check(_RULE, number, size)
+        start, end = at + HEAD_BYTES, len(data)
+        stop = after = start + size
+        padding = 0
+        if flags & PADDED:
+            if start == end and size:
+                return at
+            start, stop = frames.unpadded(data, start, stop, Kind.DATA)
+            padding = after - stop
+        ended = bool(flags & END_STREAM)
+        try:
+            stream = self._admit(number, stop - start, size, ended=ended)
+        except StreamFault as fault:
+            refuse(self._streams, self._floods, number, fault, events)
+            stream = None
+        if after > end:
+            self.left, self._padding, self._stream, self._ended = after - end, padding, stream, ended  # fmt: skip
+            if stream is not None:
+                ended = ended and stop <= end
+                if ended:
+                    self._stream = None  # only padding is missing
+                if ended or start < end:
+                    self._pass_on(stream, data, start, min(stop, end), events, ended=ended)
+            return end
+        if stream is not None:
+            event = self._pass_on(stream, data, start, stop, events, ended=ended)
+            if size and not flags:
+                return self._alike(event, size, data, at, after)
+        return after
+
+    def go_on(self, data: bytes, events: list[Event]) -> int:
+        """Take what has come of the rest of the last frame; returns where the next one begins."""
+        came = min(self.left, len(data))
+        payload = max(0, min(came, self.left - self._padding))
+        self.left -= came
+        stream = self._stream
+        if stream is not None:
+            ended = self._ended and self.left <= self._padding
+            if payload or ended:
+                self._pass_on(stream, data, 0, payload, events, ended=ended)
+            if self.left <= self._padding:
+                self._stream = None
+        return came
+
+    def _admit(self, number: int, length: int, size: int, *, ended: bool) -> Stream | None:
+        """Count a frame with `length` bytes of data, of which `size` count for the windows; returns its stream, None for one that we have ended.
+
+        Raises:
+            StreamFault, ConnectionFault: the client may not send it now.
+        """
+        self.credit += size
+        if self.credit > self._window:
+            raise ConnectionFault(
+                ErrorCode.FLOW_CONTROL_ERROR,
+                "more DATA than the connection's window (section 6.9.1)",
+            )
+        step = _LAST_DATA if ended else _STEP_DATA
+        stream = self._streams.by_id.get(number)
+        if stream is None:
+            self._streams.absent(number, step)
+            return None
+        stream.step(step)
+        if not length and not ended:
+            self._floods.add(Cheap.EMPTY_DATA)
+        stream.receive_window -= size
+        if stream.receive_window < 0:
+            raise StreamFault(
+                ErrorCode.FLOW_CONTROL_ERROR,
+                f"more DATA than the window of stream {number} (section 6.9.1)",
+            )
+        if stream.expected >= 0:
+            stream.expected -= length
+            if stream.expected < 0 or (ended and stream.expected):
+                raise StreamFault(
+                    ErrorCode.PROTOCOL_ERROR, "DATA do not fit content-length (section 8.1.1)"
+                )
+        if stream.state is _CLOSED:
+            del self._streams.by_id[number]
+        return stream
+
+    @staticmethod
+    def _pass_on(
+        stream: Stream, data: bytes, start: int, stop: int, events: list[Event], *, ended: bool
+    ) -> DataReceived:
+        filling = stream.filling
+        if filling is not None:
+            start += filling.put(data, start, stop)
+        event = DataReceived(stream, data, start, stop, ended)
+        events.append(event)
+        return event
+
+    def _alike(self, event: DataReceived, size: int, data: bytes, at: int, following: int) -> int:
+        """Take the frames that follow `event`'s and have the same head, that at `data[at]`, as far as they are whole and nothing forbids them."""
+        stream = event.stream
+        stride = HEAD_BYTES + size
+        most = min(
+            (len(data) - following) // stride,
+            stream.receive_window // size,
+            (self._window - self.credit) // size,
+        )
+        if stream.expected >= 0:
+            most = min(most, stream.expected // size)
+        if most <= 0:
+            return following
+        head = data[at : at + HEAD_BYTES]
+        filling = stream.filling
+        more: list[tuple[int, int]] = []
+        taken = 0
+        while taken < most and data.startswith(head, following):
+            start = following + HEAD_BYTES
+            if filling is not None:
+                if event.start < event.end or filling.missing < size:
+                    break
+                filling.put(data, start, start + size)
+            else:
+                more.append((start, start + size))
+            following += stride
+            taken += 1
+        stream.receive_window -= taken * size
+        self.credit += taken * size
+        if stream.expected >= 0:
+            stream.expected -= taken * size
+        if more:
+            event.more = more
+        return following
+
+
+def refuse(
+    streams: OpenStreams, floods: Floods, number: int, fault: StreamFault, events: list[Event]
+) -> None:
+    """End a stream whose client broke a rule.
+
+    Raises:
+        ConnectionFault: that are too many in a second.
+    """
+    floods.add(Cheap.FAULT)
+    stream = streams.refuse(number, fault.code)
+    if stream is not None:
+        events.append(StreamReset(stream, fault.code))
