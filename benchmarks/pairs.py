@@ -2,6 +2,7 @@
 
 import collections.abc
 import dataclasses
+import math
 import os
 import pathlib
 import statistics
@@ -67,9 +68,14 @@ def compared(other: list[Measured], ours: list[Measured]) -> Pairs:
             statistics.median(each.cpu_us for each in other),
             statistics.median(each.cpu_us for each in ours),
         ),
-        statistics.median(mine.per_second / its.per_second for its, mine in pairs),
-        statistics.median(its.cpu_us / mine.cpu_us for its, mine in pairs),
+        statistics.median(ratio(mine.per_second, its.per_second) for its, mine in pairs),
+        statistics.median(ratio(its.cpu_us, mine.cpu_us) for its, mine in pairs),
     )
+
+
+def ratio(one: float, other: float) -> float:
+    """How many times the other; infinity if that is 0: a busy machine may answer nothing for a second."""
+    return one / other if other else math.inf
 
 
 def other_program() -> Program:

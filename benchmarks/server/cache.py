@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.changing import NUMBER
 from benchmarks.load import HttpRequest, require_tools
-from benchmarks.pairs import Measured, loaded_by_wrk
+from benchmarks.pairs import Measured, loaded_by_wrk, ratio
 from benchmarks.requests import Sample
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
@@ -153,7 +153,9 @@ def _cell(
     def cost(measured: list[Measured]) -> float:
         return statistics.median(each.cpu_us for each in measured)
 
-    ratios = (mine.per_second / its.per_second for its, mine in zip(theirs, ours, strict=True))
+    ratios = (
+        ratio(mine.per_second, its.per_second) for its, mine in zip(theirs, ours, strict=True)
+    )
     return Cell(
         kind,
         connections,

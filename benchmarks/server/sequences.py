@@ -18,6 +18,8 @@ import typing
 import uvloop
 from typing_extensions import override
 
+from benchmarks.load import LoadError
+from benchmarks.pairs import ratio
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
 
@@ -91,7 +93,9 @@ class _Client(asyncio.Protocol):
         if len(body) < length:
             return
         if b" 200 " not in head[:16]:
-            raise RuntimeError(body.decode())
+            self.closed.set_exception(LoadError(f"a request of a sequence failed: {body.decode()}"))
+            self._transport.abort()
+            return
         self._buffer = b""
         self._counts[0] += 1
         if time.perf_counter() < self._until:
@@ -145,7 +149,11 @@ class Cell:
 
 
 def measure(*, rounds: int, seconds: float) -> list[Cell]:
-    """Run both servers side by side, loaded in turn; the first round warms them up."""
+    """Run both servers side by side, loaded in turn; the first round warms them up.
+
+    Raises:
+        LoadError: a server did not answer as it should.
+    """
     found: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -177,7 +185,7 @@ def measure(*, rounds: int, seconds: float) -> list[Cell]:
 
 
 def _cell(strategy: str, theirs: list[float], ours: list[float]) -> Cell:
-    ratios = (mine / its for its, mine in zip(theirs, ours, strict=True))
+    ratios = (ratio(mine, its) for its, mine in zip(theirs, ours, strict=True))
     return Cell(
         strategy,
         (statistics.median(theirs), statistics.median(ours)),

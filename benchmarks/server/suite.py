@@ -1,5 +1,6 @@
 """The whole benchmark: the models of `models.py` on Naiad and, where it can serve them, on Triton; the tables of docs/performance.md."""
 
+import collections.abc
 import contextlib
 import pathlib
 import tempfile
@@ -19,6 +20,7 @@ from benchmarks.server.contest import (
     Plan,
     play,
 )
+from benchmarks.server.parts import Parts, Texts
 from tests.reference.install import install
 from tests.reference.process import (
     ServerProcess,
@@ -46,28 +48,41 @@ def run(plan: Plan, *, quick: bool, write: bool) -> None:
         write: put the results into benchmarks/results and docs/performance.md.
 
     Raises:
-        LoadError: a server did not answer as it should.
+        LoadError: a part could not be measured; all others were printed.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        beside, alone, streamed = _measure(plan, pathlib.Path(folder))
-    texts = {
-        "beside": f"{plan.text}\n\n{table(beside)}",
-        "alone": table(alone),
-        "cache": cache.table(cache.measure(rounds=plan.rounds, seconds=plan.seconds)),
-        "streams": streams.table(streamed),
-        "ensembles": ensembles.table(ensembles.measure(rounds=plan.rounds, seconds=plan.seconds)),
-        "sequences": sequences.table(sequences.measure(rounds=plan.rounds, seconds=plan.seconds)),
-        "sequence-cost": sequence_cost.table(rounds=1 if quick else 5),
-        "engine": engine_cost.table(engine_cost.measure(pairs=10 if quick else 200)),
-        "startup": startup.table(startup.measure(starts=1 if quick else 7)),
-        "handover": process_handover.table(process_handover.measure(rounds=2 if quick else 20)),
-        "instances": instances.table(instances.measure(seconds=plan.seconds, rounds=plan.rounds)),
-        "cycles": cycles.table(cycles.measure(cycles=3 if quick else 50)),
-        "profile": loop_profile.table(loop_profile.measure(rounds=50 if quick else 500)),
-    }
-    print("\n" + "\n\n".join(texts.values()))
+    beside: list[Row] = []
+    alone: list[Row] = []
+
+    def contests() -> Texts:
+        with tempfile.TemporaryDirectory() as folder:
+            beside[:], alone[:], streamed = _measure(plan, pathlib.Path(folder))
+        return {
+            "beside": f"{plan.text}\n\n{table(beside)}",
+            "alone": table(alone),
+            "streams": streams.table(streamed),
+        }
+
+    rounds, seconds = plan.rounds, plan.seconds
+    tables: dict[str, collections.abc.Callable[[], str]] = {
+        "cache": lambda: cache.table(cache.measure(rounds=rounds, seconds=seconds)),
+        "ensembles": lambda: ensembles.table(ensembles.measure(rounds=rounds, seconds=seconds)),
+        "sequences": lambda: sequences.table(sequences.measure(rounds=rounds, seconds=seconds)),
+        "sequence-cost": lambda: sequence_cost.table(rounds=1 if quick else 5),
+        "engine": lambda: engine_cost.table(engine_cost.measure(pairs=10 if quick else 200)),
+        "startup": lambda: startup.table(startup.measure(starts=1 if quick else 7)),
+        "handover": lambda: process_handover.table(process_handover.measure(rounds=2 if quick else 20)),
+        "instances": lambda: instances.table(instances.measure(seconds=seconds, rounds=rounds)),
+        "cycles": lambda: cycles.table(cycles.measure(cycles=3 if quick else 50)),
+        "profile": lambda: loop_profile.table(loop_profile.measure(rounds=50 if quick else 500)),
+    }  # fmt: skip
+    parts = Parts()
+    parts.measure("models and wires", contests)
+    for name, measured in tables.items():
+        parts.measure(name, lambda name=name, measured=measured: {name: measured()})  # type: ignore[misc]
+    print("\n" + "\n\n".join(parts.texts.values()))
     if write:
-        _write(beside, alone, texts)
+        _write(beside, alone, parts.texts)
+    parts.check()
 
 
 def _measure(
@@ -116,9 +131,10 @@ def _measure(
 
 
 def _write(beside: list[Row], alone: list[Row], texts: dict[str, str]) -> None:
-    _RESULTS.mkdir(exist_ok=True)
-    write_csv([*beside, *alone], _RESULTS / "http_grpc.csv")
-    plot(beside, _RESULTS / "beside_triton.png")
+    if beside:
+        _RESULTS.mkdir(exist_ok=True)
+        write_csv([*beside, *alone], _RESULTS / "http_grpc.csv")
+        plot(beside, _RESULTS / "beside_triton.png")
     for marker, text in texts.items():
         put_into(_DOCUMENT, marker=marker, text=text)
     print(f"\nwritten: {_RESULTS.relative_to(_ROOT)}/ and {_DOCUMENT.relative_to(_ROOT)}")
