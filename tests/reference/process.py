@@ -79,6 +79,8 @@ def naiad_program() -> Program:
     """Naiad from this tree, with the interpreter that runs the tests, and with the engines that `NAIAD_TEST_GRPC_ENGINE` and `NAIAD_TEST_HTTP_ENGINE` name."""
     server = Path(__file__).resolve().parents[2] / "server"
     environ = {**os.environ, "PYTHONPATH": str(server), "TRITON_SERVER_CPU_ONLY": "1"}
+    # Changes with each test: a program that one test has made is the same in the next, and is started as a fork there, too.
+    environ.pop("PYTEST_CURRENT_TEST", None)
     command: tuple[str, ...] = (sys.executable, "-m", "naiad", "serve")
     for protocol in ("grpc", "http"):
         if engine := os.environ.get(f"NAIAD_TEST_{protocol.upper()}_ENGINE"):

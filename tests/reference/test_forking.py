@@ -71,6 +71,17 @@ def test_it_has_the_streams_folder_and_signals_of_a_program_of_its_own(
         assert shown(forked) == shown(whole)
 
 
+def test_a_program_made_in_another_test_is_forked(
+    models: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as another:
+        another.setenv("PYTEST_CURRENT_TEST", "another")
+        program = naiad_program()
+    log = models.parent / "log"
+    with ServerProcess(program, [models], log=log, options=[_EXPLICIT]) as running:
+        assert isinstance(running.process, Fork)
+
+
 def test_a_program_with_other_variables_is_not_forked(models: pathlib.Path) -> None:
     program = naiad_program()
     other = type(program)("naiad", program.command, {**program.environ, "OMP_NUM_THREADS": "1"})
