@@ -13,6 +13,8 @@ import pathlib
 
 import pytest
 
+from tests.support.waiting import pause
+
 _TESTS = pathlib.Path(__file__).parent
 _CLOCKS = {"time.monotonic", "time.perf_counter", "time.time", "loop.time"}
 _BUSY = "the delay is the subject: a server or a model that is busy for a while"
@@ -93,6 +95,24 @@ def _is_timed(node: ast.AST) -> bool:
 )
 def test_fixed_sleeps_and_timed_asserts_are_found(source: str, *, refused: bool) -> None:
     assert bool(list(found(source))) is refused
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "look_s", "expected_s"),
+    [
+        (0.0, 0.0, 0.05),
+        (0.4, 0.01, 0.05),
+        (0.8, 0.01, 0.1),
+        (2.0, 0.01, 0.25),
+        (60.0, 0.01, 0.3),
+        (0.0, 0.1, 0.3),  # a look that takes long
+        (60.0, 0.2, 0.6),
+    ],
+)
+def test_what_has_not_come_soon_is_looked_for_less_often(
+    waited_s: float, look_s: float, expected_s: float
+) -> None:
+    assert pause(waited_s, look_s, shortest_s=0.05) == pytest.approx(expected_s)
 
 
 def test_no_test_sleeps_for_a_fixed_time_or_is_held_to_a_clock() -> None:

@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 
 import httpx
 
+from tests.support.waiting import pause
+
 Object = dict[str, Any]
 _Found = TypeVar("_Found")
 
@@ -72,6 +74,7 @@ _CLUSTER_SCOPED = frozenset(
     }
 )
 NAIAD = "serving.naiad.dev/v1alpha1"
+_FIRST_PAUSE_S = 0.05
 
 
 class RefusedError(Exception):
@@ -257,5 +260,4 @@ def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 120)
         now = time.monotonic()
         waited = now - began_s
         assert waited < seconds, f"waited {seconds:g} s for {what}; the last look gave {found!r}"
-        # What has not come soon, and what takes many requests to see, is asked for less often.
-        time.sleep(max(min(max(0.05, waited / 10), 0.3), 2 * (now - looked)))
+        time.sleep(pause(waited, now - looked, shortest_s=_FIRST_PAUSE_S))

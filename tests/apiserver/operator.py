@@ -14,6 +14,7 @@ import httpx
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.reference.forking import FORKING
+from tests.support.waiting import pause
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START_TIMEOUT_S = 120.0
@@ -116,8 +117,9 @@ class OperatorProcess:
 
     def wait_ready(self, *, seconds: float = _START_TIMEOUT_S) -> typing.Self:
         """Waits until it has looked at everything once."""
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while True:
+            looked = time.monotonic()
             self.check()
             try:
                 answer = self.get("/readyz")
@@ -127,8 +129,9 @@ class OperatorProcess:
                 text = answer.text
             except httpx.TransportError as error:
                 text = str(error)
-            assert time.monotonic() < deadline, f"not ready: {text}\n{self.tail()}"
-            time.sleep(0.02)
+            now = time.monotonic()
+            assert now < began + seconds, f"not ready: {text}\n{self.tail()}"
+            time.sleep(pause(now - began, now - looked, shortest_s=0.02))
 
     def synced(self) -> bool:
         """Whether it has listed what there is."""
@@ -198,7 +201,7 @@ def at_rest(plane: ControlPlane, *operators: OperatorProcess) -> int:
         assert time.monotonic() < deadline, (
             f"no rest; written meanwhile: {plane.audit.writes(first)}"
         )
-        time.sleep(0.1)
+        time.sleep(0.2)
 
 
 def bugs(lines: Sequence[Mapping[str, typing.Any]]) -> list[str]:

@@ -23,9 +23,9 @@ from typing import Self
 
 from tests.reference.forking import FORKING, Template
 from tests.reference.install import ReferenceEnvironment
+from tests.support.waiting import pause
 
-_POLL_S = 0.02
-_LONGEST_POLL_S = 0.3
+_FIRST_PAUSE_S = 0.02
 
 
 class ServerFailedError(RuntimeError):
@@ -231,8 +231,8 @@ class ServerProcess:
                 raise ServerFailedError(f"{self.program.name} exited {status}\n{self.tail()}")
             if self._settled():
                 return self
-            # Long starts are those of many models, which have better to do than to answer.
-            time.sleep(min(max(_POLL_S, waited / 20), _LONGEST_POLL_S))
+            looked = time.monotonic() - begun - waited
+            time.sleep(pause(waited, looked, shortest_s=_FIRST_PAUSE_S))
         self.stop()
         raise ServerFailedError(
             f"{self.program.name} not up after {self.settle_s} s\n{self.tail()}"

@@ -11,7 +11,23 @@ TIMEOUT_S = 60.0
 """How long what comes at once may take: a busy machine takes twenty times as long for everything."""
 
 _LOOK_AGAIN_S = 0.01
+_LONGEST_PAUSE_S = 0.05
 _TRIES = 6
+
+
+def pause(waited_s: float, look_s: float, *, shortest_s: float, longest_s: float = 0.3) -> float:
+    """How long to pause before the next look, in seconds.
+
+    What has not come soon is looked for less often: the pauses are an eighth of the wait so far, between `shortest_s` and `longest_s`. A look that
+    asks a server takes its time from what is waited for, so at most a quarter of the time goes into looking.
+
+    Args:
+        waited_s: since the first look began.
+        look_s: how long the last look took.
+        shortest_s: the first pause.
+        longest_s: the longest one, but for looks that take long.
+    """
+    return max(min(max(shortest_s, waited_s / 8), longest_s), 3 * look_s)
 
 
 def wait_until(
@@ -25,13 +41,12 @@ def wait_until(
     Raises:
         AssertionError: it was not within `seconds`; says `what`.
     """
-    end = time.monotonic() + seconds
-    looked = time.monotonic()
+    began = looked = time.monotonic()
     while not condition():
         now = time.monotonic()
-        assert now < end, what
-        # A look that asks a server takes its time from what is waited for.
-        time.sleep(max(_LOOK_AGAIN_S, now - looked))
+        assert now < began + seconds, what
+        waited, look = now - began, now - looked
+        time.sleep(pause(waited, look, shortest_s=_LOOK_AGAIN_S, longest_s=_LONGEST_PAUSE_S))
         looked = time.monotonic()
 
 
