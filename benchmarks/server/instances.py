@@ -6,6 +6,7 @@ import tempfile
 
 from benchmarks import models
 from benchmarks.load import wrk
+from benchmarks.pairs import ratio
 from benchmarks.requests import small
 from tests.reference.process import ServerProcess, naiad_program
 
@@ -36,7 +37,7 @@ def table(rates: tuple[float, float]) -> str:
     one, two = rates
     return (
         "| `count: 1` req/s | `count: 2` req/s | ratio |\n|---|---|---|\n"
-        f"| {one:.1f} | {two:.1f} | **{two / one:.2f}** |"
+        f"| {one:.1f} | {two:.1f} | **{ratio(two, one):.2f}** |"
     )
 
 

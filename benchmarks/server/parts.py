@@ -7,7 +7,7 @@ from benchmarks.load import LoadError
 from tests.reference.process import ServerFailedError
 
 _ATTEMPTS = 2
-"""The reference aborts now and then when it starts, and a busy machine may answer nothing for a second."""
+"""The reference aborts now and then when it starts, and a busy machine may answer nothing for a second, so that a ratio has no value."""
 
 Texts = dict[str, str]
 """Tables as Markdown, by the marker of their place in the document."""
@@ -30,7 +30,7 @@ class Parts:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self.texts |= part()
-            except (LoadError, ServerFailedError) as error:
+            except (LoadError, ServerFailedError, ZeroDivisionError) as error:
                 print(f"bench: {name}, attempt {attempt}: {error}", file=sys.stderr, flush=True)
                 self.failed[name] = str(error)
             else:

@@ -10,8 +10,11 @@ from benchmarks.server.parts import Parts
 from tests.reference.process import ServerFailedError
 
 
-def test_a_part_that_fails_once_is_measured_again() -> None:
-    errors: list[Exception] = [ServerFailedError("reference exited -6")]
+@pytest.mark.parametrize(
+    "error", [ServerFailedError("reference exited -6"), ZeroDivisionError("nothing was answered")]
+)
+def test_a_part_that_fails_once_is_measured_again(error: Exception) -> None:
+    errors = [error]
 
     def part() -> dict[str, str]:
         if errors:
