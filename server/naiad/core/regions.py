@@ -68,6 +68,11 @@ class Region:
 
     on_gpu = False
 
+    @property
+    def descriptor(self) -> int:
+        """Of the object; the region's own."""
+        return self._file
+
     def values(
         self, offset: int, size: int, into: "np.ndarray[typing.Any, typing.Any] | None" = None
     ) -> "np.ndarray[typing.Any, typing.Any]":

@@ -20,9 +20,17 @@ from naiad.core import datatypes
 from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
+from naiad.core.regions import Region
 from naiad.core.request import RequestedOutput
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse, failure
-from naiad.core.tensor import PackedStrings, Tensor, check_packed, packed_strings
+from naiad.core.tensor import (
+    NO_VALUES,
+    PackedStrings,
+    PlacedTensor,
+    Tensor,
+    check_packed,
+    packed_strings,
+)
 from naiad.errors import InferenceError
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import DeferredResponse
@@ -32,6 +40,7 @@ from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import Payload
 from naiad.tensors.memory import HOST, Memory
+from naiad.tensors.region_files import MOST_FILES, PLACED_FROM, REGION
 from naiad.tensors.shared_slots import SHARED, SHARED_FROM
 
 COPIED = 1 << 18
@@ -83,8 +92,10 @@ def resolved(name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _R
     """
     if min(shape, default=0) < 0:
         raise ValueError(f"a tensor of shape {list(shape)}, expected dimensions of 0 and more")
-    if memory == SHARED:
-        raise ValueError(f"tensor '{name}' is in a shared file, which only the server has")
+    if memory in (SHARED, REGION):
+        raise ValueError(
+            f"tensor '{name}' is in memory of kind '{memory.kind}', which only the server refers to"
+        )
     return name, datatypes.BY_NAME[kind], shape, shape, memory
 
 
@@ -93,6 +104,8 @@ def _tensor(
 ) -> Tensor:
     name, datatype, given, shown, memory = resolved
     if memory is not HOST:
+        if memory == REGION:
+            return PlacedTensor(name, datatype, shown, NO_VALUES)
         if lent is None:
             raise ValueError(f"tensor '{name}' is on a device, of which nothing was asked for")
         packed_descriptor = bytes(base[at : at + size])
@@ -116,14 +129,17 @@ def pack(
     batch: collections.abc.Sequence[Inference],
     lent: DeviceTensors | None = None,
     link: Link | None = None,
+    placing: Link | None = None,
 ) -> tuple[bytes, Payload]:
     """The header and the tensors of a batch; `lent`: see `described`.
 
     `link`: that of the worker, if tensors in shared files need not be copied. Those of another model's request are copied: it may use them
     again, and the model that gets them may change them.
+    `placing`: the same, if the worker writes outputs to clients' shared memory.
     """
     groups: list[Any] = []
     plain = True
+    places: list[list[_OutputPlace]] | None = None
     before: list[RequestedOutput] = []
     names: tuple[str, ...] = ()
     for inference in batch:
@@ -131,6 +147,9 @@ def pack(
         wanted = request.requested_outputs
         if wanted is not before:
             before, names = wanted, tuple(request.output_names)
+            if placing is not None and places is None and any(each.place for each in wanted):
+                places = _places(batch, placing)
+                plain = False
         extra: tuple[Any, ...] = (inference.batch_size, names)
         if request.on_device is not None:
             extra += _on_device(request.on_device)
@@ -154,11 +173,12 @@ def pack(
     if plain:
         return codec.write(groups)
     fields: list[Any] = []
-    for inference in batch:
+    for index, inference in enumerate(batch):
         request = inference.request
-        fields.append((
+        row: tuple[Any, ...] = (
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
-        ))  # fmt: skip
+        )  # fmt: skip
+        fields.append(row if places is None else (*row, places[index]))
     return codec.write(groups, _to_json(fields))
 
 
@@ -174,6 +194,35 @@ def _share(tensors: list[tuple[str, str, Any]], link: Link) -> None:
                 tensors[at] = name, datatype, place
 
 
+_OutputPlace = tuple[str, int, int, int]
+"""Of an output that a worker writes: its name, the number of the object, offset there, bytes."""
+
+
+def _places(batch: collections.abc.Sequence[Inference], link: Link) -> list[list[_OutputPlace]]:
+    """For each request the outputs that the worker is to write; the objects are sent."""
+    sent: dict[Region, int] = {}
+    found: list[list[_OutputPlace]] = []
+    for inference in batch:
+        there: list[_OutputPlace] = []
+        for output in inference.request.requested_outputs:
+            place = output.place
+            if place is None or place.size < PLACED_FROM:
+                continue
+            region = place.region
+            if not isinstance(region, Region):
+                continue
+            if region not in sent:
+                if len(sent) == MOST_FILES:
+                    continue
+                try:
+                    sent[region] = link.lend(region.descriptor)
+                except (OSError, LinkBrokenError):
+                    continue  # the server writes it
+            there.append((output.name, sent[region], region.offset + place.offset, place.size))
+        found.append(there)
+    return found
+
+
 def _on_device(wanted: OnDevice) -> tuple[Any, ...]:
     return wanted.device, None if wanted.names is None else tuple(sorted(wanted.names))
 
@@ -186,6 +235,23 @@ def _to_json(fields: list[Any]) -> bytes:
         text = b"null"
     # What orjson writes in place of NaN and infinity.
     return codec.to_json(fields).encode() if b"null" in text else text
+
+
+def _require_places(outputs: list[Tensor], inference: Inference) -> list[Tensor]:
+    """The outputs of a response.
+
+    Raises:
+        ValueError: the worker says that it has written one that was to go elsewhere.
+    """
+    for tensor in outputs:
+        if type(tensor) is PlacedTensor and not any(
+            each.name == tensor.name and each.place is not None
+            for each in inference.request.requested_outputs
+        ):
+            raise ValueError(
+                f"output '{tensor.name}' was not to be written to a client's shared memory"
+            )
+    return outputs
 
 
 class ResponseReader:
@@ -243,6 +309,7 @@ class ResponseReader:
                 continue
             request = inference.request
             outputs = [_tensor(base, each, at, size, lent) for each, at, size in group[1]]
+            _require_places(outputs, inference)
             responses.append(
                 InferResponse(request.model_name, version, request.id, outputs, NO_PARAMETERS)
             )
@@ -297,7 +364,7 @@ class ResponseReader:
 
     def _resolve(self, name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _Resolved:
         shown = batches.client_shape(self._outputs[name], shape, batched=self._batched)
-        _, datatype, given, _, _ = resolved(name, kind, shape, memory)
+        _, datatype, given, _, _ = resolved(name, kind, shape, HOST if memory == REGION else memory)
         return name, datatype, given, shown, memory
 
     def _response(
@@ -316,7 +383,9 @@ class ResponseReader:
             request.model_name,
             self._version,
             request.id,
-            NO_OUTPUTS if error is not None else tensors_of(base, group, lent),
+            NO_OUTPUTS
+            if error is not None
+            else _require_places(tensors_of(base, group, lent), inference),
             parameters or NO_PARAMETERS,
             codec.error_of(error),
             final,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from naiad.tensors.memory import Memory
+from naiad.tensors.region_files import ReceivedFiles
 from naiad.tensors.shared_pool import KEPT_EACH, Lease, MemoryFile
 
 SLOTS = 16
@@ -136,11 +137,16 @@ class SentSlots:
 
 
 class ReceivedSlots:
-    """The worker's side of a link."""
+    """The worker's side of a link.
 
-    __slots__ = ("_arrays", "_lost", "_once")
+    Attributes:
+        files: clients' shared memory objects that came for the next batch, or for this one.
+    """
+
+    __slots__ = ("_arrays", "_lost", "_once", "files")
 
     def __init__(self) -> None:
+        self.files = ReceivedFiles()
         self._arrays: list[Any] = []
         self._lost = 0
         self._once = 0
@@ -173,6 +179,8 @@ class ReceivedSlots:
 
     def drop_once(self) -> None:
         """The batch has ended: forget the files that are not used again."""
+        if self.files:
+            self.files.close()
         if self._once:
             for slot in range(len(self._arrays)):
                 if self._once >> slot & 1:
@@ -193,6 +201,7 @@ class ReceivedSlots:
     def clear(self) -> None:
         """The link is closed."""
         self._arrays.clear()
+        self.files.close()
 
 
 def _only_ours() -> int:

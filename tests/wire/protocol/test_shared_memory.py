@@ -21,6 +21,22 @@ from tests.wire.protocol.test_clients import CLIENTS, client, tensor
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 _NUMBERS = itertools.count()
+WIDE = """\
+backend: "python"
+max_batch_size: 8
+input { name: "x" data_type: TYPE_FP32 dims: -1 }
+output { name: "y" data_type: TYPE_FP32 dims: -1 }
+dynamic_batching {}
+"""
+WIDE_MODEL = """\
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.get_input_tensor_by_name(each, "x").as_numpy() for each in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", 2 * each)]) for each in tensors]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +54,10 @@ def sharing(
     shutil.copytree(models / "add", cached / "cached")
     config = (models / "add" / "config.pbtxt").read_text() + "response_cache { enable: true }\n"
     (cached / "cached" / "config.pbtxt").write_text(config)
+    version = cached / "wide" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(WIDE_MODEL)
+    (version.parent / "config.pbtxt").write_text(WIDE)
     with ServerProcess(naiad_program(), [models, cached], log=log, options=options) as running:
         yield running
 
@@ -130,6 +150,33 @@ def test_large_tensors_are_copied_beside_the_loop(kind: str, sharing: ServerProc
         # beside it an ordinary request
         result = asked.infer("add", [tensor(module, "x", values, "FP32")])
         assert (result.as_numpy("y") == 2 * values).all()
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_large_outputs_of_a_worker_process_go_to_their_places(
+    kind: str, sharing: ServerProcess
+) -> None:
+    """It writes them itself; what it cannot write is the server's to refuse."""
+    count = 50_000
+    size = 4 * count
+    with client(kind, sharing) as (asked, module), region(asked, 3 * size) as (name, handle):
+        for turn in range(3):
+            values = np.arange(turn, turn + count, dtype=np.float32)[None]
+            shm.set_shared_memory_region(handle, [values])
+            given = in_region(module, "x", name, values)
+            asked.infer("wide", [given], outputs=[to_region(module, "y", name, size, 2 * size)])
+            found = shm.get_contents_as_numpy(handle, np.float32, [3, count])
+            assert (found[2] == 2 * values).all()
+            assert not found[1].any()
+        with pytest.raises(
+            module.InferenceServerException, match="should be at least 200000 bytes"
+        ):
+            asked.infer("wide", [given], outputs=[to_region(module, "y", name, size - 4, size)])
+        os.truncate(f"/dev/shm/{name}", 3 * size - 1)
+        with pytest.raises(module.InferenceServerException, match="was made smaller"):
+            asked.infer("wide", [given], outputs=[to_region(module, "y", name, size, 2 * size)])
+        os.truncate(f"/dev/shm/{name}", 3 * size)
+        assert not shm.get_contents_as_numpy(handle, np.float32, [3, count])[1].any()
 
 
 @pytest.mark.parametrize("kind", CLIENTS)

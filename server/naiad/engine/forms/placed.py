@@ -77,6 +77,8 @@ class PlacedResponses(FormedResponses):
             place = self._places.get(tensor.name)
             if place is None:
                 continue
+            if isinstance(tensor, PlacedTensor):
+                continue
             if place.region is not None and place.region.on_gpu:
                 return True
             if tensor.datatype is not BYTES:
@@ -90,6 +92,8 @@ class PlacedResponses(FormedResponses):
 
 def _write(tensor: Tensor, place: Place) -> PlacedTensor:
     assert place.region is not None, "not bound"
+    if isinstance(tensor, PlacedTensor):  # by the model's worker process
+        return tensor
     if isinstance(tensor, DeviceTensor):
         _require(place, tensor, math.prod(tensor.shape) * tensor.datatype.size)
         assert isinstance(place.region, CudaRegion), "it may stay on a GPU for such a region only"

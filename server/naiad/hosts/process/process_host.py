@@ -55,6 +55,7 @@ class ProcessHost:
         clock: gives the times at which a batch began and ended.
         loop: the event loop in which every method is called.
         shares: whether tensors that came into shared memory are read there. Not for a model that may be given a request again (row 15.18), which it may have changed.
+        places: whether the worker writes outputs to clients' shared memory. Not for a model with a response cache, which keeps their values.
     """
 
     def __init__(
@@ -68,9 +69,11 @@ class ProcessHost:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         shares: bool = False,
+        places: bool = False,
     ) -> None:
         self.name = identity.instance
         self._shares = shares
+        self._places = places
         self._identity = identity
         self._place = place
         self._number = place << link.PLACE_SHIFT
@@ -137,10 +140,13 @@ class ProcessHost:
         lent = worker.device_tensors
         mark = lent.mark
         try:
-            header, payload = pack(batch, lent, worker.links[self._place] if self._shares else None)
+            data = worker.links[self._place]
+            header, payload = pack(
+                batch, lent, data if self._shares else None, data if self._places else None
+            )
             if payload.size > COPIED_ASIDE and (
                 payload.size > COPIED_ASIDE_AGAIN
-                or not worker.links[self._place].has_segment(payload.size + len(header))
+                or not data.has_segment(payload.size + len(header))
             ):
                 sent = functools.partial(self._sent, batch, mark, lent.mark)
                 gathering = Gathering(self._now)

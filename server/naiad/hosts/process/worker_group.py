@@ -105,4 +105,5 @@ class WorkerGroup:
             clock=self._clock,
             loop=self._loop,
             shares=self._config.sequence_batching is None,
+            places=not self._config.response_cache,
         )

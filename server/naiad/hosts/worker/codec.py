@@ -9,7 +9,8 @@ A message that carries tensors has a header of three parts behind two numbers (t
 
 Tensors lie beside the header in their order, each at a multiple of `ALIGNED` bytes. BYTES lie as in the wire protocol, each element behind
 its length (row 15.28); BF16 are two bytes without a dtype of numpy's. The memory kind is "cpu", or "cuda": then a descriptor
-(`tensors/descriptor.py`) lies there in place of the values, or "shared": a place in a file that both sides have (`tensors/shared_slots.py`). The device is numbered as the server does. `extra` of a request whose outputs may stay
+(`tensors/descriptor.py`) lies there in place of the values, or "shared": a place in a file that both sides have (`tensors/shared_slots.py`), or "region": nothing lies there, since the worker has written the output to its client's
+shared memory (`tensors/region_files.py`). The device is numbered as the server does. `extra` of a request whose outputs may stay
 on a device has two more fields: the device, and the names of those outputs or null.
 
 Most messages look like one before: the same tensors, other numbers. So both sides remember layouts, which hold nothing that a client
@@ -17,7 +18,7 @@ changes with every request: ids and parameters are in the rest, which is empty w
 
 | message | groups | the rest |
 |---|---|---|
-| BATCH | one for each request | empty, or a list of `[id, correlation id, flags, timeout µs, parameters, cancelled]` |
+| BATCH | one for each request | empty, or a list of `[id, correlation id, flags, timeout µs, parameters, cancelled]`, and perhaps, of each output to be written to a client's shared memory, `[name, number of the object, offset, bytes]` |
 | OUTCOME | one for each response | the two times of `Execution`, 8 bytes each, then nothing or a list of `[index, error, parameters]`, of a rescheduled request `[index, null, null]`; without groups an error: the batch failed |
 | RESPONSE | one | final, begun ns (9 bytes), then nothing or `[error, parameters]`; null ends the responses |
 | REQUEST | inputs, or files | `[what, ...]`, see `asking.py` |
@@ -42,6 +43,7 @@ from naiad.hosts.worker.payload import ALIGNED, Payload
 from naiad.tensors import descriptor
 from naiad.tensors.host_copy import HostCopy
 from naiad.tensors.memory import HOST, Memory
+from naiad.tensors.region_files import REGION, Placed
 from naiad.tensors.shared_slots import PLACE_BYTES, SHARED, Place
 
 DTYPES = {
@@ -67,6 +69,9 @@ _BYTES = "BYTES"
 _CUDA = "cuda"
 _ARRAY: Any = np.ndarray
 _NOTHING = ()
+_DESCRIBED = frozenset((Exported, Place, Placed))
+_SIZES = {SHARED: PLACE_BYTES, REGION: 0}
+_KINDS = frozenset((HOST.kind, _CUDA, SHARED.kind, REGION.kind))
 
 _encoder: Any = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]  # what the encoder makes again for each value
@@ -111,7 +116,7 @@ def write(groups: "Sequence[Group]", rest: bytes = b"") -> "tuple[bytes, Payload
             array = values
             if type(values) is not _ARRAY and datatype != _BYTES:
                 array = _part(name, values)
-                if type(array) is Exported or type(array) is Place:
+                if type(array) in _DESCRIBED:
                     key.append((name, datatype, array.shape, array.placed))
                     parts.append(array.descriptor)
                     continue
@@ -142,7 +147,7 @@ def _part(name: str, values: Any) -> Any:
     Raises:
         InferenceError: they are neither an array nor a DLPack tensor, or in memory that cannot be read.
     """
-    if type(values) in (Exported, HostCopy, Place):
+    if type(values) in _DESCRIBED or type(values) is HostCopy:
         return values
     return host_part(name, values)
 
@@ -247,7 +252,7 @@ class Reader:
                 where = Memory(memory, device)
                 if where == HOST:
                     where = HOST
-                if where.kind not in (HOST.kind, _CUDA, SHARED.kind):
+                if where.kind not in _KINDS:
                     raise unsupported(
                         f"tensor '{name}' is in memory of kind '{memory}' (device {device}), which is not supported: "
                         f"worker processes and the server exchange tensors in '{HOST.kind}' and '{_CUDA}' memory; copy it there first"
@@ -255,7 +260,7 @@ class Reader:
                 shape = tuple(dims)
                 size = -1
                 if where is not HOST:
-                    size = PLACE_BYTES if where == SHARED else descriptor.BYTES
+                    size = _SIZES.get(where, descriptor.BYTES)
                 elif datatype == _BYTES:
                     strings += 1
                 else:

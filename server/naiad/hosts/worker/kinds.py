@@ -19,7 +19,8 @@ its client does not read. RESULT, ERROR: the reply to the REQUEST of this number
 received. PING: do coroutines run. ASK_ALIVE: does the worker hear this. ADD: make an instance, which has the link
 whose socket comes along; its header is `{"place": …, "instance": …}`. RELEASE: no process uses the tensor of this number on a GPU any more. OWNER_ENDED:
 the process of this number has ended, whose memory this one may have opened. TO_HOST: the call of this number is to be made again with its tensors in
-the host's memory. SHARE: the memory file that comes along, for this slot; on the link of an instance, before the BATCH that refers to it (`tensors/shared_slots.py`)."""
+the host's memory. SHARE: the memory file that comes along, for this slot, or a client's shared memory object; on the link of an instance, before the BATCH that
+refers to it (`tensors/shared_slots.py`, `tensors/region_files.py`)."""
 
 READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE, WARMING, CALL = 80, 81, 82, 83, 84, 85, 86, 87
 RETURNED = 88

@@ -39,9 +39,11 @@ from naiad.hosts.worker.segments import (
     Segment,
     create,
     discard,
+    passed_file,
     passed_socket,
     received,
 )
+from naiad.tensors.region_files import REGION_FILE, numbered
 from naiad.tensors.shared_slots import ReceivedSlots, SentSlots
 
 PLACE_SHIFT = 48
@@ -124,6 +126,7 @@ class Link:
         self._passed: socket.socket | None = None
         self.shared = SentSlots()
         self.shared_by_other = ReceivedSlots()
+        self._lent = 0
         self._pool = SegmentPool()
         self._notified = ReceivedSegments()
 
@@ -344,7 +347,17 @@ class Link:
         """Send a file for a slot; raises as `notify`."""
         self._pass(_MESSAGE.pack(SHARE, 0, _IN_THE_PACKET, 0, 0, number, 0, 0), descriptor)
 
+    def lend(self, descriptor: int) -> int:
+        """Send a client's shared memory object for the batch that comes next, and return its number; raises as `notify`."""
+        number = numbered(self._lent)
+        self.share(number, descriptor)
+        self._lent += 1
+        return number
+
     def _take_file(self, number: int, ancillary: "Any", flags: int) -> None:
+        if number & REGION_FILE:
+            self.shared_by_other.files.add(number, passed_file(ancillary))
+            return
         try:
             file, _ = received(ancillary, flags)
         except ValueError as error:

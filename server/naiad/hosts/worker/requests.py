@@ -5,7 +5,7 @@ Limits: standard library and numpy, Python 3.8.
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,6 +123,9 @@ def _imports() -> Any:
     return IMPORTS
 
 
+_PLACES = 6
+
+
 class _Fields:
     """The fields of a batch that differ from request to request. They are read when a model asks for the first of them: most never do.
 
@@ -137,13 +140,18 @@ class _Fields:
         self._rows: Any = None
 
     def of(self, index: int) -> Any:
-        """Id, correlation id, flags, timeout, parameters, and whether it was cancelled, of the request at this position."""
+        """Id, correlation id, flags, timeout, parameters, whether it was cancelled, and perhaps places of outputs, of the request at this position."""
         if not self._text:
             return "", 0, 0, 0, {}, False
         rows = self._rows
         if rows is None:
             rows = self._rows = codec.read_json(self._text)
         return rows[index]
+
+    def places(self, index: int) -> "Sequence[Any]":
+        """See `ReceivedRequest.places`."""
+        row = self.of(index)
+        return row[_PLACES] if len(row) > _PLACES else ()
 
 
 _DEFAULTS = _Fields(b"")
@@ -159,10 +167,12 @@ class ReceivedRequest:
 
     Attributes:
         on_device: the server's number of the device on which its outputs may stay, -1 for any, and their names, None for all; None: they go to the host.
+        places: of each output that is to be written to a client's shared memory, if it can be: its name, the number of the object, offset, bytes.
     """
 
     __slots__ = (
         "__weakref__", "_capacity", "_fields", "_index", "batch_size", "cancelled", "inputs", "number", "on_device", "output_names",
+        "places",
     )  # fmt: skip
 
     output_names: "list[str]"
@@ -173,6 +183,7 @@ class ReceivedRequest:
         self.number = number
         self.cancelled = False
         self.on_device: Any = None
+        self.places: Sequence[Any] = ()
         self._fields = fields
         self._index = index
         self._capacity: threading.Event | None = None
@@ -275,6 +286,7 @@ class RequestReader:
         layout, rest = self._reader.read(header)
         fields = _Fields(rest) if rest else _DEFAULTS
         perhaps_cancelled = b"true" in rest
+        placed = shared is not None and len(shared.files) > 0
         requests: list[ReceivedRequest] = []
         for index, ((batch_size, output_names, *on_device), tensors) in enumerate(layout.groups):
             request = ReceivedRequest(first + index, fields, index)
@@ -285,6 +297,8 @@ class RequestReader:
             request.inputs = [_tensor(base, each, at, size, shared) for each, at, size in tensors]
             if perhaps_cancelled:
                 request.cancelled = fields.of(index)[5]
+            if placed:
+                request.places = fields.places(index)
             requests.append(request)
         return requests
 

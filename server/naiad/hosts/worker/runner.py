@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from naiad.backends.instance import Instance, Response
@@ -146,10 +147,28 @@ class Runner:
                     self._in_progress.defer(request)
             elif response.error is not None:
                 errors.append(response.error)
-            elif request.on_device is not None:
-                _lend(response, request.on_device)
+            else:
+                if request.on_device is not None:
+                    _lend(response, request.on_device)
+                if request.places and not request.cancelled:
+                    self._place(response, request.places)
         answer, payload = codec.write_outcome(execution)
         return answer, payload, errors
+
+    def _place(self, response: Response, places: "Sequence[Any]") -> None:
+        """Write outputs to their client's shared memory; those that cannot be written stay as they are."""
+        by_name = {name: place for name, *place in places}
+        write = self.link.shared_by_other.files.write
+        response.outputs = [
+            (
+                name,
+                datatype,
+                write(by_name[name][0], values, *by_name[name][1:])
+                if name in by_name and datatype != "BYTES"
+                else values,
+            )
+            for name, datatype, values in response.outputs
+        ]
 
     def _announce_end(self, why: str) -> None:
         """The process ends with its next message: the server gives it no more batches, and starts another one when it has ended."""

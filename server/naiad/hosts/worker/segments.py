@@ -90,6 +90,17 @@ def passed_socket(ancillary: "Sequence[tuple[int, int, bytes]]") -> "socket.sock
     return found
 
 
+def passed_file(ancillary: "Sequence[tuple[int, int, bytes]]") -> int:
+    """The descriptor that came along with a message; -1 if there is none."""
+    found = -1
+    for descriptor in _descriptors(ancillary):
+        if found >= 0:
+            os.close(descriptor)
+        else:
+            found = descriptor
+    return found
+
+
 def discard(ancillary: "Sequence[tuple[int, int, bytes]]") -> None:
     """Close the descriptors that came along with a message."""
     for each in _descriptors(ancillary):
