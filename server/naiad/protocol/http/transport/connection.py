@@ -170,15 +170,21 @@ class Connection(asyncio.Protocol):
 
     # Called by `DirectReader`
 
-    def direct_room(self) -> memoryview | bytearray:
-        """Where the next bytes of a large body go."""
-        return self._receiver.direct_room()
+    def direct_room(self) -> memoryview | None:
+        """Where the next bytes of a large body go; None if none of one come."""
+        return None if self._life.state in DEAF else self._receiver.direct_room()
 
     def direct_received(self, count: int) -> None:
         """Some of them came."""
         self._peer.since = self._registry.now
         if self._receiver.direct_received(count):
             self._take()
+
+    def read_as_usual(self) -> None:
+        """No large body came behind another one: have the socket read as before."""
+        if self._receiver.direct() is None and self._direct and not self._transport.is_closing():
+            self._direct = False
+            self._transport.set_protocol(self)
 
     # Called by the registry and the listener
 
@@ -316,14 +322,15 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        if receiver.body is not None or self._direct:
-            self._read_directly(receiver.direct() is not None and self._life.state not in DEAF)
+        if receiver.body is not None and not self._direct:
+            self._read_directly()
 
-    def _read_directly(self, direct: bool) -> None:  # noqa: FBT001 - one of two modes
-        """Have the socket read into the memory of a body, or as usual."""
-        if direct != self._direct and not self._transport.is_closing():
-            self._direct = direct
-            self._transport.set_protocol(DirectReader(self) if direct else self)
+    def _read_directly(self) -> None:
+        """Have the socket read into the memory of a large body, if one comes."""
+        comes = self._receiver.direct() is not None and self._life.state not in DEAF
+        if comes and not self._transport.is_closing():
+            self._direct = True
+            self._transport.set_protocol(DirectReader(self))
 
     def _probe_peer(self) -> None:
         """Find out whether a client that sent EOF is still there: closing and half-closing look the same from here.

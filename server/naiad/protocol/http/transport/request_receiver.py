@@ -16,9 +16,6 @@ from naiad.protocol.http.transport.service import HttpSettings
 _BLANK = re.compile(rb"(?:\r\n)+")
 """Empty lines before a request are skipped (RFC 9112 2.2)."""
 
-_DROPPED = 65536
-"""Bytes read at once of what nothing takes."""
-
 
 class BodySink(typing.Protocol):
     """Where the body of a request goes."""
@@ -132,11 +129,11 @@ class RequestReceiver:
         sink = self._sink
         return sink if type(sink) is DirectBody and not self.unread else None
 
-    def direct_room(self) -> memoryview | bytearray:
-        """Where these bytes are to be read; what belongs to no such body may go anywhere."""
+    def direct_room(self) -> memoryview | None:
+        """Where these bytes are to be read; None if there is no such body."""
         body, sink = self.body, self.direct()
         if sink is None or type(body) is not LengthBody or body.done():
-            return bytearray(_DROPPED)
+            return None
         return sink.room(body.left())
 
     def direct_received(self, count: int) -> bool:

@@ -6,6 +6,7 @@ import collections.abc
 import numpy as np
 import pytest
 
+from naiad.protocol.http.transport.body import DirectBody
 from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request, settle
 
@@ -40,7 +41,6 @@ async def test_a_body_is_read_into_memory_whose_tensors_are_aligned(first: int) 
     client.send(data[: head + first])
     assert reads_directly(client)
     client.send(data[head + first :])
-    assert not reads_directly(client)
     (held,) = client.routes.held
     assert held.request.body == b""
     assert held.request.shared is not None
@@ -58,6 +58,50 @@ async def test_a_body_is_read_into_memory_whose_tensors_are_aligned(first: int) 
     assert client.registry.memory.lent == 0
     client.send(post("/echo", b"next"))
     assert client.reply().body == b"next"
+    assert not reads_directly(client)
+
+
+async def test_of_a_large_body_behind_another_little_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copied: list[int] = []
+    feed = DirectBody.feed
+
+    def counted(self: DirectBody, piece: bytes) -> None:
+        copied.append(len(piece))
+        feed(self, piece)
+
+    monkeypatch.setattr(DirectBody, "feed", counted)
+    client = large_client()
+    for turn in range(3):
+        body = BODY[turn:] + BODY[:turn]
+        data = post("/hold", body, LENGTH)
+        first = 50_000 if turn == 0 else len(data)
+        client.send(data[:first])
+        client.send(data[first:])
+        held = client.routes.held.pop()
+        assert held.request.shared is not None
+        assert held.request.shared.tobytes() == body
+        assert reads_directly(client)
+        held.answer(b"1")
+        assert client.reply().body == b"1"
+    large, *others = copied
+    assert 49_000 < large < 50_000
+    assert len(others) == 2
+    assert max(others) < 1 << 12
+
+
+async def test_small_requests_and_whole_ones_are_read_as_usual_again() -> None:
+    client = large_client()
+    data = post("/echo", BODY, LENGTH)
+    client.send(data[:50_000])
+    client.send(data[50_000:])
+    assert client.reply().status == 200
+    assert reads_directly(client)
+    small = post("/echo", b"a") + post("/echo", b"b" * 5_000)
+    client.send(small)
+    assert [each.body for each in client.replies()] == [b"a", b"b" * 5_000]
+    assert not reads_directly(client)
 
 
 async def test_a_body_that_came_whole_with_its_head_and_a_request_behind_it() -> None:
