@@ -178,7 +178,8 @@ class Reconciler:
     ) -> Outcome | None:
         dependencies = self._dependencies
         children, pods = self._children_and_pods(key)
-        if unreadable := [child for child in children if child.problem]:
+        own = (child for child in children if child.controller_uid == service.uid)
+        if unreadable := [child for child in own if child.problem]:
             raise InvalidSpec([Problem(f"{child.kind} {child.name}", _unreadable(child)) for child in unreadable])  # fmt: skip
         upgrades = dependencies.upgrades
         turn = turns.of(service, dependencies.upgrade_options)

@@ -24,6 +24,7 @@ from naiad_operator.upgrade.scheduler import UpgradeScheduler
 from tests.support import manifests
 
 Object = dict[str, typing.Any]
+NAIAD = "serving.naiad.dev/v1alpha1"
 
 
 class Api:
@@ -284,18 +285,26 @@ async def test_a_service_that_cannot_be_read_nor_written_is_left_alone() -> None
         await reconciler_of(api).reconcile(KEY)
 
 
-async def test_a_child_that_cannot_be_read_is_named_and_nothing_is_written() -> None:
-    api = Api()
-    children = store()
-    labels = {names.INSTANCE_LABEL: KEY.name}
-    metadata = {
+def unreadable_child(*owners: Object) -> Object:
+    """The head of an object with the labels of the service's children."""
+    metadata: Object = {
         "name": KEY.name,
         "namespace": KEY.namespace,
         "uid": "c",
         "resourceVersion": "1",
-        "labels": labels,
+        "labels": {names.INSTANCE_LABEL: KEY.name},
+        "ownerReferences": list(owners),
     }
-    children.put("ScaledObject", unreadable.marked({"metadata": metadata}, "it is too deep"))
+    return unreadable.marked({"metadata": metadata}, "it is too deep")
+
+
+async def test_a_child_that_cannot_be_read_is_named_and_nothing_is_written() -> None:
+    api = Api()
+    children = store()
+    owner = {"apiVersion": NAIAD, "kind": "InferenceService", "name": KEY.name}
+    uid = api.service["metadata"]["uid"]
+    owned = unreadable_child({**owner, "uid": uid, "controller": True})
+    children.put("ScaledObject", owned)
     await reconciler_of(api, children=children).reconcile(KEY)
     (status,) = api.statuses
     (message,) = {
@@ -304,3 +313,17 @@ async def test_a_child_that_cannot_be_read_is_named_and_nothing_is_written() -> 
     assert message.startswith(
         f"ScaledObject {KEY.name}: the operator cannot read this object, so everything stays as it is: it is too deep"
     )
+
+
+async def test_an_object_of_others_that_cannot_be_read_keeps_nothing_from_being_written(
+    steps: list[plan.Step],
+) -> None:
+    """Who may write a kind may write its labels; the service has no use for the object."""
+    await reconciler_of(Api()).reconcile(KEY)
+    alone = list(steps)
+    steps.clear()
+    children, api = store(), Api()
+    children.put("ScaledObject", unreadable_child())
+    await reconciler_of(api, children=children).reconcile(KEY)
+    assert steps == alone != []
+    assert "InvalidSpec" not in api.reasons
