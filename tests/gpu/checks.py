@@ -124,6 +124,26 @@ def onnx_on_cuda(bench: Bench) -> str:
     return f"differs from the CPU by {away:.1g}; cc_model_filenames {key} is loaded"
 
 
+def onnx_in_graphs(bench: Bench) -> str:
+    """ONNX in CUDA graphs gives what it gives without, whatever the number of rows; with and without a batcher."""
+    graphs = "optimization { cuda { graphs: true } }\n"
+    batcher = "dynamic_batching { max_queue_delay_microseconds: 1000 }\n"
+    head = IO + 'backend: "onnxruntime"\n'
+    for name, config in (("plain", GPU % 1), ("graphs", graphs + GPU % 2), ("filled", graphs + batcher + GPU % 1)):  # fmt: skip
+        repositories.onnx(repositories.model(bench.models, name, head + config, "model.onnx"))
+    with bench.server() as server:
+        for count in (1, 3, 8, 5, 7, 2, 1):
+            expected = ask(server, "plain", rows(count))
+            for name in ("graphs", "filled"):
+                for _ in range(2):
+                    same(ask(server, name, rows(count)), expected, f"{name}, {count} rows")
+        log = (bench.folder / "server.log").read_text()
+    captured = log.count("captured CUDA graph")
+    if "unable to record CUDA graph" in log or not captured:
+        raise AssertionError(f"{captured} graphs were captured: {log[-600:]}")
+    return f"right, {captured} CUDA graphs"
+
+
 def onnx_on_tensorrt(bench: Bench) -> str:
     """The accelerator tensorrt, with an engine cache in a folder that the server makes."""
     cpu = IO + 'backend: "onnxruntime"\ninstance_group { kind: KIND_CPU }'
@@ -360,6 +380,7 @@ def _write_python(bench: Bench, name: str, work: str) -> None:
 
 CHECKS = (
     Check("onnx on CUDA", ("onnx", "onnxruntime"), onnx_on_cuda),
+    Check("onnx in CUDA graphs", ("onnx", "onnxruntime"), onnx_in_graphs),
     Check("onnx on TensorRT", ("onnx", "onnxruntime", "tensorrt_libs"), onnx_on_tensorrt),
     Check("TensorRT plans", ("tensorrt",), tensorrt_plans),
     Check("TorchScript and torch.export", ("torch",), torch_models),

@@ -1,7 +1,7 @@
 """ONNX models through onnxruntime (section 16): loading, and running one batch at a time.
 
 All CPU instances of a model share one session: a session may run several batches at once, and its weights and threads are
-there once. Each GPU instance has a session of its own on its device. Where batches are filled up, it is one session per size.
+there once. Each GPU instance has a session of its own on its device. Where batches are filled up, it is one session per size, but for CUDA graphs, which are all in one.
 """
 
 import collections.abc
@@ -27,6 +27,8 @@ from naiad.backends.onnxruntime import batch_sizes, onnx_graph, session_completi
 from naiad.backends.onnxruntime.batch_sessions import BatchSessions, LoadContext, make_sessions
 from naiad.backends.onnxruntime.batch_sizes import Memory
 from naiad.backends.onnxruntime.cuda import device_memory, preload
+from naiad.backends.onnxruntime.cuda_graphs.capture import captured
+from naiad.backends.onnxruntime.cuda_graphs.planning import rows_of
 from naiad.backends.onnxruntime.graph_check import check_session
 from naiad.backends.onnxruntime.plan import CUDA, SessionPlan, plan_session
 from naiad.backends.onnxruntime.plugin import PLUGIN
@@ -104,6 +106,17 @@ class OnnxRuntimeBackend:
         path = PLUGIN.model_file(source.version_dir, config.default_model_filename)
         preload(plan)
         on_gpu = kind is InstanceKind.GPU
+        label = f"model '{config.name}'" + (f" on GPU {device_id}" if on_gpu else "")
+        if config.message.optimization.cuda.graphs and on_gpu:
+            graphs = captured(source, plan, path, pool=self._pool, device_id=device_id, label=label)
+            if graphs is not None:
+                fill = batch_sizes.fill_of(config, source.options)
+                rows = rows_of(graphs.planned, config, fill)
+                costs = {
+                    each: graphs.runner.warm_up(each, self.clock.monotonic_ns) or 0 for each in rows
+                }
+                by_size = dict.fromkeys(rows, graphs.runner)
+                return BatchSessions(graphs.runner, by_size, costs, label=label)
         return make_sessions(
             lambda: self._runner(source, plan, path),
             sizes_for(source, plan, path),
@@ -112,7 +125,7 @@ class OnnxRuntimeBackend:
                 memory=lambda: self._memory_of(device_id) if on_gpu else None,
                 stopping=lambda: self._closed,
             ),
-            label=f"model '{config.name}'" + (f" on GPU {device_id}" if on_gpu else ""),
+            label=label,
         )
 
     def _runner(self, source: ModelSource, plan: SessionPlan, path: pathlib.Path) -> SessionRunner:

@@ -354,11 +354,16 @@ class _Reader:
         return options
 
     def _refuse_graphs(self, key: str, accelerator: Accelerator) -> None:
-        """A CUDA graph reads and writes at the addresses at which it was captured, and each request has others."""
+        """A CUDA graph reads and writes at the addresses at which it was captured, and each request has others: the server has to copy."""
         if key in accelerator.parameters and self.flag(key, accelerator.parameters[key]):
+            instead = (
+                "write optimization { cuda { graphs: true } } in its place"
+                if accelerator.name == "cuda"
+                else "remove it, or write 0; without the accelerator tensorrt, optimization { cuda { graphs: true } } captures CUDA graphs"
+            )
             raise invalid(
                 f"parameter '{key}' of the {accelerator.name} accelerator of model '{self._model}' is not supported: CUDA graphs need inputs and outputs at fixed "
-                "addresses, and each request has its own: remove it, or write 0"
+                f"addresses, and each request has its own: {instead}"
             )
 
     def _bit(self, key: str, text: str) -> str:

@@ -6,7 +6,6 @@ from naiad.backends.plugin import BackendPlugin, deferred
 from naiad.config.backend_type import Form, ModelFormat
 from naiad.config.option_values import OptionValues, boolean, integer
 
-_NO_GRAPHS = "onnxruntime's CUDA graphs need inputs and outputs at fixed addresses, which are not supported yet"
 _OWN_STREAMS = "onnxruntime makes the streams of its CUDA provider itself"
 _OWN_COPIES = "onnxruntime itself copies inputs and outputs, and chooses the memory for it"
 
@@ -44,8 +43,6 @@ PLUGIN = BackendPlugin(
     optimization_without_effect=types.MappingProxyType(
         {
             "priority": f"{_OWN_STREAMS}, with CUDA's default priority: write PRIORITY_MIN in the models that are to wait for this one",
-            "cuda.graphs": _NO_GRAPHS,
-            "cuda.graph_spec": _NO_GRAPHS,
             "cuda.busy_wait_events": "onnxruntime itself waits for the device",
             "cuda.output_copy_stream": _OWN_STREAMS,
             "input_pinned_memory": _OWN_COPIES,

@@ -5,8 +5,8 @@ import functools
 import pathlib
 from typing import Any
 
+from naiad.backends.cuda_graph_specs import plan_graphs
 from naiad.backends.tensorrt.engine import plan_file, profiles
-from naiad.backends.tensorrt.execution import graphs
 from naiad.backends.tensorrt.settings import settings_of
 from naiad.config.document import Document
 from naiad.config.findings import Findings
@@ -43,7 +43,7 @@ def preflight(
         functools.partial(settings_of, config.name, config.message, config.parameters)
     ]
     if config.message.optimization.cuda.graphs:
-        decisions.append(functools.partial(graphs.plan_graphs, config.message))
+        decisions.append(functools.partial(plan_graphs, config.message))
     decisions += [
         functools.partial(profiles.index_of, name)
         for group in config.instance_groups

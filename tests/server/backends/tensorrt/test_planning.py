@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf import text_format
 
+from naiad.backends import cuda_graph_specs
 from naiad.backends.backend import ModelSource, instance_specs
 from naiad.backends.files_per_gpu import filename_for, for_device
 from naiad.backends.tensorrt.engine import completion, io_check, plan_file, profiles
@@ -108,7 +109,7 @@ def message_of(text: str) -> Any:
     ],
 )
 def test_graphs_without_a_specification(text: str, rows: list[int]) -> None:
-    plan = graphs.plan_graphs(message_of(text))
+    plan = cuda_graph_specs.plan_graphs(message_of(text))
     assert [spec.rows for spec in plan.specs] == rows
     assert not plan.inexact
 
@@ -136,7 +137,7 @@ def test_a_batch_runs_in_the_graph_of_its_shapes_or_one_of_the_fewest_more_rows(
     engine = EngineDescription(
         (IoTensor(name="X", is_input=True, type_name="FLOAT", shape=(-1, -1)),), ()
     )
-    plan = graphs.plan_graphs(message_of(BOUNDED))
+    plan = cuda_graph_specs.plan_graphs(message_of(BOUNDED))
     profile = used(0, (1, 1), (4, 16), (8, 32))
     shapes = [graphs.shapes_of(spec, engine, profile) for spec in plan.specs]
     assert graphs.find(shapes, {"X": batch}, inexact=plan.inexact) == index
@@ -167,7 +168,7 @@ def test_a_batch_runs_in_the_graph_of_its_shapes_or_one_of_the_fewest_more_rows(
 )
 def test_a_graph_that_no_batch_could_have_is_refused(spec: str, message: str) -> None:
     with pytest.raises(InferenceError) as refused:
-        graphs.plan_graphs(
+        cuda_graph_specs.plan_graphs(
             message_of(f"max_batch_size: 8 optimization {{ cuda {{ graph_spec {{ {spec} }} }} }}")
         )
     assert refused.value.message.startswith(message)

@@ -66,11 +66,11 @@ def test_every_field_of_the_message_is_listed() -> None:
 @pytest.mark.parametrize(
     ("backend", "group", "fields"),
     [
-        ("onnxruntime", GPU, ["priority", *CUDA, ACCELERATORS[1], *PINNED, *ALWAYS]),
+        ("onnxruntime", GPU, ["priority", *CUDA[2:], ACCELERATORS[1], *PINNED, *ALWAYS]),
         ("onnxruntime", CPU, ON_CPU),
         ("onnxruntime", MODEL, [field for field in ON_CPU if field != ACCELERATORS[0]]),
-        ("onnxruntime", "", ["priority", *CUDA, ACCELERATORS[1], *PINNED, *ALWAYS]),
-        ("onnxruntime", "instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]", ["priority", *CUDA, *PINNED, *ALWAYS]),
+        ("onnxruntime", "", ["priority", *CUDA[2:], ACCELERATORS[1], *PINNED, *ALWAYS]),
+        ("onnxruntime", "instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]", ["priority", *CUDA[2:], *PINNED, *ALWAYS]),
         ("onnxruntime", "instance_group { gpus: 7 }", ON_CPU),
         ("pytorch", GPU, ["graph.level", *CUDA, *ACCELERATORS, *ALWAYS]),
         ("pytorch", CPU, ["graph.level", "priority", *CUDA, *ACCELERATORS, *PINNED, *ALWAYS]),
@@ -96,7 +96,7 @@ NO_GPU = "no instance of the model is of KIND_GPU"
 @pytest.mark.parametrize(
     ("backend", "optimization", "more", "reason"),
     [
-        ("onnxruntime", "cuda { graphs: true }", GPU, "inputs and outputs at fixed addresses"),
+        ("tensorflow", "cuda { graphs: true }", GPU, "captures no CUDA graphs"),
         ("onnxruntime", "cuda { graphs: true }", CPU, NO_GPU),
         ("onnxruntime", "input_pinned_memory { enable: false }", GPU, "chooses the memory"),
         ("onnxruntime", "input_pinned_memory { enable: true }", CPU, NO_GPU),

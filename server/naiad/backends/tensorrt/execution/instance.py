@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array, OutputRule
+from naiad.backends.cuda_graph_specs import plan_graphs
 from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, Response
 from naiad.backends.ragged import batch_input_specs, output_rules, ragged_batches
@@ -23,7 +24,6 @@ from naiad.backends.tensorrt.engine.profiles import UsedProfile
 from naiad.backends.tensorrt.execution.batch_inputs import BatchInputs, Requests
 from naiad.backends.tensorrt.execution.bindings import Bindings
 from naiad.backends.tensorrt.execution.context import ProfileContext
-from naiad.backends.tensorrt.execution.graphs import plan_graphs
 from naiad.backends.tensorrt.execution.lent_outputs import LentOutputs
 from naiad.backends.tensorrt.execution.memory import Memory
 from naiad.backends.tensorrt.execution.transfers import Transfers

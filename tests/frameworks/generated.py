@@ -1,0 +1,197 @@
+"""The other models that Triton's own tests serve, in small, for ONNX and OpenVINO: identities, reshapes, ragged batches, sequences, implicit states.
+
+Triton makes them by qa/common/gen_qa_identity_models.py, gen_qa_reshape_models.py, gen_qa_ragged_models.py, gen_qa_sequence_models.py, gen_qa_dyna_sequence_models.py and
+gen_qa_implicit_models.py. A framework's test file makes the model of each and runs it itself; what a model computes is its `Kind`.
+"""
+
+import collections.abc
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc
+import tritonclient.http
+
+from tests.frameworks.add_sub import numpy_dtype
+from tests.reference.process import ServerProcess
+
+Run = collections.abc.Callable[..., Any]
+"""The framework itself: inputs by name to the output, as numpy arrays."""
+
+_START, _READY, _END = "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_END"
+
+
+def _control(name: str, kind: str) -> str:
+    return (
+        f'control_input {{ name: "{name}" control {{ kind: {kind} fp32_false_true: [ 0, 1 ] }} }}\n'
+    )
+
+
+_CORRID = 'control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_INT32 } }\n'
+_DIRECT = f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 {_control('START', _START)} {_control('READY', _READY)} }}\n"
+_OLDEST = (
+    f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 oldest {{ max_candidate_sequences: 4 }}\n{_control('START', _START)} "
+    f"{_control('READY', _READY)} {_control('END', _END)} {_CORRID} }}\n"
+)
+_STATE = (
+    "sequence_batching { max_sequence_idle_microseconds: 600000000\n"
+    'state { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_FP32 dims: 1 } }\n'
+)
+_RAGGED = """dynamic_batching {}
+batch_input { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "INDEX" data_type: TYPE_FP32 source_input: "INPUT" }
+batch_output { target_name: "OUTPUT" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "INPUT" }
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A model.
+
+    Attributes:
+        name: what it computes: `identity`, `reshape` (the values in another shape), `ragged` (twice INPUT, INDEX is not used), `sequence` ((INPUT + START) · READY),
+            `dyna_sequence` ((INPUT + START + END · CORRID) · READY) and `implicit` (INPUT + INPUT_STATE, which is also OUTPUT_STATE).
+        datatype: of INPUT and OUTPUT.
+        batched: whether the first dimension of its tensors is the batch; ragged ones have no other.
+    """
+
+    name: str
+    datatype: str = "FP32"
+    batched: bool = True
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return f"{self.name}_{self.datatype.lower()}{'' if self.batched else '_nobatch'}"
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether its requests belong to sequences."""
+        return self.name in ("sequence", "dyna_sequence", "implicit")
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The model's inputs with their datatypes."""
+        more = {
+            "ragged": {"INDEX": "FP32"},
+            "sequence": {"START": "FP32", "READY": "FP32"},
+            "dyna_sequence": {"START": "FP32", "READY": "FP32", "END": "FP32", "CORRID": "INT32"},
+            "implicit": {"INPUT_STATE": "FP32"},
+        }
+        return {"INPUT": self.datatype, **more.get(self.name, {})}
+
+    @property
+    def shape(self) -> list[int]:
+        """Of the model's inputs; -1 where any size is allowed."""
+        inner = {"reshape": [2, 2], "ragged": [], "identity": [-1]}.get(self.name, [1])
+        return [-1, *inner] if self.batched else inner
+
+    @property
+    def config(self) -> str:
+        """The config without the backend."""
+        dims = {"reshape": "4", "identity": "-1", "ragged": "-1"}.get(self.name, "1")
+        datatype = self.datatype.replace("BYTES", "STRING")
+        ragged = "allow_ragged_batch: true" if self.name == "ragged" else ""
+        inside = "reshape { shape: [ 2, 2 ] }" if self.name == "reshape" else ragged
+        shown = "[ 2, 2 ] reshape { shape: [ 4 ] }" if self.name == "reshape" else f"[ {dims} ]"
+        policy = {
+            "ragged": _RAGGED,
+            "sequence": _DIRECT,
+            "dyna_sequence": _OLDEST,
+            "implicit": _STATE,
+        }
+        return (
+            f"max_batch_size: {8 if self.batched else 0}\n"
+            f'input {{ name: "INPUT" data_type: TYPE_{datatype} dims: [ {dims} ] {inside} }}\n'
+            f'output {{ name: "OUTPUT" data_type: TYPE_{datatype} dims: {shown} }}\n'
+            + policy.get(self.name, "")
+        )
+
+    def given(self, step: int) -> Any:
+        """What a client sends."""
+        sizes = {"reshape": (4,), "identity": (3 + step,), "ragged": (3 + step,)}
+        shape: tuple[int, ...] = sizes.get(self.name, (1,))
+        if self.batched:
+            shape = (1 if self.is_sequence or self.name == "ragged" else 2, *shape)
+        values = np.arange(np.prod(shape)).reshape(shape) + 10 * step
+        if self.datatype == "BYTES":
+            return np.array([b"%d" % value for value in values.ravel()], object).reshape(shape)
+        return values.astype(numpy_dtype(self.datatype))
+
+
+KINDS = (
+    Kind("identity"), Kind("identity", "INT64", batched=False), Kind("identity", "BYTES"), Kind("identity", "BYTES", batched=False),
+    Kind("identity", batched=False), Kind("reshape"), Kind("reshape", "INT32", batched=False), Kind("ragged"), Kind("sequence"),
+    Kind("sequence", batched=False), Kind("dyna_sequence"), Kind("implicit"), Kind("implicit", batched=False),
+)  # fmt: skip
+
+STEPS = 3
+
+
+def write_config(model: pathlib.Path, kind: Kind, head: str) -> None:
+    """Write the config; `head` names the backend."""
+    model.mkdir(parents=True, exist_ok=True)
+    (model / "config.pbtxt").write_text(f"{head}\n{kind.config}")
+
+
+def differences(server: ServerProcess, kind: Kind, run: Run) -> list[str]:
+    """Where the server answers otherwise than the framework, over both protocols; of sequences in batches, two that run at the same time."""
+    found = []
+    for number, (module, address) in enumerate(
+        ((tritonclient.http, server.http), (tritonclient.grpc, server.grpc))
+    ):
+        ids = (10 * number + 1, 10 * number + 2) if kind.is_sequence else (0,)
+        if not kind.batched:
+            ids = ids[:1]  # an instance has one slot for sequences
+        states = dict.fromkeys(ids, np.zeros(kind.given(0).shape, np.float32))
+        with module.InferenceServerClient(address) as client:
+            for step in range(STEPS):
+                for sequence in ids:
+                    given = kind.given(step + sequence)
+                    got = _asked(module, client, kind, given, sequence=sequence, step=step)
+                    expected = np.asarray(run(**_feeds(kind, given, sequence, step, states)))
+                    states[sequence] = expected
+                    if (
+                        got.ravel().tolist() != expected.ravel().tolist()
+                        or got.shape != _shown(kind, given).shape
+                    ):
+                        found.append(f"{kind.model} {module.__name__} {sequence} {step}: {got.tolist()}, not {expected.tolist()}")  # fmt: skip
+    return found
+
+
+def _shown(kind: Kind, given: Any) -> Any:
+    """The input in the shape of the output."""
+    return given.reshape(*given.shape[:-1], 2, 2) if kind.name == "reshape" else given
+
+
+def _feeds(
+    kind: Kind, given: Any, sequence: int, step: int, states: dict[int, Any]
+) -> dict[str, Any]:
+    """What the model is given, by the rules of the scheduler."""
+    if kind.name == "reshape":
+        given = given.reshape(*given.shape[:-1], 2, 2)
+    if kind.name == "ragged":
+        given = given.ravel()
+    like = np.ones(given.shape, np.float32)
+    controls = {
+        "INDEX": np.array([given.size], np.float32),
+        "START": like * (step == 0),
+        "READY": like,
+        "END": like * (step == STEPS - 1),
+        "CORRID": (like * sequence).astype(np.int32),
+        "INPUT_STATE": states[sequence],
+    }
+    return {"INPUT": given, **{name: controls[name] for name in kind.inputs if name != "INPUT"}}
+
+
+def _asked(module: Any, client: Any, kind: Kind, given: Any, *, sequence: int, step: int) -> Any:
+    tensor = module.InferInput("INPUT", list(given.shape), kind.datatype)
+    tensor.set_data_from_numpy(given)
+    more = {}
+    if sequence:
+        more = {
+            "sequence_id": sequence,
+            "sequence_start": step == 0,
+            "sequence_end": step == STEPS - 1,
+        }
+    return client.infer(kind.model, [tensor], **more).as_numpy("OUTPUT")

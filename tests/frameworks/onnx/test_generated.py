@@ -1,0 +1,87 @@
+"""ONNX models with identities, reshapes, ragged batches, sequences and implicit states, served and compared with onnxruntime."""
+
+import collections.abc
+import pathlib
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from tests.frameworks import add_sub, generated
+from tests.frameworks.generated import KINDS, Kind, Run
+from tests.frameworks.onnx.test_datatypes import element
+from tests.reference.process import ServerProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def model_of(kind: Kind) -> Any:
+    node = helper.make_node
+    add, last = (
+        [node("Add", ["INPUT", "START"], ["sum"])],
+        node("Mul", ["sum", "READY"], ["OUTPUT"]),
+    )
+    at_end = [
+        node("Cast", ["CORRID"], ["id"], to=TensorProto.FLOAT),
+        node("Mul", ["END", "id"], ["end"]),
+        node("Add", ["INPUT", "START"], ["begun"]),
+        node("Add", ["begun", "end"], ["sum"]),
+    ]
+    nodes = {
+        "identity": [node("Identity", ["INPUT"], ["OUTPUT"])],
+        "reshape": [node("Reshape", ["INPUT", "to"], ["OUTPUT"])],
+        "ragged": [node("Add", ["INPUT", "INPUT"], ["OUTPUT"])],
+        "sequence": [*add, last],
+        "dyna_sequence": [*at_end, last],
+        "implicit": [
+            node("Add", ["INPUT", "INPUT_STATE"], ["OUTPUT"]),
+            node("Identity", ["OUTPUT"], ["OUTPUT_STATE"]),
+        ],
+    }[kind.name]
+    shape: list[str | int] = [f"d{at}" if size < 0 else size for at, size in enumerate(kind.shape)]
+    flat: list[str | int] = ["rows", 4]
+    given = flat[not kind.batched :] if kind.name == "reshape" else shape
+    names = ["OUTPUT", "OUTPUT_STATE"] if kind.name == "implicit" else ["OUTPUT"]
+    value = helper.make_tensor_value_info
+    to = np.array([-1, 4][not kind.batched :], np.int64)
+    graph = helper.make_graph(
+        nodes,
+        kind.name,
+        [value(name, element(datatype), ["n"] if name == "INDEX" else shape) for name, datatype in kind.inputs.items()],
+        [value(name, element(kind.datatype), given) for name in names],
+        [onnx.numpy_helper.from_array(to, "to")] if kind.name == "reshape" else [],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
+    models = tmp_path_factory.mktemp("generated") / "models"
+    for kind in KINDS:
+        (models / kind.model / "1").mkdir(parents=True)
+        onnx.save(model_of(kind), models / kind.model / "1" / "model.onnx")
+        generated.write_config(models / kind.model, kind, 'platform: "onnxruntime_onnx"')
+    with add_sub.serving(models, "onnxruntime") as server:
+        yield server
+
+
+def onnxruntime_itself(path: pathlib.Path) -> Run:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def run(**feeds: Any) -> Any:
+        text = feeds["INPUT"].dtype == np.object_
+        if text:
+            feeds["INPUT"] = feeds["INPUT"].astype("U").astype(np.object_)
+        (result,) = session.run(["OUTPUT"], feeds)
+        return result.astype("S").astype(np.object_) if text else result
+
+    return run
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model)
+def test_the_server_answers_as_onnxruntime_does(server: ServerProcess, kind: Kind) -> None:
+    path = server.log.parent / "models" / kind.model / "1" / "model.onnx"
+    assert generated.differences(server, kind, onnxruntime_itself(path)) == []
