@@ -22,6 +22,7 @@ from naiad.protocol.grpc.call import (
     Response,
     RpcCall,
     RpcStatus,
+    Sent,
     StreamWriter,
     context_of,
 )
@@ -266,7 +267,7 @@ class StreamHandler:
 
 
 class NoReplies:
-    def send(self, message: bytes) -> None:
+    def send(self, message: Sent) -> None:
         pass
 
     def capacity(self) -> None:

@@ -9,6 +9,7 @@ import urllib.parse
 from naiad.core.inference import Cancellable, RequestContext
 from naiad.protocol.grpc.call import (
     ContextCall,
+    LongMessage,
     OnRpcResponse,
     Response,
     RpcCall,
@@ -137,7 +138,7 @@ class _LoggedStream(_LoggedCall):
         self.context.request_bytes += len(body)
         self._take(body)
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes | LongMessage) -> None:
         """See `StreamWriter`."""
         self.context.response_bytes += len(message)
         self._send(message)

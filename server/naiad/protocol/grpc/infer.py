@@ -117,12 +117,12 @@ def _respond(on_response: OnRpcResponse, codec: Codec | None, response: InferRes
             if codec is not None and takes_long(response):
                 OffloadedCall(
                     codec,
-                    functools.partial(response_proto.encode_long, response),
+                    functools.partial(response_proto.encode_pieces, response),
                     proceed=on_response,
                     fail=functools.partial(_fail, on_response),
                 )
                 return
-            answer = response_proto.encode(response)
+            answer = response_proto.encode_pieces(response)
         except Exception as error:  # noqa: BLE001 - as above
             answer = rpc_status(as_inference_error(error, "encoding the response"))
     on_response(answer)

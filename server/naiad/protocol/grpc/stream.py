@@ -23,6 +23,7 @@ from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.access_log import header_of
 from naiad.protocol.grpc.call import (
+    LongMessage,
     RpcCall,
     RpcStatus,
     StreamWriter,
@@ -120,7 +121,7 @@ class _PendingRequest(msgspec.Struct, eq=False):
     ordered: bool = True
     empty_final: bool = False
     context: RequestContext | None = None
-    messages: list[bytes] | None = None
+    messages: list[bytes | LongMessage] | None = None
     done: bool = False
 
 
@@ -327,7 +328,7 @@ class InferStream:
         if self._ended:
             return
         error = response.error
-        message = b""
+        message: bytes | LongMessage = b""
         if error is None and (pending.empty_final or not response.empty):
             try:
                 message = response_proto.encode_streamed(response)
@@ -354,7 +355,7 @@ class InferStream:
         message = response_proto.encode_streamed_error(error.message, pending.id)
         self._send(pending, message, final=True)
 
-    def _send(self, pending: _PendingRequest, message: bytes, *, final: bool) -> None:
+    def _send(self, pending: _PendingRequest, message: bytes | LongMessage, *, final: bool) -> None:
         """Send a message, or keep it until those of earlier requests are sent (row 10.31)."""
         in_flight = self._in_flight
         if final:

@@ -12,7 +12,7 @@ from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import InferenceError
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.grpc.call import RpcStatus, Sent, in_one_piece
 from naiad.protocol.grpc.methods import STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import InferStream
@@ -79,8 +79,9 @@ class BidiStream:
         assert isinstance(stream, InferStream)
         self.stream = stream
 
-    def send(self, body: bytes) -> None:
+    def send(self, message: Sent) -> None:
         assert not self.end_of
+        body = in_one_piece(message)
         self.sent.append(service_pb2.ModelStreamInferResponse.FromString(body))
 
     def capacity(self) -> None:

@@ -21,7 +21,7 @@ from naiad.engine.api import (
 )
 from naiad.errors import InferenceError, invalid
 from naiad.metrics.statistics import ModelStatistics
-from naiad.protocol.grpc.call import Metadata, Response, RpcStatus
+from naiad.protocol.grpc.call import Metadata, Response, RpcStatus, in_one_piece
 from tests.support.engines import EngineOfOneModel
 
 PLAIN = ModelTraits(decoupled=False, max_batch_size=8, inputs=())
@@ -97,8 +97,8 @@ class Answers:
     def message(self) -> bytes:
         """The one answer, which is a message."""
         (answer,) = self.all
-        assert isinstance(answer, bytes), answer
-        return answer
+        assert not isinstance(answer, RpcStatus), answer
+        return in_one_piece(answer)
 
     @property
     def refusal(self) -> RpcStatus:

@@ -9,7 +9,7 @@ from naiad.core.clock import ManualClock
 from naiad.core.messages import service_pb2
 from naiad.engine.api import IndexEntry
 from naiad.errors import unavailable
-from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.grpc.call import Response, RpcStatus
 from naiad.protocol.grpc.methods import CHECK, INFER, REFUSED, SERVICE, WATCH, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.restricted import Category, Restriction
@@ -29,7 +29,7 @@ INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 5, 12, 13
 
 async def ask(
     methods: Methods, path: str, body: bytes = b"", *metadata: tuple[str, str | bytes]
-) -> bytes | RpcStatus:
+) -> Response:
     refused = methods.admit(path, metadata)
     if refused is not None:
         return refused

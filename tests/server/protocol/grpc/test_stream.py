@@ -15,7 +15,7 @@ from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.errors import invalid, not_found
 from naiad.protocol.access_log import AccessObserver
-from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.grpc.call import RpcStatus, Sent
 from naiad.protocol.grpc.methods import STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import MAX_IN_FLIGHT
@@ -40,7 +40,7 @@ WANTS_STATUS = ("triton_grpc_error", "true")
 class SilentWriter:
     """Implements `StreamWriter`; drops what it gets."""
 
-    def send(self, message: bytes) -> None: ...
+    def send(self, message: Sent) -> None: ...
 
     def capacity(self) -> None: ...
 

@@ -20,10 +20,6 @@ MAYBE_LARGE = 4 * UNPACKED
 """Bytes of the smallest message that may take long: so many empty strings."""
 
 
-_LONG_BYTES = 16_777_216
-"""Bytes of values that the event loop copies into a response: 5 ms, or 10 with fresh memory."""
-
-
 class LargeRequest(Record, frozen=True):
     """A message that a codec process has decoded.
 
@@ -70,13 +66,10 @@ def decode(codec: Codec, body: bytes | memoryview) -> LargeRequest:
 def takes_long(response: InferResponse) -> bool:
     """Whether making raw bytes of the outputs would keep the event loop for long."""
     for tensor in response.outputs:  # no generator: every response comes here
-        if type(tensor) is PackedStrings:
-            if len(tensor.packed) > _LONG_BYTES:
-                return True
-        elif (
-            tensor.array.size > UNPACKED
-            if tensor.datatype is BYTES
-            else tensor.array.nbytes > _LONG_BYTES
+        if (
+            tensor.datatype is BYTES
+            and type(tensor) is not PackedStrings
+            and tensor.array.size > UNPACKED
         ):
             return True
     return False

@@ -13,6 +13,7 @@ from naiad.core.request import Parameters
 from naiad.core.response import InferResponse
 from naiad.errors import internal
 from naiad.protocol import raw_tensors
+from naiad.protocol.grpc.call import LongMessage
 
 
 def encode(response: InferResponse) -> bytes:
@@ -24,18 +25,12 @@ def encode(response: InferResponse) -> bytes:
     return b"".join(_parts(response))
 
 
-def encode_long(response: InferResponse) -> bytes:
-    """As `encode`, for a thread: its copies leave the interpreter lock to the event loop. `join` frees it only for parts that are `bytes`, so that long values are cut into such."""
-    return b"".join(
-        [
-            bytes(part[at : at + _PIECE_BYTES])
-            for part in _parts(response)
-            for at in range(0, len(part), _PIECE_BYTES)
-        ]
-    )
+def encode_pieces(response: InferResponse) -> bytes | LongMessage:
+    """As `encode`; long values stay where they are."""
+    return _message(_parts(response))
 
 
-def encode_streamed(response: InferResponse) -> bytes:
+def encode_streamed(response: InferResponse) -> bytes | LongMessage:
     """ModelStreamInferResponse bytes of a response without an error (row 10.29).
 
     Raises:
@@ -43,7 +38,7 @@ def encode_streamed(response: InferResponse) -> bytes:
     """
     parts = _parts(response)
     parts.append(_FINAL if response.final else _NOT_FINAL)
-    return b"".join((b"\x12", varint(sum(map(len, parts))), *parts))
+    return _message([b"\x12" + varint(sum(map(len, parts))), *parts])
 
 
 def encode_streamed_error(
@@ -82,6 +77,10 @@ def _parts(response: InferResponse) -> list[bytes | memoryview]:
     return parts
 
 
+def _message(parts: list[bytes | memoryview]) -> bytes | LongMessage:
+    return LongMessage(parts) if max(map(len, parts)) > _JOINED_BYTES else b"".join(parts)
+
+
 def serialized(message: typing.Any) -> bytes:
     """The bytes of a protobuf message."""
     return typing.cast("bytes", message.SerializeToString())
@@ -99,7 +98,8 @@ def varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-_PIECE_BYTES = 1_048_576
+_JOINED_BYTES = 65_536
+"""Of a part: up to here all are joined."""
 
 _ONE_BYTE = [bytes((number,)) for number in range(0x80)]
 

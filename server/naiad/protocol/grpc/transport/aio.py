@@ -16,7 +16,7 @@ import grpc.aio
 from typing_extensions import override
 
 from naiad.protocol.grpc import retry_info
-from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary
+from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary, in_one_piece
 from naiad.protocol.grpc.codec.compression import COMPRESSED
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import (
@@ -26,7 +26,7 @@ from naiad.protocol.grpc.settings import (
     channel_arguments,
     target,
 )
-from naiad.protocol.grpc.transport.aio_stream import BidiStream
+from naiad.protocol.grpc.transport.aio_stream import BidiStream, joined
 from naiad.protocol.grpc.transport.calls_in_progress import CallsInProgress, complete
 from naiad.protocol.grpc.transport.credentials import server_credentials
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
@@ -191,7 +191,7 @@ def _unary(method: Unary, calls: CallsInProgress, limit: int, *, plain: bool) ->
             if isinstance(decompressed, RpcStatus):
                 _refuse(context, decompressed)
                 return b""
-            body = decompressed
+            body = in_one_piece(decompressed)
         if len(body) > LARGE_MESSAGE_BYTES:
             memory.used()
         response_future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -208,7 +208,7 @@ def _unary(method: Unary, calls: CallsInProgress, limit: int, *, plain: bool) ->
             memory.used()
         if plain:
             context.disable_next_message_compression()
-        return response
+        return await joined(response)
 
     return behaviour
 

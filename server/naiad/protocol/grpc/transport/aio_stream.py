@@ -10,7 +10,15 @@ import typing
 
 import grpc.aio
 
-from naiad.protocol.grpc.call import RpcStatus, Streaming, as_inference_error, rpc_status
+from naiad.protocol.grpc.call import (
+    JOINED_HERE,
+    RpcStatus,
+    Sent,
+    Streaming,
+    as_inference_error,
+    in_one_piece,
+    rpc_status,
+)
 from naiad.protocol.grpc.codec.compression import COMPRESSED, HERE, decompress
 from naiad.protocol.grpc.settings import MAX_MESSAGE_BYTES
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES, MessageMemory
@@ -40,7 +48,7 @@ class BidiStream:
         self._memory = memory
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._queue = collections.deque[bytes]()
+        self._queue = collections.deque[Sent]()
         self._waiting = 0
         self._held = False
         self._ended = False
@@ -63,7 +71,7 @@ class BidiStream:
             await asyncio.wait((reading,))
         return self._refused
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: Sent) -> None:
         """See `StreamWriter`."""
         self._queue.append(message)
         self._waiting += len(message)
@@ -122,7 +130,7 @@ class BidiStream:
                 size = len(queue[0])
                 if size > LARGE_MESSAGE_BYTES:
                     self._memory.used()
-                await write(queue.popleft())
+                await write(await joined(queue.popleft()))
                 self._waiting -= size
                 if self._held and self._waiting <= LOW_BYTES:
                     self._held = False
@@ -132,6 +140,13 @@ class BidiStream:
                 return
             self._wakeup = self._loop.create_future()
             await self._wakeup
+
+
+async def joined(message: Sent) -> bytes:
+    """A message in one piece, as grpc.aio takes it; a long one is joined in a thread."""
+    if type(message) is bytes or len(message) <= JOINED_HERE:
+        return in_one_piece(message)
+    return await asyncio.get_running_loop().run_in_executor(None, in_one_piece, message)
 
 
 def _wake(waiting: "asyncio.Future[None] | None") -> None:

@@ -18,12 +18,14 @@ from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest, Parameters
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.protocol.grpc import call
+from naiad.protocol.grpc.call import in_one_piece
 from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.request_proto import RequestReader
 from naiad.protocol.grpc.codec.request_split import split
 from naiad.protocol.grpc.codec.response_proto import (
     encode,
-    encode_long,
+    encode_pieces,
     encode_streamed,
     encode_streamed_error,
 )
@@ -331,14 +333,18 @@ def test_responses_are_what_protobuf_writes(
         official.raw_output_contents.append(raw_of(each))
     assert service_pb2.ModelInferResponse.FromString(encode(response)) == official
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(response_proto, "_PIECE_BYTES", data.draw(st.integers(1, 9)))
-        assert encode_long(response) == encode(response)
+        patch.setattr(call, "_PIECE_BYTES", data.draw(st.integers(1, 9)))
+        patch.setattr(response_proto, "_JOINED_BYTES", data.draw(st.integers(1, 99)))
+        assert in_one_piece(encode_pieces(response)) == encode(response)
     if len(parameters) < 2:
         assert encode(response) == official.SerializeToString()
 
     official.parameters["triton_final_response"].bool_param = final
     streamed = service_pb2.ModelStreamInferResponse(infer_response=official)
-    assert service_pb2.ModelStreamInferResponse.FromString(encode_streamed(response)) == streamed
+    assert (
+        service_pb2.ModelStreamInferResponse.FromString(in_one_piece(encode_streamed(response)))
+        == streamed
+    )
 
     refused = service_pb2.ModelStreamInferResponse(error_message=message)
     refused.infer_response.id = request_id

@@ -1,7 +1,6 @@
 """Messages that a codec process decodes: the same answers, in the same order, and whichever way it ends."""
 
 import collections.abc
-import threading
 import typing
 
 import numpy as np
@@ -14,7 +13,7 @@ from naiad.core.request import InferRequest
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import PackedStrings, Tensor
 from naiad.errors import not_found, unavailable
-from naiad.protocol.grpc.codec import large_messages, response_proto
+from naiad.protocol.grpc.call import LongMessage, RpcStatus, in_one_piece
 from naiad.protocol.grpc.infer import ModelInfer
 from tests.server.protocol.grpc.bidi_stream import BidiStream, scripted
 from tests.server.protocol.grpc.scripted_engine import (
@@ -189,26 +188,19 @@ async def test_many_string_objects_become_bytes_on_a_thread(codec: InlineCodec) 
     assert found.raw_output_contents[0] == b"\2\0\0\0ab" * COUNT
 
 
-async def test_long_numbers_of_a_response_are_joined_on_a_thread(
-    codec: InlineCodec, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("count", "kind"), [(16_384, bytes), (16_385, LongMessage)])
+async def test_long_numbers_of_a_response_are_sent_from_where_they_are(
+    codec: InlineCodec, count: int, kind: type
 ) -> None:
-    monkeypatch.setattr(large_messages, "_LONG_BYTES", 1000)
-    threads: list[threading.Thread] = []
-    joined = response_proto.encode_long
-
-    def encode_long(response: InferResponse) -> bytes:
-        threads.append(threading.current_thread())
-        return joined(response)
-
-    monkeypatch.setattr(response_proto, "encode_long", encode_long)
-    for count in (250, 251):
-        request = message()
-        request.inputs.add(name="A", datatype="FP32", shape=[count])
-        request.raw_input_contents.append(bytes(4 * count))
-        answers = await answered(codec, request.SerializeToString())
-        found = service_pb2.ModelInferResponse.FromString(answers.message)
-        assert found.raw_output_contents[0] == bytes(4 * count)
-    assert [thread is threading.main_thread() for thread in threads] == [False]
+    request = message()
+    request.inputs.add(name="A", datatype="FP32", shape=[count])
+    request.raw_input_contents.append(bytes(4 * count))
+    (answer,) = (await answered(codec, request.SerializeToString())).all
+    assert not isinstance(answer, RpcStatus)
+    assert type(answer) is kind
+    found = service_pb2.ModelInferResponse.FromString(in_one_piece(answer))
+    assert found.raw_output_contents[0] == bytes(4 * count)
+    assert len(answer) == found.ByteSize()
 
 
 async def test_a_stream_reads_nothing_while_it_decodes_and_keeps_the_order(

@@ -5,17 +5,29 @@ import collections.abc
 import functools
 import zlib
 
-from naiad.protocol.grpc.call import Response, RpcStatus, as_inference_error, rpc_status
+from naiad.protocol.grpc.call import (
+    LongMessage,
+    Response,
+    RpcStatus,
+    as_inference_error,
+    rpc_status,
+)
 from naiad.protocol.grpc.codec.compression import HERE, decompress
 from naiad.protocol.grpc.transport.native.call_head import ENCODINGS
 from naiad.protocol.grpc.transport.native.messages import Message
-from naiad.protocol.grpc.transport.native.responses import framed as plain
+from naiad.protocol.grpc.transport.native.responses import (
+    compressed_in_pieces,
+    framed as plain,
+    in_pieces,
+)
 
 COMPRESSED_HERE = 16_384
 """Up to here a message is compressed on the event loop, in 0.2 ms at most: a hand-over to a thread costs half of that. 64 KiB take up to 1.8 ms."""
 
 Then = collections.abc.Callable[[Response], None]
 """Called on the loop with the bytes, or with the error in place of them."""
+
+_ONE_PIECE = 1_048_576
 
 _WINDOW = {b"gzip": 15 | 16, b"deflate": 15}
 _UNIMPLEMENTED, _INTERNAL = 12, 13
@@ -51,7 +63,7 @@ def _whole(message: Message, encoding: bytes, limit: int) -> Response:
 
 
 def frame_later(
-    loop: asyncio.AbstractEventLoop, message: bytes, encoding: bytes, then: Then
+    loop: asyncio.AbstractEventLoop, message: bytes | LongMessage, encoding: bytes, then: Then
 ) -> None:
     """Call `then` with what `framed` returns, later: for a message of more than `COMPRESSED_HERE` bytes."""
     _in_thread(loop, then, framed, message, encoding)
@@ -64,15 +76,29 @@ def chosen(
     return next((encoding for encoding in liked if encoding in accepts), b"identity")
 
 
-def framed(message: bytes, encoding: bytes) -> bytes:
+def framed(message: bytes | LongMessage, encoding: bytes) -> bytes | LongMessage:
     """A message behind its prefix, compressed if that makes it shorter."""
     window = _WINDOW.get(encoding)
+    if type(message) is not bytes or len(message) > _ONE_PIECE:
+        long = message if isinstance(message, LongMessage) else LongMessage([message])
+        return _framed_long(long, window)
     if window is not None:
         compressor = zlib.compressobj(wbits=window)
         compressed = compressor.compress(message) + compressor.flush()
         if len(compressed) < len(message):
             return plain(compressed, compressed=True)
     return plain(message)
+
+
+def _framed_long(message: LongMessage, window: int | None) -> LongMessage:
+    """As `framed`. In pieces: `zlib` works without the interpreter lock, but puts together what one call returns under it."""
+    if window is not None:
+        compressor = zlib.compressobj(wbits=window)
+        pieces = [compressor.compress(piece) for piece in message.cut()]
+        pieces.append(compressor.flush())
+        if sum(map(len, pieces)) < len(message):
+            return compressed_in_pieces(pieces)
+    return LongMessage(in_pieces(message))
 
 
 def _in_thread(

@@ -6,7 +6,7 @@ import re
 import struct
 
 from naiad.protocol.grpc import retry_info
-from naiad.protocol.grpc.call import Metadata, RpcStatus
+from naiad.protocol.grpc.call import LongMessage, Metadata, RpcStatus
 from naiad.protocol.transport.http2.header_blocks import encode
 
 _LONG_MESSAGE = struct.Struct(">BI").pack
@@ -39,9 +39,15 @@ def framed(message: bytes, *, compressed: bool = False) -> bytes:
     return _LONG_MESSAGE(compressed, len(message)) + message
 
 
-def prefix(message: bytes) -> bytes:
-    """What comes before a message that is not compressed."""
-    return _LONG_MESSAGE(False, len(message))
+def in_pieces(message: bytes | LongMessage) -> list[bytes | memoryview]:
+    """A message that is not compressed behind its length, sent from where it is."""
+    pieces = message.pieces if isinstance(message, LongMessage) else [message]
+    return [_LONG_MESSAGE(False, len(message)), *pieces]
+
+
+def compressed_in_pieces(pieces: list[bytes]) -> LongMessage:
+    """A compressed message behind its length."""
+    return LongMessage([_LONG_MESSAGE(True, sum(map(len, pieces))), *pieces])
 
 
 @functools.lru_cache(maxsize=256)

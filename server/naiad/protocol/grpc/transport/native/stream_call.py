@@ -2,7 +2,7 @@
 
 import collections
 
-from naiad.protocol.grpc.call import Metadata, Response, RpcStatus, StreamHandler
+from naiad.protocol.grpc.call import LongMessage, Metadata, Response, RpcStatus, StreamHandler
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
 from naiad.protocol.grpc.transport.native import compression, responses
 from naiad.protocol.grpc.transport.native.call_head import CallMetadata
@@ -20,7 +20,7 @@ from naiad.protocol.grpc.transport.native.service import (
     Extras,
     GrpcService,
 )
-from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE, ONE_PIECE
+from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE, ONE_PIECE, send_framed
 from naiad.protocol.transport.http2.events import DataReceived
 from naiad.protocol.transport.http2.settings import STREAM_WINDOW
 
@@ -68,7 +68,7 @@ class StreamCall:
         self.extras: Extras | None = None
         self._refused: RpcStatus | None = None
         # While a long message is compressed in a thread: those that were sent after it, with their encodings, and the bytes of all of them.
-        self._behind: collections.deque[tuple[bytes, bytes]] | None = None
+        self._behind: collections.deque[tuple[bytes | LongMessage, bytes]] | None = None
         self._behind_bytes = 0
         self._encoding = (
             compression.chosen(service.encodings, begun.head.accepts)
@@ -96,7 +96,7 @@ class StreamCall:
         """See `RpcCall`."""
         return self._connection.peer
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes | LongMessage) -> None:
         """See `StreamWriter`."""
         stream = self._stream
         h2 = self._connection.h2
@@ -114,10 +114,12 @@ class StreamCall:
             self._behind = collections.deque()
             self._behind_bytes = len(message)
             compression.frame_later(self._service.loop, message, encoding, self._framed)
-        elif len(message) > ONE_PIECE:  # not compressed: sent from where it is
-            h2.streams.send_pieces(stream, (responses.prefix(message), message))
+        elif (
+            type(message) is not bytes or len(message) > ONE_PIECE
+        ):  # not compressed: sent from where it is
+            h2.streams.send_pieces(stream, responses.in_pieces(message))
         else:
-            h2.streams.send_data(stream, compression.framed(message, encoding))
+            send_framed(h2.streams, stream, compression.framed(message, encoding))
         if (
             stream.unsent_bytes + self._behind_bytes > HIGH_BYTES
             and not self._paused
@@ -223,14 +225,14 @@ class StreamCall:
         if isinstance(data, RpcStatus):
             self._end_now(data)
             return
-        streams.send_data(stream, data)
+        send_framed(streams, stream, data)
         while behind:
             message, encoding = behind.popleft()
             if encoding != b"identity" and len(message) > compression.COMPRESSED_HERE:
                 self._behind_bytes = len(message) + sum(len(each) for each, _ in behind)
                 compression.frame_later(self._service.loop, message, encoding, self._framed)
                 break
-            streams.send_data(stream, compression.framed(message, encoding))
+            send_framed(streams, stream, compression.framed(message, encoding))
         else:
             self._behind, self._behind_bytes = None, 0
             if self._ended:

@@ -3,7 +3,7 @@
 import functools
 
 from naiad.core.inference import Cancellable
-from naiad.protocol.grpc.call import Metadata, Response, RpcStatus
+from naiad.protocol.grpc.call import LongMessage, Metadata, Response, RpcStatus, in_one_piece
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
 from naiad.protocol.grpc.transport.native import compression, responses
 from naiad.protocol.grpc.transport.native.call_head import CallMetadata
@@ -24,6 +24,8 @@ from naiad.protocol.grpc.transport.native.service import (
     GrpcService,
 )
 from naiad.protocol.transport.http2.events import DataReceived
+from naiad.protocol.transport.http2.open_streams import OpenStreams
+from naiad.protocol.transport.http2.streams import Stream
 
 _INTERNAL = 13
 NO_MESSAGE = RpcStatus(
@@ -139,7 +141,7 @@ class UnaryCall:
         if isinstance(body, RpcStatus):
             self._respond(body)
         elif not self._done:
-            self._begin(body)
+            self._begin(in_one_piece(body))
 
     def _begin(self, body: bytes | memoryview) -> None:
         self._taken = True
@@ -182,7 +184,7 @@ class UnaryCall:
             h2.streams.send_headers(stream, responses.trailers_only(response), end_stream=True)
         elif begun.entry.compresses:
             self._respond_compressed(response)
-        elif len(response) <= ONE_PIECE:
+        elif type(response) is bytes and len(response) <= ONE_PIECE:
             h2.streams.respond(
                 stream, responses.HEADERS, responses.framed(response), responses.OK_TRAILERS
             )
@@ -190,7 +192,7 @@ class UnaryCall:
             if len(response) > LARGE_MESSAGE_BYTES:
                 self._service.memory.used()
             h2.streams.send_headers(stream, responses.HEADERS)
-            h2.streams.send_pieces(stream, (responses.prefix(response), response))
+            h2.streams.send_pieces(stream, responses.in_pieces(response))
             h2.streams.send_trailers(stream, responses.OK_TRAILERS)
         connection.flush_soon()
 
@@ -202,10 +204,10 @@ class UnaryCall:
         streams.send_headers(stream, responses.initial(encoding, extras.initial))
         refused = response if isinstance(response, RpcStatus) else None
         if not isinstance(response, RpcStatus):
-            streams.send_data(stream, compression.framed(response, encoding))
+            send_framed(streams, stream, compression.framed(response, encoding))
         streams.send_trailers(stream, responses.trailers_with(refused, extras.trailing))
 
-    def _respond_compressed(self, response: bytes) -> None:
+    def _respond_compressed(self, response: bytes | LongMessage) -> None:
         encoding = compression.chosen(self._service.encodings, self._begun.head.accepts)
         if len(response) <= compression.COMPRESSED_HERE:
             self._send_compressed(encoding, compression.framed(response, encoding))
@@ -218,6 +220,15 @@ class UnaryCall:
         if isinstance(data, RpcStatus):
             streams.send_headers(stream, responses.trailers_only(data), end_stream=True)
         else:
-            block = responses.HEADERS_ENCODED.get(encoding, responses.HEADERS)
-            streams.respond(stream, block, data, responses.OK_TRAILERS)
+            streams.send_headers(stream, responses.HEADERS_ENCODED.get(encoding, responses.HEADERS))
+            send_framed(streams, stream, data)
+            streams.send_trailers(stream, responses.OK_TRAILERS)
         self._connection.flush_soon()
+
+
+def send_framed(streams: OpenStreams, stream: Stream, data: bytes | LongMessage) -> None:
+    """Send a message that has its prefix."""
+    if isinstance(data, LongMessage):
+        streams.send_pieces(stream, data.pieces)
+    else:
+        streams.send_data(stream, data)

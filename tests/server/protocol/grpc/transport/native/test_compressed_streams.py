@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from naiad.protocol.grpc.call import Sent
 from naiad.protocol.grpc.transport.native import compression
 from naiad.protocol.grpc.transport.native.connection import GrpcConnection
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
@@ -38,7 +39,7 @@ class Compressor:
             self.may_end.set()
         monkeypatch.setattr(compression, "framed", self)
 
-    def __call__(self, message: bytes, encoding: bytes) -> bytes:
+    def __call__(self, message: Sent, encoding: bytes) -> Sent:
         on_loop = threading.current_thread() is threading.main_thread()
         self.on_loop[len(message)] = on_loop
         if not on_loop:

@@ -1,13 +1,14 @@
 """The pure parts of the native engine: timeouts, metadata, messages, statuses, keepalive, deadlines."""
 
 import asyncio
+import random
 import struct
 import typing
 
 import pytest
 from hypothesis import given, strategies as st
 
-from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.grpc.call import LongMessage, RpcStatus, in_one_piece
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.transport.native import compression, messages, responses
 from naiad.protocol.grpc.transport.native.call_head import metadata_of, timeout_seconds
@@ -155,10 +156,22 @@ def test_a_response_is_compressed_only_if_that_makes_it_shorter() -> None:
     assert compression.chosen((b"deflate", b"gzip"), {b"gzip"}) == b"gzip"
     assert compression.chosen((b"deflate",), {b"gzip"}) == b"identity"
     for encoding in (b"gzip", b"deflate"):
-        short = compression.framed(bytes(1_000), encoding)
+        short = in_one_piece(compression.framed(bytes(1_000), encoding))
         assert short[0] == 1
         assert compression.decompressed(short[5:], encoding, 1_000) == bytes(1_000)
         assert compression.framed(b"ab", encoding) == b"\0\0\0\0\2ab"
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"deflate"])
+def test_a_long_response_is_compressed_in_pieces(encoding: bytes) -> None:
+    noise = random.Random(1).randbytes(1_500_000)
+    for values in (bytes(3_000_000), noise):
+        message = LongMessage([b"head", memoryview(values), b""])
+        sent = in_one_piece(compression.framed(message, encoding))
+        flag, length = struct.unpack_from(">BI", sent)
+        assert (flag, length) == (values is not noise, len(sent) - 5)
+        body = sent[5:] if not flag else compression.decompressed(sent[5:], encoding, 4_000_000)
+        assert body == b"head" + values
 
 
 @pytest.mark.parametrize(("encoding", "status"), [(b"identity", 13), (b"snappy", 12)])
