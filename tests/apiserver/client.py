@@ -100,7 +100,7 @@ class Kubectl:
             base_url=server,
             verify=ssl.create_default_context(cafile=ca),
             headers={"Authorization": f"Bearer {token}"},
-            timeout=30,
+            timeout=120,
             trust_env=False,
         )
 

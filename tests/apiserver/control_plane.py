@@ -36,7 +36,7 @@ OPERATOR_USER = "naiad-operator"
 _AUDIT_LOG = "audit.log"
 _MANAGER_TOKEN = "controller-manager-of-the-tests"
 _START_TIMEOUT_S = 180.0
-_STOP_TIMEOUT_S = 10.0
+_STOP_TIMEOUT_S = 30.0
 # Below those of the servers under test, and each process of a parallel test run has its own.
 _PORTS = range(10_000, 18_000)[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8 :: 8]
 

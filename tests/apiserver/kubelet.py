@@ -178,9 +178,10 @@ def unschedulable(pod: Object, *, message: str, since: str = "") -> Object:
     }
 
 
-def now() -> str:
-    """The time as Kubernetes writes it."""
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def now(*, ago_s: float = 0) -> str:
+    """The time as Kubernetes writes it, or that of some seconds ago."""
+    then = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ago_s)
+    return then.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")

@@ -67,7 +67,7 @@ class OperatorProcess:
         self._port = 0
         # One for all its life: to make the TLS context of another takes longer than most answers, and this asks often. Each connection is
         # closed with its answer, since the operator may end at any time.
-        self._http = httpx.Client(timeout=30, trust_env=False, headers={"Connection": "close"})
+        self._http = httpx.Client(timeout=120, trust_env=False, headers={"Connection": "close"})
 
     def __enter__(self) -> typing.Self:
         return self
@@ -164,10 +164,10 @@ class OperatorProcess:
     def kill(self) -> None:
         """Ends it as a crash would."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self._http.close()
 
-    def stop(self, *, seconds: float = 30) -> int:
+    def stop(self, *, seconds: float = 120) -> int:
         """SIGTERM; gives its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)

@@ -236,9 +236,9 @@ def proxying(upstream: str, ca: str) -> Iterator[Proxy]:
     ready = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(proxy.serve(ready.set)), daemon=True)
     thread.start()
-    assert ready.wait(10), "the proxy did not start"
+    assert ready.wait(60), "the proxy did not start"
     try:
         yield proxy
     finally:
         proxy.stop()
-        thread.join(10)
+        thread.join(60)

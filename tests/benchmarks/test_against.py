@@ -208,7 +208,7 @@ def test_a_checkout_is_served_by_its_own_code_and_environment(tmp_path: pathlib.
         program_of(tmp_path, name="other")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_short_run_measures_every_wire(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],

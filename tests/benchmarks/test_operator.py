@@ -2,10 +2,8 @@
 
 import dataclasses
 import pathlib
-import sys
 import threading
 import time
-import types
 import typing
 
 import pytest
@@ -14,6 +12,7 @@ from benchmarks.operator import policy_cost, run
 from benchmarks.operator.report import Result
 from benchmarks.operator.watcher import Watcher, is_rolling, settle
 from tests.apiserver.audit import AuditLog
+from tests.support.calls import Calls
 
 Object = dict[str, typing.Any]
 
@@ -107,32 +106,13 @@ def test_the_table_goes_into_the_docs_on_request(
     assert (results / "operator.json").exists() is writes
 
 
-class _Calls:
-    """A clock that runs by one second with each call of a function, so that a busy machine changes nothing."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def perf_counter(self) -> float:
-        return self._count
-
-    def __enter__(self) -> None:
-        sys.setprofile(self._count_one)
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _count_one(self, _frame: types.FrameType, event: str, _arg: object) -> None:
-        self._count += event in {"call", "c_call"}
-
-
 async def test_the_cost_of_a_policy_is_a_small_part_of_a_reconcile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Counted in calls; the benchmark measures time."""
-    clock = _Calls()
-    monkeypatch.setattr(policy_cost, "time", clock)
-    with clock:
+    calls = Calls()
+    monkeypatch.setattr(policy_cost, "time", calls)
+    with calls.watched():
         costs = await policy_cost.measure(rounds=2, repeats=1)
     shares = [cost.share for cost in costs.values()]
     assert list(costs) == list(policy_cost.CASES)

@@ -12,7 +12,7 @@ from tests.toolchain import programs
 _RESULT = re.compile(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) failed")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_every_case_passes(tmp_path: pathlib.Path) -> None:
     h2spec = programs.find(["h2spec"])["h2spec"]
     folder = tmp_path / "models"

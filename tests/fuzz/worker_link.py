@@ -330,7 +330,7 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
     far.end()
     await _settle()
     with contextlib.suppress(InferenceError):
-        await asyncio.wait_for(loading, 5)
+        await asyncio.wait_for(loading, 60)
     if host.busy or len({id(outcome.batch) for outcome in outcomes}) != len(outcomes):
         raise AssertionError("a batch has no outcome, or two")
     for response in _responses(outcomes, answers):

@@ -26,7 +26,7 @@ from tests.support.observations import POD, condition, status
 from tests.support.waiting import until, wait_until
 from tests.wire.plain_http import call
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 Manifest = dict[str, typing.Any]
 Said = tuple[str, str, str]

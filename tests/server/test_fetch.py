@@ -140,7 +140,7 @@ def test_sigterm_ends_a_fetch_at_once_and_cleanly(
     # Opening the pipe's other end returns once the fetch is in the middle of its copy.
     with subprocess.Popen(command, env=environment) as process, (tmp_path / "pipe").open("w"):
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 143
+        assert process.wait(timeout=120) == 143
     assert beside(folder) == [".fetched.lock"]
 
 
@@ -308,7 +308,7 @@ def test_two_fetches_into_one_folder_take_turns(
         other.join(timeout=0.1)
         assert not done
         assert not folder.exists()
-    other.join(timeout=20)
+    other.join(timeout=120)
     assert done == [0]
 
 

@@ -8,7 +8,7 @@ from tests.soak.plan import Plan
 from tests.soak.run import run
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_kills_cancels_and_reloads_leave_no_request_without_an_end_and_nothing_behind(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -14,7 +14,7 @@ from tests.frameworks import add_sub
 from tests.frameworks.add_sub import Case, Run
 from tests.reference.process import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 TYPES = {
     "FP16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16, "FP32": TensorProto.FLOAT, "FP64": TensorProto.DOUBLE, "BYTES": TensorProto.STRING,

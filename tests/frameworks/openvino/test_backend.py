@@ -195,7 +195,7 @@ def test_weights_that_are_cut_off_are_an_error_of_the_load(tmp_path: pathlib.Pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_server_answers_over_both_protocols(tmp_path: pathlib.Path) -> None:
     double(tmp_path / "models" / "double", [1, 2])
     (tmp_path / "models" / "double" / "config.pbtxt").write_text("max_batch_size: 8")

@@ -13,7 +13,7 @@ from tests.frameworks import add_sub
 from tests.frameworks.add_sub import Case, Run
 from tests.reference.process import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 TYPES = {
     "INT8": openvino.Type.i8, "INT16": openvino.Type.i16, "INT32": openvino.Type.i32, "INT64": openvino.Type.i64, "UINT8": openvino.Type.u8,

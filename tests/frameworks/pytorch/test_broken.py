@@ -95,7 +95,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_check_gives_the_reason_of_the_index(name: str, compared: Compared) -> None:
     problems = (compared.loaded if BROKEN[name].load else compared.problems)[name]

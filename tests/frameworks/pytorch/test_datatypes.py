@@ -15,7 +15,7 @@ from tests.frameworks.add_sub import Case, Run
 from tests.frameworks.pytorch.models import save
 from tests.reference.process import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 DTYPES = {
     "INT8": torch.int8, "INT16": torch.int16, "INT32": torch.int32, "INT64": torch.int64, "UINT8": torch.uint8, "FP16": torch.float16,

@@ -12,7 +12,7 @@ from tests.wire.documentation.test_quickstart import PYTORCH, shell, snippets
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_pytorch_model_of_the_page_is_served(tmp_path: pathlib.Path) -> None:
     [code] = snippets(PYTORCH, "python")
     [config] = snippets(PYTORCH, "protobuf")

@@ -20,7 +20,7 @@ from tests.frameworks.pytorch.test_torchscript import Linear, Raises
 from tests.reference.process import ServerProcess, naiad_program
 from tests.wire.plain_http import get
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CONFIGS = {
     "linear": """

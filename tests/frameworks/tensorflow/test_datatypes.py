@@ -12,7 +12,7 @@ from tests.frameworks.add_sub import Case, Run
 from tests.frameworks.tensorflow.models import save
 from tests.reference.process import ServerProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 TYPES = {
     **{name: tf.as_dtype(name.lower()) for name in add_sub.NUMBERS if "FP" not in name and name != "BF16"},

@@ -15,7 +15,7 @@ from tests.frameworks.tensorflow.models import save
 from tests.frameworks.tensorflow.test_backend import Checks, scale
 from tests.reference.process import ServerProcess, naiad_program
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def test_it_works_out_once_the_foreign_object_is_gone(kubectl: Kubectl, namespac
         lambda: (kubectl.find("Service", "freed", namespace) or {"metadata": {}})["metadata"].get(
             "ownerReferences"
         ),
-        seconds=45,
+        seconds=150,
     )
 
     def resolved() -> bool | None:

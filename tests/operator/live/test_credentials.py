@@ -109,7 +109,7 @@ def test_a_token_that_was_refused_is_read_again(
     operator = start(f"--watch-namespaces={namespace}", kubeconfig=config)
     said(operator, "naiad_operator", "waiting: .*Unauthorized")
     (tmp_path / "token").write_text(OPERATOR_TOKEN)
-    operator.wait_ready(seconds=30)
+    operator.wait_ready(seconds=150)
     makes(kubectl, "demo", namespace)
 
 

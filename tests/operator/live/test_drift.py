@@ -120,7 +120,7 @@ def test_a_child_whose_owner_reference_was_removed_is_no_longer_managed(
             and p["metadata"]["uid"] != live["metadata"]["uid"]
             else None
         ),
-        seconds=40,
+        seconds=150,
     )
 
 

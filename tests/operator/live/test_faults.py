@@ -41,7 +41,7 @@ def operator(broken: tuple[Proxy, OperatorProcess]) -> OperatorProcess:
     return broken[1]
 
 
-def made(kubectl: Kubectl, name: str, namespace: str, *, seconds: float = 60) -> Object:
+def made(kubectl: Kubectl, name: str, namespace: str, *, seconds: float = 150) -> Object:
     return until(
         f"the Deployment of {name}",
         lambda: kubectl.find("Deployment", name, namespace),
@@ -159,7 +159,7 @@ def test_an_api_server_that_goes_away_for_a_while_is_waited_for(
     # A restart would not help: the process is well, and says so.
     assert operator.get("/healthz").status_code == 200
     proxy.down = False
-    made(kubectl, "away", here, seconds=45)
+    made(kubectl, "away", here, seconds=150)
 
 
 def test_reading_nodes_may_be_forbidden(

@@ -27,7 +27,7 @@ def replicas_seen(plane: ControlPlane, name: str, namespace: str) -> Iterator[li
     def watch() -> None:
         kubectl = plane.admin()
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-        query = f"?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds=60"
+        query = f"?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds=600"
         with kubectl.stream(path + query) as events:
             started.set()
             for event in events:
@@ -37,14 +37,14 @@ def replicas_seen(plane: ControlPlane, name: str, namespace: str) -> Iterator[li
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     yield seen
     stop.set()
     # One more change, so that the watch comes round and ends.
     admin = plane.admin()
     body = {"metadata": {"annotations": {"the-end": "x"}}}
     admin.patch("Deployment", name, namespace, body=body)
-    thread.join(10)
+    thread.join(60)
     admin.close()
 
 

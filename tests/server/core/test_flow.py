@@ -7,7 +7,7 @@ import pytest
 from naiad.core.flow import OVERRUN_BYTES, Flow
 from tests.support.waiting import wait_until
 
-GIVE_UP_S = 10
+GIVE_UP_S = 60
 ONE_WRITER = threading.Lock()
 
 

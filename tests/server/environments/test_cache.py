@@ -51,11 +51,11 @@ def test_two_makers_at_once_make_it_once(tmp_path: pathlib.Path) -> None:
     def slowly(folder: pathlib.Path, lock: int) -> None:
         builder(folder, lock)
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         first = pool.submit(cache(tmp_path).get, "e", slowly)
-        assert inside.wait(10)
+        assert inside.wait(60)
         second = pool.submit(cache(tmp_path).get, "e", slowly)
         assert concurrent.futures.wait([second], timeout=0.3).not_done
         go_on.set()
@@ -102,8 +102,8 @@ def test_an_installer_that_outlives_its_server_keeps_others_out(tmp_path: pathli
         next_one = pool.submit(cache(tmp_path).get, "e", Builder())
         assert concurrent.futures.wait([next_one], timeout=0.3).not_done
         os.close(writing)
-        assert orphans[0].wait(10) == 0
-        assert next_one.result(10).is_dir()
+        assert orphans[0].wait(60) == 0
+        assert next_one.result(60).is_dir()
 
 
 def test_a_server_that_stops_does_not_wait_for_another_maker(tmp_path: pathlib.Path) -> None:
@@ -114,7 +114,7 @@ def test_a_server_that_stops_does_not_wait_for_another_maker(tmp_path: pathlib.P
             waiting = pool.submit(cache(tmp_path, closing).get, "e", Builder())
             closing.set()
             with pytest.raises(ClosedError):
-                waiting.result(10)
+                waiting.result(60)
 
     cache(tmp_path).get("e", meanwhile)
 

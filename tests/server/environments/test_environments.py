@@ -21,7 +21,7 @@ from naiad.environments.spec import Packed, Required
 from naiad.errors import ErrorCode, InferenceError
 from tests.support.wheels import wheel
 
-pytestmark = pytest.mark.timeout(180)  # installers are as fast as the disk
+pytestmark = pytest.mark.timeout(600)  # installers are as fast as the disk
 
 
 @pytest.fixture

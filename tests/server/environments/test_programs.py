@@ -54,7 +54,7 @@ def test_close_ends_programs_and_their_children() -> None:
         closing.set()
         programs.close()
         with pytest.raises(ClosedError):
-            running.result(10)
+            running.result(60)
 
 
 def test_a_program_that_starts_after_close_is_ended_at_once() -> None:

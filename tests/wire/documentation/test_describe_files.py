@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_the_example_tells_kind_and_words_of_files(tmp_path: pathlib.Path) -> None:
     text = tmp_path / "note.md"
     text.write_text("# A note\n\n* one line\n* [another](line.md)\n")

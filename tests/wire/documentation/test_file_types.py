@@ -14,7 +14,7 @@ import pytest
 from tests.reference.process import ServerProcess, naiad_program
 from tests.wire.documentation.sample_files import ROOT, by_the_package, samples, truth
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLIENT = ROOT / "examples" / "file_types.py"
 PAGE = (ROOT / "docs/tutorials/file-types.md").read_text()

@@ -17,7 +17,7 @@ SERVER = PROGRAM.parents[1] / "server"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_where_the_usual_port_is_taken_it_says_so_and_its_request_reaches_this_server() -> None:
     with contextlib.ExitStack() as cleanup:
         with contextlib.suppress(OSError):  # another program has it already, which does as well

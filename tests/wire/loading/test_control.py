@@ -236,7 +236,7 @@ def _ignore(call: collections.abc.Callable[[str], None], name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("model", ["add", "answer"])
 def test_cycles_of_load_and_unload_leave_no_model_behind(
     model: str, alone: tuple[ServerProcess, pathlib.Path]

@@ -65,7 +65,7 @@ def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
         wait_until(lambda: "initialize waits" in server.output())
         assert server.process is not None
         server.ask_to_stop()
-        assert server.process.wait(20) == 0, "it has 30 s to end"
+        assert server.process.wait(60) == 0, "1 if it needed all of its 30 s"
         status, body = over_http.result()
     assert (status, b"the server is stopping" in body) == (400, True)
     assert "Exit timeout expired" not in server.output()
@@ -79,4 +79,4 @@ def test_a_second_ctrl_c_exits_at_once_while_a_model_loads(tmp_path: pathlib.Pat
     server.process.send_signal(signal.SIGINT)
     wait_until(lambda: "SIGINT: stopping" in server.output())
     server.process.send_signal(signal.SIGINT)
-    assert server.process.wait(15) == 1
+    assert server.process.wait(60) == 1

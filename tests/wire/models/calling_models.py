@@ -68,12 +68,17 @@ _MODELS: dict[str, tuple[str, str]] = {
     "self": ("", _CALLS_ASYNC.format(target="self")),
     "aping": ("", _CALLS_ASYNC.format(target="apong")),
     "apong": ("", _CALLS.format(target="aping")),
-    "nap": (
+    "together": (
         _DECOUPLED,
         """
         async def execute(self, requests):
             senders = [each.get_response_sender() for each in requests]
-            await asyncio.sleep(1)
+            if not hasattr(self, "all_are_here"):
+                self.here, self.all_are_here = 0, asyncio.Event()
+            self.here += len(requests)
+            if self.here % 50 == 0:
+                self.all_are_here.set()
+            await self.all_are_here.wait()
             for sender in senders:
                 sender.send(answer(1, 1), FINAL)
         """,
@@ -82,7 +87,7 @@ _MODELS: dict[str, tuple[str, str]] = {
         "",
         """
         async def execute(self, requests):
-            asked = [ask("nap", requests[0]).async_exec(decoupled=True) for _ in range(50)]
+            asked = [ask("together", requests[0]).async_exec(decoupled=True) for _ in range(50)]
             found = [next(iter(each)) for each in await asyncio.gather(*asked)]
             return [answer(sum(not each.has_error() for each in found), 0)]
         """,
@@ -310,7 +315,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "ping": ("pong",),
     "pong": ("ping",),
     "aping": ("apong",),
-    "fifty": ("nap",),
+    "fifty": ("together",),
     "some": ("endless",),
     "pool": ("double",),
     "forks": ("double",),

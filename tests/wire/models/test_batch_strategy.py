@@ -29,7 +29,7 @@ backend: "python"
 max_batch_size: 8
 input { name: "X" data_type: TYPE_FP32 dims: [ -1 ] allow_ragged_batch: true }
 output { name: "COUNT" data_type: TYPE_INT32 dims: [ 1 ] }
-dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 1000000 }
+dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 5000000 }
 instance_group { kind: KIND_CPU count: 1 }
 parameters { key: "MAX_BATCH_VOLUME_BYTES" value { string_value: "96" } }
 """

@@ -5,20 +5,19 @@ import concurrent.futures
 import json
 import pathlib
 import re
-import time
 from typing import Any
 
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
-from tests.support.waiting import wait_until, within
+from tests.support.waiting import wait_until
 from tests.wire.models import calling_models
 from tests.wire.plain_http import call, get
 
 HOSTS = ("thread", pytest.param("process", marks=pytest.mark.slow))
 
 # Worker processes start side by side, and a machine may be busy.
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module", params=HOSTS)
@@ -95,20 +94,14 @@ def test_a_call_counts_as_a_request_of_the_model_that_answers(calling: ServerPro
 
 
 @pytest.mark.parametrize("model", ["ping", "self", "aping"])
-def test_calls_that_wait_for_each_other_fail_within_a_second_and_say_how(
+def test_calls_that_wait_for_each_other_fail_and_say_how(
     calling: ServerProcess, model: str
 ) -> None:
+    """How soon is shown in virtual time (`tests/server/engine/bls`)."""
     infer(calling, model)
-
-    def deadlock() -> float:
-        started = time.monotonic()
-        error = ask(calling, model)
-        took = time.monotonic() - started
-        assert "deadlock" in error
-        assert f"waits for model '{model}' (held: {model}_0_0)" in error
-        return took
-
-    assert within(1, deadlock)
+    error = ask(calling, model)
+    assert "deadlock" in error
+    assert f"waits for model '{model}' (held: {model}_0_0)" in error
     assert infer(calling, "through") == [2, 4]
 
 
@@ -122,10 +115,7 @@ def test_many_clients_whose_requests_wait_for_each_other_all_get_an_answer(
 
 
 def test_fifty_calls_of_a_coroutine_run_at_the_same_time(calling: ServerProcess) -> None:
-    infer(calling, "fifty")
-    started = time.monotonic()
-    assert ask(calling, "fifty") == [50, 0]
-    assert time.monotonic() - started < 25, "one after the other they take 50 seconds"
+    assert infer(calling, "fifty") == [50, 0], "each is answered once all are there"
 
 
 def test_a_cancelled_call_is_noticed_by_the_model_that_works_on_it(calling: ServerProcess) -> None:

@@ -15,7 +15,7 @@ from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
 from tests.wire.models.test_ensembles import TENSORS, inputs, put, put_all, put_ensemble, step
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 SLOW = """\
 import os

@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 from tests.support.wheels import wheel
 from tests.wire.plain_http import call
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]  # installers are as fast as the disk
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # installers are as fast as the disk
 _TIMEOUT_S = 120
 
 CONFIG = """\

@@ -47,7 +47,7 @@ def served(folder: pathlib.Path, host: str) -> ServerProcess:
 def ask(server: ServerProcess, client: int) -> int:
     """Requests of one client, of one to three rows; the number of these."""
     sent = 0
-    with tritonclient.http.InferenceServerClient(server.http, network_timeout=30) as http:
+    with tritonclient.http.InferenceServerClient(server.http, network_timeout=120) as http:
         for number in range(REQUESTS):
             rows = 1 + number % 3
             values = np.full((rows, 3), client * REQUESTS + number, np.float32)

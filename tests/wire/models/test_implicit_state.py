@@ -238,7 +238,7 @@ def test_many_sequences_at_once_give_what_the_bare_model_gives_for_each(
             )
         found: dict[int, list[Any]] = {key: [] for key in lengths}
         for _ in order:
-            result = results.get(timeout=30)
+            result = results.get(timeout=120)
             assert not isinstance(result, Exception), result
             response = result.get_response()
             assert [output.name for output in response.outputs] == ["OUTPUT"]
@@ -288,7 +288,7 @@ def test_states_of_several_lengths_grow_side_by_side(server: ServerProcess) -> N
                         sequence_end=number == length - 1,
                     )
         for _ in range(sum(lengths.values())):
-            result = results.get(timeout=30)
+            result = results.get(timeout=120)
             assert not isinstance(result, Exception), result
             key, number = map(int, result.get_response().id.split())
             kept = [0.0, *(10.0 * key + each for each in range(number + 1))]

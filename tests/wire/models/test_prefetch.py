@@ -51,7 +51,7 @@ def ask_again_and_again(
 ) -> list[InferenceServerException]:
     """Requests of one client, small and large in turn; counts them in `answered`, and returns the errors of those that failed."""
     failed: list[InferenceServerException] = []
-    with tritonclient.http.InferenceServerClient(server.http, network_timeout=30) as http:
+    with tritonclient.http.InferenceServerClient(server.http, network_timeout=120) as http:
         for number in range(REQUESTS):
             values = np.full(
                 (1, 4 if number % 2 else 40_000), client * REQUESTS + number, np.float32

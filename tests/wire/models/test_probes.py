@@ -18,7 +18,7 @@ from tests.wire.plain_http import call
 HOSTS = ("thread", "process")
 
 # Worker processes start side by side, and a machine may be busy.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import tritonclient.http as triton
 from tests.reference.process import ServerProcess, naiad_program
 from tests.server.backends.onnxruntime.test_ragged import SUMS, sums
 
-WAITS = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 2000000 }\n"
+WAITS = "dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 60000000 }\n"
 
 
 def _ask(server: ServerProcess, values: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]") -> tuple[list[float], list[float]]:  # fmt: skip

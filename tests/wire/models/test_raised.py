@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 from tests.wire.plain_http import call, get
 
 RAISED = ("KeyboardInterrupt", "SystemExit", "GeneratorExit", "Own")
@@ -78,7 +79,8 @@ def test_whatever_a_model_raises_is_reported_as_an_exception_is_and_it_serves_on
                     f"Failed to process the request(s) for model '{name}_0_0', message: {each}: enough\n\nAt:\n"
                 )
                 assert f"{models / name / '1' / 'model.py'}(9): same" in error
-                assert f"message: {each}: enough" in server.output()
+                line = f"message: {each}: enough"
+                wait_until(lambda line=line: line in server.output())  # type: ignore[misc]
                 assert ask(server, name, "good") == (200, "good")
         assert get(server.http, "/v2/models/unready/ready")[0] == 400
         assert ask(server, "unready", "good") == (200, "good")

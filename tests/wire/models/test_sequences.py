@@ -185,7 +185,7 @@ def test_many_sequences_on_one_stream_keep_their_order(server: ServerProcess, mo
                 )
         for number in numbers:
             for key in keys:
-                result = results.get(timeout=30)
+                result = results.get(timeout=120)
                 assert result.get_response().id == f"{key}:{number}"
                 assert result.as_numpy("SUM").ravel()[0] == key * sum(range(number + 1))
         client.stop_stream()

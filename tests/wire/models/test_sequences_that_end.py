@@ -169,7 +169,7 @@ def test_a_stream_that_is_cancelled_ends_the_sequences_that_it_began(server: Ser
                 "sums", value(grpcclient, 1), sequence_id=key, sequence_start=True
             )
         for _ in range(2):
-            assert not isinstance(results.get(timeout=30), InferenceServerException)
+            assert not isinstance(results.get(timeout=120), InferenceServerException)
         assert in_use(server, "sums") == 2
         client.stop_stream(cancel_requests=True)
         wait_until(lambda: in_use(server, "sums") == 0, what="the slots are not free")
@@ -188,11 +188,11 @@ def test_a_request_that_is_refused_neither_begins_nor_ends_a_sequence_for_its_st
         assert infer(other, 1, 5, "s") == 5
         client.start_stream(lambda result, error: results.put(error or result))
         client.async_stream_infer("sums", value(grpcclient, 1), sequence_id=2, sequence_start=True)
-        assert not isinstance(results.get(timeout=30), InferenceServerException)
+        assert not isinstance(results.get(timeout=120), InferenceServerException)
         client.async_stream_infer("sums", [wrong], sequence_id=1, sequence_start=True)
         client.async_stream_infer("sums", [wrong], sequence_id=2, sequence_end=True)
         for _ in range(2):
-            assert isinstance(results.get(timeout=30), InferenceServerException)
+            assert isinstance(results.get(timeout=120), InferenceServerException)
         client.stop_stream(cancel_requests=True)
         wait_until(lambda: in_use(server, "sums") == 1, what="the slot of 2 is not free")
         assert infer(other, 1, 6, "e") == 11
@@ -210,7 +210,7 @@ def test_a_stream_that_ends_well_leaves_its_sequences_open(server: ServerProcess
                 sequence_start=start,
                 sequence_end=end,
             )
-            assert results.get(timeout=30).as_numpy("SUM")[0] == 5 * number
+            assert results.get(timeout=120).as_numpy("SUM")[0] == 5 * number
             client.stop_stream()
     assert in_use(server, "sums") == 0
 

@@ -21,7 +21,7 @@ def reached(server: ServerProcess, hosts: tuple[str, ...]) -> dict[str, list[str
             ("http", server.ports.http, "/v2/health/live"),
             ("metrics", server.ports.metrics, "/metrics"),
         ):
-            connection = http.client.HTTPConnection(host, port, timeout=30)
+            connection = http.client.HTTPConnection(host, port, timeout=120)
             try:
                 connection.request("GET", path)
                 if connection.getresponse().status == 200:
@@ -33,7 +33,7 @@ def reached(server: ServerProcess, hosts: tuple[str, ...]) -> dict[str, list[str
         target = f"[{host}]:{server.ports.grpc}" if ":" in host else f"{host}:{server.ports.grpc}"
         with grpc.insecure_channel(target) as channel:
             try:
-                channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=30)
+                channel.unary_unary("/inference.GRPCInferenceService/ServerLive")(b"", timeout=120)
                 found["grpc"].append(host)
             except grpc.RpcError:
                 pass

@@ -101,7 +101,7 @@ class Stream:
             sequence_start="s" in flags,
             sequence_end="e" in flags,
         )
-        result = self._results.get(timeout=20)
+        result = self._results.get(timeout=120)
         if isinstance(result, Exception):
             raise result
         return int(result.as_numpy("SUM").item())
@@ -150,7 +150,7 @@ def test_a_sequence_ends_where_it_began_while_its_server_stops(
         assert servers[0].process is not None
         assert servers[0].process.poll() is None
         assert pinned.add(1, 30, "e") == 60
-        assert servers[0].process.wait(timeout=15) == 0
+        assert servers[0].process.wait(timeout=60) == 0
         with pytest.raises(InferenceServerException, match="must specify the START flag"):
             other.add(4, 1)  # its state was on the server that is gone
         assert other.add(1, 5, "e") == 505

@@ -13,7 +13,7 @@ from tritonclient.utils import InferenceServerException
 
 from tests.reference.process import ServerProcess
 
-GIVE_UP_S = 20
+GIVE_UP_S = 60
 
 
 @contextlib.contextmanager

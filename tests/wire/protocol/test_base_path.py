@@ -136,7 +136,7 @@ def test_another_prefix_is_not_served_and_the_message_says_how(
 
 def test_a_large_body_below_the_prefix_has_the_limit_of_the_route(server: ServerProcess) -> None:
     """A binary tensor may be larger than `--http-max-input-size`, a probe's body may not."""
-    connection = http.client.HTTPConnection(server.http, timeout=30)
+    connection = http.client.HTTPConnection(server.http, timeout=120)
     connection.putrequest("GET", f"{BASE}/v2/health/live")
     connection.putheader("Content-Length", str(1 << 20))
     connection.endheaders()

@@ -47,7 +47,7 @@ def server(tmp_path: pathlib.Path) -> collections.abc.Iterator[ServerProcess]:
 def refused_over_http(server: ServerProcess) -> tuple[int, str | None]:
     """Status and Retry-After of one request."""
     body = '{"inputs":[{"name":"SECONDS","datatype":"FP32","shape":[1],"data":[0]}]}'
-    connection = http.client.HTTPConnection(server.http, timeout=30)
+    connection = http.client.HTTPConnection(server.http, timeout=120)
     try:
         connection.request("POST", "/v2/models/gated/infer", body)
         reply = connection.getresponse()
@@ -63,7 +63,7 @@ def refused_over_grpc(infer: grpc.UnaryUnaryMultiCallable) -> tuple[grpc.StatusC
     request.inputs.add(name="SECONDS", datatype="FP32", shape=[1])
     request.raw_input_contents.append(np.zeros(1, np.float32).tobytes())
     with pytest.raises(grpc.RpcError) as caught:
-        infer(request.SerializeToString(), timeout=30)
+        infer(request.SerializeToString(), timeout=120)
     trailing = dict(caught.value.trailing_metadata())
     return caught.value.code(), b"google.rpc.RetryInfo" in trailing.get(
         "grpc-status-details-bin", b""

@@ -246,7 +246,7 @@ class TestGrpc:
     @pytest.mark.slow
     def test_a_stream_that_times_out_cancels_its_requests(self, server: ServerProcess) -> None:
         before = server.output().count("cancelled True")
-        with stream(server, stream_timeout=2) as asked:
+        with stream(server, stream_timeout=5) as asked:
             asked.ask("a wait", "1")
             assert asked.next() == ("1", "a", False)
             assert "Deadline Exceeded" in asked.next()[1]

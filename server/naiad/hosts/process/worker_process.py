@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 _BURST = 64
 _LOST_S = 0.3
-_STACKS_S = 0.2
+_STACKS_S = 1.0
 _ANNOUNCED_S = 10.0
 _LAST_BURSTS = 1_000
 """More messages than a socket holds: what a worker sent before it ended is read at once, but not what a child of it keeps sending."""

@@ -9,7 +9,7 @@ from naiad.hosts.host import DeferredResponse
 from tests.server.backends.configs import Instance, values, with_sequences
 from tests.server.backends.python.models import instance_of, python_config
 
-GIVE_UP_S = 10
+GIVE_UP_S = 60
 
 HEAD = """
 import threading

@@ -380,4 +380,4 @@ async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
     await life()
     before = open_descriptors()
     await life()
-    assert open_descriptors() == before
+    await until(lambda: open_descriptors() <= before)

@@ -75,7 +75,7 @@ async def test_a_hung_worker_that_not_even_sigkill_ends_is_replaced(
                 time.sleep(60)
             return same(requests)
         """,
-        timeout_s=0.2,
+        timeout_s=2,
     )
     pid = hosted.worker.pid
     with monkeypatch.context() as unkillable:
