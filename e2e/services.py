@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import http
+import socket
 import typing
 import urllib.error
 import urllib.request
@@ -85,11 +86,13 @@ def _hosts(spec: Object) -> list[str]:
 
 
 def _is_unknown(host: str) -> bool:
-    """Whether the ingress controller has no route for a host."""
+    """Whether the ingress controller has no route for a host. One without an address is a story's own, which asks another controller."""
     try:
         urllib.request.urlopen(f"http://{host}/v2/health/live", timeout=5).close()
     except urllib.error.HTTPError as error:
         return error.code == http.HTTPStatus.NOT_FOUND
+    except urllib.error.URLError as error:
+        return isinstance(error.reason, socket.gaierror)
     except OSError:
         return False
     return False
