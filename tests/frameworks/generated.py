@@ -1,4 +1,4 @@
-"""The other models that Triton's own tests serve, in small, for ONNX and OpenVINO: identities, reshapes, ragged batches, sequences, implicit states.
+"""The other models that Triton's own tests serve, in small, for ONNX, OpenVINO and TensorFlow: identities, reshapes, ragged batches, sequences, implicit states.
 
 Triton makes them by qa/common/gen_qa_identity_models.py, gen_qa_reshape_models.py, gen_qa_ragged_models.py, gen_qa_sequence_models.py, gen_qa_dyna_sequence_models.py and
 gen_qa_implicit_models.py. A framework's test file makes the model of each and runs it itself; what a model computes is its `Kind`.
