@@ -45,7 +45,8 @@ from naiad.repository.stores.process import StoreProcess
 from naiad.serve.assembly import Assembly, AssemblyError, assembled
 from naiad.serve.console import LoadingLines
 from naiad.serve.drain import stop
-from naiad.serve.frontends import FrontEndError, Frontends, access_observer, http_options
+from naiad.serve.frontends import FrontEndError, Frontends, http_options, observer_of
+from naiad.tracing.tracer import Tracer
 
 __all__ = ("StartError", "create_app", "mount")
 
@@ -112,7 +113,8 @@ def create_app(
     except OSError as error:
         raise ValueError(f"auth_token_file={parsed.auth_token_file}: {error.strerror}") from None
     services = LateServices()
-    running = _Running(parsed, http, services, server)
+    tracer = Tracer(parsed.trace, clock=clock) if server is None else server.engine.tracer
+    running = _Running(parsed, http, services, server, tracer)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: fastapi.FastAPI) -> collections.abc.AsyncIterator[None]:
@@ -129,7 +131,7 @@ def create_app(
         RequestMiddleware,
         lambda: services.now.routes,
         RequestSettings(body_idle_timeout=parsed.http_body_timeout_secs),
-        access_observer(parsed, clock),
+        observer_of(parsed, tracer, clock, protocol="HTTP"),
     )
     app.add_middleware(_Started, running)
     return app
@@ -193,8 +195,14 @@ class _Running:
     """The server behind an application. A task holds it, so that it ends in order also where nothing but the event loop ends."""
 
     def __init__(
-        self, options: Options, http: HttpOptions, services: LateServices, server: Assembly | None
+        self,
+        options: Options,
+        http: HttpOptions,
+        services: LateServices,
+        server: Assembly | None,
+        tracer: Tracer,
     ) -> None:
+        self._tracer = tracer
         self._options = options
         self._http = http
         self._services = services
@@ -237,6 +245,7 @@ class _Running:
                 progress=LoadingLines(None, repeats=not self._options.model_control_mode.polls),
                 environ=os.environ,
                 clock=self._clock,
+                tracer=self._tracer,
             ) as assembly:
                 await self._own(assembly, started)
         except Exception as error:

@@ -22,6 +22,7 @@ import typing
 
 from typing_extensions import override
 
+from naiad.errors import unavailable
 from naiad.log_text import escaped, indented, is_plain, message_of
 
 VERBOSE = logging.DEBUG
@@ -203,27 +204,117 @@ class _FileLines(_Lines):
             self.stream.close()
 
 
+FORMATS = ("default", "ISO8601")
+"""The formats that Triton knows, which clients may choose at run time."""
+
+
+class LogSettings:
+    """What the log has, as an administrator sets it; changes apply at once (rows 9.20 to 9.24).
+
+    Args:
+        handler: writes the lines of the process; None: another program configures Python's logging, and nothing can be changed here.
+        logger: whose level follows `log_verbose_level`; None: Naiad's.
+    """
+
+    def __init__(
+        self,
+        handler: logging.Handler | None = None,
+        *,
+        logger: logging.Logger | None = None,
+        info: bool = True,
+        warning: bool = True,
+        error: bool = True,
+        verbose: int = 0,
+        line_format: str = "default",
+        file: str = "",
+    ) -> None:
+        self._handler = handler
+        self._logger = logging.getLogger("naiad") if logger is None else logger
+        self._values: dict[str, bool | int | str] = {
+            "log_file": file,
+            "log_info": info,
+            "log_warning": warning,
+            "log_error": error,
+            "log_verbose_level": verbose,
+            "log_format": line_format,
+        }
+        self._apply()
+
+    def shown(self) -> dict[str, bool | int | str]:
+        """The settings by Triton's names."""
+        return dict(self._values)
+
+    def change(self, change: collections.abc.Mapping[str, bool | int | str]) -> None:
+        """Set some of them, whose types are right.
+
+        Raises:
+            InferenceError: UNAVAILABLE: the program that runs the server configures logging.
+        """
+        if not change:
+            return
+        if self._handler is None:
+            raise unavailable(
+                "the log settings cannot be changed: the program that runs this server configures Python's logging; set the level of the logger 'naiad' there"
+            )
+        self._values.update(change)
+        self._apply()
+
+    def _apply(self) -> None:
+        handler, values = self._handler, self._values
+        if handler is None:
+            return
+        line_format = values["log_format"]
+        handler.setFormatter(
+            JsonFormatter()
+            if line_format == "json"
+            else TextFormatter(
+                iso=line_format == "ISO8601",
+                columns=no_columns if values["log_file"] else terminal_columns,
+            )
+        )
+        for old in list(handler.filters):
+            handler.removeFilter(old)
+        handler.addFilter(
+            LevelFilter(
+                info=bool(values["log_info"]),
+                warning=bool(values["log_warning"]),
+                error=bool(values["log_error"]),
+            )
+        )
+        self._logger.setLevel(VERBOSE if values["log_verbose_level"] else logging.INFO)
+
+
 def configure(
     *, info: bool, warning: bool, error: bool, verbose: int, line_format: str, file: str
 ) -> None:
-    """Send every log line of the process to standard error, or to `file`, in the given format.
+    """Send every log line of the process to standard error, or to `file`, in the given format; `of_process` gives the settings.
 
     Raises:
         OSError: the file cannot be opened.
     """
     handler = _FileLines(file) if file else _Lines(sys.stderr, title="standard error")
-    handler.setFormatter(
-        JsonFormatter()
-        if line_format == "json"
-        else TextFormatter(
-            iso=line_format == "ISO8601", columns=no_columns if file else terminal_columns
-        )
-    )
-    handler.addFilter(LevelFilter(info=info, warning=warning, error=error))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
         old.close()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)  # libraries speak up only when something is wrong
-    logging.getLogger("naiad").setLevel(VERBOSE if verbose else logging.INFO)
+    _OF_PROCESS[:] = [
+        LogSettings(
+            handler,
+            info=info,
+            warning=warning,
+            error=error,
+            verbose=verbose,
+            line_format=line_format,
+            file=file,
+        )
+    ]
+
+
+_OF_PROCESS: list[LogSettings] = []
+
+
+def of_process() -> LogSettings:
+    """The settings that `configure` has made; where it was not called, those of a program that configures Python's logging itself."""
+    return _OF_PROCESS[0] if _OF_PROCESS else LogSettings()

@@ -1,8 +1,10 @@
 """A scripted engine for the tests of both wires; which answer it gives at once is each wire's tests' matter."""
 
 import collections.abc
+import logging
 import typing
 
+from naiad.core.clock import ManualClock
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.messages import model_config_pb2
@@ -11,8 +13,11 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import EnsembleGraph, ModelQueue, ModelTraits
 from naiad.errors import InferenceError, invalid, not_found
+from naiad.logs import LogSettings
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
+from naiad.tracing.settings import TraceOptions
+from naiad.tracing.tracer import Tracer
 
 
 class EngineOfOneModel:
@@ -33,6 +38,8 @@ class EngineOfOneModel:
         changes: loads and unloads.
         change_error: what they raise.
         regions: clients' shared memory; switched off.
+        tracer: traces nothing until a change of its settings; its file is t.json, which nothing opens.
+        logs: of nothing that writes.
     """
 
     def __init__(self, traits: ModelTraits, *, model: str = "m") -> None:
@@ -49,6 +56,10 @@ class EngineOfOneModel:
         self.changes: list[tuple[str, str, typing.Any]] = []
         self.change_error: InferenceError | None = None
         self.regions = Regions()
+        self.tracer = Tracer(TraceOptions(file="t.json"), clock=ManualClock())
+        self.logs = LogSettings(
+            logging.NullHandler(), logger=logging.getLogger("of a scripted engine")
+        )
 
     def answer_at_once(self, _request: InferRequest) -> InferResponse | None:
         """The response to a request; None: a test answers it."""

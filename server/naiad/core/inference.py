@@ -24,6 +24,19 @@ class Cancellable(typing.Protocol):
         """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""
 
 
+class RecordsInference(typing.Protocol):
+    """The trace of an inference that is traced. Loop only."""
+
+    def begins(self, model: typing.Any, inference: "Inference") -> None:
+        """A model version, an `engine.model.Model`, runs the inference."""
+
+    def responds(self, inference: "Inference", response: InferResponse) -> None:
+        """A response comes; it is sent after this."""
+
+    def child(self) -> "RecordsInference":
+        """The trace of a further inference that this one causes."""
+
+
 class ExecutionTimes(Record, frozen=True):
     """When a batch was executed (monotonic nanoseconds), and by which version of the model; shared by all its inferences."""
 
@@ -51,6 +64,7 @@ class Inference(msgspec.Struct, eq=False):
         execution: when it was executed; None before that, and if its batch failed.
         on_cancel: set by its scheduler; called by `cancel`.
         called: whether another model asks: its code, or an ensemble.
+        traced: its trace; None for most.
     """
 
     request: InferRequest
@@ -66,6 +80,7 @@ class Inference(msgspec.Struct, eq=False):
     execution: ExecutionTimes | None = None
     on_cancel: "collections.abc.Callable[[Inference], None] | None" = None
     called: bool = False
+    traced: RecordsInference | None = None
 
     def cancel(self) -> None:
         """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""
@@ -102,7 +117,7 @@ class RequestContext(msgspec.Struct, eq=False):
         request_id: the client's id; "" if there is none, or if only the inference has it.
         trace: the client's traceparent; None if there is none.
         inference: the inference that it caused; None if there was none, or several.
-        sent_ns: when its response was sent (monotonic); 0 before that.
+        send_ns, sent_ns: when its response began to be sent, and when it was sent (monotonic); 0 before that.
         response_bytes: bytes of the response's body that were sent.
     """
 
@@ -111,9 +126,16 @@ class RequestContext(msgspec.Struct, eq=False):
     request_id: str = ""
     trace: TraceParent | None = None
     inference: Inference | None = None
+    send_ns: int = 0
     sent_ns: int = 0
     response_bytes: int = 0
+
+    def asks(self, model: str) -> None:
+        """The request is for this model."""
 
     def runs(self, model: typing.Any, inference: Inference) -> None:
         """A model runs the request; `model` is its version, an `engine.model.Model`."""
         self.inference = inference
+
+    def finish(self) -> None:
+        """Its response was sent, or will never be."""

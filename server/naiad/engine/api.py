@@ -16,12 +16,14 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.regions import Regions
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.tensor import Texts
+from naiad.logs import LogSettings
 from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.queue_state import QueueState
 from naiad.metrics.statistics import ModelStatistics, SequenceCounts, StepTimes
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 from naiad.scheduling.relays.calls import CallInProgress
+from naiad.tracing.tracer import Tracer
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,9 +174,13 @@ class Engine(Infers, typing.Protocol):
 
     Attributes:
         regions: the shared memory that clients have registered.
+        tracer: which requests are traced, and what becomes of their traces.
+        logs: which lines the log has.
     """
 
     regions: Regions
+    tracer: Tracer
+    logs: LogSettings
 
     def look_up(self, name: str, version: int = LATEST) -> ServedModel:
         """The model version that serves now, which runs requests without another look-up.

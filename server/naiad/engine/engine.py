@@ -11,6 +11,7 @@ import enum
 import logging
 from typing import Any
 
+from naiad.core.clock import SystemClock
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.regions import Regions
@@ -30,12 +31,15 @@ from naiad.engine.readiness import Readiness
 from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.engine.sequence_model import SequenceModel, with_sequences
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
+from naiad.logs import LogSettings
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
+from naiad.tracing.settings import TraceOptions
+from naiad.tracing.tracer import Tracer
 
 log = logging.getLogger("naiad.serve")
 
@@ -50,6 +54,8 @@ EXTENSIONS = (
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
+    "logging",
 )
 """The extensions that work here, in the order of row 2.14."""
 
@@ -77,6 +83,8 @@ class ServingEngine:
         control_mode: whether models may be loaded and unloaded, and what the index lists.
         evicted: loads evicted models again for requests; None: these are refused.
         regions: the shared memory that clients may use; None: none.
+        tracer: None: one that traces nothing.
+        logs: None: those of a process that does not log.
     """
 
     def __init__(
@@ -90,7 +98,11 @@ class ServingEngine:
         control_mode: ControlMode = ControlMode.NONE,
         evicted: EvictedModels | None = None,
         regions: Regions | None = None,
+        tracer: Tracer | None = None,
+        logs: LogSettings | None = None,
     ) -> None:
+        self.tracer = Tracer(TraceOptions(), clock=SystemClock()) if tracer is None else tracer
+        self.logs = LogSettings() if logs is None else logs
         self.regions = Regions() if regions is None else regions
         self._repository = repository
         self._latest = repository.latest

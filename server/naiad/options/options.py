@@ -17,6 +17,7 @@ from naiad.hosts.worker.placement import HostPolicy
 from naiad.repository.control_mode import ControlMode
 from naiad.response_cache.settings import CacheSettings
 from naiad.scheduling.rate_limiter.keys import ExplicitAmounts
+from naiad.tracing.settings import TraceOptions
 
 Restrictions = collections.abc.Mapping[str, tuple[str, str]]
 """API category -> (header name, header value) that a caller must send (row 17.15)."""
@@ -155,6 +156,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     http_idle_timeout_secs: float = 75.0
     http_body_timeout_secs: float = 60.0
     shutdown_delay_secs: float = 0.0
+
+    trace: TraceOptions = TraceOptions()
 
     notes: tuple[str, ...] = ()
 
@@ -298,6 +301,16 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("access-log", _B, "One log line for each HTTP request and gRPC call, refused ones included (ours; off by default)."),
         _flag("slow-request-ms", _F, "Log requests that took so many milliseconds, as warnings; 0 logs none (ours).", minimum=0),
     ),
+    "Tracing": (
+        _special("trace-config", "SETTING=VALUE with level (OFF, TIMESTAMPS, TENSORS), rate, count or mode (triton, opentelemetry), or MODE,SETTING=VALUE: "
+                 "triton,file=FILE, triton,log-frequency=N, opentelemetry,url=URL, opentelemetry,resource=KEY=VALUE and opentelemetry,bsp_...=N; may be "
+                 "given several times."),
+        _special("trace-file", "The older way to write triton,file=FILE."),
+        _special("trace-level", "The older way to write level=LEVEL; may be given several times."),
+        _special("trace-rate", "The older way to write rate=N."),
+        _special("trace-count", "The older way to write count=N."),
+        _special("trace-log-frequency", "The older way to write triton,log-frequency=N."),
+    ),
     "Metrics": (
         _flag("allow-metrics", _B, "Serve metrics and /status."),
         _flag("allow-gpu-metrics", _B, "Measure GPUs."),
@@ -335,12 +348,6 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _idle("cache-directory", _S, "both caches are part of the server"),
     ),
     "Features that are not supported yet": (
-        _missing("trace-config", _S, "tracing"),
-        _missing("trace-file", _S, "tracing", ""),
-        _missing("trace-level", _S, "tracing", "off", "disabled"),
-        _idle("trace-rate", _I, "tracing is not supported yet"),
-        _idle("trace-count", _I, "tracing is not supported yet"),
-        _idle("trace-log-frequency", _I, "tracing is not supported yet"),
         _missing("allow-sagemaker", _B, "the SageMaker front end", *_NO),
         _idle("sagemaker-port", _I, "the SageMaker front end is not supported yet"),
         _idle("sagemaker-safe-port-range", _S, "the SageMaker front end is not supported yet"),

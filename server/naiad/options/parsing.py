@@ -25,6 +25,7 @@ from naiad.options.memory_limits import gpu_fraction, memory_limit
 from naiad.options.metrics_config import COUNTERS, metrics_note
 from naiad.options.options import FLAGS, Flag, Kind, Options
 from naiad.options.rate_limit import rate_limit_mode, rate_limit_resource
+from naiad.options.trace_config import OPTION as TRACE_CONFIG, take_trace, trace_options
 from naiad.options.usage import HelpAsked, UsageError
 from naiad.repository.control_mode import EVERY_MODEL, ControlMode
 
@@ -87,6 +88,7 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
     if fields.get("grpc_use_ssl_mutual"):
         fields["grpc_use_ssl"] = True
     fields.pop("legacy_cache", None)
+    fields["trace"] = trace_options(fields.pop("trace", ()), os.environ)
     options = Options(**{name: _frozen(value) for name, value in fields.items()})
     _check_together(options)
     return options
@@ -264,6 +266,12 @@ def _metrics_config(fields: _Fields, flag: Flag, value: str) -> None:
         fields["notes"].append(note)
 
 
+def _trace(fields: _Fields, flag: Flag, value: str) -> None:
+    take_trace(fields.setdefault("trace", []), flag.name, value)
+    if flag.name != TRACE_CONFIG:
+        fields["notes"].append(f"--{flag.name} is deprecated: use --{TRACE_CONFIG}")
+
+
 def _address(fields: _Fields, flag: Flag, value: str) -> None:
     fields[flag.field] = listen_address(flag.name, value)
 
@@ -388,6 +396,17 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "cache-config": _cache,
     "response-cache-byte-size": _legacy_cache,
     "metrics-config": _metrics_config,
+    **dict.fromkeys(
+        (
+            "trace-config",
+            "trace-file",
+            "trace-level",
+            "trace-rate",
+            "trace-count",
+            "trace-log-frequency",
+        ),
+        _trace,
+    ),
     "backend-config": _backend_config,
     "model-memory-limit": _memory_limit,
     "model-load-gpu-limit": _gpu_limit,

@@ -24,6 +24,8 @@ class AccessObserver:
         log: an exception of it is logged, and the response is sent all the same.
     """
 
+    active = True
+
     def __init__(self, log: AccessLog, *, clock: Clock) -> None:
         self._log = log
         self.now_ns = clock.monotonic_ns

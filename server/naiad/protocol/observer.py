@@ -47,6 +47,11 @@ class Ended(Record, frozen=True):
 class Observer(typing.Protocol):
     """Follows requests. Loop only; no method raises."""
 
+    @property
+    def active(self) -> bool:
+        """Whether requests that begin now are followed; the others need no context."""
+        ...
+
     def now_ns(self) -> int:
         """Now, in monotonic nanoseconds."""
 

@@ -9,7 +9,7 @@ import collections.abc
 import contextlib
 import pathlib
 
-from naiad import __version__
+from naiad import __version__, logs
 from naiad.backends.catalog import Catalog
 from naiad.backends.registry import Registry
 from naiad.config.checks.features import ServerFeatures
@@ -42,6 +42,7 @@ from naiad.scheduling.instances.resources import Resources, UnlimitedResources
 from naiad.serve.gpus import find_gpus
 from naiad.serve.repositories import Pollers, RepositoryFactory, UnusedOverrides, eviction_series
 from naiad.serve.shared_requirements import SharedRequirements
+from naiad.tracing.tracer import Tracer
 
 _MS_PER_SECOND = 1e3
 
@@ -131,6 +132,7 @@ async def assembled(
     clock: Clock,
     memory: Memory | None = None,
     imported: collections.abc.Callable[[], None] = lambda: None,
+    tracer: Tracer | None = None,
 ) -> collections.abc.AsyncIterator[Assembly]:
     """Build the parts; at the end unload the models within `--exit-timeout-secs`, and close them. No model is loaded yet.
 
@@ -142,6 +144,7 @@ async def assembled(
         clock: measures everything.
         memory: see `Unloads`.
         imported: called when a framework has been imported while no model is loaded.
+        tracer: closed at the end; None: one of the options.
 
     Raises:
         AssemblyError, InferenceError: an option cannot be used.
@@ -235,7 +238,11 @@ async def assembled(
             same_owner=options.client_shm_owner == "same",
             gpu_memory=gpu_memory,
         )
-        engine = _engine(options, repository, clock, regions)
+        if tracer is None:
+            tracer = Tracer(options.trace, clock=clock)
+        tracer.open()
+        undo.push_async_callback(tracer.aclose)
+        engine = _engine(options, repository, clock, regions, tracer)
         system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
             cpu=options.allow_cpu_metrics,
@@ -284,6 +291,7 @@ def _engine(
     repository: Repository[Model] | Namespaces[Model],
     clock: Clock,
     regions: Regions,
+    tracer: Tracer,
 ) -> ServingEngine:
     evicted = None
     if options.evicted_model_wait_secs:
@@ -299,4 +307,6 @@ def _engine(
         control_mode=options.model_control_mode,
         evicted=evicted,
         regions=regions,
+        tracer=tracer,
+        logs=logs.of_process(),
     )

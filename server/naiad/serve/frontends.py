@@ -25,11 +25,13 @@ from naiad.protocol.http.transport.service import HttpSettings
 from naiad.protocol.observer import Observer
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
+from naiad.protocol.trace_observer import TraceObserver
 from naiad.protocol.transport.frontend import Frontend
 from naiad.protocol.transport.sockets import ListenAddress, ListenError, written
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import ANY_ADDRESS, Address, exposure
+from naiad.tracing.tracer import Tracer
 
 _METRICS_CLOSE_SECONDS = 1.0
 
@@ -50,8 +52,17 @@ def http_options(options: Options, tokens: TokenFile | None, codec: Codec | None
     )
 
 
-def access_observer(options: Options, clock: Clock) -> Observer | None:
-    """The access log; None if no option enables it."""
+def observer_of(
+    options: Options, tracer: Tracer, clock: Clock, *, protocol: str
+) -> Observer | None:
+    """The access log and the tracer; None if no option enables either. `protocol`: HTTP or GRPC."""
+    log = _access_observer(options, clock)
+    if not tracer.possible:
+        return log
+    return TraceObserver(tracer, protocol=protocol, log=log, clock=clock)
+
+
+def _access_observer(options: Options, clock: Clock) -> AccessObserver | None:
     if not (options.access_log or options.slow_request_ms):
         return None
     logger = logging.getLogger("naiad.access")
@@ -197,7 +208,11 @@ class Frontends:
             http.codec,
             base_path=http.base_path,
         )
-        settings, observer = self._settings(), access_observer(options, self._clock)
+        tracer = self._engine.tracer
+        settings, observer = (
+            self._settings(),
+            observer_of(options, tracer, self._clock, protocol="HTTP"),
+        )
         if options.http_engine == "uvicorn":
             from naiad.protocol.http.asgi.middleware import RequestMiddleware, RequestSettings  # noqa: PLC0415 - with it
             from naiad.protocol.http.asgi.uvicorn_server import UvicornServer  # noqa: PLC0415 - the other engine does not need it
@@ -246,7 +261,7 @@ class Frontends:
             max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
         )
         methods = Methods(self._engine, settings, self._codec)
-        observer = access_observer(options, self._clock)
+        observer = observer_of(options, self._engine.tracer, self._clock, protocol="GRPC")
         if observer is not None:
             methods.observe(observer)
         if options.grpc_engine == "native":

@@ -32,7 +32,11 @@ _CANCELLED = 1
 def logged(path: str, method: Unary, observer: Observer) -> Unary:
     """The method of a path, recording each call."""
 
-    def unary(body: bytes | memoryview, call: RpcCall, on_response: OnRpcResponse) -> Cancellable:
+    def unary(
+        body: bytes | memoryview, call: RpcCall, on_response: OnRpcResponse
+    ) -> Cancellable | None:
+        if not observer.active:
+            return method(body, call, on_response)
         logged_call = _LoggedUnary(path, call, observer, on_response)
         context = logged_call.context
         context.request_bytes = len(body)
@@ -46,6 +50,8 @@ def logged_stream(path: str, streaming: Streaming, observer: Observer) -> Stream
     """The streaming method of a path, recording each stream when it ends."""
 
     def begin(call: RpcCall, writer: StreamWriter) -> StreamHandler:
+        if not observer.active:
+            return streaming(call, writer)
         logged_call = _LoggedStream(path, call, observer, writer)
         logged_call.begin(streaming(call, logged_call))
         return logged_call
@@ -103,6 +109,7 @@ class _LoggedUnary(_LoggedCall):
         """The method's callback."""
         self._responded = True
         self._work = None
+        self.context.send_ns = self._observer.now_ns()
         self._on_response(response)
         if isinstance(response, RpcStatus):
             self.record(response.status)

@@ -14,6 +14,7 @@ from naiad.protocol import durations
 from naiad.protocol.codec.frames import large, large_values, on_bytes
 from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.durations import Durations
+from naiad.protocol.grpc.codec import settings_proto
 from naiad.protocol.grpc.codec.request_proto import parse, version_number
 from naiad.protocol.grpc.codec.response_proto import serialized
 
@@ -189,15 +190,22 @@ class Control:
         self._engine.regions.unregister(request.name, on_gpu=True)
         return b""
 
-    def trace_setting(self, body: bytes) -> bytes:
-        """TraceSetting: not supported yet."""
-        raise unsupported("TraceSetting is not supported yet: this server does not trace requests")
+    async def trace_setting(self, body: bytes) -> bytes:
+        """TraceSetting (rows 9.1 to 9.10)."""
+        request = parse(service_pb2.TraceSettingRequest, body)
+        model, tracer = request.model_name, self._engine.tracer
+        if model and not await self._engine.model_ready(model):
+            raise invalid(f"Request for unknown model : {model}")
+        if request.settings:
+            tracer.change(model, settings_proto.trace_change(request))
+        return serialized(settings_proto.trace_response(tracer.shown(model)))
 
     def log_settings(self, body: bytes) -> bytes:
-        """LogSettings: not supported yet."""
-        raise unsupported(
-            "LogSettings is not supported yet: set the --log-* options when the server is started"
-        )
+        """LogSettings (rows 9.20 to 9.24)."""
+        request = parse(service_pb2.LogSettingsRequest, body)
+        logs = self._engine.logs
+        logs.change(settings_proto.log_change(request))
+        return serialized(settings_proto.log_response(logs.shown()))
 
 
 def load_request(body: bytes) -> tuple[str, dict[str, str | bytes]]:

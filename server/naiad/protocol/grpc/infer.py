@@ -59,6 +59,7 @@ class ModelInfer:
                 )
             incoming = self._reader.read(body)
             model = self._look_up(incoming)
+            _begin(call, incoming.model_name)
             request = incoming.request()
             if codec is not None and unchecked(request.inputs):
                 return OffloadedCall(
@@ -78,6 +79,7 @@ class ModelInfer:
         """Continue with a message that a codec process has decoded."""
         decoded.raise_if_unread()
         model = self._look_up(decoded)
+        _begin(call, decoded.model_name)
         return self._infer(model, call, on_response, decoded.request())
 
     def _look_up(self, incoming: Incoming | LargeRequest) -> ServedModel:
@@ -101,6 +103,12 @@ class ModelInfer:
             forward_metadata(call.invocation_metadata(), self._forwarding, request.parameters)
         respond = functools.partial(_respond, on_response, self._codec)
         return model.infer(request, respond, None, context_of(call))
+
+
+def _begin(call: RpcCall, model: str) -> None:
+    context = context_of(call)
+    if context is not None:
+        context.asks(model)
 
 
 def _fail(on_response: OnRpcResponse, error: InferenceError) -> None:

@@ -142,7 +142,7 @@ class Methods:
         if path in self.unchecked:
             return None  # nearly every call
         refused = self._refusal(path, metadata)
-        if refused is not None and self._observer is not None:
+        if refused is not None and self._observer is not None and self._observer.active:
             record_refused(path, refused, self._observer)
         return refused
 
@@ -237,7 +237,7 @@ def _methods_of(
             "CudaSharedMemoryRegister": later(control.cuda_shared_memory_register),
             "CudaSharedMemoryUnregister": at_once(control.cuda_shared_memory_unregister),
         },
-        Category.TRACE: {"TraceSetting": at_once(control.trace_setting)},
+        Category.TRACE: {"TraceSetting": later(control.trace_setting)},
         Category.LOGGING: {"LogSettings": at_once(control.log_settings)},
     }
     table = {

@@ -154,7 +154,7 @@ class InferStream:
         pending = _PendingRequest()
         self._in_flight.add(pending)
         observer = self._method.observer
-        if observer is not None:
+        if observer is not None and observer.active:
             pending.context = observer.begin(self._header, observer.now_ns(), len(body))
         codec = self._method.codec if len(body) > MAYBE_LARGE else None
         try:
@@ -314,6 +314,8 @@ class InferStream:
         except InferenceError:
             self._order.append(pending)
             raise
+        if pending.context is not None:
+            pending.context.asks(incoming.model_name)
         if model.traits.decoupled:
             pending.ordered = False
             pending.flow = Flow()
@@ -341,7 +343,7 @@ class InferStream:
             # An error before the engine has taken the request is not an error of the model.
             of_model = response if pending.work is not None else None
             message = response_proto.encode_streamed_error(error.message, pending.id, of_model)
-        self._send(pending, message, final=response.final)
+        self._send_recorded(pending, message, final=response.final)
         if pending.flow is not None and pending.flow.overran() and not self._ended:
             self._end(rpc_status(_TOO_SLOW))
 
@@ -353,7 +355,20 @@ class InferStream:
             self._end(rpc_status(error))
             return
         message = response_proto.encode_streamed_error(error.message, pending.id)
-        self._send(pending, message, final=True)
+        self._send_recorded(pending, message, final=True)
+
+    def _send_recorded(self, pending: _PendingRequest, message: bytes, *, final: bool) -> None:
+        """As `_send`; what follows the request learns when its first response began to be sent, and when its last one was."""
+        context, observer = pending.context, self._method.observer
+        if context is None or observer is None:
+            self._send(pending, message, final=final)
+            return
+        context.send_ns = context.send_ns or observer.now_ns()
+        self._send(pending, message, final=final)
+        if final:
+            pending.context = None
+            context.sent_ns = observer.now_ns()
+            context.finish()
 
     def _send(self, pending: _PendingRequest, message: bytes | LongMessage, *, final: bool) -> None:
         """Send a message, or keep it until those of earlier requests are sent (row 10.31)."""

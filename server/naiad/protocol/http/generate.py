@@ -96,6 +96,8 @@ class GenerateRoute:
             InferenceError: the model is not there, or the request cannot be read.
         """
         traits = self._traits(request.headers)
+        if request.context is not None:
+            request.context.asks(self._model)
         codec = self._codec
         reader = self._reader
         if reader is None or reader.traits is not traits:

@@ -100,6 +100,8 @@ class InferRoute:
             traits = model.traits
             if traits.decoupled:
                 self._require_events(headers)
+            if request.context is not None:
+                request.context.asks(self._model)
             if b"content-encoding" in headers:
                 return self._unpack(request, traits, model, on_reply)
             shared = request.shared

@@ -286,6 +286,7 @@ class EnsembleRun:
         batch_size: int,
         sequence: tuple[int | str, int],
     ) -> StepCall:
+        traced = self._inference.traced
         return StepCall(
             0,
             request=first_request(self._inference.request, step, inputs, self._selection, sequence),
@@ -294,7 +295,8 @@ class EnsembleRun:
             key=key,
             batch_size=batch_size,
             sequence=sequence,
-            together=self._context.together,
+            together=self._context.together if traced is None else None,
+            traced=None if traced is None else traced.child(),
         )
 
     def _ended(self, call: StepCall, *, failed: bool) -> None:

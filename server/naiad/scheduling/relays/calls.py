@@ -6,7 +6,13 @@ import typing
 from typing_extensions import override
 
 from naiad.core.flow import Flow
-from naiad.core.inference import Cancellable, Inference, OnResponse, RequestContext
+from naiad.core.inference import (
+    Cancellable,
+    Inference,
+    OnResponse,
+    RecordsInference,
+    RequestContext,
+)
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse, failure
@@ -66,6 +72,7 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
     Attributes:
         received_ns: when it was made (monotonic).
         together: takes the responses of a batch to several of its calls; None: each call takes its own.
+        traced: its trace; None for most.
         in_progress: those in progress, by number: it is there from its beginning to its last response.
         number: in the order in which calls are made.
         is_over: whether it has its last response.
@@ -76,6 +83,7 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
     request: InferRequest
     flow: Flow | None = None
     together: TakesTogether | None = None
+    traced: RecordsInference | None = None
     number: int = 0
     in_progress: "dict[int, CallInProgress] | None" = None
     is_over: bool = False
@@ -121,11 +129,16 @@ class CallInProgress(RequestContext, kw_only=True, eq=False):
     def runs(self, model: typing.Any, inference: Inference) -> None:
         self.model, self.inference = model, inference
         inference.called = True
+        if self.traced is not None:
+            inference.traced = self.traced
+            self.traced.begins(model, inference)
 
     def respond(self, response: InferResponse) -> None:
         """The model sends a response."""
         if self.is_over:
             return
+        if self.traced is not None and self.inference is not None:
+            self.traced.responds(self.inference, response)
         if not response.final:
             self.take(response)
             return

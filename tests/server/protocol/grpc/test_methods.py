@@ -231,13 +231,6 @@ async def test_client_shared_memory_is_off(kind: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["TraceSetting", "LogSettings"])
-async def test_what_is_not_supported_yet_is_named(name: str) -> None:
-    refused = await call(served(), name)
-    assert refused.status == UNIMPLEMENTED
-    assert f"{name} is not supported yet" in refused.message
-
-
 def test_watch_is_refused_with_a_sentence() -> None:
     assert REFUSED[WATCH].status == UNIMPLEMENTED
     assert "Watch is not implemented" in REFUSED[WATCH].message

@@ -23,7 +23,7 @@ from naiad.engine.api import Engine
 from naiad.errors import invalid, unsupported
 from naiad.protocol.codec.frames import large, on_bytes
 from naiad.protocol.codec.pool import CODEC_BYTES
-from naiad.protocol.http.admin import models, openapi, regions
+from naiad.protocol.http.admin import models, openapi, regions, settings
 from naiad.protocol.http.admin.errors import add_error_replies
 from naiad.protocol.http.admin.graph import graph
 from naiad.protocol.http.admin.queue import queue
@@ -145,8 +145,8 @@ class _Endpoints:
             "cuda_regions": self.cuda_regions,
             "register_cuda_region": self.register_cuda_region,
             "unregister_cuda_region": self.unregister_cuda_region,
-            "trace_setting": functools.partial(self.not_supported, "trace"),
-            "logging": functools.partial(self.not_supported, "logging"),
+            "trace_setting": self.trace_setting,
+            "logging": self.logging,
             "docs": self.docs,
             "description": self.description,
         }
@@ -277,11 +277,21 @@ class _Endpoints:
         self._engine.regions.unregister(_region_of(request), on_gpu=True)
         return Response()
 
-    async def not_supported(self, extension: str, request: fastapi.Request) -> Response:
-        """501, not 404: the path is right and the model may exist, only this server does not support the extension."""
-        raise unsupported(
-            f"the {extension} extension is not supported yet; GET /v2 lists the extensions that are"
-        )
+    async def trace_setting(self, request: fastapi.Request) -> Response:
+        """The trace setting of a model, or of all of them, after a change (rows 9.1 to 9.10)."""
+        engine, model = self._engine, request.path_params.get("model", "")
+        if model and not await engine.model_ready(model):
+            raise invalid(f"Request for unknown model : {model}")
+        if request.method == "POST":
+            engine.tracer.change(model, await self._decoded(settings.trace_change, request))
+        return _json(engine.tracer.shown(model))
+
+    async def logging(self, request: fastapi.Request) -> Response:
+        """The log settings, after a change (rows 9.20 to 9.24)."""
+        logs = self._engine.logs
+        if request.method == "POST":
+            logs.change(await self._decoded(settings.log_change, request))
+        return _json(logs.shown())
 
     async def docs(self, request: fastapi.Request) -> Response:
         page = importlib.resources.files("naiad.protocol.http").joinpath("docs.html").read_text()

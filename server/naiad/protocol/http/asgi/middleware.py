@@ -245,6 +245,8 @@ class _Request:
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self._context is not None and self._observer is not None:
+                self._context.send_ns = self._observer.now_ns()
             self.closes = self.closes or not (self._whole or self._small_rest())
             if self.closes:
                 message = {**message, "headers": [*message.get("headers", ()), _CLOSE]}
@@ -279,14 +281,14 @@ class _Request:
             self._task.cancel()
 
     def _context_of(self, headers: Headers, size: int) -> RequestContext | None:
-        if self._observer is None:
+        if self._observer is None or not self._observer.active:
             return None
         self._context = self._observer.begin(headers.get, self._received_ns, size)
         return self._context
 
     def record(self) -> None:
         """Write the access log's entry, if the client got its response."""
-        if self._observer is None or not self._complete:
+        if self._observer is None or not self._complete or not self._observer.active:
             return
         context = self._context or self._observer.begin(
             self._headers.get, self._received_ns, self._received

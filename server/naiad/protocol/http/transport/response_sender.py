@@ -251,6 +251,9 @@ class ResponseSender:
         head, reply = exchange.head, exchange.response
         close, tail = False, KEEP
         assert reply is not None
+        context = exchange.context
+        if context is not None and self._observer is not None:
+            context.send_ns = self._observer.now_ns()
         if reply.stream is not None:
             self._begin_stream(exchange, reply)
             return
@@ -266,7 +269,7 @@ class ResponseSender:
         self._transport.write(first)
         if rest:
             self._transport.writelines(rest)
-        if self._observer is not None:
+        if context is not None:
             size = 0 if head.head_only else sum(map(bytes_of, reply.body))
             self._record(exchange, reply, size)
         if close:

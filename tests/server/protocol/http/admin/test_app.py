@@ -172,20 +172,6 @@ async def test_shared_memory_is_switched_off(browse: Browser, kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("path", "extension"),
-    [
-        ("/v2/trace/setting", "trace"), ("/v2/models/m/trace/setting", "trace"), ("/v2/logging", "logging"),
-    ],
-)  # fmt: skip
-async def test_an_extension_that_is_not_there_is_501_and_named(
-    browse: Browser, path: str, extension: str
-) -> None:
-    reply = await browse("POST", path)
-    assert reply.status_code == 501
-    assert f"the {extension} extension is not supported yet" in reply.json()["error"]
-
-
-@pytest.mark.parametrize(
     "path",
     [
         "/", "/v2/", "/v2/models", "/v2/models/m/versions/x", "/v2/models/m/versions/1/trace/setting", "/v2/health",

@@ -1,0 +1,49 @@
+"""Follows requests for traces, and for the access log as well where there is one: an `Observer`."""
+
+from naiad.core.clock import Clock
+from naiad.core.inference import RequestContext
+from naiad.protocol.access_log import AccessObserver
+from naiad.protocol.observer import TRACEPARENT, Ended, HeaderLookup, trace_parent
+from naiad.tracing.trace import TracedContext
+from naiad.tracing.tracer import Tracer
+
+
+class TraceObserver:
+    """Gives requests a context that decides whether they are traced, while any may be.
+
+    Args:
+        protocol: HTTP or GRPC.
+        log: gets every request, traced or not; None: there is no access log.
+    """
+
+    def __init__(
+        self, tracer: Tracer, *, protocol: str, log: AccessObserver | None, clock: Clock
+    ) -> None:
+        self._tracer = tracer
+        self._protocol = protocol
+        self._log = log
+        self.now_ns = clock.monotonic_ns
+
+    @property
+    def active(self) -> bool:
+        """See `Observer`."""
+        return self._tracer.active or self._log is not None
+
+    def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
+        """See `Observer`."""
+        traceparent = header(TRACEPARENT)
+        trace = None if traceparent is None else trace_parent(traceparent)
+        if not self._tracer.active:
+            return RequestContext(received_ns, size, trace=trace)
+        return TracedContext(
+            received_ns, size, trace=trace, tracer=self._tracer, protocol=self._protocol
+        )
+
+    def end(self, ended: Ended) -> None:
+        """See `Observer`."""
+        context = ended.context
+        if self._log is not None:
+            self._log.end(ended)
+        else:
+            context.sent_ns = self.now_ns()
+        context.finish()

@@ -1,0 +1,84 @@
+"""A thread that takes what the event loop gives it, in pieces: slow files and collectors hold up nothing but themselves.
+
+The queue is bounded: what does not fit is dropped and counted. The thread sleeps until there is something, then waits a moment for more, so that
+the loop wakes it a few times per second at most.
+"""
+
+import collections
+import collections.abc
+import logging
+import threading
+import typing
+
+_log = logging.getLogger(__name__)
+
+T = typing.TypeVar("T")
+
+
+class Background(typing.Generic[T]):
+    """The thread and its queue. It ends with the process, whatever it is doing.
+
+    Args:
+        work: takes what has come; on the thread. An exception of it is logged, and the thread goes on.
+        most: how much may wait.
+        gather_seconds: how long to wait for more once something has come.
+
+    Attributes:
+        dropped: how much did not fit.
+    """
+
+    def __init__(
+        self,
+        work: collections.abc.Callable[[list[T]], None],
+        *,
+        name: str,
+        most: int,
+        gather_seconds: float,
+    ) -> None:
+        self._work = work
+        self._most = most
+        self._gather_seconds = gather_seconds
+        self._waiting = collections.deque[T]()
+        self._wakeup = threading.Event()
+        self._closing = threading.Event()
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._started = False
+
+    def put(self, item: T) -> bool:
+        """Give the thread something; whether it fits. Never waits."""
+        if len(self._waiting) >= self._most:
+            self.dropped += 1
+            return False
+        self._waiting.append(item)
+        if not self._wakeup.is_set():
+            if not self._started:
+                self._started = True
+                self._thread.start()
+            self._wakeup.set()
+        return True
+
+    def close(self, seconds: float) -> bool:
+        """Work on what waits, and end; whether it did within this time. Not on the event loop."""
+        self._closing.set()
+        self._wakeup.set()
+        if self._started:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            self._wakeup.wait()
+            self._closing.wait(self._gather_seconds)
+            self._wakeup.clear()
+            is_last = self._closing.is_set()
+            items = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if items:
+                try:
+                    self._work(items)
+                except Exception:  # noqa: BLE001 - what comes later is worked on all the same
+                    _log.exception("%s failed", self._thread.name)
+            if is_last and not self._waiting:
+                return
+            if is_last:
+                self._wakeup.set()

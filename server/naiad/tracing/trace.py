@@ -1,0 +1,184 @@
+"""What is kept of a traced request: its own times, and one part per inference that it caused, with the parent of each. Loop only, until it is complete."""
+
+import collections.abc
+import typing
+
+import msgspec
+from typing_extensions import override
+
+from naiad.core.inference import ExecutionTimes, Inference, RequestContext, TraceParent
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.tracing.settings import TENSORS, TraceSetting
+
+
+class RequestTrace(msgspec.Struct, eq=False):
+    """A traced request. Times are monotonic nanoseconds; 0 for what did not happen.
+
+    Attributes:
+        id: of the request, and of its inference.
+        protocol: HTTP or GRPC.
+        parent: the client's span, if it has sent one.
+        received_ns, read_ns: when the request began to be read, and when it was whole.
+        send_ns, sent_ns: when its response began to be sent, and when it was sent.
+        parts: its inferences, each behind the one that caused it.
+        open: inferences that have no final response yet.
+        ended: whether its response was sent, or will never be.
+        complete: called once, when nothing more will be recorded.
+        next_id: gives the ids of further inferences.
+    """
+
+    id: int
+    setting: TraceSetting
+    protocol: str
+    parent: TraceParent | None
+    received_ns: int
+    read_ns: int
+    complete: "collections.abc.Callable[[RequestTrace], None]"
+    next_id: collections.abc.Callable[[], int]
+    send_ns: int = 0
+    sent_ns: int = 0
+    parts: "list[InferenceTrace]" = []
+    open: int = 0
+    ended: bool = False
+
+    def end(self) -> None:
+        """Its response was sent, or will never be."""
+        if self.ended:
+            return
+        self.ended = True
+        if not self.open:
+            self.complete(self)
+
+    def closed(self) -> None:
+        """An inference has its final response."""
+        self.open -= 1
+        if self.ended and not self.open:
+            self.complete(self)
+
+
+class InferenceTrace(msgspec.Struct, eq=False):
+    """One inference of a traced request: `core.inference.RecordsInference`.
+
+    Attributes:
+        parent_id: of the inference that caused it; 0 for that of the request.
+        started_ns: when its model received it.
+        responded_ns: when each of its responses came.
+        ended_ns: when its final one did.
+        composed: whether it is an ensemble's, which computes nothing itself.
+        inputs, outputs: with the level TENSORS.
+    """
+
+    request: RequestTrace
+    now_ns: collections.abc.Callable[[], int]
+    id: int
+    parent_id: int = 0
+    model_name: str = ""
+    model_version: int = 0
+    request_id: str = ""
+    started_ns: int = 0
+    queued_ns: int = 0
+    execution: ExecutionTimes | None = None
+    composed: bool = False
+    responded_ns: list[int] = []
+    ended_ns: int = 0
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+
+    def begins(self, model: typing.Any, inference: Inference) -> None:
+        """See `RecordsInference`."""
+        request, asked = self.request, inference.request
+        request.open += 1
+        request.parts.append(self)
+        self.model_name, self.request_id = asked.model_name, asked.id
+        self.model_version, self.composed = model.version, model.config.ensemble is not None
+        self.started_ns = inference.received_ns
+        if request.setting.level & TENSORS:
+            self.inputs = [kept(tensor) for tensor in asked.inputs]
+
+    def responds(self, inference: Inference, response: InferResponse) -> None:
+        """See `RecordsInference`."""
+        now = self.now_ns()
+        if not response.empty:
+            self.responded_ns.append(now)
+            if self.request.setting.level & TENSORS:
+                self.outputs += map(kept, response.outputs)
+        if response.final and not self.ended_ns:
+            self.queued_ns = inference.queued_ns
+            if not self.composed:
+                self.execution = inference.execution
+            self.ended_ns = now
+            self.request.closed()
+
+    def child(self) -> "InferenceTrace":
+        """See `RecordsInference`."""
+        request = self.request
+        return InferenceTrace(request, self.now_ns, request.next_id(), self.id)
+
+
+def kept(tensor: Tensor) -> Tensor:
+    """A tensor with values of its own: those of the request may be in memory that is used again."""
+    array = tensor.array
+    return Tensor(
+        tensor.name, tensor.datatype, tensor.shape, array if array.dtype.hasobject else array.copy()
+    )
+
+
+class Samples(typing.Protocol):
+    """Decides whether a request is traced."""
+
+    now_ns: collections.abc.Callable[[], int]
+
+    def sample(self, model: str, context: RequestContext, protocol: str) -> RequestTrace | None:
+        """The trace of a request for this model; None if it is not traced."""
+
+
+class TracedContext(RequestContext, kw_only=True, eq=False):
+    """The context of a request while tracing is on.
+
+    Attributes:
+        record: of a request that is traced.
+    """
+
+    tracer: Samples
+    protocol: str
+    record: RequestTrace | None = None
+
+    @override
+    def asks(self, model: str) -> None:
+        self.record = self.tracer.sample(model, self, self.protocol)
+
+    @override
+    def runs(self, model: typing.Any, inference: Inference) -> None:
+        self.inference = inference
+        record = self.record
+        if record is None:
+            return
+        part = InferenceTrace(record, self.tracer.now_ns, record.id)
+        part.begins(model, inference)
+        inference.traced = part
+        inference.on_response = _Recorded(part, inference, inference.on_response)
+
+    @override
+    def finish(self) -> None:
+        record = self.record
+        if record is not None:
+            record.send_ns, record.sent_ns = self.send_ns, self.sent_ns
+            record.end()
+
+
+class _Recorded(msgspec.Struct, eq=False):
+    """An `OnResponse` that records each response, and passes it on."""
+
+    part: InferenceTrace
+    inference: Inference
+    on_response: collections.abc.Callable[[InferResponse], None]
+
+    def __call__(self, response: InferResponse) -> None:
+        inference = self.inference
+        self.part.responds(inference, response)
+        if response.final:
+            inference.on_response = (
+                self.on_response
+            )  # without a cycle it is freed here, not by the garbage collector
+        self.on_response(response)

@@ -1,0 +1,137 @@
+"""Tracing of one server: its settings, which requests it traces, and the sink of complete traces. Loop only."""
+
+import asyncio
+import collections.abc
+import functools
+import itertools
+import logging
+
+from naiad.core.clock import Clock
+from naiad.core.inference import RequestContext
+from naiad.tracing.files import TraceFiles, TraceSink
+from naiad.tracing.settings import (
+    OPENTELEMETRY,
+    Change,
+    TraceOptions,
+    TraceSetting,
+    TraceSettings,
+    shown,
+)
+from naiad.tracing.trace import RequestTrace
+
+_log = logging.getLogger("naiad.trace")
+
+_CLOSE_SECONDS = 3.0
+"""For what waits for a file or a collector when the server stops."""
+
+
+class Tracer:
+    """Implements `trace.Samples`.
+
+    Args:
+        sink: makes what complete traces go to; None: files.
+
+    Attributes:
+        active: whether any request may be traced now.
+        possible: whether a change of the settings could make it so.
+    """
+
+    def __init__(
+        self,
+        options: TraceOptions,
+        *,
+        clock: Clock,
+        sink: collections.abc.Callable[[], TraceSink] | None = None,
+    ) -> None:
+        self.options = options
+        self._settings = TraceSettings(options)
+        self.now_ns = clock.monotonic_ns
+        self._ids = itertools.count(1)
+        self._next_id = functools.partial(next, self._ids)
+        self._make_sink = functools.partial(TraceFiles, self._failed) if sink is None else sink
+        self._sink: TraceSink | None = None
+        self._has_failed = False
+        self.possible = bool(options.file) or options.mode == OPENTELEMETRY
+        self.active = False
+
+    def open(self) -> None:
+        """Begin to trace; again after `aclose`, too."""
+        self._sink = self._make_sink()
+        self._has_failed = False
+        self._update_active()
+
+    def sample(self, model: str, context: RequestContext, protocol: str) -> RequestTrace | None:
+        """See `Samples`."""
+        setting = self._settings.of(model)
+        parent = context.trace
+        forced = parent is not None and setting.mode == OPENTELEMETRY and bool(setting.level)
+        if not self.active or not setting.samples(forced=forced):
+            return None
+        setting.open += 1
+        return RequestTrace(
+            self._next_id(),
+            setting,
+            protocol,
+            parent,
+            context.received_ns,
+            self.now_ns(),
+            self._complete,
+            self._next_id,
+        )
+
+    def shown(self, model: str) -> dict[str, str | list[str]]:
+        """The setting of a model, or of all of them for "", as clients see it."""
+        return shown(self._settings.of(model), self.options)
+
+    def change(self, model: str, change: Change) -> None:
+        """Change a setting; tracing that has stopped because of a file begins again.
+
+        Raises:
+            InferenceError: see `TraceSettings.change`.
+        """
+        replaced = self._settings.change(model, change)
+        self._has_failed = False
+        self._update_active()
+        self._replaced(replaced)
+
+    async def aclose(self) -> None:
+        """Write what was collected; no request is traced after that."""
+        self.active = False
+        sink = self._sink
+        if sink is None:
+            return
+        for setting in self._settings.all():
+            sink.replaced(setting)
+        self._sink = None
+        await asyncio.to_thread(sink.close, _CLOSE_SECONDS)
+
+    def _replaced(self, settings: collections.abc.Iterable[TraceSetting]) -> None:
+        for setting in settings:
+            setting.replaced = True
+            if self._sink is not None:
+                self._sink.replaced(setting)
+
+    def _complete(self, trace: RequestTrace) -> None:
+        setting = trace.setting
+        setting.open -= 1
+        setting.collected += 1
+        if self._sink is not None:
+            self._sink.collected(trace)
+
+    def _update_active(self) -> None:
+        self.active = self._sink is not None and any(
+            setting.level and (setting.fault() is None or setting.mode == OPENTELEMETRY)
+            for setting in self._settings.all()
+        )
+
+    def _failed(self, error: OSError, path: str) -> None:
+        """A file cannot be written; on the writer's thread."""
+        if self._has_failed:
+            return
+        self._has_failed, self.active = True, False
+        _log.error(
+            "tracing stops: %s cannot be written: %s; requests go on. Make room or choose another --trace-config=triton,file=…, then "
+            "send any change to /v2/trace/setting to begin again",
+            path,
+            error.strerror or error,
+        )

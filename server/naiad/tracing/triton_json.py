@@ -1,0 +1,98 @@
+"""A trace as the records of Triton's trace files, in the order in which the reference writes them (rows 9.13 to 9.15). Pure."""
+
+import collections.abc
+import json
+import typing
+
+import numpy as np
+
+from naiad.core.tensor import Tensor
+from naiad.tracing.settings import TIMESTAMPS
+from naiad.tracing.trace import InferenceTrace, RequestTrace
+
+_FRONT_END = {
+    "HTTP": ("HTTP_RECV_START", "HTTP_RECV_END", "HTTP_SEND_START", "HTTP_SEND_END"),
+    "GRPC": ("GRPC_WAITREAD_START", "GRPC_WAITREAD_END", "GRPC_SEND_START", "GRPC_SEND_END"),
+}
+_quoted = json.encoder.encode_basestring_ascii
+
+
+def written(trace: RequestTrace) -> str:
+    """The records of a trace, with commas between them."""
+    records: list[str] = []
+    level = trace.setting.level
+    stamps = level & TIMESTAMPS
+    receive, read, send, sent = _FRONT_END[trace.protocol]
+    own = trace.parts[0] if trace.parts else None
+    if stamps:
+        records += (
+            _stamp(trace.id, receive, trace.received_ns),
+            _stamp(trace.id, read, trace.read_ns),
+        )
+    for part in trace.parts:
+        _add_part(records, part, stamps=bool(stamps), first=part is own)
+        if part is own and stamps and trace.sent_ns:
+            records += (
+                _stamp(trace.id, send, trace.send_ns),
+                _stamp(trace.id, sent, trace.sent_ns),
+            )
+    return ",".join(records)
+
+
+def _add_part(records: list[str], part: InferenceTrace, *, stamps: bool, first: bool) -> None:
+    number = part.id
+    if stamps:
+        request_id = f',"request_id":{_quoted(part.request_id)}' if part.request_id else ""
+        parent = f',"parent_id":{part.parent_id}' if part.parent_id else ""
+        records.append(
+            f'{{"id":{number},"model_name":{_quoted(part.model_name)},"model_version":{part.model_version}{request_id}{parent}}}'
+        )
+        records.append(_stamp(number, "REQUEST_START", part.started_ns))
+        if part.queued_ns:
+            records.append(_stamp(number, "QUEUE_START", part.queued_ns))
+    records += [_tensor(number, "TENSOR_QUEUE_INPUT", tensor) for tensor in part.inputs]
+    records += [_tensor(number, "TENSOR_BACKEND_OUTPUT", tensor) for tensor in part.outputs]
+    if not stamps:
+        return
+    if first:
+        records += [_stamp(number, "INFER_RESPONSE_COMPLETE", ns) for ns in part.responded_ns]
+    execution = part.execution
+    if execution is not None:
+        records += (
+            _stamp(number, "COMPUTE_START", execution.start_ns),
+            _stamp(number, "COMPUTE_INPUT_END", execution.input_end_ns),
+            _stamp(number, "COMPUTE_OUTPUT_START", execution.output_start_ns),
+            _stamp(number, "COMPUTE_END", execution.end_ns),
+        )
+    if part.ended_ns:
+        records.append(_stamp(number, "REQUEST_END", part.ended_ns))
+
+
+def _stamp(number: int, name: str, ns: int) -> str:
+    return f'{{"id":{number},"timestamps":[{{"name":"{name}","ns":{ns}}}]}}'
+
+
+def _tensor(number: int, activity: str, tensor: Tensor) -> str:
+    shape = ",".join(map(str, tensor.shape))
+    return (
+        f'{{"id":{number},"activity":"{activity}","tensor":{{"name":{_quoted(tensor.name)},"data":{_quoted(_values(tensor))},'
+        f'"shape":"{shape}","dtype":"{tensor.datatype.name}"}}}}'
+    )
+
+
+def _values(tensor: Tensor) -> str:
+    """The elements as text; those of half precision are left out, as in the reference."""
+    flat: np.ndarray[typing.Any, typing.Any] = tensor.array.reshape(-1)
+    name = tensor.datatype.name
+    if name in ("FP16", "BF16"):
+        return ""
+    if name == "BYTES":
+        return ",".join(f'"{element.decode("utf-8", "replace")}"' for element in flat)
+    if name in ("FP32", "FP64"):
+        return ",".join(f"{value:.6g}" for value in flat.tolist())
+    return ",".join(map(str, flat.astype(np.int8).tolist() if name == "BOOL" else flat.tolist()))
+
+
+def joined(traces: collections.abc.Iterable[RequestTrace]) -> bytes:
+    """Several traces, with commas between them."""
+    return ",".join(map(written, traces)).encode()

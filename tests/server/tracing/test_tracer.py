@@ -1,0 +1,261 @@
+"""A tracer with files: what is written where, in which order, and what a file that cannot be written does."""
+
+import asyncio
+import json
+import logging
+import pathlib
+import typing
+
+import pytest
+from typing_extensions import override
+
+from naiad.core.clock import ManualClock
+from naiad.core.response import InferResponse
+from naiad.errors import InferenceError
+from naiad.scheduling.relays.calls import CallInProgress
+from naiad.tracing.settings import TENSORS, TIMESTAMPS, TraceOptions
+from naiad.tracing.tracer import Tracer
+from tests.server.tracing.traces import Requests, model, tensor
+from tests.support.waiting import until
+
+Records = list[dict[str, typing.Any]]
+
+
+class World:
+    """A tracer whose files are in a folder."""
+
+    def __init__(self, folder: pathlib.Path, **options: typing.Any) -> None:
+        self.file = folder / "t.json"
+        clock = ManualClock()
+        given = {"level": TIMESTAMPS, "rate": 1, "file": str(self.file), **options}
+        self.tracer = Tracer(TraceOptions(**given), clock=clock)
+        self.tracer.open()
+        self.requests = Requests(self.tracer, clock)
+
+    def written(self, number: int | None = None) -> Records:
+        path = self.file if number is None else self.file.with_name(f"t.json.{number}")
+        records: Records = json.loads(path.read_text())
+        return records
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.file.parent.iterdir())
+
+
+class Call(CallInProgress, kw_only=True, eq=False):
+    """A call whose response no test needs."""
+
+    @override
+    def take(self, response: InferResponse) -> None:
+        pass
+
+
+def ids(records: Records) -> list[int]:
+    return [record["id"] for record in records if "model_name" in record]
+
+
+def names(records: Records, number: int) -> list[str]:
+    return [
+        stamp["name"]
+        for record in records
+        if record["id"] == number
+        for stamp in record.get("timestamps", ())
+    ]
+
+
+async def test_a_request_has_its_times_in_order_of_the_reference(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.requests.whole()
+    await world.tracer.aclose()
+    records = world.written()
+    assert records[2] == {"id": 1, "model_name": "m", "model_version": 3}
+    stamps = {
+        stamp["name"]: stamp["ns"] // 1_000_000
+        for record in records
+        for stamp in record.get("timestamps", ())
+    }
+    assert stamps == {
+        "HTTP_RECV_START": 1, "HTTP_RECV_END": 2, "REQUEST_START": 3, "QUEUE_START": 4, "INFER_RESPONSE_COMPLETE": 9,
+        "COMPUTE_START": 5, "COMPUTE_INPUT_END": 6, "COMPUTE_OUTPUT_START": 7, "COMPUTE_END": 8, "REQUEST_END": 9,
+        "HTTP_SEND_START": 10, "HTTP_SEND_END": 11,
+    }  # fmt: skip
+    assert names(records, 1) == list(stamps)
+
+
+async def test_over_grpc_the_names_are_those_of_grpc(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.requests.protocol = "GRPC"
+    world.requests.whole()
+    await world.tracer.aclose()
+    found = names(world.written(), 1)
+    assert found[:2] == ["GRPC_WAITREAD_START", "GRPC_WAITREAD_END"]
+    assert found[-2:] == ["GRPC_SEND_START", "GRPC_SEND_END"]
+
+
+async def test_a_request_that_fails_before_its_model_has_the_times_of_its_arrival(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.requests.finish(world.requests.begin())
+    await world.tracer.aclose()
+    assert names(world.written(), 1) == ["HTTP_RECV_START", "HTTP_RECV_END"]
+
+
+async def test_tensors(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, level=TENSORS)
+    requests = world.requests
+    given = tensor("A", "FP32", (1, 2), [1.5, 2])
+    context = requests.begin()
+    inference = requests.run(context, inputs=(given, tensor("S", "BYTES", (1,), [b'a"\n'])))
+    given.array[:] = 7  # the memory of a request is used again
+    requests.respond(
+        inference, tensor("B", "BOOL", (2,), [True, False]), tensor("H", "FP16", (1,), [1])
+    )
+    requests.finish(context)
+    await world.tracer.aclose()
+    assert world.written() == [
+        {"id": 1, "activity": activity, "tensor": {"name": name, "data": data, "shape": shape, "dtype": dtype}}
+        for activity, name, data, shape, dtype in (
+            ("TENSOR_QUEUE_INPUT", "A", "1.5,2", "1,2", "FP32"),
+            ("TENSOR_QUEUE_INPUT", "S", '"a"\n"', "1", "BYTES"),
+            ("TENSOR_BACKEND_OUTPUT", "B", "1,0", "2", "BOOL"),
+            ("TENSOR_BACKEND_OUTPUT", "H", "", "1", "FP16"),
+        )
+    ]  # fmt: skip
+
+
+async def test_the_inferences_that_one_causes_have_its_id_as_their_parents(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    requests = world.requests
+    context = requests.begin("outer")
+    outer = requests.run(context, name="outer", request_id='r"1')
+    assert outer.traced is not None
+    call = Call(0, request=outer.request, traced=outer.traced.child())
+    inner = type(outer)(outer.request, call.respond, 1, requests.tick(), queued_ns=requests.tick())
+    call.runs(model(), inner)
+    requests.respond(outer)
+    requests.finish(context)
+    assert not world.file.exists()
+    requests.respond(inner)  # the trace is complete when the last one is
+    await world.tracer.aclose()
+    (first, second) = (record for record in world.written() if "model_name" in record)
+    assert first == {"id": 1, "model_name": "outer", "model_version": 3, "request_id": 'r"1'}
+    assert second == {**first, "id": 2, "parent_id": 1}
+    assert "HTTP_SEND_END" in names(world.written(), 1)
+    assert names(world.written(), 2)[0] == "REQUEST_START"
+    assert "INFER_RESPONSE_COMPLETE" not in names(world.written(), 2)
+
+
+async def test_a_file_per_so_many_traces(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, log_frequency=2)
+    for _ in range(5):
+        world.requests.whole()
+    await world.tracer.aclose()
+    assert world.files() == ["t.json.0", "t.json.1", "t.json.2"]
+    assert [ids(world.written(number)) for number in range(3)] == [[1, 2], [3, 4], [5]]
+
+
+async def test_without_a_frequency_all_are_in_one_file_over_changes_of_the_settings(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.requests.whole()
+    world.tracer.change("m", {"rate": 2})
+    for _ in range(4):
+        world.requests.whole()
+    await world.tracer.aclose()
+    assert world.files() == ["t.json"]
+    assert ids(world.written()) == [1, 2, 3]
+
+
+async def test_the_file_is_valid_json_while_the_server_runs(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    for expected in ([1], [1, 2], [1, 2, 3]):
+        world.requests.whole()
+        await until(lambda: world.file.exists() and world.file.stat().st_size > 0)
+        await until(lambda expected=expected: ids(world.written()) == expected)  # type: ignore[misc]
+    await world.tracer.aclose()
+
+
+async def test_a_count_that_is_used_up_writes_its_traces_to_a_file_with_a_number(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, count=3)
+    for _ in range(5):
+        world.requests.whole()
+    await world.tracer.aclose()
+    assert world.files() == ["t.json.0"]
+    assert ids(world.written(0)) == [1, 2, 3]
+
+
+async def test_what_a_count_has_collected_is_written_when_it_is_replaced(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, count=3)
+    late = world.requests.begin()
+    world.requests.whole()
+    world.tracer.change("", {"count": 9})
+    world.requests.finish(late)
+    world.tracer.change("", {"level": 0})
+    assert not world.tracer.active
+    world.requests.whole()
+    await world.tracer.aclose()
+    assert sorted({record["id"] for record in world.written()}) == [1, 2]
+
+
+@pytest.mark.parametrize("frequency", [0, 1])
+@pytest.mark.parametrize("place", ["missing/t.json", "full"])
+async def test_a_file_that_cannot_be_written_stops_tracing_with_one_line(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, place: str, frequency: int
+) -> None:
+    file = tmp_path / place
+    if place == "full":
+        for name in ("full", "full.0", "full.1"):
+            (tmp_path / name).symlink_to("/dev/full")
+    world = World(tmp_path, file=str(file), log_frequency=frequency)
+    with caplog.at_level(logging.ERROR, logger="naiad.trace"):
+        world.requests.whole()
+        await until(lambda: not world.tracer.active)
+        for _ in range(3):
+            world.requests.whole()
+        await world.tracer.aclose()
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith(f"tracing stops: {file}")
+    assert "requests go on" in line
+
+
+async def test_a_change_begins_again_after_a_file_could_not_be_written(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path / "later")
+    world.requests.whole()
+    await until(lambda: not world.tracer.active)
+    (tmp_path / "later").mkdir()
+    world.tracer.change("", {})
+    world.requests.whole()
+    await world.tracer.aclose()
+    assert ids(world.written()) == [2]
+
+
+async def test_a_refused_change_leaves_tracing_as_it_is(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    with pytest.raises(InferenceError):
+        world.tracer.change("", {"rate": 0})
+    world.requests.whole()
+    await world.tracer.aclose()
+    assert ids(world.written()) == [1]
+
+
+async def test_nothing_is_traced_before_it_opens_and_after_it_closes(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    await world.tracer.aclose()
+    world.requests.whole()
+    world.tracer.change("", {"rate": 1})
+    assert not world.tracer.active
+    world.tracer.open()
+    world.requests.whole()
+    await asyncio.gather(world.tracer.aclose())
+    assert ids(world.written()) == [1]
