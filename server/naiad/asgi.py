@@ -42,7 +42,7 @@ from naiad.protocol.tokens import TokenFile
 from naiad.repository.lifecycle import State
 from naiad.repository.store import local_root
 from naiad.repository.stores.process import StoreProcess
-from naiad.serve.assembly import Assembly, AssemblyError, assembled
+from naiad.serve.assembly import Assembly, AssemblyError, assembled, tracer_of
 from naiad.serve.console import LoadingLines
 from naiad.serve.drain import stop
 from naiad.serve.frontends import FrontEndError, Frontends, http_options, observer_of
@@ -113,7 +113,10 @@ def create_app(
     except OSError as error:
         raise ValueError(f"auth_token_file={parsed.auth_token_file}: {error.strerror}") from None
     services = LateServices()
-    tracer = Tracer(parsed.trace, clock=clock) if server is None else server.engine.tracer
+    try:
+        tracer = tracer_of(parsed, clock) if server is None else server.engine.tracer
+    except AssemblyError as error:
+        raise ValueError(str(error)) from None
     running = _Running(parsed, http, services, server, tracer)
 
     @contextlib.asynccontextmanager

@@ -123,8 +123,6 @@ def trace_options(
     )
     if mode != OPENTELEMETRY:
         return options
-    if True:
-        raise UsageError("--trace-config=mode=opentelemetry: not supported yet; leave it out")
     own = [(name, value) for of, name, value in given if of == OPENTELEMETRY]
     batches = {name: _batch_setting(name, values, environ) for name in _BATCHES}
     own += [

@@ -7,6 +7,7 @@ A program that embeds a server, or a test, builds as many as it wants, each on a
 import asyncio
 import collections.abc
 import contextlib
+import functools
 import pathlib
 
 from naiad import __version__, logs
@@ -22,6 +23,7 @@ from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.memory.evicted import EvictedModels
 from naiad.engine.model import Model
+from naiad.extras import install
 from naiad.hosts.cuda_regions.memory import CudaMemory
 from naiad.hosts.worker.placement import fault
 from naiad.metrics.custom import CustomMetrics
@@ -239,7 +241,7 @@ async def assembled(
             gpu_memory=gpu_memory,
         )
         if tracer is None:
-            tracer = Tracer(options.trace, clock=clock)
+            tracer = tracer_of(options, clock)
         tracer.open()
         undo.push_async_callback(tracer.aclose)
         engine = _engine(options, repository, clock, regions, tracer)
@@ -269,6 +271,24 @@ async def assembled(
         )
         undo.push_async_callback(assembly.aclose, options.exit_timeout_secs)
         yield assembly
+
+
+def tracer_of(options: Options, clock: Clock) -> Tracer:
+    """The tracer that options ask for, not open yet.
+
+    Raises:
+        AssemblyError: a package is missing.
+    """
+    collector = options.trace.collector
+    if collector is None:
+        return Tracer(options.trace, clock=clock)
+    try:
+        from naiad.tracing.opentelemetry import SpanSender  # noqa: PLC0415 - few servers need it
+    except ImportError as error:
+        raise AssemblyError(
+            f"--trace-config=mode=opentelemetry needs OpenTelemetry's packages ({error}): {install('tracing')}"
+        ) from None
+    return Tracer(options.trace, clock=clock, sink=functools.partial(SpanSender, collector))
 
 
 def _check_host_policies(options: Options) -> None:

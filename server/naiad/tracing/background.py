@@ -7,6 +7,7 @@ the loop wakes it a few times per second at most.
 import collections
 import collections.abc
 import logging
+import sys
 import threading
 import typing
 
@@ -20,11 +21,14 @@ class Background(typing.Generic[T]):
 
     Args:
         work: takes what has come; on the thread. An exception of it is logged, and the thread goes on.
-        most: how much may wait.
+        most: how much may wait, in the sizes that `put` gets.
         gather_seconds: how long to wait for more once something has come.
+        enough: how much ends this wait.
 
     Attributes:
+        most: as given.
         dropped: how much did not fit.
+        is_busy: whether the thread works.
     """
 
     def __init__(
@@ -34,23 +38,33 @@ class Background(typing.Generic[T]):
         name: str,
         most: int,
         gather_seconds: float,
+        enough: int = sys.maxsize,
     ) -> None:
         self._work = work
-        self._most = most
+        self.most = most
+        self._enough = enough
+        # Each is written by one thread only.
+        self._given = self._taken = 0
         self._gather_seconds = gather_seconds
-        self._waiting = collections.deque[T]()
+        self._waiting = collections.deque[tuple[T, int]]()
         self._wakeup = threading.Event()
-        self._closing = threading.Event()
+        self._hurry = threading.Event()
+        self._closing = False
         self.dropped = 0
+        self.is_busy = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started = False
 
-    def put(self, item: T) -> bool:
+    def put(self, item: T, size: int = 1) -> bool:
         """Give the thread something; whether it fits. Never waits."""
-        if len(self._waiting) >= self._most:
-            self.dropped += 1
+        waiting = self._given - self._taken
+        if waiting + size > self.most:
+            self.dropped += size
             return False
-        self._waiting.append(item)
+        self._given += size
+        self._waiting.append((item, size))
+        if waiting + size >= self._enough:
+            self._hurry.set()
         if not self._wakeup.is_set():
             if not self._started:
                 self._started = True
@@ -60,7 +74,8 @@ class Background(typing.Generic[T]):
 
     def close(self, seconds: float) -> bool:
         """Work on what waits, and end; whether it did within this time. Not on the event loop."""
-        self._closing.set()
+        self._closing = True
+        self._hurry.set()
         self._wakeup.set()
         if self._started:
             self._thread.join(seconds)
@@ -69,15 +84,23 @@ class Background(typing.Generic[T]):
     def _run(self) -> None:
         while True:
             self._wakeup.wait()
-            self._closing.wait(self._gather_seconds)
+            self._hurry.wait(self._gather_seconds)
             self._wakeup.clear()
-            is_last = self._closing.is_set()
-            items = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            is_last = self._closing
+            if not is_last:
+                self._hurry.clear()
+            items = []
+            for _ in range(len(self._waiting)):
+                item, size = self._waiting.popleft()
+                self._taken += size
+                items.append(item)
             if items:
+                self.is_busy = True
                 try:
                     self._work(items)
                 except Exception:  # noqa: BLE001 - what comes later is worked on all the same
                     _log.exception("%s failed", self._thread.name)
+                self.is_busy = False
             if is_last and not self._waiting:
                 return
             if is_last:

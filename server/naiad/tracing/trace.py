@@ -1,6 +1,7 @@
 """What is kept of a traced request: its own times, and one part per inference that it caused, with the parent of each. Loop only, until it is complete."""
 
 import collections.abc
+import random
 import typing
 
 import msgspec
@@ -10,6 +11,30 @@ from naiad.core.inference import ExecutionTimes, Inference, RequestContext, Trac
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.tracing.settings import TENSORS, TraceSetting
+
+
+class SpanIds(msgspec.Struct, frozen=True):
+    """The trace that spans belong to (W3C Trace Context).
+
+    Attributes:
+        trace_id: the client's, or one of its own; 128 bits.
+        flags: the client's; 1 for a trace of its own.
+    """
+
+    trace_id: int
+    flags: int
+
+
+def span_ids(parent: TraceParent | None) -> SpanIds:
+    """The client's trace, or a new one."""
+    if parent is None:
+        return SpanIds(random_id(128), 1)
+    return SpanIds(int(parent.trace_id, 16), parent.flags)
+
+
+def random_id(bits: int) -> int:
+    """An id of a span or a trace, which is never 0."""
+    return random.getrandbits(bits) or 1
 
 
 class RequestTrace(msgspec.Struct, eq=False):
@@ -24,6 +49,7 @@ class RequestTrace(msgspec.Struct, eq=False):
         parts: its inferences, each behind the one that caused it.
         open: inferences that have no final response yet.
         ended: whether its response was sent, or will never be.
+        spans: the trace of its spans, in the mode OPENTELEMETRY.
         complete: called once, when nothing more will be recorded.
         next_id: gives the ids of further inferences.
     """
@@ -41,6 +67,7 @@ class RequestTrace(msgspec.Struct, eq=False):
     parts: "list[InferenceTrace]" = []
     open: int = 0
     ended: bool = False
+    spans: SpanIds | None = None
 
     def end(self) -> None:
         """Its response was sent, or will never be."""
@@ -66,7 +93,8 @@ class InferenceTrace(msgspec.Struct, eq=False):
         responded_ns: when each of its responses came.
         ended_ns: when its final one did.
         composed: whether it is an ensemble's, which computes nothing itself.
-        inputs, outputs: with the level TENSORS.
+        span_id: of its span, where the request has spans.
+        inputs, outputs: with the level TENSORS, in files.
     """
 
     request: RequestTrace
@@ -80,6 +108,7 @@ class InferenceTrace(msgspec.Struct, eq=False):
     queued_ns: int = 0
     execution: ExecutionTimes | None = None
     composed: bool = False
+    span_id: int = 0
     responded_ns: list[int] = []
     ended_ns: int = 0
     inputs: list[Tensor] = []
@@ -93,7 +122,9 @@ class InferenceTrace(msgspec.Struct, eq=False):
         self.model_name, self.request_id = asked.model_name, asked.id
         self.model_version, self.composed = model.version, model.config.ensemble is not None
         self.started_ns = inference.received_ns
-        if request.setting.level & TENSORS:
+        if request.spans is not None:
+            self.span_id = random_id(64)
+        elif request.setting.level & TENSORS:
             self.inputs = [kept(tensor) for tensor in asked.inputs]
 
     def responds(self, inference: Inference, response: InferResponse) -> None:
@@ -101,7 +132,7 @@ class InferenceTrace(msgspec.Struct, eq=False):
         now = self.now_ns()
         if not response.empty:
             self.responded_ns.append(now)
-            if self.request.setting.level & TENSORS:
+            if self.request.spans is None and self.request.setting.level & TENSORS:
                 self.outputs += map(kept, response.outputs)
         if response.final and not self.ended_ns:
             self.queued_ns = inference.queued_ns

@@ -17,7 +17,7 @@ from naiad.tracing.settings import (
     TraceSettings,
     shown,
 )
-from naiad.tracing.trace import RequestTrace
+from naiad.tracing.trace import RequestTrace, span_ids
 
 _log = logging.getLogger("naiad.trace")
 
@@ -77,6 +77,7 @@ class Tracer:
             self.now_ns(),
             self._complete,
             self._next_id,
+            spans=span_ids(parent) if setting.mode == OPENTELEMETRY else None,
         )
 
     def shown(self, model: str) -> dict[str, str | list[str]]:

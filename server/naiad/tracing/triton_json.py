@@ -10,7 +10,7 @@ from naiad.core.tensor import Tensor
 from naiad.tracing.settings import TIMESTAMPS
 from naiad.tracing.trace import InferenceTrace, RequestTrace
 
-_FRONT_END = {
+FRONT_END = {
     "HTTP": ("HTTP_RECV_START", "HTTP_RECV_END", "HTTP_SEND_START", "HTTP_SEND_END"),
     "GRPC": ("GRPC_WAITREAD_START", "GRPC_WAITREAD_END", "GRPC_SEND_START", "GRPC_SEND_END"),
 }
@@ -22,7 +22,7 @@ def written(trace: RequestTrace) -> str:
     records: list[str] = []
     level = trace.setting.level
     stamps = level & TIMESTAMPS
-    receive, read, send, sent = _FRONT_END[trace.protocol]
+    receive, read, send, sent = FRONT_END[trace.protocol]
     own = trace.parts[0] if trace.parts else None
     if stamps:
         records += (

@@ -24,6 +24,7 @@ from tests.conformance.servers import (
     placed,
     polling,
     sequences,
+    traced,
     warmed,
 )
 from tests.conformance.servers.broken import BROKEN, COMPLETING
@@ -48,7 +49,7 @@ class Setup:
 
     Attributes:
         repositories: writes them below a folder and gives them in order.
-        options: as on the command line.
+        options: as on the command line; `{folder}` stands for a folder of the server's own.
         ours: further ones of Naiad, for what the reference allows without.
         in_turn: scenarios change the repository that both servers read, so the servers are asked one after the other.
         apart: scenarios change the repository at any time, so each server has one of its own.
@@ -189,6 +190,14 @@ SETUPS: dict[str, Setup] = {
             "--strict-readiness=false",
             "--disable-auto-complete-config",
             f"--cache-config=local,size={cached.SIZE}",
+        ),
+    ),
+    "traced": Setup(
+        traced.put,
+        (
+            "--disable-auto-complete-config",
+            "--trace-config=triton,file={folder}/trace.json",
+            "--trace-config=rate=7",
         ),
     ),
     "sequences": Setup(
@@ -366,7 +375,10 @@ class Servers:
                     program,
                     repositories[program.name],
                     log=home / f"{program.name}.log",
-                    options=spec.options + (spec.ours if program.name == "naiad" else ()),
+                    options=[
+                        option.replace("{folder}", str(_own(home, program)))
+                        for option in spec.options + (spec.ours if program.name == "naiad" else ())
+                    ],
                 ).start()
             )
             for program in self.programs
@@ -398,6 +410,13 @@ class Servers:
             target.close()
             left = began_s + target.process.program.grace_s - self.clock()
             target.process.stop(timeout_s=max(left, 0))
+
+
+def _own(home: Path, program: Program) -> Path:
+    """A folder of one server alone."""
+    folder = home / f"of-{program.name}"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def programs() -> tuple[Program, ...]:

@@ -1,0 +1,107 @@
+"""Sends traces to a collector, as spans by OTLP over HTTP. The only module that knows OpenTelemetry's packages; importing it imports them.
+
+A thread of its own makes and sends the spans. A collector that is slow, hangs or is not there costs traces, which are counted, and no request anything.
+"""
+
+import logging
+import time
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+
+from naiad.tracing.background import Background
+from naiad.tracing.settings import CollectorOptions, TraceSetting
+from naiad.tracing.spans import SpanData, spans
+from naiad.tracing.trace import RequestTrace
+
+_log = logging.getLogger("naiad.trace")
+
+_SCOPE = InstrumentationScope("triton-server")
+_MS_PER_SECOND = 1000
+
+
+class SpanSender:
+    """A `TraceSink`.
+
+    Args:
+        exporter: sends spans, on a thread of its own; None: by OTLP over HTTP to the collector.
+    """
+
+    def __init__(self, options: CollectorOptions, exporter: SpanExporter | None = None) -> None:
+        # What it logs of each attempt would fill the log while a collector is away; the first loss is a line below.
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+        self._exporter = OTLPSpanExporter(endpoint=options.url) if exporter is None else exporter
+        self._url = options.url
+        self._batch = options.max_export_batch_size
+        self._resource = Resource.create(dict(options.resource))
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._is_lossy = False
+        self.lost = 0
+        """Spans that the collector did not take."""
+        self.background = Background[RequestTrace](
+            self._send,
+            name="trace-spans",
+            most=options.max_queue_size,
+            gather_seconds=options.schedule_delay_ms / _MS_PER_SECOND,
+            enough=options.max_export_batch_size,
+        )
+
+    def collected(self, trace: RequestTrace) -> None:
+        """See `TraceSink`."""
+        size = 1 + sum(1 if part.execution is None else 3 for part in trace.parts)
+        if not self.background.put(trace, size) and not self._is_lossy:
+            self._report(f"more than {self.background.most} spans wait for {self._url}")
+
+    def replaced(self, setting: TraceSetting) -> None:
+        """See `TraceSink`."""
+
+    def close(self, seconds: float) -> None:
+        """See `TraceSink`."""
+        if not self.background.close(seconds):
+            self._exporter.shutdown()  # no further attempt
+        if dropped := self.background.dropped + self.lost:
+            _log.warning("%d spans were not sent to %s", dropped, self._url)
+
+    def _send(self, traces: list[RequestTrace]) -> None:
+        """On the thread."""
+        made = [self._span(data) for trace in traces for data in spans(trace)]
+        for trace in traces:
+            trace.parts.clear()
+        for first in range(0, len(made), self._batch):
+            batch = made[first : first + self._batch]
+            if self._exporter.export(batch) is SpanExportResult.SUCCESS:
+                self._is_lossy = False
+                continue
+            self.lost += len(batch)
+            if not self._is_lossy:
+                self._report(f"{self._url} does not take them")
+
+    def _report(self, why: str) -> None:
+        self._is_lossy = True
+        _log.warning(
+            "traces are lost: %s; requests go on. Check that a collector listens there, or give another --trace-config=opentelemetry,url=…",
+            why,
+        )
+
+    def _span(self, data: SpanData) -> ReadableSpan:
+        offset = self._offset_ns
+
+        def context(span_id: int, *, is_remote: bool) -> SpanContext:
+            return SpanContext(data.trace_id, span_id, is_remote, TraceFlags(data.flags))
+
+        return ReadableSpan(
+            data.name,
+            context(data.span_id, is_remote=False),
+            context(data.parent_id, is_remote=data.is_remote) if data.parent_id else None,
+            self._resource,
+            data.attributes,
+            [Event(name, timestamp=ns + offset) for name, ns in data.events],
+            kind=SpanKind.SERVER,
+            start_time=data.start_ns + offset,
+            end_time=data.end_ns + offset,
+            instrumentation_scope=_SCOPE,
+        )
