@@ -8,6 +8,7 @@ import threading
 import typing
 
 import pytest
+from typing_extensions import override
 
 pytest.importorskip("opentelemetry.sdk.trace", reason="needs the extra tracing")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs the extra tracing")
@@ -39,6 +40,7 @@ class Collector:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
+            @override
             def log_request(self, *_: object) -> None:
                 pass
 

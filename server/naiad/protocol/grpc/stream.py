@@ -357,7 +357,9 @@ class InferStream:
         message = response_proto.encode_streamed_error(error.message, pending.id)
         self._send_recorded(pending, message, final=True)
 
-    def _send_recorded(self, pending: _PendingRequest, message: bytes, *, final: bool) -> None:
+    def _send_recorded(
+        self, pending: _PendingRequest, message: bytes | LongMessage, *, final: bool
+    ) -> None:
         """As `_send`; what follows the request learns when its first response began to be sent, and when its last one was."""
         context, observer = pending.context, self._method.observer
         if context is None or observer is None:
