@@ -175,9 +175,10 @@ class Cluster:
         """The command line that runs a command with the machine's files in the cluster's network: KUBECONFIG is set, names of Services and the hosts in `HOSTS` resolve."""
         environment = ["env", f"KUBECONFIG={self.folders.admin_kubeconfig}"]
         folder = self.folders.root
-        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{INGRESS_ADDRESS} {' '.join(HOSTS)}\n")
-        (folder / "resolv.conf").write_text(
-            f"nameserver {DNS_ADDRESS}\nsearch svc.cluster.local cluster.local\noptions ndots:5\n"
+        _keep(folder / "hosts", f"127.0.0.1 localhost\n{INGRESS_ADDRESS} {' '.join(HOSTS)}\n")
+        _keep(
+            folder / "resolv.conf",
+            f"nameserver {DNS_ADDRESS}\nsearch svc.cluster.local cluster.local\noptions ndots:5\n",
         )
         own = 'mount --bind $0/hosts /etc/hosts && mount --bind $0/resolv.conf /etc/resolv.conf && exec "$@"'
         separate = ["unshare", "--mount", "bash", "-c", own, str(folder)]
@@ -305,3 +306,9 @@ def _is_ready(item: "dict[str, typing.Any]") -> bool:
 def _remove(folder: pathlib.Path) -> None:
     """Removes a folder with tens of thousands of files of unpacked images: `shutil.rmtree` takes twice as long."""
     subprocess.run(["/bin/rm", "-rf", "--", str(folder)], check=False)
+
+
+def _keep(file: pathlib.Path, text: str) -> None:
+    """Writes a file that commands read while others are started: only when it says something else, since for a moment it would be empty."""
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)

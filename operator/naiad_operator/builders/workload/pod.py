@@ -293,8 +293,12 @@ def _over_nodes(pods: Object) -> Object:
 
 
 def _over_zones(pods: Object) -> Object:
-    """The wish for other zones. Not a second constraint: the scheduler ignores all of them for a node without the label of one."""
-    term = {"labelSelector": pods, "topologyKey": _ZONE}
+    """The wish for other zones than those of this revision's pods.
+
+    Not a second constraint: the scheduler ignores all of them for a node without the label of one. Of this revision, as `_over_nodes`: a pod of the revision before
+    would weigh as much against a node as the spread over nodes for it, and two new pods could meet on one node.
+    """
+    term = {"labelSelector": pods, "topologyKey": _ZONE, "matchLabelKeys": ["pod-template-hash"]}
     return {_PREFERRED: [{"weight": 50, "podAffinityTerm": term}]}
 
 

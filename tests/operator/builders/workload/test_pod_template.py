@@ -111,6 +111,9 @@ def test_pods_spread_over_nodes_whether_or_not_the_nodes_have_a_zone() -> None:
     (wish,) = spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert wish["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone"
     assert wish["podAffinityTerm"]["labelSelector"] == constraint["labelSelector"]
+    assert wish["podAffinityTerm"]["matchLabelKeys"] == constraint["matchLabelKeys"], (
+        "a pod that is replaced weighs against no node"
+    )
 
 
 def test_a_service_with_an_anti_affinity_of_its_own_keeps_it() -> None:
