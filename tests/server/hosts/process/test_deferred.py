@@ -168,7 +168,7 @@ async def test_a_coroutine_that_lets_no_other_run_is_found_and_its_worker_replac
     error = hosted.answers[1].response.error
     assert error is not None
     assert error.code is ErrorCode.UNAVAILABLE
-    assert "took longer than naiad.execute_timeout (0.5 s) and was killed" in error.message
+    assert "took longer than naiad.execute_timeout (1 s) and was killed" in error.message
     await until(lambda: hosted.usable == [False, True])
     assert hosted.restarts == [RestartReason.TIMEOUT]
     assert any("in execute" in line for line in lines(caplog, "naiad.models.m"))
