@@ -288,7 +288,11 @@ class _Request:
 
     def record(self) -> None:
         """Write the access log's entry, if the client got its response."""
-        if self._observer is None or not self._complete or not self._observer.active:
+        if self._observer is None:
+            return
+        if not self._complete or not self._observer.active:
+            if self._context is not None:
+                self._context.finish()
             return
         context = self._context or self._observer.begin(
             self._headers.get, self._received_ns, self._received

@@ -66,7 +66,9 @@ class Exchange(msgspec.Struct, eq=False):
         self.sender = None
         if response is None or response.stream is not None:
             self._cancel(self.handle)
-        self.handle = self.context = None
+        context, self.handle, self.context = self.context, None, None
+        if context is not None:
+            context.finish()
         return response
 
     def _cancel(self, handle: Cancellable | None) -> None:

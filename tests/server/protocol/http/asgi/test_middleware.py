@@ -9,6 +9,7 @@ import pytest
 
 from naiad.core.clock import ManualClock
 from naiad.core.datatypes import FP32
+from naiad.core.inference import RequestContext
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.protocol.access_log import AccessObserver
 from naiad.protocol.http.admin.control_plane import ControlPlane
@@ -215,6 +216,24 @@ async def test_what_the_head_decides_is_answered_before_the_body() -> None:
     call = server.call("POST", "/v2/models/unknown/infer", DISCONNECT, length=500)
     assert (await call.ended()).status == 404
     assert CLOSE in call.headers
+
+
+async def test_the_context_of_a_client_that_goes_is_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a trace has collected is written, and its setting counts it as open no longer."""
+    finished: list[RequestContext] = []
+
+    def finish(context: RequestContext) -> None:
+        finished.append(context)
+
+    monkeypatch.setattr(RequestContext, "finish", finish)
+    server = Server(log=True)
+    call = server.infer()
+    await server.asked()
+    call.feed(DISCONNECT)
+    await call.ended()
+    assert (len(finished), server.entries) == (1, [])
 
 
 async def test_a_client_that_goes_cancels_its_request() -> None:

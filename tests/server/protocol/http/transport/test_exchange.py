@@ -6,6 +6,7 @@ import typing
 import weakref
 
 import pytest
+from typing_extensions import override
 
 from naiad.core.inference import Inference, RequestContext
 from naiad.protocol.http.message import HttpReply, OnReply
@@ -69,6 +70,29 @@ def test_a_client_that_leaves_leaves_no_garbage_of_a_logged_request() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+class Traced(RequestContext, kw_only=True):
+    """A context that counts how often it ends."""
+
+    finished: int = 0
+
+    @override
+    def finish(self) -> None:
+        self.finished += 1
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_the_context_of_a_client_that_leaves_is_finished_once(answered: bool) -> None:  # noqa: FBT001
+    """What a trace has collected is written, and its setting counts it as open no longer."""
+    context = Traced(1)
+    exchange = Exchange(typing.cast("ResponseSender", Pipeline()), NO_HEAD, context)
+    exchange.handle = Work(exchange.reply)
+    if answered:
+        exchange.reply(REPLY)
+    exchange.abandon()
+    exchange.abandon()
+    assert context.finished == 1
 
 
 def test_a_second_reply_is_dropped() -> None:
