@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from e2e.addons import contour, install, keda
+from e2e.addons import contour, install, keda, keda_http
 from e2e.cluster import steps
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.layout import FOLDER_VARIABLE
@@ -57,8 +57,9 @@ def _on_own_cluster(pytest: "list[str]", step: Callable[[str], None], *, keep: b
         programs.find(install.MONITORING)
         programs.find(["registry"])
         keda.prepare()
+        keda_http.prepare()
         contour.prepare()
-        step("programs of Prometheus, KEDA, Contour and a registry")
+        step("programs of Prometheus, KEDA with its HTTP add-on, Contour and a registry")
     cluster = Cluster(step=step)
     try:
         cluster.up()

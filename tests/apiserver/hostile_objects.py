@@ -17,10 +17,10 @@ WAITING = "waiting"
 BINDING = "hostile-binding"
 YEAR_0 = "0000-01-01T00:00:00Z"
 COMMAS = "," * 60_000
-_BRACKETS = '{"[' * 60_000
+BRACKETS = '{"[' * 60_000
 _QUOTES = '"' * 100_000
-_LARGE = "".join(map(chr, range(0x4E00, 0x4E00 + 5_000))) * 10
-TEXTS = {"commas": COMMAS, "brackets": _BRACKETS, "quotes": _QUOTES, "large": _LARGE}
+LARGE = "".join(map(chr, range(0x4E00, 0x4E00 + 5_000))) * 10
+TEXTS = {"commas": COMMAS, "brackets": BRACKETS, "quotes": _QUOTES, "large": LARGE}
 
 _CONTAINER: Object = {"name": "server", "image": "a"}
 _SELECTED: Object = {"matchLabels": {"a": "b"}}
@@ -44,7 +44,25 @@ SPECS: dict[str, Object] = {
     },
 }
 """Of each kind that a tenant may write, the least that the API server takes."""
+OPTIONAL: dict[str, Object] = {
+    "ScaledObject": {
+        "scaleTargetRef": {"name": "a"},
+        "triggers": [{"type": "cpu", "metadata": {"value": "1"}}],
+    },
+    "HTTPRoute": {},
+    "GRPCRoute": {},
+    "PodMonitor": {"selector": {}, "podMetricsEndpoints": [{"port": "a"}]},
+    "ServiceMonitor": {"selector": {}, "endpoints": [{"port": "a"}]},
+    "ResourceClaimTemplate": {"spec": {}},
+}
+"""The same of each kind that an API server may lack."""
 _API = {
+    "ScaledObject": "keda.sh/v1alpha1",
+    "HTTPRoute": "gateway.networking.k8s.io/v1",
+    "GRPCRoute": "gateway.networking.k8s.io/v1",
+    "PodMonitor": "monitoring.coreos.com/v1",
+    "ServiceMonitor": "monitoring.coreos.com/v1",
+    "ResourceClaimTemplate": "resource.k8s.io/v1",
     "Pod": "v1",
     "Service": "v1",
     "PersistentVolumeClaim": "v1",
@@ -77,14 +95,14 @@ def child(
     }
     names = {"name": name or f"hostile-{next(_numbers)}", "namespace": namespace, "labels": labels}
     api = {"apiVersion": _API[kind], "kind": kind}
-    return {**api, "metadata": names | metadata, "spec": SPECS[kind]}
+    return {**api, "metadata": names | metadata, "spec": {**SPECS, **OPTIONAL}[kind]}
 
 
-def children(namespace: str, uid: str) -> list[Object]:
-    """Of every kind: giant annotations, strange owners, and names and digests that only the operator's own objects have."""
+def children(namespace: str, uid: str, kinds: typing.Iterable[str]) -> list[Object]:
+    """Of each kind: giant annotations, strange owners, and names and digests that only the operator's own objects have."""
     owner = {"apiVersion": NAIAD, "kind": "InferenceService", "name": VICTIM, "uid": uid}
     made: list[Object] = []
-    for kind in SPECS:
+    for kind in kinds:
         made += [child(kind, namespace, annotations={"a": text}) for text in TEXTS.values()]
         made += [
             child(kind, namespace, ownerReferences=owners(500, controller=True)),
@@ -110,6 +128,11 @@ def children(namespace: str, uid: str) -> list[Object]:
             ),
             child(kind, namespace, finalizers=[f"example.com/{n}" for n in range(900)]),
         ]
+    return made
+
+
+def deployments(namespace: str) -> list[Object]:
+    """With two thousand million pods, and with more variables than an object may have."""
     pods = [child("Deployment", namespace) for _ in range(2)]
     pods[0]["spec"] = {**pods[0]["spec"], "replicas": 2**31 - 1, "paused": True}
     pods[1]["spec"] = {
@@ -125,7 +148,7 @@ def children(namespace: str, uid: str) -> list[Object]:
             },
         },
     }
-    return [*made, *pods]
+    return pods
 
 
 def statuses(pod: Object) -> list[Object]:
@@ -137,11 +160,11 @@ def statuses(pod: Object) -> list[Object]:
         "ready": False,
         "restartCount": -5,
     }
-    ended: Object = {"exitCode": -(2**31), "signal": 99, "reason": "", "startedAt": YEAR_0, "finishedAt": YEAR_0, "message": _BRACKETS}  # fmt: skip
+    ended: Object = {"exitCode": -(2**31), "signal": 99, "reason": "", "startedAt": YEAR_0, "finishedAt": YEAR_0, "message": BRACKETS}  # fmt: skip
     scheduled = unschedulable(pod, message=_QUOTES[:9_000], since=YEAR_0)
     return [
         {"phase": "Pending", "conditions": []},
-        {"phase": "x" * 10_000, "reason": COMMAS, "message": _BRACKETS},
+        {"phase": "x" * 10_000, "reason": COMMAS, "message": BRACKETS},
         scheduled,
         {**scheduled, "conditions": scheduled["conditions"] * 2_000},
         {
@@ -154,7 +177,7 @@ def statuses(pod: Object) -> list[Object]:
         {
             "phase": "Running",
             "containerStatuses": [
-                container | {"state": {"waiting": {"reason": _LARGE, "message": COMMAS}}}
+                container | {"state": {"waiting": {"reason": LARGE, "message": COMMAS}}}
             ],
         },
         {
@@ -193,10 +216,10 @@ def events(namespace: str, pod: str) -> list[Object]:
         for fields in (
             {},
             {"lastTimestamp": YEAR_0, "message": ""},
-            {"lastTimestamp": "9999-12-31T23:59:59Z", "message": f"Failed to schedule pod, {_BRACKETS}"},
+            {"lastTimestamp": "9999-12-31T23:59:59Z", "message": f"Failed to schedule pod, {BRACKETS}"},
             {"eventTime": "0000-01-01T00:00:00.000000Z", "action": "a", "reportingComponent": "a", "reportingInstance": "b"},
             {"series": {"count": -1, "lastObservedTime": "0000-01-01T00:00:00.000001Z"}},
-            {"message": COMMAS, "source": {"component": _LARGE[:500]}},
+            {"message": COMMAS, "source": {"component": LARGE[:500]}},
         )
     ]  # fmt: skip
     return [*made, *(event(namespace, pod, "TriggeredScaleUp", message=str(n)) for n in range(40))]
@@ -249,7 +272,8 @@ def attack(kubectl: Kubectl, namespace: str) -> dict[str, int]:
     victim = kubectl.create(inference_service(VICTIM, namespace))
     kubectl.wait_for("Deployment", VICTIM, namespace)
     deployed(kubectl, WAITING, namespace)
-    made = written(kubectl, *children(namespace, victim["metadata"]["uid"]))
+    uid = victim["metadata"]["uid"]
+    made = written(kubectl, *children(namespace, uid, SPECS), *deployments(namespace))
     for pod in written(kubectl, *(child("Pod", namespace, name=f"hostile-status-{n}", of=WAITING) for n in range(7))):  # fmt: skip
         number = int(pod["metadata"]["name"].rpartition("-")[2])
         try:

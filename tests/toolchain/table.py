@@ -194,4 +194,10 @@ MODULES = (
         ),
         minutes=4,
     ),
+    Module(
+        path="github.com/kedacore/http-add-on",
+        version="v0.12.0",
+        programs={f"keda-http-{name}": name for name in ("operator", "interceptor", "scaler")},
+        minutes=4,
+    ),
 )
