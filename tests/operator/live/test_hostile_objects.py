@@ -184,7 +184,10 @@ def test_an_ordinary_service_is_served_beside_random_pods_events_and_children(
     until("a look at both", lambda: operator.looks() >= before + 2)
     until("no backlog", lambda: operator.metric("naiad_operator_queue_depth") == 0)
     ordinary(operator)
-    shown = condition(kubectl.get("InferenceService", VICTIM, theirs), "SpecValid")
+    shown = until(
+        "the condition of the service whose objects they seem to be",
+        lambda: condition(kubectl.get("InferenceService", VICTIM, theirs), "SpecValid"),
+    )
     assert "OperatorError" not in shown["reason"]
     for each in made:
         metadata = each["metadata"]
