@@ -55,7 +55,7 @@ class ProcessHost:
         clock: gives the times at which a batch began and ended.
         loop: the event loop in which every method is called.
         shares: whether tensors that came into shared memory are read there. Not for a model that may be given a request again (row 15.18), which it may have changed.
-        places: whether the worker writes outputs to clients' shared memory. Not for a model with a response cache, which keeps their values.
+        places: whether the worker writes outputs to clients' shared memory. Not for a model whose outputs the server reads as well: for its response cache, or as states of sequences.
     """
 
     def __init__(

@@ -96,14 +96,15 @@ class WorkerGroup:
         return hosts
 
     def _host(self, place: int, spec: InstanceSpec) -> ProcessHost:
+        config = self._config
         return ProcessHost(
             Identity(self._model, self._version, spec.name),
             place,
             self.supervisor,
-            responses=ResponseReader(self._config, self._version),
+            responses=ResponseReader(config, self._version),
             limits=self._limits,
             clock=self._clock,
             loop=self._loop,
-            shares=self._config.sequence_batching is None,
-            places=not self._config.response_cache,
+            shares=config.sequence_batching is None,
+            places=not (config.response_cache or any(state.is_output for state in config.states)),
         )

@@ -152,6 +152,7 @@ class Runner:
                     _lend(response, request.on_device)
                 if request.places and not request.cancelled:
                     self._place(response, request.places)
+        self.link.shared_by_other.files.close()  # before its client knows that it is done
         answer, payload = codec.write_outcome(execution)
         return answer, payload, errors
 

@@ -3,14 +3,16 @@
 import asyncio
 import os
 import pathlib
+import unittest.mock
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
+from naiad.config.sequence_states import SequenceState
 from naiad.core import datatypes, regions as module
-from naiad.core.inference import Inference
+from naiad.core.inference import Inference, RecordsInference
 from naiad.core.regions import Place, Regions
 from naiad.core.request import RequestedOutput
 from naiad.core.response import InferResponse
@@ -139,10 +141,34 @@ async def test_nothing_is_written_for_a_client_that_has_gone(
     assert not content(tmp_path, "a").any()
 
 
-async def test_a_model_with_a_response_cache_has_its_outputs_in_the_server(
-    hosts: Hosts, regions: Regions, tmp_path: pathlib.Path
+STATE = SequenceState(
+    input_name="STATE",
+    output_name="OUT",
+    datatype=datatypes.FP32,
+    dims=(-1,),
+    is_output=True,
+    initial_dims=(1,),
+)
+
+
+@pytest.mark.parametrize("reader", [{"response_cache": True}, {"states": (STATE,)}])
+async def test_outputs_that_the_server_reads_as_well_come_to_it(
+    hosts: Hosts, regions: Regions, tmp_path: pathlib.Path, reader: dict[str, Any]
 ) -> None:
-    hosted = await hosts.start(SAME, **WIDE, response_cache=True)
+    hosted = await hosts.start(SAME, **WIDE, **reader)
     (found,) = outputs(await hosted.run(to(1, regions.bound(Place("a", 0, BYTES)))))
     assert type(found) is Tensor
     assert not content(tmp_path, "a").any()
+
+
+async def test_outputs_of_a_traced_request_come_to_the_server(
+    hosts: Hosts, regions: Regions
+) -> None:
+    hosted = await hosts.start(SAME, **WIDE)
+    batch = [
+        to(value, regions.bound(Place(name, 0, BYTES))) for value, name in ((1, "a"), (2, "b"))
+    ]
+    batch[0].traced = unittest.mock.create_autospec(RecordsInference)
+    found = outputs(await hosted.run(*batch))
+    assert [type(each) for each in found] == [Tensor, PlacedTensor]
+    assert (found[0].array == 1).all()

@@ -136,6 +136,12 @@ class Incoming(Record, frozen=True):
         return name in sent and bool(sent[name].bool_param)
 
 
+def _name_field(message: bytes) -> bytes:
+    """The field with the model's name, which protobuf writes first; empty for other messages, of which nothing is remembered by name."""
+    begins = message[:1] == b"\n" and b"" < message[1:2] < b"\x80"
+    return message[: message[1] + 2] if begins else b""
+
+
 _NONE_BEFORE: tuple[Template | None, _Head | None] = (None, None)
 
 
@@ -159,9 +165,8 @@ class RequestReader:
             parts = split(body)
             if parts is None or parts.is_mixed:
                 return self.read(bytes(body))
-            return self._found(parts, body, bytes(parts.head[: parts.head[1] + 2]))
-        # The field with the model's name, which protobuf writes first; of other messages nothing is remembered by name.
-        name = body[: body[1] + 2] if body[:1] == b"\n" and b"" < body[1:2] < b"\x80" else b""
+            return self._found(parts, body, _name_field(parts.head))
+        name = _name_field(body)
         template, last = self._last.get(name, _NONE_BEFORE)
         if template is not None and last is not None:
             found = template.match(body)

@@ -56,6 +56,7 @@ class DirectReader(asyncio.BufferedProtocol):
         assert self._connection is not None
         room = self._connection.direct_room()
         if room is not None:
+            self._between = None  # nothing may have come of what was asked for before
             return room
         self._between = bytearray(_BETWEEN)
         return self._between

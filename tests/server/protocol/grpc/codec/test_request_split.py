@@ -162,3 +162,12 @@ def test_a_view_is_read_where_it_is_unless_the_model_is_named_behind_its_values(
         (tensor,) = incoming.request().inputs
         assert tensor.array.tobytes() == b"abc"
         assert (type(incoming.body) is memoryview) is (model == "m")
+
+
+def test_a_view_that_names_no_model_is_read_as_the_same_bytes_are() -> None:
+    raw = b"\x3a\xac\x02" + bytes(300)
+    for body in (raw, b"\x1a\x017" + raw, b"\x12\x011" + raw):
+        incoming = RequestReader().read(memoryview(body))
+        assert incoming.model_name == ""
+        assert incoming.raws == [(len(body) - 300, 300)]
+        assert incoming.id == RequestReader().read(body).id

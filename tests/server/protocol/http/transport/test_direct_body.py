@@ -2,11 +2,13 @@
 
 import asyncio
 import collections.abc
+import unittest.mock
 
 import numpy as np
 import pytest
 
 from naiad.protocol.http.transport.body import DirectBody
+from naiad.protocol.http.transport.direct_reader import DirectReader, Reads
 from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request, settle
 
@@ -228,3 +230,15 @@ async def test_a_body_above_the_limit_takes_no_memory() -> None:
     client.send(post("/echo", BODY, LENGTH)[:1000])
     assert client.reply().status == 400
     assert client.registry.memory.lent == 0
+
+
+def test_a_read_that_brings_nothing_does_not_take_the_place_of_the_next_one() -> None:
+    connection = unittest.mock.create_autospec(Reads, instance=True)
+    room = memoryview(bytearray(8))
+    connection.direct_room.side_effect = [None, room]
+    reader = DirectReader(connection)
+    assert reader.get_buffer(-1) is not room  # as TLS does for a part of a record
+    assert reader.get_buffer(-1) is room
+    reader.buffer_updated(8)
+    connection.direct_received.assert_called_once_with(8)
+    connection.data_received.assert_not_called()
