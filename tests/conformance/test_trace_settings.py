@@ -54,7 +54,7 @@ def _steps(target: Target, steps: tuple[Step, ...]) -> Answer:
     return {"answers": answers}
 
 
-def http(name: str, rows: str, *steps: Step, **expect: Any) -> Scenario:
+def http(name: str, rows: str, *steps: Step, server: str = _SERVER, **expect: Any) -> Scenario:
     """A scenario of several calls; `status` is that of the last one."""
     last = len(steps) - 1
     stated = {f"answers.{last}.{key.replace('__', '.')}": leaf for key, leaf in expect.items()}
@@ -63,7 +63,7 @@ def http(name: str, rows: str, *steps: Step, **expect: Any) -> Scenario:
         rows=tuple(rows.split()),
         ask=lambda target: _steps(target, steps),
         expect=stated,
-        server=_SERVER,
+        server=server,
     )
 
 
@@ -119,6 +119,7 @@ TRACE = [
     http("the file", "9.5", (_ALL, {"trace_file": "elsewhere.json"}), status=501),
     http("the file, null", "9.5", (_ALL, {"trace_file": None}), status=501),
     http("of an unknown model", "9.8", (of("nonesuch"), None), status=404),
+    http("on without a file", "9.6", (_ALL, ON), status=400, server="main"),
     http("a change of an unknown model", "9.8", (of("nonesuch"), {"trace_rate": "3"}), status=404),
 ]  # fmt: skip
 

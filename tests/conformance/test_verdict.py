@@ -176,6 +176,7 @@ def test_a_lost_connection_and_an_expired_call_are_silence() -> None:
 
 
 _NO_TEXT = "the status is all that a client gets"
+_WHOLE_TEXT = "the whole text is compared, as a leaf of the answer"
 _IN_EVENTS = "the message is in the events, which are compared"
 _NAMES_THE_FAULT = "2.51 says only that the value is invalid; Naiad says what is expected"
 UNWORDED: dict[str, str] = {
@@ -199,6 +200,30 @@ UNWORDED: dict[str, str] = {
     "gRPC deadline": "the client's own library makes the message",
     "gRPC cancel": "the client's own library makes the message",
     "stream: cancel": "the client's own library makes the message",
+    **{
+        f"TraceSetting: {name}": _WHOLE_TEXT
+        for name in (
+            "two rates",
+            "two counts",
+            "two frequencies",
+            "off beside a level",
+            "a rate that is not a number",
+            "a rate of 0 while it is on",
+            "a count of -2",
+            "a frequency out of range",
+            "the file",
+        )
+    },
+    **{
+        f"LogSettings: {name}": _WHOLE_TEXT
+        for name in (
+            "the file",
+            "an unknown format",
+            "info as text",
+            "a level as a boolean",
+            "a format as a boolean",
+        )
+    },
     "generate_stream: an error first": _IN_EVENTS,
     "generate_stream: a model that raises first": _IN_EVENTS,
     "generate_stream: a decoupled model that returns": _IN_EVENTS,

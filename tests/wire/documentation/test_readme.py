@@ -21,7 +21,6 @@ NOT_YET_IN_A_CONFIG = {
     "`dali`": 'backend: "dali"',
 }
 NOT_YET_AS_OPTION = {
-    "tracing": "--trace-config=mode=opentelemetry",
     "SageMaker": "--allow-sagemaker=true",
     "Vertex AI": "--allow-vertex-ai=true",
 }
