@@ -71,7 +71,7 @@ class IncomingData:
                 ended = ended and stop <= end
                 if ended:
                     self._stream = None  # only padding is missing
-                if ended or start < end:
+                if ended or start < end or start == stop:
                     self._pass_on(stream, data, start, min(stop, end), events, ended=ended)
             return end
         if stream is not None:

@@ -81,6 +81,18 @@ def test_a_long_frame_is_passed_on_as_it_comes_without_its_padding() -> None:
     assert STREAM_WINDOW - stream.receive_window == 2 * len(body) + 4
 
 
+@pytest.mark.parametrize("cut", range(9, 13))
+def test_a_frame_of_nothing_but_padding_makes_one_event_since_it_takes_of_the_window(
+    cut: int,
+) -> None:
+    client = Client()
+    stream = client.open()
+    sent = frame(Kind.DATA, PADDED, 1, b"\x03pad")
+    (event,) = client.send(sent[:cut]) + client.send(sent[cut:])
+    assert event.start == event.end
+    assert STREAM_WINDOW - stream.receive_window == 4
+
+
 def test_frames_that_are_alike_come_in_one_event_and_stop_where_the_window_ends() -> None:
     client = Client()
     stream = client.open()
