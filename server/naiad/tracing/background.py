@@ -86,9 +86,8 @@ class Background(typing.Generic[T]):
             self._wakeup.wait()
             self._hurry.wait(self._gather_seconds)
             self._wakeup.clear()
+            self._hurry.clear()  # before the look at `_closing`: `close` sets it first
             is_last = self._closing
-            if not is_last:
-                self._hurry.clear()
             items = []
             for _ in range(len(self._waiting)):
                 item, size = self._waiting.popleft()
@@ -104,4 +103,5 @@ class Background(typing.Generic[T]):
             if is_last and not self._waiting:
                 return
             if is_last:
+                self._hurry.set()
                 self._wakeup.set()

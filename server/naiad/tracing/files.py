@@ -13,7 +13,7 @@ import msgspec
 
 from naiad.tracing.background import Background
 from naiad.tracing.settings import TraceSetting
-from naiad.tracing.trace import RequestTrace
+from naiad.tracing.trace import RequestTrace, size_of
 from naiad.tracing.triton_json import joined
 
 _log = logging.getLogger("naiad.trace")
@@ -21,8 +21,11 @@ _log = logging.getLogger("naiad.trace")
 _HELD = 1000
 """Traces of a setting with a count that wait for its end in memory; more are written before."""
 
-_WAITING = 50_000
-"""Traces that may wait for the thread, about 50 MB."""
+_MOST_IN_ONE = 50_000
+"""Traces of a file with a number, whatever the frequency is: they wait in memory, and clients choose the frequency."""
+
+_WAITING = 100_000
+"""What may wait for the thread, as `_weight` counts: about 100 MB."""
 
 _GATHER_SECONDS = 0.05
 
@@ -47,8 +50,8 @@ class FileGroups:
         held = self._held.setdefault(id(setting), [])
         held.append(trace)
         frequency = setting.log_frequency
-        used_up = setting.count == 0 and setting.collected == setting.sampled
-        if used_up or 0 < frequency <= len(held):
+        used_up = setting.count == 0 and not setting.open
+        if used_up or 0 < min(frequency, _MOST_IN_ONE) <= len(held):
             return self._write(setting, numbered=True)
         if frequency == 0 and (setting.count < 0 or len(held) >= _HELD):
             return self._write(setting, numbered=False)
@@ -57,10 +60,15 @@ class FileGroups:
         return None
 
     def replaced(self, setting: TraceSetting) -> Write | None:
-        """A setting has been replaced, or the server stops: what it still holds goes out once no trace of it is open."""
+        """A setting has been replaced: what it still holds goes out once no trace of it is open."""
         if setting.open or not self._held.get(id(setting)):
             return None
         return self._write(setting, numbered=setting.log_frequency > 0)
+
+    def rest(self) -> list[Write]:
+        """The server stops: what all settings still hold. Traces that are open now are lost, those that are complete are not."""
+        settings = [held[0].setting for held in self._held.values()]
+        return [self._write(setting, numbered=setting.log_frequency > 0) for setting in settings]
 
     def _write(self, setting: TraceSetting, *, numbered: bool) -> Write:
         return Write(self._held.pop(id(setting)), setting.file, numbered)
@@ -90,6 +98,11 @@ class TraceFiles:
         """See `TraceSink`."""
         self._put(self._groups.replaced(setting))
 
+    def stop(self) -> None:
+        """See `TraceSink`."""
+        for write in self._groups.rest():
+            self._put(write)
+
     def close(self, seconds: float) -> None:
         """See `TraceSink`."""
         if self.background.close(seconds):
@@ -99,7 +112,7 @@ class TraceFiles:
 
     def _put(self, write: Write | None) -> None:
         if write is not None:
-            self.background.put(write)
+            self.background.put(write, _weight(write))
 
     def _write(self, writes: list[Write]) -> None:
         """On the thread."""
@@ -134,6 +147,17 @@ class TraceFiles:
             self._failed(error, path)
 
 
+def _weight(write: Write) -> int:
+    """About how many KB its traces have: one each, and what tensors they hold."""
+    tensors = (
+        tensor
+        for trace in write.traces
+        for part in trace.parts
+        for tensor in (*part.inputs, *part.outputs)
+    )
+    return len(write.traces) + sum(size_of(tensor) >> 10 for tensor in tensors)
+
+
 def _taken(traces: list[RequestTrace]) -> bytes:
     """The records of traces, which are not needed any more: each is in a cycle with its parts."""
     records = joined(traces)
@@ -155,10 +179,18 @@ class _JsonArray:
         if not self._empty and self._seeks:
             self._file.seek(-1, io.SEEK_END)
         end = b"]" if self._seeks else b""
+        before = self._file.tell() if self._seeks and not self._empty else None
         rest = memoryview((b"[" if self._empty else b",") + records + end)
         self._empty = False
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            if before is not None:
+                self._file.truncate(before)
+                self._file.seek(before)
+                self._file.write(end)
+            raise
 
     def close(self) -> None:
         """End the array."""
@@ -174,7 +206,10 @@ class TraceSink(typing.Protocol):
         """A trace is complete."""
 
     def replaced(self, setting: TraceSetting) -> None:
-        """A setting was replaced by another one, or the server stops."""
+        """A setting was replaced by another one."""
+
+    def stop(self) -> None:
+        """The server stops: nothing that is not complete now will be."""
 
     def close(self, seconds: float) -> None:
         """Write what waits, for at most this time; not on the event loop."""

@@ -59,6 +59,9 @@ class SpanSender:
     def replaced(self, setting: TraceSetting) -> None:
         """See `TraceSink`."""
 
+    def stop(self) -> None:
+        """See `TraceSink`."""
+
     def close(self, seconds: float) -> None:
         """See `TraceSink`."""
         if not self.background.close(seconds):

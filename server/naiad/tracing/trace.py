@@ -7,9 +7,10 @@ import typing
 import msgspec
 from typing_extensions import override
 
+from naiad.core.device_tensor import DeviceTensor
 from naiad.core.inference import ExecutionTimes, Inference, RequestContext, TraceParent
 from naiad.core.response import InferResponse
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, packed_strings
 from naiad.tracing.settings import TENSORS, TraceSetting
 
 
@@ -148,11 +149,20 @@ class InferenceTrace(msgspec.Struct, eq=False):
 
 
 def kept(tensor: Tensor) -> Tensor:
-    """A tensor with values of its own: those of the request may be in memory that is used again."""
+    """A tensor with values of its own: those of the request may be in memory that is used again. One on a GPU, which the server cannot read, is without."""
+    if isinstance(tensor, DeviceTensor):
+        return Tensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES)
+    if isinstance(tensor, PackedStrings):  # unpacked on the thread that writes
+        return packed_strings(tensor.name, tensor.shape, tensor.packed.copy())
     array = tensor.array
     return Tensor(
         tensor.name, tensor.datatype, tensor.shape, array if array.dtype.hasobject else array.copy()
     )
+
+
+def size_of(tensor: Tensor) -> int:
+    """Bytes of a tensor that is kept, but for objects."""
+    return (tensor.packed if isinstance(tensor, PackedStrings) else tensor.array).nbytes
 
 
 class Samples(typing.Protocol):

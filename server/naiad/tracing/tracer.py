@@ -101,8 +101,7 @@ class Tracer:
         sink = self._sink
         if sink is None:
             return
-        for setting in self._settings.all():
-            sink.replaced(setting)
+        sink.stop()
         self._sink = None
         await asyncio.to_thread(sink.close, _CLOSE_SECONDS)
 

@@ -14,6 +14,7 @@ FRONT_END = {
     "HTTP": ("HTTP_RECV_START", "HTTP_RECV_END", "HTTP_SEND_START", "HTTP_SEND_END"),
     "GRPC": ("GRPC_WAITREAD_START", "GRPC_WAITREAD_END", "GRPC_SEND_START", "GRPC_SEND_END"),
 }
+_AT_ONCE = 10_000
 _quoted = json.encoder.encode_basestring_ascii
 
 
@@ -90,7 +91,15 @@ def _values(tensor: Tensor) -> str:
         return ",".join(f'"{element.decode("utf-8", "replace")}"' for element in flat)
     if name in ("FP32", "FP64"):
         return ",".join(f"{value:.6g}" for value in flat.tolist())
-    return ",".join(map(str, flat.astype(np.int8).tolist() if name == "BOOL" else flat.tolist()))
+    if name == "BOOL":
+        flat = flat.view(np.int8)
+    # In pieces: the event loop waits while one call makes text of an array.
+    return ",".join(
+        [
+            ",".join(map(str, flat[first : first + _AT_ONCE].tolist()))
+            for first in range(0, len(flat), _AT_ONCE)
+        ]
+    )
 
 
 def joined(traces: collections.abc.Iterable[RequestTrace]) -> bytes:

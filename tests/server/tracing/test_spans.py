@@ -27,6 +27,9 @@ class Collected:
     def replaced(self, setting: TraceSetting) -> None:
         pass
 
+    def stop(self) -> None:
+        pass
+
     def close(self, seconds: float) -> None:
         pass
 

@@ -1,18 +1,25 @@
 """A tracer with files: what is written where, in which order, and what a file that cannot be written does."""
 
 import asyncio
+import errno
+import io
 import json
 import logging
 import pathlib
 import typing
 
+import numpy as np
 import pytest
 from typing_extensions import override
 
 from naiad.core.clock import ManualClock
+from naiad.core.datatypes import BY_NAME
+from naiad.core.device_tensor import DeviceTensor
 from naiad.core.response import InferResponse
+from naiad.core.tensor import NO_VALUES, packed_strings
 from naiad.errors import InferenceError
 from naiad.scheduling.relays.calls import CallInProgress
+from naiad.tracing import files
 from naiad.tracing.settings import TENSORS, TIMESTAMPS, TraceOptions
 from naiad.tracing.tracer import Tracer
 from tests.server.tracing.traces import Requests, model, tensor
@@ -31,6 +38,10 @@ class World:
         self.tracer = Tracer(TraceOptions(**given), clock=clock)
         self.tracer.open()
         self.requests = Requests(self.tracer, clock)
+
+    def sink(self) -> files.TraceFiles:
+        assert isinstance(self.tracer._sink, files.TraceFiles)
+        return self.tracer._sink
 
     def written(self, number: int | None = None) -> Records:
         path = self.file if number is None else self.file.with_name(f"t.json.{number}")
@@ -187,6 +198,114 @@ async def test_a_count_that_is_used_up_writes_its_traces_to_a_file_with_a_number
     await world.tracer.aclose()
     assert world.files() == ["t.json.0"]
     assert ids(world.written(0)) == [1, 2, 3]
+
+
+async def test_a_count_that_is_used_up_writes_its_traces_whatever_the_rate(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, count=2, rate=2)
+    for _ in range(4):
+        world.requests.whole()
+    await until(lambda: world.files() == ["t.json.0"])
+    await world.tracer.aclose()
+    assert ids(world.written(0)) == [1, 2]
+
+
+@pytest.mark.parametrize(("frequency", "file"), [(5, "t.json.0"), (0, "t.json")])
+async def test_what_is_complete_is_written_at_the_end_though_a_request_is_open(
+    tmp_path: pathlib.Path, frequency: int, file: str
+) -> None:
+    world = World(tmp_path, log_frequency=frequency, count=9)
+    world.requests.begin()
+    world.requests.whole()
+    world.tracer.change("", {"rate": 2})  # what the replaced setting holds, too
+    await world.tracer.aclose()
+    assert world.files() == [file]
+    assert ids(json.loads((tmp_path / file).read_text())) == [2]
+
+
+async def test_the_frequency_that_a_client_chooses_does_not_decide_how_many_traces_wait(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_MOST_IN_ONE", 2)
+    world = World(tmp_path, log_frequency=2**32 - 1)
+    for _ in range(4):
+        world.requests.whole()
+    await world.tracer.aclose()
+    assert [ids(world.written(number)) for number in range(2)] == [[1, 2], [3, 4]]
+
+
+async def test_tensors_that_wait_for_the_thread_have_a_limit_in_bytes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_WAITING", 3)
+    world = World(tmp_path, level=TENSORS)
+    for size in (1024, 256):
+        context = world.requests.begin()
+        given = tensor("A", "FP32", (size,), [0] * size)
+        world.requests.respond(world.requests.run(context, inputs=(given,)))
+        world.requests.finish(context)
+    await world.tracer.aclose()
+    assert [record["id"] for record in world.written()] == [2]
+
+
+async def test_a_tensor_on_a_gpu_and_strings_that_are_packed_are_kept_without_reading_them(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, level=TENSORS)
+    datatype = BY_NAME["FP32"]
+    far = DeviceTensor("D", datatype, (2,), NO_VALUES)
+    body = np.frombuffer(bytearray(b"\1\0\0\0a\2\0\0\0bc"), np.uint8)
+    packed = packed_strings("S", (2,), body)
+    context = world.requests.begin()
+    inference = world.requests.run(context, inputs=(far, packed))
+    body[:] = 0  # the memory of a request is used again
+    world.requests.respond(inference, far)
+    world.requests.finish(context)
+    await world.tracer.aclose()
+    found = [record["tensor"] for record in world.written()]
+    assert [(each["name"], each["data"]) for each in found] == [
+        ("D", ""),
+        ("S", '"a","bc"'),
+        ("D", ""),
+    ]
+
+
+async def test_long_tensors_are_written_whole(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, level=TENSORS)
+    context = world.requests.begin()
+    given = tensor("A", "INT32", (25_000,), list(range(25_000)))
+    world.requests.respond(world.requests.run(context, inputs=(given,)))
+    world.requests.finish(context)
+    await world.tracer.aclose()
+    (record,) = world.written()
+    assert record["tensor"]["data"] == ",".join(map(str, range(25_000)))
+
+
+async def test_a_disk_that_is_full_leaves_the_file_valid_with_the_earlier_traces(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    world.requests.whole()
+    await until(lambda: world.file.exists() and world.file.stat().st_size > 0)
+    room = world.file.stat().st_size + 100
+
+    class Disk(io.FileIO):
+        @override
+        def write(self, data: typing.Any) -> int:
+            left = room - self.tell()
+            if left <= 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(memoryview(data)[:left])
+
+    world.tracer.change("", {})
+    array = world.sink()._open[str(world.file)]
+    array._file.close()
+    monkeypatch.setattr(array, "_file", Disk(world.file, "r+"))
+    world.requests.whole()
+    await until(lambda: not world.tracer.active)
+    await world.tracer.aclose()
+    assert ids(world.written()) == [1]
 
 
 async def test_what_a_count_has_collected_is_written_when_it_is_replaced(

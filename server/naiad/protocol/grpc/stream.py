@@ -285,6 +285,9 @@ class InferStream:
             work, pending.work = pending.work, None
             if work is not None:
                 work.cancel()
+            context, pending.context = pending.context, None
+            if context is not None:
+                context.finish()
         sequences, self._sequences = self._sequences, {}
         for name, version, correlation_id in sequences:
             self._method.engine.end_sequence(name, version, correlation_id)

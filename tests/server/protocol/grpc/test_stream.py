@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from naiad.core.clock import ManualClock
 from naiad.core.flow import OVERRUN_BYTES
-from naiad.core.inference import OnResponse
+from naiad.core.inference import OnResponse, RequestContext
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.errors import invalid, not_found
@@ -19,7 +19,7 @@ from naiad.protocol.grpc.call import RpcStatus, Sent
 from naiad.protocol.grpc.methods import STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import MAX_IN_FLIGHT
-from naiad.protocol.observer import Ended
+from naiad.protocol.observer import Ended, HeaderLookup
 from naiad.protocol.restricted import Category, Restriction
 from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
 from tests.server.protocol.grpc.bidi_stream import BidiStream, scripted
@@ -86,6 +86,40 @@ def test_each_request_of_a_stream_has_a_context_with_the_trace_of_the_stream() -
     stream.cancel()
     (ended,) = seen  # the stream, as one call
     assert ended.method == "ModelStreamInfer"
+
+
+class Finishing(RequestContext, kw_only=True, eq=False):
+    """Counts how often it is finished."""
+
+    finished: int = 0
+
+    @override
+    def finish(self) -> None:
+        self.finished += 1
+
+
+class FinishingObserver(AccessObserver):
+    """Gives such contexts."""
+
+    @override
+    def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
+        return Finishing(received_ns, size)
+
+
+def test_what_follows_a_request_learns_that_its_stream_was_cancelled() -> None:
+    engine = ScriptedEngine(None)
+    methods = Methods(engine, GrpcSettings())
+    methods.observe(FinishingObserver(lambda _: None, clock=ManualClock()))
+    stream = methods.streaming[STREAM_INFER](SentMetadata(), SilentWriter())
+    for _ in range(2):
+        stream.take(small_request())
+    answered, cancelled = engine.inferences
+    answered.on_response(echo(answered.request))
+    stream.cancel()
+    stream.cancel()
+    cancelled.on_response(echo(cancelled.request))
+    finished = [context.finished for context in engine.contexts if isinstance(context, Finishing)]
+    assert finished == [1, 1]
 
 
 def test_responses_of_models_that_answer_once_keep_the_order_of_their_requests() -> None:
