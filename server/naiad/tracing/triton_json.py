@@ -76,24 +76,28 @@ def _stamp(number: int, name: str, ns: int) -> str:
 def _tensor(number: int, activity: str, tensor: Tensor) -> str:
     shape = ",".join(map(str, tensor.shape))
     return (
-        f'{{"id":{number},"activity":"{activity}","tensor":{{"name":{_quoted(tensor.name)},"data":{_quoted(_values(tensor))},'
+        f'{{"id":{number},"activity":"{activity}","tensor":{{"name":{_quoted(tensor.name)},"data":"{_values(tensor)}",'
         f'"shape":"{shape}","dtype":"{tensor.datatype.name}"}}}}'
     )
 
 
 def _values(tensor: Tensor) -> str:
-    """The elements as text; those of half precision are left out, as in the reference."""
+    """The elements as the inside of a JSON string; those of half precision are left out, as in the reference.
+
+    No single call makes text of a whole tensor, during which the event loop would wait.
+    """
     flat: np.ndarray[typing.Any, typing.Any] = tensor.array.reshape(-1)
     name = tensor.datatype.name
     if name in ("FP16", "BF16"):
         return ""
     if name == "BYTES":
-        return ",".join(f'"{element.decode("utf-8", "replace")}"' for element in flat)
+        return ",".join(
+            _quoted(f'"{element.decode("utf-8", "replace")}"')[1:-1] for element in flat
+        )
     if name in ("FP32", "FP64"):
         return ",".join(f"{value:.6g}" for value in flat.tolist())
     if name == "BOOL":
         flat = flat.view(np.int8)
-    # In pieces: the event loop waits while one call makes text of an array.
     return ",".join(
         [
             ",".join(map(str, flat[first : first + _AT_ONCE].tolist()))
