@@ -27,8 +27,9 @@ from typing_extensions import override
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _LARGEST_REQUEST = 1 << 20
-_SET_FOR_EACH = {"PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "PYTEST_CURRENT_TEST"}
-"""Variables that each server or operator of the tests is given, and one that pytest changes for each test."""
+_SET_FOR_EACH = {"PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "PYTEST_CURRENT_TEST", "NAIAD_CUDART"}
+"""Variables that each server or operator of the tests is given, one that pytest changes for each test, and one that `tests.support.cuda` leaves behind,
+which is read when a tensor on a GPU first comes."""
 
 _IMPORTED = {
     "naiad": (

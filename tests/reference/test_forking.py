@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 
+from naiad.tensors import cudart
 from tests.reference.forking import Fork, switched_off
 from tests.reference.process import ServerFailedError, ServerProcess, naiad_program
 
@@ -79,6 +80,14 @@ def test_a_program_made_in_another_test_is_forked(
         program = naiad_program()
     log = models.parent / "log"
     with ServerProcess(program, [models], log=log, options=[_EXPLICIT]) as running:
+        assert isinstance(running.process, Fork)
+
+
+def test_a_program_is_forked_after_a_test_of_gpus(
+    models: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cudart.LIBRARY, "/none/libcudart.so")
+    with server(models, _EXPLICIT) as running:
         assert isinstance(running.process, Fork)
 
 
