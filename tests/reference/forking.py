@@ -27,9 +27,12 @@ from typing_extensions import override
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _LARGEST_REQUEST = 1 << 20
-_SET_FOR_EACH = {"PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "PYTEST_CURRENT_TEST", "NAIAD_CUDART"}
-"""Variables that each server or operator of the tests is given, one that pytest changes for each test, and one that `tests.support.cuda` leaves behind,
-which is read when a tensor on a GPU first comes."""
+_SET_FOR_EACH = {
+    "PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "PYTEST_CURRENT_TEST", "NAIAD_CUDART", "CUDA_DEVICE_ORDER",
+}  # fmt: skip
+"""Variables that do not matter to a fork: what each server or operator of the tests is given, what pytest changes for each test, what `tests.support.cuda` leaves
+behind and is read when a tensor on a GPU first comes, and what a server sets itself, also one in the tests' own process.
+"""
 
 _IMPORTED = {
     "naiad": (

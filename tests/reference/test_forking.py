@@ -83,10 +83,13 @@ def test_a_program_made_in_another_test_is_forked(
         assert isinstance(running.process, Fork)
 
 
-def test_a_program_is_forked_after_a_test_of_gpus(
-    models: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "value"), [(cudart.LIBRARY, "/none/libcudart.so"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")]
+)
+def test_a_program_is_forked_after_a_test_that_leaves_a_variable_behind(
+    models: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    monkeypatch.setenv(cudart.LIBRARY, "/none/libcudart.so")
+    monkeypatch.setenv(name, value)
     with server(models, _EXPLICIT) as running:
         assert isinstance(running.process, Fork)
 
