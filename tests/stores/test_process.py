@@ -21,6 +21,7 @@ from naiad.repository.stores.process import StoreProcess
 from tests.stores.conftest import Bucket
 from tests.stores.proxy import Proxy
 from tests.stores.versitygw import SECRET_KEY
+from tests.support.processes import command_of
 from tests.support.waiting import wait_until
 
 
@@ -40,9 +41,8 @@ def model(bucket: Bucket) -> Bucket:
 
 def child() -> psutil.Process:
     """The store process of this process."""
-    (one,) = [
-        p for p in psutil.Process().children() if "naiad.repository.stores.child" in p.cmdline()
-    ]
+    shown = "naiad.repository.stores.child"
+    (one,) = [each for each in psutil.Process().children() if shown in command_of(each)]
     return one
 
 

@@ -2,7 +2,6 @@
 
 import collections.abc
 import concurrent.futures
-import contextlib
 import pathlib
 import shutil
 import threading
@@ -13,6 +12,7 @@ import psutil
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.processes import command_of
 from tests.support.waiting import PAUSE_S, wait_until
 from tests.wire import repository
 from tests.wire.protocol.test_clients import client, tensor
@@ -51,12 +51,8 @@ def controlled(models: pathlib.Path) -> collections.abc.Iterator[ServerProcess]:
 def workers_of(server: ServerProcess, model: str) -> list[int]:
     """The worker processes of a model."""
     assert server.process is not None
-    found: list[int] = []
-    for child in psutil.Process(server.process.pid).children():
-        with contextlib.suppress(psutil.Error):  # it has ended
-            if f"--model {model} " in " ".join(child.cmdline()):
-                found.append(child.pid)
-    return found
+    children = psutil.Process(server.process.pid).children()
+    return [each.pid for each in children if f"--model {model} " in command_of(each)]
 
 
 def instances_of(server: ServerProcess, model: str) -> int:

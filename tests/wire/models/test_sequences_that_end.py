@@ -15,6 +15,7 @@ import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.processes import command_of
 from tests.support.waiting import wait_until
 from tests.wire.models.test_sequences import in_use
 
@@ -236,7 +237,7 @@ def test_a_worker_that_is_killed_ends_the_sequences_of_its_instance(server: Serv
         assert server.process is not None
         children = psutil.Process(server.process.pid).children(recursive=True)
         shown = "naiad-worker --model sums "
-        next(each for each in children if shown in " ".join(each.cmdline())).kill()
+        next(each for each in children if shown in command_of(each)).kill()
         wait_until(lambda: in_use(server, "sums") == 1, what="its slot is not free")
         sums, errors = [], []
         for key in (1, 2):
