@@ -14,7 +14,7 @@ import pytest
 from tests.large_requests import models
 from tests.large_requests.cases import ALL, Case
 from tests.large_requests.measuring import measure
-from tests.reference.process import ServerProcess, naiad_program
+from tests.reference.process import ServerProcess, children, naiad_program
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -85,9 +85,7 @@ def test_a_killed_codec_process_is_replaced(server: ServerProcess) -> None:
 
 
 def _codec_processes(server: int) -> list[int]:
-    children = pathlib.Path(f"/proc/{server}/task").glob("*/children")
-    pids = [int(pid) for path in children for pid in path.read_text().split()]
-    found = [pid for pid in pids if b"naiad.protocol.codec" in _command_line(pid)]
+    found = [pid for pid in children(server) if b"naiad.protocol.codec" in _command_line(pid)]
     assert found
     return found
 

@@ -321,11 +321,15 @@ class ServerProcess:
         self.stop(timeout_s=self.program.grace_s)
 
 
-def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, and those that they have."""
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, in whichever of its threads."""
     found: list[int] = []
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread has ended
-            for child in map(int, file.read_text().split()):
-                found += [child, *descendants(child)]
+            found += map(int, file.read_text().split())
     return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    return [each for child in children(pid) for each in (child, *descendants(child))]

@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import tritonclient.http
 
-from tests.reference.process import ServerProcess, naiad_program
+from tests.reference.process import ServerProcess, children, naiad_program
 
 CONFIG = """\
 backend: "python"
@@ -62,14 +62,10 @@ def ask(server: ServerProcess, model: str, seconds: float = 0) -> int:
 def workers(server: ServerProcess) -> dict[str, int]:
     """The server's children by their command lines."""
     assert server.process is not None
-    pid = server.process.pid
-    # A thread of its own starts them.
-    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-    children = [child for task in tasks for child in task.read_text().split()]
     found: dict[str, int] = {}
-    for child in children:
-        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-            found[pathlib.Path(f"/proc/{child}/cmdline").read_text().strip("\0")] = int(child)
+    for child in children(server.process.pid):
+        with contextlib.suppress(OSError):  # it has ended
+            found[pathlib.Path(f"/proc/{child}/cmdline").read_text().strip("\0")] = child
     return found
 
 

@@ -18,7 +18,7 @@ import pytest
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from tests.reference.process import ServerProcess, naiad_program
+from tests.reference.process import ServerProcess, children, naiad_program
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -176,15 +176,12 @@ class Load:
 def workers(server: ServerProcess) -> dict[str, int]:
     """The server's workers, by model."""
     assert server.process is not None
-    pid = server.process.pid
     found: dict[str, int] = {}
-    # A thread of its own starts them.
-    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-    for child in [each for task in tasks for each in task.read_text().split()]:
-        with contextlib.suppress(FileNotFoundError):
+    for child in children(server.process.pid):
+        with contextlib.suppress(OSError):  # it has ended
             words = pathlib.Path(f"/proc/{child}/cmdline").read_text().strip("\0").split()
             if words[:2] == ["naiad-worker", "--model"]:
-                found[words[2]] = int(child)
+                found[words[2]] = child
     return found
 
 
