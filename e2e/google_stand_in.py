@@ -63,8 +63,9 @@ class Google:
         request = urllib.request.Request(
             f"http://{_HOST}/accounts", json.dumps(known).encode(), method="PUT"
         )
-        with urllib.request.urlopen(request, timeout=20):  # noqa: S310 - as above
-            pass
+        # A connection to a Service that kube-proxy has not yet noticed hangs; the next one gets through.
+        if not any(_is_sent(request) for _ in range(3)):
+            raise OSError(f"{request.full_url} does not answer")
         self._client: typing.Any = storage.Client(
             project="naiad",
             credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
@@ -78,3 +79,11 @@ class Google:
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             blob = self._client.bucket(bucket).blob(f"{prefix}/{file.relative_to(folder)}")
             blob.upload_from_filename(str(file))
+
+
+def _is_sent(request: urllib.request.Request) -> bool:
+    try:
+        urllib.request.urlopen(request, timeout=20).close()  # noqa: S310 - a fixed address
+    except OSError:
+        return False
+    return True

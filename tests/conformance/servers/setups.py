@@ -37,7 +37,7 @@ from tests.reference.process import (
     reference_program,
 )
 
-_TRIES = 3
+_TRIES = 5
 """How often the servers of a set-up are started before it counts as failed."""
 
 _TLS = Path(__file__).parents[1] / "tls"
