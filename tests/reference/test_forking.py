@@ -9,7 +9,6 @@ import urllib.request
 
 import pytest
 
-from naiad.tensors import cudart
 from tests.reference.forking import Fork, switched_off
 from tests.reference.process import ServerFailedError, ServerProcess, naiad_program
 
@@ -84,7 +83,7 @@ def test_a_program_made_in_another_test_is_forked(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(cudart.LIBRARY, "/none/libcudart.so"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")]
+    ("name", "value"), [("NAIAD_CUDART", "/none/libcudart.so"), ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")]
 )
 def test_a_program_is_forked_after_a_test_that_leaves_a_variable_behind(
     models: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str

@@ -149,7 +149,7 @@ def has_ended(folder: Path) -> bool:
     """Whether the program that hangs has ended; its parent, which is not the test, may not have waited for it yet."""
     try:
         status = Path(f"/proc/{int((folder / 'pid').read_text())}/stat").read_text()
-    except FileNotFoundError:
+    except OSError:  # also while it is read
         return (folder / "pid").exists()
     return status.rpartition(")")[2].split()[0] == "Z"
 

@@ -1,5 +1,6 @@
 """Optional kinds that cannot be watched: rights that are missing or taken away, and a CRD that is removed."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,23 +188,28 @@ def test_a_right_that_is_taken_away_while_it_runs_loses_no_object(
     until("no problem", lambda: not_named(operator, "scaledobjects"))
 
 
+_tries = itertools.count()
+"""For names of objects that a second try of a test does not meet."""
+
+
 def test_a_definition_that_is_removed_while_it_runs_stops_nothing(
     operator: OperatorProcess, admin: Kubectl, here: str
 ) -> None:
     [definition] = [d for d in foreign.definitions() if d["spec"]["names"]["kind"] == "PodMonitor"]
-    admin.create(inference_service("watched", here, **MONITORED))
-    admin.wait_for("PodMonitor", "watched", here)
+    watched, later = (f"{name}-{next(_tries)}" for name in ("watched", "later"))
+    admin.create(inference_service(watched, here, **MONITORED))
+    admin.wait_for("PodMonitor", watched, here)
     admin.delete("CustomResourceDefinition", definition["metadata"]["name"])
     try:
-        said(admin, "watched", here, type_="MonitoringReady", reason="PrometheusOperatorMissing")
-        admin.create(inference_service("later", here))
-        admin.wait_for("Deployment", "later", here)
+        said(admin, watched, here, type_="MonitoringReady", reason="PrometheusOperatorMissing")
+        admin.create(inference_service(later, here))
+        admin.wait_for("Deployment", later, here)
         assert operator.get("/healthz").status_code == 200
         until("nothing left of the kind", lambda: not_named(operator, "podmonitors"))
     finally:
         admin.apply(definition, force=True)
         served(admin, definition)
-    admin.wait_for("PodMonitor", "watched", here)
+    admin.wait_for("PodMonitor", watched, here)
 
 
 def test_a_required_kind_that_may_not_be_listed_is_said(

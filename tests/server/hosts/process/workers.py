@@ -231,7 +231,7 @@ def exists(pid: int) -> bool:
     """Whether there is a process, a zombie not counted."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except OSError:  # also while it is read
         return False
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
