@@ -4,9 +4,7 @@ One model calls another one in a loop and measures inside `execute`, on both ser
 shown. It means something on a quiet machine only: `python -m benchmarks.server.calls [ROUNDS]`; with `CHECKOUT=DIR` another checkout of Naiad takes Triton's place.
 """
 
-import dataclasses
 import json
-import os
 import pathlib
 import statistics
 import sys
@@ -14,8 +12,8 @@ import tempfile
 import textwrap
 import urllib.request
 
-from tests.reference.install import install
-from tests.reference.process import Program, ServerProcess, naiad_program, reference_program
+from benchmarks.pairs import other_program
+from tests.reference.process import ServerProcess, naiad_program
 
 _SIZES = {"1 KB": (1 << 10, 60), "1 MB": (1 << 20, 30), "16 MB": (1 << 24, 8)}
 """Bytes of the tensor, and calls per round."""
@@ -91,15 +89,6 @@ def _repository(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def _other() -> Program:
-    checkout = os.environ.get("CHECKOUT")
-    if not checkout:
-        return reference_program(install())
-    ours = naiad_program()
-    server = str(pathlib.Path(checkout) / "server")
-    return dataclasses.replace(ours, name=checkout, environ={**ours.environ, "PYTHONPATH": server})
-
-
 def _milliseconds(server: ServerProcess, plan: list[int]) -> float:
     body = {"inputs": [{"name": "PLAN", "datatype": "INT64", "shape": [3], "data": plan}]}
     address = f"http://{server.http}/v2/models/caller/infer"
@@ -113,7 +102,7 @@ def main(rounds: int) -> None:
         folder = pathlib.Path(name)
         repository = _repository(folder / "models")
         with (
-            ServerProcess(_other(), [repository], log=folder / "other.log") as other,
+            ServerProcess(other_program(), [repository], log=folder / "other.log") as other,
             ServerProcess(naiad_program(), [repository], log=folder / "naiad.log") as ours,
         ):
             print(f"| a call of | output | {other.program.name}, ms | Naiad, ms | times as fast |")
