@@ -31,12 +31,28 @@ def own_plane(full_plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture(scope="module")
 def teams(admin: Kubectl) -> collections.abc.Iterator[tuple[str, str]]:
-    """The namespaces of an ordinary tenant and of the hostile one; in the end the nodes are removed."""
+    """The namespaces of an ordinary tenant and of the hostile one; in the end nothing in them is left for other modules of the plane."""
+    mine, theirs = make_namespace(admin, "optional-mine"), make_namespace(admin, "optional-theirs")
     with control_plane.may_do_everything(OPERATOR_USER, admin):
-        yield make_namespace(admin, "optional-mine"), make_namespace(admin, "optional-theirs")
+        yield mine, theirs
+    for kind in ("InferenceService", *OPTIONAL):
+        for each in (*admin.list(kind, mine), *admin.list(kind, theirs)):
+            discard(admin, kind, each["metadata"])
     for node in admin.list("Node"):
         if node["metadata"]["name"].startswith("hostile-"):
             admin.delete("Node", node["metadata"]["name"])
+
+
+def discard(kubectl: Kubectl, kind: str, of: Object) -> None:
+    """Deletes an object whose finalizers nobody serves: with one of them left, its CustomResourceDefinition could never be removed."""
+    if of.get("finalizers"):
+        body: Object = {"metadata": {"finalizers": None}}
+        kubectl.patch(kind, of["name"], of["namespace"], body=body)
+    try:
+        kubectl.delete(kind, of["name"], of["namespace"])
+    except RefusedError as refused:
+        if refused.code != 404:  # it went with its owner
+            raise
 
 
 @pytest.fixture
