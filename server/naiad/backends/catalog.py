@@ -1,4 +1,4 @@
-"""The backends that this server knows: its own, those in `--backend-directory`, and those of installed packages, found by their entry points.
+"""The backends that this server knows: its own, libraries in C and Python-based ones in `--backend-directory`, those of installed packages.
 
 Looking for installed ones costs 35 ms, so it waits until a model or an option names a backend, platform or model file that no other backend has.
 """
@@ -10,6 +10,7 @@ import pathlib
 import re
 import typing
 
+from naiad.backends.c.plugin import c_library, library_name
 from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
 from naiad.backends.openvino.plugin import PLUGIN as OPENVINO
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
@@ -18,6 +19,7 @@ from naiad.backends.pytorch.plugin import PLUGIN as PYTORCH
 from naiad.backends.tensorflow.plugin import PLUGIN as TENSORFLOW
 from naiad.backends.tensorrt.plugin import PLUGIN as TENSORRT
 from naiad.config.backend_type import BackendType
+from naiad.core.file_kind import is_file
 from naiad.errors import unavailable
 
 if typing.TYPE_CHECKING:
@@ -62,17 +64,29 @@ def _installed() -> dict[str, BackendPlugin]:
 
 
 class Catalog:
-    """Implements `BackendTypes`. Any thread may ask. `directory` holds Python-based backends, each a folder with a model.py (row 11.52)."""
+    """Implements `BackendTypes`. Any thread may ask.
 
-    def __init__(self, directory: pathlib.Path | None = None) -> None:
+    Args:
+        directory: holds backends, each a folder with a library or a model.py (row 11.52).
+        model_dir: the folder of the model that asks, which may hold its backend's library; None for none.
+    """
+
+    def __init__(
+        self, directory: pathlib.Path | None = None, *, model_dir: pathlib.Path | None = None
+    ) -> None:
         self._directory = directory
+        self._model_dir = model_dir
+
+    def for_model(self, model_dir: pathlib.Path) -> "Catalog":
+        """The same, as a model sees it whose folder this is."""
+        return Catalog(self._directory, model_dir=model_dir)
 
     def find(self, name: str) -> BackendType | None:
         """The backend of that name, supported or not; None for an unknown one."""
         for own in _OWN:
             if own.name == name:
                 return own
-        return self._python_based(name) or _installed().get(name)
+        return self._in_model(name) or self._in_directory(name) or _installed().get(name)
 
     def folder(self, name: str) -> pathlib.Path | None:
         """See `BackendTypes`."""
@@ -81,14 +95,14 @@ class Catalog:
         return self._directory / name
 
     def __iter__(self) -> collections.abc.Iterator[BackendType]:
-        """The server's own first; going on looks for Python-based and installed ones."""
+        """The server's own first; going on looks for those in the directory and installed ones."""
         yield from _OWN
-        for name in self.python_based_names():
-            if (backend := self._python_based(name)) is not None:
+        for name in self.names_in_directory():
+            if (backend := self._in_directory(name)) is not None:
                 yield backend
         yield from _installed().values()
 
-    def python_based_names(self) -> list[str]:
+    def names_in_directory(self) -> list[str]:
         """The names of the backends in the directory, sorted."""
         if self._directory is None:
             return []
@@ -97,18 +111,32 @@ class Catalog:
             names = sorted(entry.name for entry in self._directory.iterdir())
         except OSError:
             return []
-        return [name for name in names if name not in own and self._python_based(name) is not None]
+        return [name for name in names if name not in own and self._in_directory(name) is not None]
 
-    def _python_based(self, name: str) -> BackendPlugin | None:
-        # A name is a config's: it never leads out of the directory.
-        if self._directory is None or not _FOLDER_NAME.fullmatch(name):
+    def _in_model(self, name: str) -> BackendPlugin | None:
+        """A library in the folder of the model, or of a version of it."""
+        if self._model_dir is None or not _FOLDER_NAME.fullmatch(name):
             return None
-        folder = self._directory / name
+        library = library_name(name)
         try:
-            there = (folder / PYTHON_BASED_FILE).is_file()
-        except OSError:  # it may not be read, or the name is too long
+            if not is_file(self._model_dir / library) and not any(
+                is_file(folder / library)
+                for folder in self._model_dir.iterdir()
+                if folder.name.isdecimal()
+            ):
+                return None
+        except OSError:
             return None
-        return python_based(name, folder) if there else None
+        return c_library(name, self.folder(name))
+
+    def _in_directory(self, name: str) -> BackendPlugin | None:
+        # A name is a config's: it never leads out of the directory.
+        folder = self.folder(name)
+        if folder is None:
+            return None
+        if is_file(folder / library_name(name)):
+            return c_library(name, folder)
+        return python_based(name, folder) if is_file(folder / PYTHON_BASED_FILE) else None
 
 
 def _plugin_of(entry: "importlib.metadata.EntryPoint", source: str) -> BackendPlugin:

@@ -3,6 +3,7 @@
 import collections.abc
 import importlib.util
 import logging
+import pathlib
 import sys
 import threading
 
@@ -35,19 +36,20 @@ class Registry:
         imported: collections.abc.Callable[[], None] = lambda: None,
     ) -> None:
         self._context = BackendContext(clock=clock, server=server)
-        self._backends: dict[str, Backend] = {}
+        self._backends: dict[tuple[str, str], Backend] = {}
         self._lock = threading.Lock()  # several loader threads ask at once
         self._imported = imported
         self._holds_models = False
         self.catalog = catalog or Catalog()
 
-    def plugin(self, name: str) -> BackendPlugin:
-        """The declaration of a backend. Blocking, from any thread.
+    def plugin(self, name: str, model_dir: pathlib.Path | None = None) -> BackendPlugin:
+        """The declaration of a backend, which may be in the folder of a model. Blocking, from any thread.
 
         Raises:
             InferenceError: INVALID_ARG: there is no such backend (row 11.53).
         """
-        plugin = self.catalog.find(name)
+        catalog = self.catalog if model_dir is None else self.catalog.for_model(model_dir)
+        plugin = catalog.find(name)
         if isinstance(plugin, BackendPlugin):
             return plugin
         raise invalid(
@@ -55,16 +57,23 @@ class Registry:
             f"this server has {', '.join(supported_names(self.catalog))}"
         )
 
-    def get(self, name: str, *, for_model: bool = False) -> Backend:
+    def get(
+        self, name: str, *, for_model: bool = False, model_dir: pathlib.Path | None = None
+    ) -> Backend:
         """The backend of that name; its framework is imported now. Blocking, from any thread.
 
         Raises:
             InferenceError: there is no such backend (row 11.53), or its framework cannot be imported.
         """
         with self._lock:
-            backend = self._backends.get(name)
+            plugin = self.plugin(name, model_dir)
+            key = (
+                name,
+                plugin.runtime,
+            )  # one model's folder may hold a library of a name that is a model.py for others
+            backend = self._backends.get(key)
             if backend is None:
-                backend = self._backends[name] = self._make(self.plugin(name))
+                backend = self._backends[key] = self._make(plugin)
                 if not self._holds_models:
                     self._imported()
             self._holds_models |= for_model

@@ -113,7 +113,7 @@ class Checker:
             gpus=self._gpus,
             complete=complete,
             backend_options=self._backend_options,
-            backends=self._backends,
+            backends=self._backends.for_model(folder),
             features=self._features,
         )
         changing = _changing_agents(resolution)
@@ -145,7 +145,9 @@ class Checker:
     def _preflight(self, folder: pathlib.Path, resolution: Resolution) -> list[Problem]:
         """What a load would refuse, of a model that is complete enough to say so."""
         config = resolution.draft
-        plugin = self._backends.find(config.backend) if config is not None else None
+        plugin = (
+            self._backends.for_model(folder).find(config.backend) if config is not None else None
+        )
         if config is None or not isinstance(plugin, BackendPlugin):
             return []
         options = self._backend_options

@@ -287,7 +287,7 @@ class Loader:
             gpus=self._gpus,
             complete=self.completer,
             backend_options=self._backend_options,
-            backends=self._registry.catalog,
+            backends=self._registry.catalog.for_model(folder),
             features=self._features,
         )
         for warning in resolution.warnings:

@@ -34,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options that have an effect. Names are the flags' with underscores; units are in the names or said here.
 
     Attributes:
-        backend_directory: holds Python-based backends (row 11.52).
+        backend_directory: holds Python-based backends and libraries in C (row 11.52).
         repoagent_directory: holds repository agents (row 14.35).
         backend_config: by backend name; "" holds settings for all backends (row 17.10).
         repository_poll_secs: from one poll of the repository to the next one; 0: do not poll (row 7.30).
@@ -321,7 +321,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _special("metrics-config", "counter_latencies=true|false."),
     ),
     "Backends and devices": (
-        _flag("backend-directory", _S, "Folder of Python-based backends: BACKEND/model.py in it serves every model that names BACKEND."),
+        _flag("backend-directory", _S, "Folder of backends: BACKEND/model.py, or the library BACKEND/libnaiad_BACKEND.so, in it serves every model that names BACKEND."),
         _special("backend-config", "BACKEND,KEY=VALUE, or KEY=VALUE for all backends."),
         _flag("repoagent-directory", _S, "Folder of repository agents: AGENT/agent.py in it runs for every model whose config names AGENT."),
         _flag("min-supported-compute-capability", _F, "GPUs below this compute capability are not used.", minimum=0),

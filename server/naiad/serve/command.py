@@ -94,7 +94,7 @@ def _log_versions(options: Options) -> None:
         if folder != default and not pathlib.Path(folder).is_dir():
             log.warning("--%s-directory=%s is not a folder: nothing is taken from it", name, folder)
     python = sys.version.split()[0]
-    backends = sorted((*OWN, *Catalog(directory).python_based_names()))
+    backends = sorted((*OWN, *Catalog(directory).names_in_directory()))
     log.info(
         "Naiad %s on Python %s; backends: %s",
         __version__,

@@ -166,7 +166,7 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
     (tmp_path / "libtriton_other.so").touch()
     (tmp_path / "other").mkdir()
     found = Catalog(tmp_path)
-    assert found.python_based_names() == ["v2.1-beta", "vllm"]
+    assert found.names_in_directory() == ["v2.1-beta", "vllm"]
     assert [entry.name for entry in found] == [
         "tensorflow",
         "tensorrt",
@@ -204,5 +204,5 @@ def test_the_folder_of_a_backend_is_below_the_directory(tmp_path: pathlib.Path) 
 
 
 def test_a_directory_that_does_not_exist_has_no_backends(tmp_path: pathlib.Path) -> None:
-    assert Catalog(tmp_path / "gone").python_based_names() == []
+    assert Catalog(tmp_path / "gone").names_in_directory() == []
     assert Catalog(tmp_path / "gone").find("vllm") is None

@@ -15,6 +15,7 @@ import msgspec
 
 from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instance_specs
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
+from naiad.backends.plugin import BackendPlugin
 from naiad.backends.registry import Registry
 from naiad.config.backend_type import HostKind
 from naiad.config.model_config import InstanceKind, ModelConfig
@@ -140,7 +141,7 @@ class InstanceFactory:
         of_version = OfVersion(statistics, warmup)
         warming = Warming(plan, warmup, sum(not spec.passive for spec in specs))
         in_processes = functools.partial(self._in_processes, of_version)
-        if await self._host_of(plan.config) == "process":
+        if await self._host_of(plan) == "process":
             with warming:
                 return ModelInstances(await in_processes(plan, specs), in_processes)
         check_limits(plan.config, "thread")
@@ -148,7 +149,7 @@ class InstanceFactory:
         release = functools.partial(self._in_thread, _close, loaded)
 
         async def more(changed: VersionPlan, specs: Specs) -> list[HostedInstance]:
-            if await self._host_of(changed.config) == "process":
+            if await self._host_of(changed) == "process":
                 return await in_processes(changed, specs)
             made = await self._in_thread(functools.partial(self._make_instances, loaded), specs)
             return await self._warm(warmup, self._thread_hosts(changed, made))
@@ -197,9 +198,13 @@ class InstanceFactory:
             raise
         return [HostedInstance(spec, host) for spec, host in hosted]
 
-    async def _host_of(self, config: ModelConfig) -> HostKind:
-        plugin = await self._in_thread(self._registry.plugin, config.backend)
+    async def _host_of(self, plan: VersionPlan) -> HostKind:
+        config = plan.config
+        plugin = await self._in_thread(self._plugin, plan)
         return host_of(config, plugin.default_host, self.options_of(config.backend), self._slices)
+
+    def _plugin(self, plan: VersionPlan) -> BackendPlugin:
+        return self._registry.plugin(plan.config.backend, plan.model_dir)
 
     def _thread_hosts(
         self, plan: VersionPlan, instances: _Made
@@ -224,7 +229,7 @@ class InstanceFactory:
         specs = instance_specs(plan.config)
         if self._device.lost and any(spec.kind is InstanceKind.GPU for spec in specs):
             raise self._device.refusal(f"model '{plan.config.name}' cannot be loaded")
-        backend = self._registry.get(plan.config.backend, for_model=True)
+        backend = self._registry.get(plan.config.backend, for_model=True, model_dir=plan.model_dir)
         with self._following(specs[0]):  # the threads of what instances share
             loaded = backend.load(self._source(plan))
         with contextlib.ExitStack() as undo:
@@ -287,9 +292,9 @@ class InstanceFactory:
 
         source = self._source(plan)
         plan_of = backend_runner.plan_of
-        plugin = self._registry.plugin(plan.config.backend)
+        plugin = self._plugin(plan)
         if plugin.plans_workers:
-            backend = self._registry.get(plan.config.backend)
+            backend = self._registry.get(plan.config.backend, model_dir=plan.model_dir)
             assert isinstance(backend, PlansWorkers)
             plan_of = backend.worker_plan
         processes = processes_of(

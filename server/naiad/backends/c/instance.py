@@ -1,0 +1,91 @@
+"""An instance of a library in C, in a worker process.
+
+Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
+"""
+
+import ctypes
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from naiad.backends.c.arena import Arena
+from naiad.backends.c.host import ErrorText, LibraryHost
+from naiad.backends.c.outputs import BatchOutputs, OutputSpec, failure
+from naiad.backends.instance import Call, Execution, Instance, Response
+
+
+class CInstance(Instance):
+    """Implements `Instance`. Called without the interpreter lock.
+
+    Args:
+        library: loaded, with `abi.declare`.
+        handle: the library's instance.
+        host: finds the batch of a call of the library.
+        specs: of the outputs.
+        batched: whether the first dimension is the batch.
+        who: names it, for messages.
+    """
+
+    gathers_inputs = False
+
+    def __init__(
+        self,
+        library: Any,
+        handle: ctypes.c_void_p,
+        *,
+        host: LibraryHost,
+        specs: "dict[bytes, OutputSpec]",
+        batched: bool,
+        who: str,
+    ) -> None:
+        self._library = library
+        self._execute = library.naiad_execute
+        self._handle = handle
+        self._host = host
+        self._specs = specs
+        self._batched = batched
+        self._who = who
+        self._arena = Arena()
+        self._error = ErrorText()
+        self._ready = getattr(library, "naiad_instance_ready", None)
+        self.asks_model = self._ready is not None
+
+    def execute(  # type: ignore[explicit-override]  # `override` is in no standard library of 3.8
+        self, batch: "Sequence[Call]"
+    ) -> "Execution[Response]":
+        """Call `naiad_execute`.
+
+        Raises:
+            InferenceError: it failed the whole batch.
+        """
+        outputs = BatchOutputs(batch, self._specs, batched=self._batched, who=self._who)
+        error = self._error
+        error.clear()
+        context = self._host.begin(outputs)
+        try:
+            address, keep = self._arena.write(batch, context)
+            begun_ns = time.monotonic_ns()
+            status = self._execute(self._handle, address, error.pointer)
+            ended_ns = time.monotonic_ns()
+        finally:
+            self._host.end(context)
+        del keep
+        if status:
+            raise failure(self._who, status, error.text)
+        if outputs.times is not None:
+            begun_ns, ended_ns = _within(outputs.times, begun_ns, ended_ns)
+        return Execution(outputs.responses(), begun_ns, ended_ns)
+
+    def ready(self) -> bool:  # type: ignore[explicit-override]  # as above
+        """What `naiad_instance_ready` says, if the library has it."""
+        return self._ready is None or bool(self._ready(self._handle))
+
+    def close(self) -> None:  # type: ignore[explicit-override]  # as above
+        """Call `naiad_instance_destroy`."""
+        self._library.naiad_instance_destroy(self._handle)
+
+
+def _within(times: "tuple[int, int]", begun_ns: int, ended_ns: int) -> "tuple[int, int]":
+    """The library's times, within the call."""
+    begun = min(max(times[0], begun_ns), ended_ns)
+    return begun, min(max(times[1], begun), ended_ns)

@@ -1,0 +1,178 @@
+/* naiad_backend.h: what a backend written in C or C++ implements, and what the server offers to it.
+ *
+ * A backend is a shared library libnaiad_NAME.so. The server looks for it in the folder of the version, then in that of the model, then in
+ * NAME/ of --backend-directory, and loads it in worker processes only, one per device of a model: a crash ends that process, which is started
+ * again, and nothing else. docs/c-backends.md is the guide, examples/backends/identity a whole backend.
+ *
+ * The library defines, with C linkage:
+ *
+ *     NAIAD_BACKEND                the version of this header, once per library
+ *     naiad_model_load             a model version is loaded               naiad_model_unload        it is unloaded
+ *     naiad_instance_create        an instance of it is made               naiad_instance_destroy    it is closed
+ *     naiad_execute                a batch runs
+ *     naiad_instance_ready         (optional) whether an instance could run a batch now
+ *
+ * Memory. Every pointer that a function of the library is given is valid until that function returns, but for naiad_host, which is valid as
+ * long as the process; nothing of it is the library's to free or to write to, but for the memory that `output` returns and the text of an
+ * error. The server keeps no pointer of the library's but `model` and `instance`, and copies every text before the call returns.
+ *
+ * Threads. The instances of a model on one device share a process and `model`; each runs in a thread of its own, one batch at a time. Functions
+ * of naiad_host may be called from any thread; those with a batch only until naiad_execute has returned for it. A later call is refused.
+ *
+ * No C++ exception may leave a function of the library: it would end the process.
+ */
+#ifndef NAIAD_BACKEND_H
+#define NAIAD_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NAIAD_BACKEND_ABI 1u
+
+#ifdef __cplusplus
+#define NAIAD_C extern "C"
+#else
+#define NAIAD_C
+#endif
+
+#define NAIAD_EXPORT NAIAD_C __attribute__((visibility("default")))
+
+/* Once, in one source file of the library: it is read from the file before the library is loaded. A library of another version is refused. */
+#ifdef __cplusplus
+#define NAIAD_BACKEND \
+  extern "C" __attribute__((visibility("default"), used)) const uint32_t naiad_backend_abi; \
+  const uint32_t naiad_backend_abi = NAIAD_BACKEND_ABI;
+#else
+#define NAIAD_BACKEND __attribute__((visibility("default"), used)) const uint32_t naiad_backend_abi = NAIAD_BACKEND_ABI;
+#endif
+
+/* What functions return: NAIAD_OK, or why they failed. */
+enum {
+  NAIAD_OK = 0,
+  NAIAD_UNKNOWN = 1,
+  NAIAD_INTERNAL = 2,
+  NAIAD_NOT_FOUND = 3,
+  NAIAD_INVALID_ARG = 4,
+  NAIAD_UNAVAILABLE = 5,
+  NAIAD_UNSUPPORTED = 6,
+  NAIAD_ALREADY_EXISTS = 7,
+  NAIAD_CANCELLED = 8
+};
+
+/* Datatypes; the numbers are those of Triton's TRITONSERVER_DataType. */
+enum {
+  NAIAD_BOOL = 1,
+  NAIAD_UINT8 = 2,
+  NAIAD_UINT16 = 3,
+  NAIAD_UINT32 = 4,
+  NAIAD_UINT64 = 5,
+  NAIAD_INT8 = 6,
+  NAIAD_INT16 = 7,
+  NAIAD_INT32 = 8,
+  NAIAD_INT64 = 9,
+  NAIAD_FP16 = 10,
+  NAIAD_FP32 = 11,
+  NAIAD_FP64 = 12,
+  NAIAD_BYTES = 13, /* every element: its length in 4 bytes, little-endian, then so many bytes */
+  NAIAD_BF16 = 14
+};
+
+enum { NAIAD_LOG_ERROR = 1, NAIAD_LOG_WARNING = 2, NAIAD_LOG_INFO = 3, NAIAD_LOG_VERBOSE = 4 };
+
+enum { NAIAD_SEQUENCE_START = 1, NAIAD_SEQUENCE_END = 2 };
+
+/* Where a function that fails says why: UTF-8, at most `capacity` bytes with the 0 at its end. snprintf(error->text, error->capacity, ...). */
+typedef struct naiad_error {
+  char *text;
+  uint64_t capacity;
+} naiad_error;
+
+/* An input in the host's memory: contiguous, in C order, at an address that fits its datatype. Never to be written to. */
+typedef struct naiad_tensor {
+  const char *name;
+  const int64_t *shape; /* with the batch dimension, if max_batch_size is not 0 */
+  const void *data;
+  uint64_t byte_size;
+  uint32_t datatype;
+  uint32_t rank;
+} naiad_tensor;
+
+/* A request; its inputs are those of the config, in the order in which the client sent them, without optional ones that it left out. */
+typedef struct naiad_request {
+  const char *id;             /* "" for none */
+  const char *parameters;     /* a JSON object; "{}" for none */
+  const char *correlation_id; /* "" or "0" for none */
+  const naiad_tensor *inputs;
+  const char *const *outputs; /* the names of those that the client wants */
+  uint64_t timeout_us;        /* 0 for none */
+  uint32_t input_count;
+  uint32_t output_count;      /* 0: it wants all of them */
+  uint32_t batch_size;        /* rows; 1 where max_batch_size is 0 */
+  uint32_t flags;             /* NAIAD_SEQUENCE_… */
+} naiad_request;
+
+typedef struct naiad_batch {
+  void *context; /* for the functions of naiad_host */
+  const naiad_request *requests;
+  uint32_t request_count;
+  uint32_t reserved;
+} naiad_batch;
+
+typedef struct naiad_model_info {
+  const char *name;
+  const char *config;      /* the completed config, JSON as GET /v2/models/NAME/config shows it */
+  const char *model_dir;   /* the model's folder */
+  const char *version_dir; /* the version's folder */
+  const char *backend_dir; /* the folder of the library */
+  uint64_t version;
+} naiad_model_info;
+
+typedef struct naiad_instance_info {
+  const char *name;
+  const char *kind; /* "CPU", "GPU" or "MODEL" */
+  int32_t device_id; /* of the devices that this process sees */
+  uint32_t reserved;
+} naiad_instance_info;
+
+/* What the server offers. */
+typedef struct naiad_host {
+  uint32_t abi;
+  uint32_t reserved;
+
+  /* Write a line to the server's log, under the name of the model. */
+  void (*log)(uint32_t level, const char *text);
+
+  /* Memory for an output of one request of a batch, to be filled before naiad_execute returns. NULL if there is none, or something of it is
+   * wrong (name, datatype, rank, shape, size, a second time): then the server has made an error of it for that request, and the library goes
+   * on with the next one. `byte_size` is that of the shape and datatype, for NAIAD_BYTES whatever the elements take. Each request that has not
+   * failed needs each output that it wants; one that it does not want may be left out, or is dropped. */
+  void *(*output)(void *context, uint32_t request, const char *name, uint32_t datatype, const int64_t *shape, uint32_t rank, uint64_t byte_size);
+
+  /* This request fails, alone, with this status and text; its outputs are dropped. */
+  void (*fail)(void *context, uint32_t request, int status, const char *text);
+
+  /* 1 if the client of a request has gone. Its outputs may be left out then. */
+  int (*cancelled)(void *context, uint32_t request);
+
+  /* Optional: when computing began and ended, for the statistics; CLOCK_MONOTONIC in nanoseconds. By default all of naiad_execute. */
+  void (*times)(void *context, int64_t begun_ns, int64_t ended_ns);
+} naiad_host;
+
+/* A model version is loaded: called once per process. `*model` is whatever the library wants to be given back. */
+NAIAD_EXPORT int naiad_model_load(const naiad_host *host, const naiad_model_info *info, void **model, naiad_error *error);
+
+/* Called once, after every instance is destroyed. */
+NAIAD_EXPORT void naiad_model_unload(void *model);
+
+/* Make an instance: at the load or, when the config gets more of them, while others run batches. */
+NAIAD_EXPORT int naiad_instance_create(void *model, const naiad_instance_info *info, void **instance, naiad_error *error);
+
+NAIAD_EXPORT void naiad_instance_destroy(void *instance);
+
+/* Run a batch. NAIAD_OK: each request has its outputs, or has failed by itself (`fail`); anything else fails all of them with the text. */
+NAIAD_EXPORT int naiad_execute(void *instance, const naiad_batch *batch, naiad_error *error);
+
+/* Optional: 1 if the instance could run a batch now. May be called while it runs one. */
+NAIAD_EXPORT int naiad_instance_ready(void *instance);
+
+#endif

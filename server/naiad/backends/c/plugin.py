@@ -1,0 +1,28 @@
+"""Backends that are libraries in C, declared: what configs and options know of them. Imports no numpy and loads no library."""
+
+import functools
+import pathlib
+
+from naiad.backends.plugin import BackendPlugin, deferred
+
+_make = deferred("naiad.backends.c.backend:make")
+_preflight = deferred("naiad.backends.c.preflight:preflight")
+
+
+def library_name(backend: str) -> str:
+    """The file name of the library of a backend."""
+    return f"libnaiad_{backend}.so"
+
+
+def c_library(name: str, backend_dir: pathlib.Path | None) -> BackendPlugin:
+    """A backend whose library `libnaiad_<name>.so` is in a model's folder or in `backend_dir`, its folder in `--backend-directory` (row 11.52)."""
+    return BackendPlugin(
+        name=name,
+        make=functools.partial(_make, name=name, backend_dir=backend_dir),
+        default_host="process",
+        plans_workers=True,
+        shares_processes=True,
+        runtime=library_name(name),
+        missing_file="",
+        preflight=functools.partial(_preflight, backend_dir=backend_dir),
+    )

@@ -1,0 +1,41 @@
+"""What loading a model of a C library would refuse, without loading the library: for `naiad check`."""
+
+import collections.abc
+import pathlib
+
+from naiad.backends.c import library
+from naiad.config.document import Document
+from naiad.config.model_config import ModelConfig
+from naiad.config.problem import Problem
+from naiad.config.refused import problem_of
+from naiad.errors import InferenceError
+
+
+def preflight(
+    config: ModelConfig,
+    *,
+    document: Document,
+    model_dir: pathlib.Path,
+    versions: collections.abc.Sequence[int],
+    options: collections.abc.Mapping[str, str],
+    host: str,
+    backend_dir: pathlib.Path | None,
+) -> list[Problem]:
+    """See `Preflight`."""
+    problems: list[Problem] = []
+    try:
+        library.check_config(config, host)
+    except InferenceError as error:
+        problems.append(problem_of(error, document))
+    checked = set[pathlib.Path]()
+    for version in versions:
+        path: pathlib.Path | None = None
+        try:
+            places = library.folders(model_dir, version, backend_dir)
+            path = library.find(config.backend, places, config.name)
+            if path not in checked:
+                checked.add(path)
+                library.check_library(path, config.name)
+        except InferenceError as error:
+            problems.append(problem_of(error, document, path=path))
+    return list(dict.fromkeys(problems))

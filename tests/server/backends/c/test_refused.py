@@ -1,0 +1,109 @@
+"""Libraries that no model can have: the check says what the server says, and neither loads them."""
+
+import pathlib
+import struct
+
+import pytest
+
+from naiad.backends.c import elf
+from naiad.config.report import one_line
+from tests.support.c_compiler import IDENTITY, compile_library, make
+from tests.support.check_and_serve import Compared, compare, same_words
+
+CONFIG = """\
+backend: "{backend}"
+input {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }}
+output {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }}
+instance_group {{ kind: KIND_CPU }}
+"""
+HOST = 'parameters { key: "naiad.host" value { string_value: "thread" } }\n'
+DECOUPLED = "model_transaction_policy { decoupled: true }\n"
+
+WORDS = {
+    "text": "it is not an ELF file: build it with cc -shared -fPIC",
+    "empty": "it is not an ELF file",
+    "cut_off": "it is cut off, or damaged",
+    "short": "it is cut off",
+    "foreign": "it was built for i386, and this machine is",
+    "program": "it is not a shared library: link it with -shared",
+    "without_abi": "it does not define naiad_backend_abi: write NAIAD_BACKEND once in its source",
+    "of_another_version": "it was built with version 7 of naiad_backend.h, and this server has version 1",
+    "without_functions": "it does not define naiad_model_unload, naiad_instance_create, naiad_instance_destroy, naiad_execute",
+    "in_thread": "is a C library, which runs in a worker process only",
+    "decoupled": "is a C library, which answers each request once",
+}
+
+
+def _with(data: bytes, at: int, value: int) -> bytes:
+    return data[:at] + struct.pack("<H", value) + data[at + 2 :]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return make(IDENTITY, tmp_path_factory.mktemp("identity"), "libnaiad_identity.so")
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, library: pathlib.Path) -> Compared:
+    """One server and one check for all of them."""
+    root = tmp_path_factory.mktemp("root")
+    data = library.read_bytes()
+    files = {
+        "text": b"int naiad_execute;",
+        "empty": b"",
+        "cut_off": data[: len(data) // 2],
+        "short": data[:40],
+        "foreign": _with(data, 18, 3),
+        "program": _with(data, 16, 2),
+        "in_thread": data,
+        "decoupled": data,
+    }
+    for name in WORDS:
+        (root / "models" / name / "1").mkdir(parents=True)
+        more = {"in_thread": HOST, "decoupled": DECOUPLED}.get(name, "")
+        (root / "models" / name / "config.pbtxt").write_text(CONFIG.format(backend=name) + more)
+        if name in files:
+            (root / "models" / name / f"libnaiad_{name}.so").write_bytes(files[name])
+    for name, source in (
+        ("without_abi", "int naiad_execute(void);\nint naiad_execute(void) { return 0; }"),
+        ("of_another_version", "const unsigned naiad_backend_abi = 7;"),
+        ("without_functions", "const unsigned naiad_backend_abi = 1;\nint naiad_model_load;"),
+    ):
+        compile_library(source, root / "models" / name / f"libnaiad_{name}.so")
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    return compare(root / "models", WORDS, log=log, load=False)
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_the_check_says_what_the_server_says(name: str, compared: Compared) -> None:
+    problems = compared.problems[name]
+    assert WORDS[name] in compared.reasons[name]
+    assert same_words(compared.reasons[name], problems), (
+        compared.reasons[name],
+        list(map(one_line, problems)),
+    )
+
+
+def test_symbols_are_read_from_the_file(library: pathlib.Path) -> None:
+    found = elf.read(library)
+    assert "naiad_execute" in found.defined
+    assert {"memcpy", "snprintf"} & found.undefined
+    assert elf.number(library, found, "naiad_backend_abi") == 1
+    assert elf.number(library, found, "naiad_no_such_number") is None
+
+
+def test_no_cut_of_a_library_is_read_as_something_else(
+    library: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    data = library.read_bytes()
+    cut = tmp_path / "cut.so"
+    for size in range(0, len(data), 97):
+        cut.write_bytes(data[:size])
+        with pytest.raises(elf.NoLibraryError):
+            elf.read(cut)
+    for at in range(16, 64, 2):  # numbers of the header that lead nowhere
+        cut.write_bytes(_with(data, at, 0xFFFF))
+        try:
+            elf.read(cut)
+        except elf.NoLibraryError:
+            continue
