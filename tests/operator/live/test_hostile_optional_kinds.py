@@ -44,7 +44,7 @@ def teams(admin: Kubectl) -> collections.abc.Iterator[tuple[str, str]]:
 
 
 def discard(kubectl: Kubectl, kind: str, of: Object) -> None:
-    """Deletes an object whose finalizers nobody serves: with one of them left, its CustomResourceDefinition could never be removed."""
+    """Deletes an object whose finalizers no controller serves: with one of them left, its CustomResourceDefinition could never be removed."""
     if of.get("finalizers"):
         body: Object = {"metadata": {"finalizers": None}}
         kubectl.patch(kind, of["name"], of["namespace"], body=body)
