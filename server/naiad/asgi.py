@@ -75,6 +75,7 @@ _REFUSED = {
 _OF_RUNNING = frozenset(
     (
         "http_max_input_size", "http_header_forward_pattern", "http_restricted_api", "http_base_path", "http_body_timeout_secs",
+        "allow_kserve_v1",
         "auth_token_file", "access_log", "slow_request_ms",
     )
 )  # fmt: skip
@@ -127,7 +128,12 @@ def create_app(
         finally:
             await running.stop()
 
-    app = build(services, base_path=parsed.http_base_path, lifespan=lifespan)
+    app = build(
+        services,
+        base_path=parsed.http_base_path,
+        kserve_v1=parsed.allow_kserve_v1,
+        lifespan=lifespan,
+    )
     # The last one is the first to see a request.
     app.add_middleware(Gate, http.restrictions, tokens, base_path=parsed.http_base_path)
     app.add_middleware(

@@ -37,6 +37,9 @@ from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.relays.calls import CallInProgress
 from naiad.scheduling.scheduler import Scheduler, SubmitsTogether
 
+EXPLAINER = "naiad.explainer"
+"""The parameter of a config that names the model that explains its predictions."""
+
 
 class Model:
     """A loaded version.
@@ -276,6 +279,7 @@ def traits_of(config: ModelConfig) -> ModelTraits:
         inputs=_metadata(config.inputs, batched=False),
         input_device=input_device(config),
         outputs_may_stay=not config.response_cache and config.ensemble is None,
+        explainer=config.parameters.get(EXPLAINER, ""),
     )
 
 

@@ -47,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         python_requirement: what the environment holds of Python models that bring none of their own.
         http_max_input_size: bytes (row 1.11).
         http_base_path: the prefix under which HTTP paths are served as well, e.g. /api/predict/demo; "" for no prefix.
+        allow_kserve_v1: whether HTTP has the paths below /v1, those of KServe's v1.
         grpc_max_decompressed_size: bytes.
         grpc_keepalive_time: and the other gRPC times: milliseconds (row 10.38).
         grpc_max_connection_age: milliseconds; 0 means no limit (row 10.39), the grace likewise.
@@ -100,6 +101,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     http_restricted_api: Restrictions = _NOTHING
     http_base_path: str = ""
     http_engine: str = "native"
+    allow_kserve_v1: bool = True
 
     allow_grpc: bool = True
     grpc_address: str = "0.0.0.0"  # noqa: S104 - as above
@@ -380,6 +382,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _special("http-base-path", "Prefix (/api/predict/NAME) under which every HTTP path is served as well, for gateways that do not remove it; without "
                  "the prefix the paths work, too, as probes need them. gRPC and metrics have none."),
         _flag("http-engine", _S, "What carries HTTP: native, or uvicorn, with the same application in FastAPI.", choices=("native", "uvicorn")),
+        _flag("allow-kserve-v1", _B, "Serve KServe's v1 over HTTP as well: /v1/models/NAME:predict and the other paths below /v1."),
         _flag("grpc-engine", _S, "What carries gRPC: grpcio, or native, an HTTP/2 of our own that is several times faster.", choices=("grpcio", "native")),
         _flag("grpc-reflection", _B, "Serve grpc.reflection.v1 and v1alpha, by which tools such as grpcurl find the services; restricted as metadata is, and "
               "with --auth-token-file a token is needed."),

@@ -49,6 +49,7 @@ def http_options(options: Options, tokens: TokenFile | None, codec: Codec | None
         tokens=tokens,
         codec=codec,
         base_path=options.http_base_path,
+        kserve_v1=options.allow_kserve_v1,
     )
 
 
@@ -207,6 +208,7 @@ class Frontends:
             http.tokens,
             http.codec,
             base_path=http.base_path,
+            kserve_v1=http.kserve_v1,
         )
         tracer = self._engine.tracer
         settings, observer = (

@@ -17,13 +17,20 @@ BASE_PATH = "naiad.base_path"
 _MODEL = "/v2/models/{model}"
 _VERSION = "/v2/models/{model}/versions/{version}"
 _REPOSITORY = "/v2/repository/{repository}"
+_V1_MODEL = "/v1/models/{model}"
+_V1_VERSION = "/v1/models/{model}/versions/{version}"
+
+_GET = ("GET",)
+_POST = ("POST",)
+_BOTH = ("GET", "POST")
 
 
 class ApiPath(msgspec.Struct, frozen=True):
     """A path.
 
     Attributes:
-        template: the path with its parameters in braces, each a whole segment; `{version}` takes digits only (row 1.8).
+        template: the path with its parameters in braces, each a whole segment but for a verb behind it (`{model}:predict`); `{version}` takes digits
+            only (row 1.8).
         operation: what it does; paths that differ only in optional segments share one.
         category: what a restriction calls it; None for a path that no restriction covers.
     """
@@ -42,10 +49,16 @@ class ApiPath(msgspec.Struct, frozen=True):
             if not own.startswith("{"):
                 if own != segment:
                     return None
-            elif not segment or (own == "{version}" and not _is_number(segment)):
-                return None
             else:
-                parameters[own[1:-1]] = segment
+                name, _, verb = own[1:].partition("}")
+                value = segment.removesuffix(verb)
+                if (
+                    not value
+                    or not segment.endswith(verb)
+                    or (name == "version" and not _is_number(value))
+                ):
+                    return None
+                parameters[name] = value
         return parameters
 
 
@@ -74,15 +87,20 @@ def _model_paths(
     return _paths(operation, category, *templates, methods=(method,), fast=fast)
 
 
+def _v1_paths(operation: str, category: Category, *templates: str, verb: str = "") -> list[ApiPath]:
+    """Paths of KServe's v1; those with a verb take a POST."""
+    methods = _POST if verb else _GET
+    return _paths(
+        operation, category, *(each + verb for each in templates), methods=methods, fast=True
+    )
+
+
 def _region_paths(kind: str, action: str, operation: str, method: str) -> list[ApiPath]:
     """The path of all regions of client shared memory, and that of one."""
     base = f"/v2/{kind}sharedmemory"
     templates = (f"{base}/{action}", f"{base}/region/{{region}}/{action}")
     return _paths(operation, Category.SHARED_MEMORY, *templates, methods=(method,))
 
-
-_POST = ("POST",)
-_BOTH = ("GET", "POST")
 
 API: tuple[ApiPath, ...] = (
     *_paths("server_live", Category.HEALTH, "/v2/health/live", fast=True),
@@ -134,6 +152,11 @@ API: tuple[ApiPath, ...] = (
         methods=_BOTH,
     ),
     *_paths("logging", Category.LOGGING, "/v2/logging", methods=_BOTH),
+    # KServe's v1 (`docs/kserve-v1.md`); the verbs come first, because a name may hold a colon.
+    *_v1_paths("predict", Category.INFERENCE, _V1_MODEL, _V1_VERSION, verb=":predict"),
+    *_v1_paths("explain", Category.INFERENCE, _V1_MODEL, _V1_VERSION, verb=":explain"),
+    *_v1_paths("v1_models", Category.MODEL_REPOSITORY, "/v1/models"),
+    *_v1_paths("v1_model_ready", Category.HEALTH, _V1_MODEL, _V1_VERSION),
     *_paths("docs", None, "/docs"),
     *_paths("description", None, "/openapi.json"),
 )
@@ -152,6 +175,11 @@ def find(path: str) -> tuple[ApiPath, dict[str, str]] | None:
         if parameters is not None:
             return declared, parameters
     return None
+
+
+def is_v1(path: ApiPath) -> bool:
+    """Whether a path is one of KServe's v1, which `--allow-kserve-v1` turns off."""
+    return path.segments[1] == "v1"
 
 
 def without_base(base: str, path: str) -> str:

@@ -4,11 +4,7 @@ A path is parsed once: its handlers are kept (bounded), so that finding them cos
 APIs (row 17.16) put a guard around the handlers when they are made; without restrictions nothing is checked.
 """
 
-import asyncio
-import collections.abc
 import functools
-import logging
-import re
 
 import msgspec
 
@@ -22,22 +18,14 @@ from naiad.protocol.http.codec import compression
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import takes_events
 from naiad.protocol.http.generate import GenerateRoute
+from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
-from naiad.protocol.http.paths import ApiPath, category_of, find, without_base
-from naiad.protocol.http.replies import (
-    NOT_OK,
-    OK,
-    error_reply,
-    options_reply,
-    refusal,
-    server_fault,
-    wrong_method,
-)
+from naiad.protocol.http.paths import ApiPath, category_of, find, is_v1, without_base
+from naiad.protocol.http.predict import PredictRoute
+from naiad.protocol.http.replies import error_reply, options_reply, refusal, wrong_method
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from naiad.protocol.tokens import CHALLENGE, HEADER, UNAUTHENTICATED, TokenFile
-
-log = logging.getLogger(__name__)
 
 MAX_INPUT_SIZE = 67_108_864
 MAX_INT64 = 2**63 - 1
@@ -48,7 +36,7 @@ _MAX_KNOWN_PATHS = 1_024
 _HEALTH_BODY = 65_536
 """Body bytes that a health check may have; they have no effect."""
 
-_JSON_BODIES = ("/infer", "/generate", "/generate_stream")
+_JSON_BODIES = ("/infer", "/generate", "/generate_stream", ":predict", ":explain")
 
 _AUTHORIZATION = HEADER.encode()
 _HEADER_LENGTH = b"inference-header-content-length"
@@ -68,6 +56,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
         tokens: `--auth-token-file`; None requires no token.
         base_path: `--http-base-path`: every path is served below it as well; "" for no prefix.
+        kserve_v1: `--allow-kserve-v1`: whether the paths of KServe's v1 exist.
     """
 
     max_input_size: int = MAX_INPUT_SIZE
@@ -76,6 +65,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     tokens: TokenFile | None = None
     codec: Codec | None = None
     base_path: str = ""
+    kserve_v1: bool = True
 
     def limits(self) -> InferenceLimits:
         """The limits of infer requests.
@@ -146,7 +136,7 @@ class Endpoint:
         if self._restriction is not None and not _admits(self._restriction, headers):
             return refusal(403, self._restriction.refusal)
         handler = self._handler
-        if method == self._verb and isinstance(handler, InferRoute | GenerateRoute):
+        if method == self._verb and isinstance(handler, InferRoute | GenerateRoute | PredictRoute):
             return handler.refusal(headers)
         return None
 
@@ -223,7 +213,7 @@ class Routes:
         size, which is for JSON, raw bodies and what a compressed body becomes.
         """
         limit = self._options.max_input_size
-        if path.endswith(("/ready", "/live")):
+        if path.endswith(("/ready", "/live")) or self._is_v1_health(path):
             # Health checks need no token, and take no body.
             return min(limit, _HEALTH_BODY)
         if b"content-encoding" in headers:
@@ -232,6 +222,11 @@ class Routes:
                 # What does not compress grows by a little.
                 return limit + limit // 1000 + 1024
         return MAX_INT32 if self._has_tensors(path, headers) else limit
+
+    def _is_v1_health(self, path: str) -> bool:
+        """Whether a path asks for the readiness of a model in KServe's v1."""
+        inner = without_base(self._options.base_path, path)
+        return inner.startswith("/v1/") and category_of(inner) is Category.HEALTH
 
     def tensors_from(self, path: str, headers: Headers) -> int:
         """See `FastRoutes`."""
@@ -270,6 +265,8 @@ class Routes:
         match = find(path)
         if match is None or not match[0].fast:
             return None
+        if not self._options.kserve_v1 and is_v1(match[0]):
+            return None
         declared, parameters = match
         restriction = None
         if declared.category is not None:
@@ -278,101 +275,31 @@ class Routes:
         return Endpoint(method.encode(), self._handler(declared, parameters), restriction)
 
     def _handler(self, declared: ApiPath, parameters: dict[str, str]) -> FastHandler:
-        if declared.operation == "server_live":
-            return self._health.live
-        if declared.operation == "server_ready":
-            return self._health.ready
+        health, operation = self._health, declared.operation
+        of_server: dict[str, FastHandler] = {
+            "server_live": health.live,
+            "server_ready": health.ready,
+            "v1_models": health.v1_models,
+        }
+        if operation in of_server:
+            return of_server[operation]
         model = parameters["model"]
         try:
             version = model_version(parameters.get("version", ""))
         except InferenceError as error:
             return functools.partial(_always, error_reply(error))
-        if declared.operation == "model_ready":
-            return functools.partial(self._health.model_ready, model, version)
-        if declared.operation == "infer":
-            return InferRoute(self._engine, self._limits, model=model, version=version)
-        streams = declared.operation == "generate_stream"
-        return GenerateRoute(
-            self._engine, self._limits, model=model, version=version, streams=streams
-        )
+        if operation == "model_ready":
+            return functools.partial(health.model_ready, model, version)
+        if operation == "v1_model_ready":
+            return functools.partial(health.v1_model_ready, model, version)
+        return self._inference(operation, model, version)
 
-
-class HealthRoutes:
-    """Live and ready, of the server and of models (rows 2.1, 2.2, 2.7, 2.8): probes need no web framework.
-
-    Args:
-        names_models: whether an error says which models there are and what state they are in; not where the calls that tell that need a token or a header.
-    """
-
-    def __init__(self, engine: Engine, *, names_models: bool = True) -> None:
-        self._engine = engine
-        self._names_models = names_models
-        # The loop keeps only weak references to tasks.
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def live(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
-        """GET /v2/health/live: 200 while the process serves, 503 at the end of a shutdown (row 2.1)."""
-        try:
-            reply = OK if self._engine.server_live() else NOT_OK
-        except InferenceError as error:
-            reply = error_reply(error)
-        on_reply(reply)
-        return None
-
-    def ready(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
-        """GET /v2/health/ready: 200, or 400 with an empty body (row 2.2)."""
-        self._begin(self._server_ready, on_reply)
-        return None
-
-    def model_ready(
-        self, model: str, version: int, request: HttpRequest, on_reply: OnReply
-    ) -> Cancellable | None:
-        """GET /v2/models/MODEL[/versions/N]/ready: 200 with an empty body, or why not (rows 2.7, 2.8)."""
-        self._begin(functools.partial(self._model_ready, model, version), on_reply)
-        return None
-
-    async def _server_ready(self) -> HttpReply:
-        return OK if await self._engine.server_ready() else NOT_OK
-
-    async def _model_ready(self, model: str, version: int) -> HttpReply:
-        try:
-            if await self._engine.model_ready(model, version):
-                return OK
-        except InferenceError as error:
-            if self._names_models:
-                raise
-            return error_reply(InferenceError(error.code, _without_details(error.message, model)))
-        of = "" if version == LATEST else f" version {version}"
-        raise invalid(
-            f"Model version not ready: an instance of '{model}'{of} responds with an error; ask again, or see the server's log"
-        )
-
-    def _begin(
-        self,
-        check: collections.abc.Callable[[], collections.abc.Coroutine[None, None, HttpReply]],
-        on_reply: OnReply,
-    ) -> None:
-        task = asyncio.get_running_loop().create_task(_respond(check, on_reply))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def _without_details(message: str, model: str) -> str:
-    """An error message up to what it says beyond the request: Triton's words."""
-    name = f"'{model}'"
-    before, _, after = message.partition(name)
-    return before + name + re.split("[;:]", after, maxsplit=1)[0]
-
-
-async def _respond(
-    check: collections.abc.Callable[[], collections.abc.Coroutine[None, None, HttpReply]],
-    on_reply: OnReply,
-) -> None:
-    try:
-        reply = await check()
-    except InferenceError as error:
-        reply = error_reply(error)
-    except Exception:  # a probe gets a response whatever happens
-        log.exception("a health check failed")
-        reply = server_fault()
-    on_reply(reply)
+    def _inference(self, operation: str, model: str, version: int) -> FastHandler:
+        engine, limits = self._engine, self._limits
+        if operation == "infer":
+            return InferRoute(engine, limits, model=model, version=version)
+        if operation in ("predict", "explain"):
+            explains = operation == "explain"
+            return PredictRoute(engine, limits, model=model, version=version, explains=explains)
+        streams = operation == "generate_stream"
+        return GenerateRoute(engine, limits, model=model, version=version, streams=streams)

@@ -5,8 +5,9 @@ from typing_extensions import override
 
 from naiad.core.request import LATEST
 from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.message import HttpReply, HttpRequest
-from naiad.protocol.http.routes import HealthRoutes, HttpOptions, Routes
+from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.restricted import Category, Restriction
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine, error_of
 

@@ -1,5 +1,7 @@
 """The paths of the API are declared once: the fast lane, the application, the guard and the error messages agree on them."""
 
+import re
+
 import httpx
 import pytest
 
@@ -27,7 +29,7 @@ def test_every_path_is_found_by_its_own_template(path: ApiPath) -> None:
     handler = find(example(path))
     assert handler is not None
     assert handler[0] is path
-    assert set(handler[1]) == {name[1:-1] for name in path.segments if name.startswith("{")}
+    assert set(handler[1]) == set(re.findall(r"{(\w+)}", path.template))
 
 
 @pytest.mark.parametrize("path", API, ids=lambda path: path.template)
@@ -53,9 +55,11 @@ async def test_the_application_handles_every_path_with_its_methods_only() -> Non
                 assert not missing, path
 
 
-def test_every_path_under_v2_can_be_restricted() -> None:
+def test_every_path_under_v2_and_v1_can_be_restricted() -> None:
     for path in API:
-        assert (path.category is not None) is path.template.startswith("/v2"), path.template
+        assert (path.category is not None) is path.template.startswith(("/v1", "/v2")), (
+            path.template
+        )
 
 
 def test_a_path_that_is_suggested_for_an_unknown_one_exists() -> None:

@@ -31,7 +31,7 @@ from naiad.protocol.http.asgi.fast_call import fast_call
 from naiad.protocol.http.asgi.services import LateServices
 from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastRoutes, Receive, Scope, Send
-from naiad.protocol.http.paths import API, BASE_PATH
+from naiad.protocol.http.paths import API, BASE_PATH, ApiPath, is_v1
 from naiad.protocol.http.routes import model_version
 
 Decoded = typing.TypeVar("Decoded")
@@ -69,9 +69,10 @@ def build(
     services: LateServices,
     *,
     base_path: str = "",
+    kserve_v1: bool = True,
     lifespan: Lifespan[typing.Any] | None = None,
 ) -> fastapi.FastAPI:
-    """The application, without what `control_plane.Gate` checks. `lifespan` is FastAPI's."""
+    """The application, without what `control_plane.Gate` checks. `kserve_v1`: whether it has the paths of KServe's v1. `lifespan` is FastAPI's."""
     register_url_convertor("digits", _Digits())
     app = _Described(
         title="Naiad",
@@ -85,7 +86,7 @@ def build(
         lifespan=lifespan,
     )
     add_error_replies(app, services)
-    _Endpoints(services).add_to(app)
+    _Endpoints(services).add_to(app, [path for path in API if kserve_v1 or not is_v1(path)])
     return app
 
 
@@ -124,8 +125,8 @@ class _Endpoints:
     def _engine(self) -> Engine:
         return self._services.now.engine
 
-    def add_to(self, app: fastapi.FastAPI) -> None:
-        """Add every path of the API."""
+    def add_to(self, app: fastapi.FastAPI, paths: collections.abc.Sequence[ApiPath]) -> None:
+        """Add these paths of the API."""
         endpoints: dict[str, Endpoint] = {
             "server_metadata": self.server_metadata,
             "all_statistics": self.all_statistics,
@@ -150,7 +151,7 @@ class _Endpoints:
             "docs": self.docs,
             "description": self.description,
         }
-        for path in API:
+        for path in paths:
             endpoint = self.fast if path.fast else endpoints[path.operation]
             template = path.template.replace("{version}", "{version:digits}")
             methods = list(path.methods)

@@ -38,6 +38,7 @@ class ControlPlane:
     Args:
         tokens: every call except those about health needs one of them; None requires no token.
         base_path: every path is served below it as well; "" for no prefix.
+        kserve_v1: whether the paths of KServe's v1 exist.
     """
 
     def __init__(
@@ -49,9 +50,11 @@ class ControlPlane:
         codec: Codec | None = None,
         *,
         base_path: str = "",
+        kserve_v1: bool = True,
     ) -> None:
         self._services = Services(engine, routes, codec)
         self._base_path = base_path
+        self._kserve_v1 = kserve_v1
         # Its checks come before the application is made: a call without a token does not cost its memory either.
         self._gate = Gate(self._call, restrictions, tokens, base_path=base_path)
         self._app: AsgiApp | None = None
@@ -79,7 +82,9 @@ class ControlPlane:
 
     def _make(self) -> AsgiApp:
         module = importlib.import_module("naiad.protocol.http.admin.app")
-        app: typing.Any = module.build(LateServices(self._services), base_path=self._base_path)
+        app: typing.Any = module.build(
+            LateServices(self._services), base_path=self._base_path, kserve_v1=self._kserve_v1
+        )
         app.openapi()  # here, so that no request waits for it later
         made: AsgiApp = app
         return made
@@ -141,7 +146,7 @@ class Gate:
 class Guard:
     """Checks the header of a restricted category, then calls the application. It exists only if something is restricted.
 
-    Deny by default: the framework's router and `paths.py` could read a path differently, so a path under `/v2` that has no category
+    Deny by default: the framework's router and `paths.py` could read a path differently, so a path under `/v2` or `/v1` that has no category
     needs the header of every restriction.
     """
 
@@ -161,7 +166,7 @@ class Guard:
         """The restrictions that a call of this path has to meet."""
         category = category_of(path)
         if category is None:
-            return list(self._restrictions.values()) if path.startswith("/v2") else []
+            return list(self._restrictions.values()) if path.startswith(("/v2", "/v1")) else []
         restriction = self._restrictions.get(category)
         return [] if restriction is None else [restriction]
 

@@ -20,7 +20,7 @@ from naiad.protocol.http.replies import refusal, server_fault, wrong_method
 from naiad.protocol.status import http_status
 
 _MODEL_PATH = re.compile(r"/v2/models/([^/]+)(/versions/[^/]+)?(?:/(.*))?", re.DOTALL)
-_PREFIXED = re.compile(r"((?:/[A-Za-z0-9._~-]+)+)(/v2(?:/.*)?)")
+_PREFIXED = re.compile(r"((?:/[A-Za-z0-9._~-]+)+)(/v[12](?:/.*)?)")
 """A path of the API with something before it: a gateway did not remove its prefix."""
 _VERSION = re.compile(r"/versions/[0-9]+")
 _PATHS = tuple(path.template for path in API if "{" not in path.template)

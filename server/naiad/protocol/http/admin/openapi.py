@@ -203,6 +203,19 @@ EVENTS_ANSWERS[200] = {
     "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
 
+PREDICT_NOTE = (
+    "KServe's v1. `instances` has a row per element: an object of named tensors, or a value for a model with one input; `inputs` has whole tensors. Bytes are "
+    '`{"b64": "…"}`. The response has `predictions` for rows and `outputs` for tensors.'
+)
+EXPLAIN_NOTE = "KServe's v1. The model that the parameter `naiad.explainer` of the model's config names responds; rows are `explanations`."
+_PREDICT_BODY: Schema = {
+    "required": True,
+    "content": content(
+        _object(signature_name=_STRING, instances={"type": "array", "items": {}}, inputs={}),
+        {"instances": [{"INPUT0": [1.0, 2.0, 3.0, 4.0]}]},
+    ),
+}
+
 
 class Operation(msgspec.Struct, frozen=True):
     """What the description shows of an operation: its group, texts in Markdown, replies by status, and JSON body, as OpenAPI writes it."""
@@ -243,6 +256,26 @@ OPERATIONS: dict[str, Operation] = {
         GENERATE_NOTE,
         _GENERATE_BODY,
     ),
+    "predict": Operation(
+        "inference",
+        "Run a model with rows or columns",
+        answers(
+            400, 404, 500, 501, 503, ok=OBJECT, example={"predictions": [[2.0, 3.0, 4.0, 5.0]]}
+        ),
+        PREDICT_NOTE,
+        _PREDICT_BODY,
+    ),
+    "explain": Operation(
+        "inference",
+        "Explain a model's predictions",
+        answers(400, 404, 500, 501, 503, ok=OBJECT, example={"explanations": [[0.5, 0.5]]}),
+        EXPLAIN_NOTE,
+        _PREDICT_BODY,
+    ),
+    "v1_model_ready": Operation(
+        "health", "Is the model ready, as KServe's v1 asks?", answers(404, 503, ok=OBJECT)
+    ),
+    "v1_models": Operation("repository", "The models that are ready", answers(ok=OBJECT)),
     "server_metadata": Operation(
         "metadata", "The server's name, version, extensions", answers(ok=OBJECT)
     ),

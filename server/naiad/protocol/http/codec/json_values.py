@@ -226,7 +226,7 @@ def _strings(leaves: Values, name: str) -> Elements:
         at = next(i for i, value in enumerate(leaves) if type(value) is not str)
         raise internal(
             f"Unable to parse JSON bytes array: attempt to access JSON non-string as string: element {at} of BYTES input '{name}' is "
-            f"{_shown(leaves[at])}; send strings, or bytes that are not text as binary data"
+            f"{shown(leaves[at])}; send strings, or bytes that are not text as binary data"
         ) from None
     except UnicodeEncodeError:
         encoded = [_raw(value, name) for value in leaves]
@@ -334,7 +334,7 @@ def wrong_type(
     """The error of a value of another type than the datatype (row 3.17)."""
     return internal(
         f"Unable to parse 'data': attempt to access JSON {failure}: element {at} of {datatype.name} input '{name}' is "
-        f"{_shown(value)}; send {_EXPECTED[datatype.kind]}"
+        f"{shown(value)}; send {_EXPECTED[datatype.kind]}"
     )
 
 
@@ -347,7 +347,8 @@ def refuse(datatype: DataType, name: str) -> None:
         )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as an error message shows it: JSON, cut where it is long."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, str) and len(value) > _LONGEST_SHOWN:

@@ -15,10 +15,11 @@ from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.codec.request_limits import check_parts
-from naiad.protocol.http.codec import generate_json, infer_json
+from naiad.protocol.http.codec import generate_json, infer_json, predict_json
 from naiad.protocol.http.codec.event_stream import LargeEvents
 from naiad.protocol.http.codec.generate_json import GenerateReader
 from naiad.protocol.http.codec.infer_json import ALL_JSON, Decoded, ReplyForm, Target
+from naiad.protocol.http.codec.predict_json import Model, Predict, PredictForm
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
 
@@ -78,6 +79,18 @@ def encode_generate(codec: Codec, response: InferResponse) -> HttpReply:
     return HttpReply(200, JSON_HEADERS, (body,), response.id)
 
 
+def decode_predict(codec: Codec, body: bytes, model: Model, request_id: str) -> Predict:
+    """`predict_json.decode` in a codec process; blocking."""
+    predict: Predict = codec.call(_decode_predict, frames.large(body), model, request_id)
+    return predict
+
+
+def encode_predict(codec: Codec, response: InferResponse, form: PredictForm) -> memoryview:
+    """`predict_json.encode` in a codec process; blocking."""
+    body: memoryview = codec.call(_encode_predict, response, form)
+    return body
+
+
 def infer_events(codec: Codec) -> LargeEvents:
     """How events are written that are infer responses."""
     return _events(codec, _infer_event)
@@ -125,3 +138,13 @@ def _read_generate(body: memoryview, traits: ModelTraits, target: Target) -> Inf
 
 def _encode_generate(response: InferResponse) -> typing.Any:
     return frames.large(generate_json.encode(response))
+
+
+def _decode_predict(body: memoryview, model: Model, request_id: str) -> Predict:
+    predict = predict_json.decode(bytes(body), model, request_id)
+    check_parts(predict.request)
+    return predict
+
+
+def _encode_predict(response: InferResponse, form: PredictForm) -> typing.Any:
+    return frames.large(predict_json.encode(response, form))
