@@ -213,7 +213,7 @@ WRONG: dict[str, tuple[typing.Any, str]] = {
         {"instances": [{**ROW, "x": [[1], [2], [3]]}]},
         "row 0 of input 'x' (instances[0][\"x\"][0]) is a list, nested deeper than the shape: send a number for FP32",
     ),
-    "a row half deep": ({"instances": [{**ROW, "x": [1, [2], 3]}]}, "(instances[0][\"x\"][1]) is a list, nested deeper"),
+    "a row half deep": ({"instances": [{**ROW, "x": [1, [2], 3]}]}, '(instances[0]["x"][1]) is a list, nested deeper'),
     "a word as a number": ({"instances": [ROW, {**ROW, "x": [1, "2", 3]}]}, 'row 1 of input \'x\' (instances[1]["x"][1]) is "2": send a number for FP32'),
     "a boolean as a number": ({"instances": [{**ROW, "x": [1, True, 3]}]}, '(instances[0]["x"][1]) is true: send a number'),
     "null as a number": ({"instances": [{**ROW, "x": [1, None, 3]}]}, '(instances[0]["x"][1]) is null: send a number'),
@@ -243,7 +243,7 @@ WRONG: dict[str, tuple[typing.Any, str]] = {
     ),
     "a long name": ({"inputs": {"z" * 5000: [1]}}, f"a tensor '{'z' * 80}', which"),
     "nesting without an end": (b'{"instances": ' + b"[" * 200_000, "JSON nesting depth exceeds"),
-    "deep nesting": (b'{"instances": [{"s": "a", "x": ' + b"[" * 900 + b"]" * 900 + b"}]}", "(instances[0][\"x\"]) has 1 values, expected 3"),
+    "deep nesting": (b'{"instances": [{"s": "a", "x": ' + b"[" * 900 + b"]" * 900 + b"}]}", '(instances[0]["x"]) has 1 values, expected 3'),
 }  # fmt: skip
 
 
