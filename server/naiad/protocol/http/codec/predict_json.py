@@ -304,7 +304,7 @@ def _stacked(outputs: list[Tensor], model: str) -> Json:
     if len(counts) > 1 or None in counts:
         shapes = ", ".join(f"'{tensor.name}' {list(tensor.shape)}" for tensor in outputs)
         raise invalid(
-            f"the outputs of model '{model}' are no rows, because their first dimensions differ: {shapes}; send the tensors in 'inputs', "
+            f"the outputs of model '{model}' have no common rows, because their first dimensions differ: {shapes}; send the tensors in 'inputs', "
             "not in 'instances'"
         )
     values = [predict_values.write(tensor) for tensor in outputs]

@@ -234,7 +234,7 @@ WRONG: dict[str, tuple[typing.Any, str]] = {
     "no columns": ({"inputs": {}}, "'inputs' names no tensors: this model has 2 inputs"),
     "an unknown column": ({"inputs": {"z": [1]}}, "'inputs' has a tensor 'z', which is not an input of model 'm'"),
     "a column without its batch": ({"inputs": {"x": [1, 2, 3]}}, "input 'x' (inputs[\"x\"][0]) is 1, not a list: the shape of the input is [-1, 3]"),
-    "a column that is no list": ({"inputs": {"x": 5}}, "input 'x' (inputs[\"x\"]) is 5, not a list"),
+    "a column that is a number": ({"inputs": {"x": 5}}, "input 'x' (inputs[\"x\"]) is 5, not a list"),
     "a column with a short row": ({"inputs": {"x": [[1, 2, 3], [1, 2]]}}, "input 'x' (inputs[\"x\"][1]) has 2 values, expected 3"),
     "a word in a column": ({"inputs": {"x": [[1, 2, 3], [1, 2, "a"]]}}, 'input \'x\' (inputs["x"][1][2]) is "a": send a number'),
     "the tensors of v2": (
@@ -338,9 +338,11 @@ def test_the_one_row_of_a_model_that_does_not_batch_is_everything() -> None:
 
 
 def test_outputs_without_common_rows_are_an_error() -> None:
-    with pytest.raises(InferenceError, match=r"are no rows.*'a' \[2, 2\], 'c' \[3\].*'inputs'"):
+    with pytest.raises(
+        InferenceError, match=r"have no common rows.*'a' \[2, 2\], 'c' \[3\].*'inputs'"
+    ):
         written(A, output("c", FP32, [1, 2, 3]))
-    with pytest.raises(InferenceError, match="are no rows"):
+    with pytest.raises(InferenceError, match="have no common rows"):
         written(output("c", FP32, 5))
 
 
