@@ -2,9 +2,20 @@
 
 import importlib.util
 
-_FRAMEWORKS = {"openvino": "openvino", "pytorch": "torch", "tensorflow": "tensorflow"}
+_FRAMEWORKS = {
+    "dali": "nvidia.dali",
+    "openvino": "openvino",
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+}
 """The package that the tests of a folder import."""
 
-collect_ignore = [
-    folder for folder, package in _FRAMEWORKS.items() if importlib.util.find_spec(package) is None
-]
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
+
+
+collect_ignore = [folder for folder, package in _FRAMEWORKS.items() if not _is_installed(package)]

@@ -11,6 +11,7 @@ import re
 import typing
 
 from naiad.backends.c.plugin import c_library, library_name
+from naiad.backends.dali.plugin import PLUGIN as DALI
 from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
 from naiad.backends.openvino.plugin import PLUGIN as OPENVINO
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
@@ -32,6 +33,7 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 log = logging.getLogger("naiad.backends")
 
 OWN = {
+    "dali": "naiad.backends.dali.plugin:PLUGIN",
     "onnxruntime": "naiad.backends.onnxruntime.plugin:PLUGIN",
     "openvino": "naiad.backends.openvino.plugin:PLUGIN",
     "python": "naiad.backends.python.plugin:PLUGIN",
@@ -41,7 +43,15 @@ OWN = {
 }
 """The server's own backends, as `pyproject.toml` declares them as entry points."""
 
-_OWN: tuple[BackendPlugin, ...] = (TENSORFLOW, TENSORRT, ONNXRUNTIME, OPENVINO, PYTORCH, PYTHON)
+_OWN: tuple[BackendPlugin, ...] = (
+    TENSORFLOW,
+    TENSORRT,
+    ONNXRUNTIME,
+    OPENVINO,
+    PYTORCH,
+    PYTHON,
+    DALI,
+)
 """The server's own backends, in the order in which Triton looks for model files (row 11.4)."""
 
 

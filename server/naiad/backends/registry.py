@@ -115,8 +115,15 @@ def check_installed(plugin: BackendPlugin) -> None:
     Raises:
         InferenceError: UNAVAILABLE: it is not, in the words of a load.
     """
-    if plugin.package and importlib.util.find_spec(plugin.package) is None:
+    if plugin.package and not _is_there(plugin.package):
         raise no_package(plugin, ModuleNotFoundError(f"No module named {plugin.package!r}"))
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
 
 
 def no_package(plugin: BackendPlugin, error: ImportError) -> InferenceError:
@@ -130,4 +137,7 @@ def no_package(plugin: BackendPlugin, error: ImportError) -> InferenceError:
 
 def _is_of(error: ImportError, package: str) -> bool:
     """Whether the framework failed to import, rather than a module of the backend's own."""
-    return bool(package) and (error.name or "").partition(".")[0] == package
+    missing = f"{error.name or ''}."
+    return bool(package and error.name) and (
+        missing.startswith(f"{package}.") or f"{package}.".startswith(missing)
+    )

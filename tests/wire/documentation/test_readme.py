@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
-    "`dali`": 'backend: "dali"',
+    "`vllm`": 'backend: "vllm"',
 }
 NOT_YET_AS_OPTION = {
     "SageMaker": "--allow-sagemaker=true",

@@ -48,7 +48,7 @@ class Field(Record, frozen=True):
 class WireFormat:
     """Protobuf's wire format over mapped bytes; `what` the file should be, for messages."""
 
-    def __init__(self, data: mmap.mmap, what: str) -> None:
+    def __init__(self, data: mmap.mmap | bytes, what: str) -> None:
         self._data = data
         self._what = what
         self._fields_left = MAX_FIELDS

@@ -8,6 +8,7 @@ import msgspec
 
 from naiad.config.backend_type import BackendType, Completer, CompletionError
 from naiad.config.checks.model_files import files_per_gpu, missing_file, special_file
+from naiad.config.document import FieldPath
 from naiad.config.findings import Findings
 from naiad.config.problem import Problem
 from naiad.config.refused import problem_of
@@ -162,7 +163,9 @@ class Completion(msgspec.Struct, kw_only=True, eq=False):
         by_loading, itself = self.backend.completes_by_loading, self.backend.completes_itself
         if by_loading is not None and by_loading(self.message, self.model_dir / str(version)):
             how = (
-                f"only {self.backend.name} reads the model's file: a server loads the model and completes max_batch_size, inputs "
+                "its code says what its pipeline is when it is loaded"
+                if itself is not None and itself(self._model_file(version))
+                else f"only {self.backend.name} reads the model's file: a server loads the model and completes max_batch_size, inputs "
                 "and outputs by what it sees"
                 if self.backend.complete is None
                 else "an output names its first dimension otherwise than the inputs: a server loads the model to see whether it takes batches, and "
@@ -175,6 +178,8 @@ class Completion(msgspec.Struct, kw_only=True, eq=False):
         self.completes_later = True
         if not self.message.max_batch_size:
             self.findings.open.add(("max_batch_size",))
+        if self.backend.complete is not None:
+            self.findings.open.update(_left_out(self.message))
         self.findings.notes.append(f"{how}: naiad check --load shows the result")
 
     def _completion_problem(self, error: InferenceError, version: int) -> Problem:
@@ -199,3 +204,27 @@ class Completion(msgspec.Struct, kw_only=True, eq=False):
         return special_file(path, self.message.name) or missing_file(
             path, self.message, self.findings.document, self.backend
         )
+
+
+def without_open_tensors(message: Any) -> Any:
+    """A config without the tensors whose datatype or dims only the loaded model tells, as if the config did not list them."""
+    if not list(_left_out(message)):
+        return message
+    kept = type(message)()
+    kept.CopyFrom(message)
+    for side in ("input", "output"):
+        kept.ClearField(side)
+        getattr(kept, side).extend(
+            spec for spec in getattr(message, side) if spec.data_type and spec.dims
+        )
+    return kept
+
+
+def _left_out(message: Any) -> collections.abc.Iterator[FieldPath]:
+    """What the tensors that a config lists leave open."""
+    for side in ("input", "output"):
+        for index, spec in enumerate(getattr(message, side)):
+            if not spec.data_type:
+                yield (side, index, "data_type")
+            if not spec.dims:
+                yield (side, index, "dims")

@@ -35,7 +35,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.resolving import versions
-from naiad.config.resolving.completion import Completion
+from naiad.config.resolving.completion import Completion, without_open_tensors
 from naiad.config.resolving.normalise import autofill, normalise, normalise_instance_groups
 from naiad.config.typed import is_typed, typed
 from naiad.core.file_kind import exists, is_file
@@ -228,6 +228,8 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         )
         self._note_tensors()
         problems = in_order([*self.document.problems, *self.findings.problems])
+        if self.completes_later:
+            self.message = without_open_tensors(self.message)
         known = not problems or is_typed(self.message)
         takes = getattr(self.backends.find(self.message.backend), "takes_device_inputs", None)
         draft = (

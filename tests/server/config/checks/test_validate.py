@@ -315,10 +315,10 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
     [
         ('backend: "pyton"', (1, 10), "pyton", "did you mean 'python'?"),
         (
-            'backend: "dali"',
+            'backend: "elsewhere"',
             (1, 10),
-            "dali",
-            "this server has onnxruntime, openvino, python, pytorch, tensorflow, tensorrt",
+            "elsewhere",
+            "this server has dali, onnxruntime, openvino, python, pytorch, tensorflow, tensorrt",
         ),
     ],
 )

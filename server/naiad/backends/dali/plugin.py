@@ -1,0 +1,77 @@
+"""The backend `dali`, declared: what configs and options know of it. Imports neither DALI nor numpy."""
+
+import pathlib
+import types
+from typing import Any
+
+from naiad.backends.plugin import BackendPlugin, deferred
+from naiad.config.backend_type import ModelFormat
+from naiad.config.option_values import OptionValues
+
+CODE = ".py"
+"""The suffix of a model file that is Python code; any other holds a serialised pipeline."""
+
+_OWN_STREAMS = "DALI makes its streams itself, with CUDA's default priority"
+_NO_GRAPHS = "the backend captures no CUDA graphs of DALI pipelines"
+_OWN_COPIES = "DALI itself copies inputs and outputs, and chooses the memory for it"
+_NO_ACCELERATOR = "the whole pipeline runs in DALI, which has no execution accelerators"
+
+
+def describes_itself_by_code(path: pathlib.Path) -> bool:
+    """Whether only running a model file shows what its pipeline is."""
+    return path.suffix == CODE
+
+
+def completes_by_code(message: Any, version_dir: pathlib.Path) -> bool:
+    """Whether a config leaves something open that only the code of its model knows."""
+    path = PLUGIN.model_file(version_dir, message.default_model_filename)
+    specs = [*message.input, *message.output]
+    listed = message.input and message.output and message.max_batch_size > 0
+    complete = listed and all(spec.data_type and spec.dims for spec in specs)
+    return describes_itself_by_code(path) and path.is_file() and not complete
+
+
+PLUGIN = BackendPlugin(
+    name="dali",
+    make=deferred("naiad.backends.dali.backend:make"),
+    package="nvidia.dali",
+    extra="dali",
+    install="DALI has wheels for Linux alone",
+    default_host="process",
+    plans_workers=True,
+    instance_kinds=frozenset(("KIND_CPU", "KIND_GPU")),
+    formats=(ModelFormat(filename="model.dali"), ModelFormat(filename="dali.py")),
+    options=types.MappingProxyType(
+        {
+            "plugin_libs": OptionValues(
+                fits=lambda _: True,
+                expected="paths of libraries with operators, with colons between them",
+                example="/opt/operators/libresize.so",
+            )
+        }
+    ),
+    options_without_effect=types.MappingProxyType(
+        {
+            "release_after_unload": "a model's process ends when the model is unloaded, and gives all its memory back"
+        }
+    ),
+    optimization_without_effect=types.MappingProxyType(
+        {
+            "graph.level": "DALI itself decides how it runs a pipeline",
+            "priority": _OWN_STREAMS,
+            "cuda.graphs": _NO_GRAPHS,
+            "cuda.graph_spec": _NO_GRAPHS,
+            "cuda.busy_wait_events": "DALI itself waits for the device",
+            "cuda.output_copy_stream": _OWN_STREAMS,
+            "execution_accelerators.gpu_execution_accelerator": _NO_ACCELERATOR,
+            "execution_accelerators.cpu_execution_accelerator": _NO_ACCELERATOR,
+            "input_pinned_memory": _OWN_COPIES,
+            "output_pinned_memory": _OWN_COPIES,
+        }
+    ),
+    complete=deferred("naiad.backends.dali.completion:complete"),
+    completes_by_loading=completes_by_code,
+    completes_itself=describes_itself_by_code,
+    check=deferred("naiad.backends.dali.preflight:check_file"),
+    preflight=deferred("naiad.backends.dali.preflight:preflight"),
+)
