@@ -8,8 +8,8 @@ from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
 from naiad_operator.builders import names as own_names
-from naiad_operator.convert import command_line, flags, pods, repositories, requirement_files
 from naiad_operator.convert.draft import Draft, left, outside
+from naiad_operator.convert.pod import command_line, flags, parts, repositories, requirement_files
 from naiad_operator.errors import Problem
 
 KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Pod")
@@ -110,7 +110,7 @@ def runs_triton(container: Fields) -> bool:
 
 def _is_probed(container: Fields) -> bool:
     """Whether the kubelet asks a container for the health of Triton, as it does of one that a script of its own starts."""
-    probes = (part(container, name, "httpGet") for name in pods.PROBES)
+    probes = (part(container, name, "httpGet") for name in parts.PROBES)
     return any(str(one.get("path")).startswith("/v2/health/") for one in probes)
 
 
@@ -152,7 +152,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any], pod_template: st
         pod_template=pod_template,
     )
     _of_container(draft)
-    pods.convert(draft)
+    parts.convert(draft)
     template = part(rest, "metadata") if is_pod else part(rest, "spec", "template", "metadata")
     _of_template_metadata(template, rest, draft)
     _of_workload(rest, draft)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from naiad_operator.convert import command_line
+from naiad_operator.convert.pod import command_line
 
 FLAG = "--model-repository=/models"
 

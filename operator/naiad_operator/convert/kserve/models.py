@@ -11,10 +11,10 @@ import typing
 from naiad_operator.api import store_address
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
-from naiad_operator.convert import repositories
 from naiad_operator.convert.draft import Draft
 from naiad_operator.convert.kserve import secrets
 from naiad_operator.convert.kserve.secrets import Manifests
+from naiad_operator.convert.pod import repositories
 
 _MOUNT = "/mnt/models"
 """Where KServe puts the models of storageUri."""

@@ -10,10 +10,11 @@ import typing
 from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
-from naiad_operator.convert import pods, requirement_files, workload
+from naiad_operator.convert import workload
 from naiad_operator.convert.draft import Draft, left, outside
 from naiad_operator.convert.kserve import models, runtimes, scaling, v1alpha2
 from naiad_operator.convert.kserve.secrets import Manifests
+from naiad_operator.convert.pod import parts, requirement_files
 from naiad_operator.convert.references import DEFAULT_PORTS
 from naiad_operator.errors import Problem
 
@@ -109,7 +110,7 @@ def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fiel
     of_service = {key: predictor.pop(key) for key in _SCALED if key in predictor}
     rolling = predictor.pop("deploymentStrategy", None)
     draft.predictor |= workload.strategy(part(rolling))
-    pods.convert(draft)
+    parts.convert(draft)
     draft.predictor |= scaling.replicas(
         of_service, draft.predictor.get("resources", {}), metadata, draft.notes
     )

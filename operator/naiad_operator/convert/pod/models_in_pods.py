@@ -6,8 +6,8 @@ import typing
 
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part
 from naiad_operator.builders import server
-from naiad_operator.convert import volumes
 from naiad_operator.convert.draft import Draft
+from naiad_operator.convert.pod import volumes
 
 _NVIDIA = re.compile(r"(^|/)nvidia/tritonserver([:@]|$)")
 """Triton's own image, which has no models."""

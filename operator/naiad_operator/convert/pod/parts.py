@@ -6,8 +6,8 @@ import typing
 
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
-from naiad_operator.convert import devices, volumes
 from naiad_operator.convert.draft import Draft
+from naiad_operator.convert.pod import devices, volumes
 from naiad_operator.convert.references import DEFAULT_PORTS
 
 SAME = (

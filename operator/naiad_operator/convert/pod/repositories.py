@@ -8,8 +8,8 @@ import typing
 from naiad_operator.api import store_address
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
-from naiad_operator.convert import models_in_pods
 from naiad_operator.convert.draft import VARIABLE, Draft
+from naiad_operator.convert.pod import models_in_pods
 
 _KEYS = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
