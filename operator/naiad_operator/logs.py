@@ -50,6 +50,19 @@ class TextFormatter(logging.Formatter):
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
+def of_its_weight(record: logging.LogRecord) -> bool:
+    """A filter that keeps every line, and makes a warning of what kopf logs as an error although it passes: a failed request that kopf sends again.
+
+    The API server closes an idle connection, or is busy for a while: the operator's own lines about that are warnings, too, and who alerts on
+    errors wants none.
+    """
+    if record.levelno == logging.ERROR and record.name.partition(".")[0] == "kopf":
+        message = record.getMessage()
+        if message.startswith("Request attempt ") and "; will re" in message:
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
 def _object(record: logging.LogRecord) -> str:
     """The service of the current task, or the one that kopf's logger names."""
     reference = getattr(record, "k8s_ref", None)
@@ -62,6 +75,7 @@ def configure(*, level: str, text: bool) -> None:
     """Sends every log line to standard error in the chosen format; access log lines of aiohttp's server are switched off."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    handler.addFilter(of_its_weight)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -59,6 +59,7 @@ class Gauges:
         watch_restarts: failed watches by resource.
         unwatched: kinds that cannot be listed or watched, by resource: in how many namespaces.
         unreadable: objects that could not be read, by resource.
+        left_out: objects with the operator's labels that are not kept in memory, since there are too many, by namespace.
         leader: whether this process is the leader.
         model_polls: requests to pods for the states of their models, by result: "ok", "unreachable", "invalid".
         conditions: the number of services by type, status and reason of each of their conditions.
@@ -74,6 +75,7 @@ class Gauges:
     leader: bool
     conditions: collections.abc.Mapping[tuple[str, str, str], int]
     unreadable: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    left_out: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     model_polls: collections.abc.Mapping[str, int] = dataclasses.field(default_factory=dict)
     blocked_upgrades: collections.abc.Collection[tuple[str, str]] = ()
 
@@ -155,6 +157,12 @@ class _Families(Collector):
             "Requests to pods for their models, by result.",
             "result",
             gauges.model_polls,
+        )
+        yield _gauge(
+            "objects_left_out",
+            "Objects with the operator's labels that are too many to be kept, by namespace.",
+            "object_namespace",
+            gauges.left_out,
         )
         yield _gauge(
             "unwatched",

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from naiad_operator.logs import OBJECT, JsonFormatter, TextFormatter, configure
+from naiad_operator.logs import OBJECT, JsonFormatter, TextFormatter, configure, of_its_weight
 
 
 def record(message: str, **more: object) -> logging.LogRecord:
@@ -55,6 +55,22 @@ def test_kopfs_own_info_lines_are_logged_only_at_debug_level(
             logging.getLogger(name).setLevel(logging.NOTSET)
     lines = capsys.readouterr().err.splitlines()
     assert [json.loads(line)["message"] for line in lines] == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "level"),
+    [
+        ("kopf._cogs.clients.watching", "Request attempt #1 failed; will retry: GET /a -> b", "warning"),
+        ("kopf._cogs.clients.watching", "Request attempt #1 failed; TCP closed; will re-authenticate: GET /a", "warning"),
+        ("kopf._cogs.clients.watching", "Request attempt #9 failed; escalating: GET /a -> b", "error"),
+        ("kopf.objects", "Event processing has failed", "error"),
+        ("naiad_operator.x", "Request attempt #1 failed; will retry: GET /a -> b", "error"),
+    ],
+)  # fmt: skip
+def test_a_request_that_kopf_sends_again_is_no_error(name: str, message: str, level: str) -> None:
+    made = logging.LogRecord(name, logging.ERROR, "x.py", 1, message, (), None)
+    assert of_its_weight(made)
+    assert json.loads(JsonFormatter().format(made))["level"] == level
 
 
 def test_an_exception_stays_on_the_line() -> None:

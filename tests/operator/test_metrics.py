@@ -13,6 +13,7 @@ GAUGES = Gauges(
     blocked_upgrades=[("payments", "ledger")],
     watch_restarts={"pods": 4},
     unwatched={"scaledobjects": 2},
+    left_out={"flooded": 36},
     leader=True,
     model_polls={"ok": 7, "unreachable": 2},
     conditions={
@@ -42,6 +43,7 @@ def test_gauges_have_the_current_values() -> None:
     named = "service=ledger,service_namespace=payments"
     assert by_series[f"naiad_operator_upgrade_blocked{{{named}}}"] == 1
     assert by_series["naiad_operator_unwatched{resource=scaledobjects}"] == 2
+    assert by_series["naiad_operator_objects_left_out{object_namespace=flooded}"] == 36
     assert by_series["naiad_operator_leader"] == 1
     assert by_series["naiad_operator_model_polls_total{result=unreachable}"] == 2
     failed = "condition=ModelsLoaded,reason=ModelFailed,status=False"

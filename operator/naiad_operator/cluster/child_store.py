@@ -9,7 +9,9 @@ Objects are stored as compressed JSON (`packed`), without `managedFields` but fo
 children of a thousand services would take twice the memory, as Python dicts ten times.
 
 Who may write Deployments may write any number of large ones with the operator's labels. Of an object whose controlling owner is not a service, only
-what identifies it is stored, since nothing else of it is used; of a pod, which a ReplicaSet controls, what `trim_pod` leaves.
+what identifies it is stored, since nothing else of it is used; of a pod, which a ReplicaSet controls, what `trim_pod` leaves. Anyone may write any
+owner, so of a large object from a list or a watch likewise: a reconcile reads it, once it turns out to be the service's own (`is_partial`). Their
+number is bounded by `room`.
 """
 
 import collections.abc
@@ -19,14 +21,20 @@ import typing
 
 from naiad_operator.api.manifests.unreadable import problem_of
 from naiad_operator.cluster import packed
+from naiad_operator.cluster.room import Group, Room
 
 APPLIED_ANNOTATION = "serving.naiad.dev/applied"
 """The annotation on each child that holds the digest of the manifest that was last applied."""
 
+_REPLICAS = "ReplicaSet.apps "
+"""How the name of a pod's controlling owner begins, as `qualified_name` writes it."""
 _LONGEST_UID = 100
 _LONGEST_OWNER = 1_000
 _LONGEST_DIGEST = 100
 """Characters that are stored of what the API server does not bound in an owner reference or an annotation; the operator's own are shorter."""
+
+LARGE = 1 << 16
+"""From how many bytes on, packed, an object of a list or a watch is not stored whole."""
 
 Object = dict[str, typing.Any]
 Transform = collections.abc.Callable[[Object], Object]
@@ -47,6 +55,8 @@ class Child:
         problem: why the object cannot be read; "" when it was.
         fields: the set of fields that the operator's applies own (`fieldsV1`), packed; empty when the operator owns none.
         body: the object, packed.
+        group: what it is to the service.
+        is_partial: whether only what identifies a child is stored, since it is large: `ChildStore.complete` stores the rest.
     """
 
     kind: str
@@ -62,6 +72,8 @@ class Child:
     fields: bytes
     body: bytes
     problem: str = ""
+    group: Group = Group.CLAIMED
+    is_partial: bool = False
 
     def manifest(self) -> Object:
         """The object as parsed JSON."""
@@ -94,6 +106,7 @@ class ChildStore:
         labels: the label and the field manager of the operator's objects.
         on_change: called with a service's namespace and name when a watch changes one of its objects.
         transforms: by kind, a function that makes an object smaller before it is stored. Such kinds are stored whatever controls them.
+        room: how many objects are stored.
     """
 
     def __init__(
@@ -102,7 +115,9 @@ class ChildStore:
         *,
         on_change: Wake,
         transforms: collections.abc.Mapping[str, Transform],
+        room: Room | None = None,
     ) -> None:
+        self._room = Room() if room is None else room
         self._labels = labels
         self._on_change = on_change
         self._transforms = transforms
@@ -114,20 +129,43 @@ class ChildStore:
         return list(self._services.get((namespace, instance), {}).values())
 
     def put(self, kind: str, item: Object) -> Child:
-        """Stores the response to the operator's own write, unless the store has a newer version; does not call `on_change`.
+        """Stores the response to the operator's own write whole, unless the store has a newer version; does not call `on_change`.
 
         Returns:
             The newest version in the store.
         """
-        child, _ = self._insert(kind, item)
+        metadata = item["metadata"]
+        before = self._objects.get(metadata["uid"])
+        if before is not None and not is_newer(metadata["resourceVersion"], before.version):
+            return before
+        child = self._to_child(kind, item)
+        self._index_add(child)
         return child
+
+    def complete(self, kind: str, item: Object) -> None:
+        """Stores an object that was read because the store has only a part of it, unless the store has a newer version or it is gone."""
+        before = self._objects.get(item["metadata"]["uid"])
+        if before is not None and not is_newer(before.version, item["metadata"]["resourceVersion"]):
+            self._index_add(self._to_child(kind, item))
+
+    def left_out(self) -> collections.abc.Mapping[str, int]:
+        """How many objects there was no room for, by namespace."""
+        return self._room.left_out()
 
     def update(self, kind: str, item: Object) -> None:
         """Stores an object from a list or a watch, and calls `on_change` when the store had no version as new as this one."""
-        before = self._objects.get(item["metadata"]["uid"])
-        child, is_new = self._insert(kind, item)
-        if not is_new:
+        metadata = item["metadata"]
+        before = self._objects.get(metadata["uid"])
+        if before is not None and not is_newer(metadata["resourceVersion"], before.version):
             return
+        child = self._to_child(kind, item, may_be_partial=True)
+        is_elsewhere = before is None or before.instance != child.instance
+        if is_elsewhere and not self._room.has_room(child):
+            self._room.leave_out(kind, child)
+            if before is not None:
+                self.remove(before.uid, child.version)
+            return
+        self._index_add(child)
         self._on_change(child.namespace, child.instance)
         if before is not None and before.instance != child.instance:
             self._on_change(before.namespace, before.instance)
@@ -135,7 +173,10 @@ class ChildStore:
     def remove(self, uid: str, version: str) -> None:
         """Removes an object that was deleted, or that lost the operator's labels, at this version."""
         child = self._objects.get(uid)
-        if child is None or is_newer(child.version, version):
+        if child is None:
+            self._room.forget(uid)
+            return
+        if is_newer(child.version, version):
             return  # the operator has written the object since, so it has its labels again
         del self._objects[uid]
         self._index_remove(child)
@@ -174,27 +215,27 @@ class ChildStore:
     def __contains__(self, uid: str) -> bool:
         return uid in self._objects
 
-    def _insert(self, kind: str, item: Object) -> tuple[Child, bool]:
-        metadata = item["metadata"]
-        before = self._objects.get(metadata["uid"])
-        if before is not None and not is_newer(metadata["resourceVersion"], before.version):
-            return before, False
-        child = self._to_child(kind, item)
-        self._index_add(child)
-        return child, True
-
-    def _to_child(self, kind: str, item: Object) -> Child:
+    def _to_child(self, kind: str, item: Object, *, may_be_partial: bool = False) -> Child:
         metadata = item["metadata"]
         fields = _applied_fields(metadata.pop("managedFields", None) or (), self._labels.manager)
         owner = controller_of(metadata)
         controller_name = qualified_name(owner)[:_LONGEST_OWNER]
         transform = self._transforms.get(kind)
+        group = Group.CLAIMED if self._is_owner(controller_name) else Group.OTHER
         if transform is not None:
             kept = transform(item)
-        elif self._is_owner(controller_name):
+            is_of_replicas = controller_name.startswith(_REPLICAS)
+            group = Group.POD if is_of_replicas or not self._labels.owner else Group.OTHER
+        elif group is Group.CLAIMED:
             kept = item
         else:
             kept, fields = _identity(item), {}
+        body, packed_fields = _packed(kind, kept), packed.pack(fields) if fields else b""
+        is_large = len(body) + len(packed_fields) >= LARGE
+        is_partial = is_large and may_be_partial and transform is None
+        if is_partial or (is_large and transform is not None):
+            kept = _identity(item) if transform is None else {**kept, "status": {}}
+            body, packed_fields = _packed(kind, kept), b""
         applied = (metadata.get("annotations") or {}).get(APPLIED_ANNOTATION) or ""
         return Child(
             kind=kind,
@@ -208,9 +249,11 @@ class ChildStore:
             controller_name=sys.intern(controller_name),
             deleting="deletionTimestamp" in metadata,
             applied=applied if len(applied) <= _LONGEST_DIGEST else "",
-            fields=packed.pack(fields) if fields else b"",
-            body=packed.pack({**kept, "kind": kind}),
+            fields=packed_fields,
+            body=body,
             problem=problem_of(item),
+            group=group,
+            is_partial=is_partial,
         )
 
     def _is_owner(self, controller_name: str) -> bool:
@@ -220,16 +263,22 @@ class ChildStore:
 
     def _index_add(self, child: Child) -> None:
         before = self._objects.get(child.uid)
-        if before is not None and before.instance != child.instance:
+        if before is not None:
             self._index_remove(before)
+        self._room.add(child)
         self._objects[child.uid] = child
         self._services.setdefault((child.namespace, child.instance), {})[child.uid] = child
 
     def _index_remove(self, child: Child) -> None:
+        self._room.remove(child)
         service = self._services.get((child.namespace, child.instance), {})
         service.pop(child.uid, None)
         if not service:
             self._services.pop((child.namespace, child.instance), None)
+
+
+def _packed(kind: str, kept: Object) -> bytes:
+    return packed.pack({**kept, "kind": kind})
 
 
 def controller_of(metadata: collections.abc.Mapping[str, typing.Any]) -> Object:

@@ -177,6 +177,7 @@ class Reconciler:
         self, key: Key, service: services.InferenceService, *, is_fresh: bool
     ) -> Outcome | None:
         dependencies = self._dependencies
+        await self._complete(key, service.uid)
         children, pods = self._children_and_pods(key)
         own = (child for child in children if child.controller_uid == service.uid)
         if unreadable := [child for child in own if child.problem]:
@@ -344,6 +345,18 @@ class Reconciler:
             },
             claim_modes=await dependencies.claims.access_modes(key.namespace, claim_names(service)),
         )
+
+    async def _complete(self, key: Key, uid: str) -> None:
+        """Reads the service's own children of which only a part is stored, since they are large."""
+        store = self._dependencies.children
+        for child in store.of_service(key.namespace, key.name):
+            if child.is_partial and child.controller_uid == uid and not child.problem:
+                try:
+                    store.complete(
+                        child.kind, await self._dependencies.api.get(applier.ref_of(child))
+                    )
+                except errors.NotFound:
+                    continue  # it is gone, which the watch says later
 
     def _children_and_pods(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
         """The children of a service without its pods, and its pods as parsed JSON."""

@@ -237,6 +237,7 @@ class Runtime:
                 problem.kind.plural for problem in self._watches.all_problems()
             ),
             unreadable=self.api.unreadable.counts,
+            left_out=self._children.left_out(),
             leader=leads,
             model_polls=self._models.results,
         )

@@ -23,8 +23,7 @@ Start = Callable[..., OperatorProcess]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks this folder's tests; those of test_rbac come last, since test_helm wants nothing of what they leave."""
-    items.sort(key=lambda item: item.path == _HERE / "test_rbac.py")
+    """Marks this folder's tests."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.apiserver)
@@ -68,7 +67,7 @@ def kubectl(plane: ControlPlane) -> Iterator[Kubectl]:
 
 @pytest.fixture(scope="package")
 def bare_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane with nothing of ours in it: test_helm's, and then, with what it left, test_rbac's."""
+    """A control plane with nothing of ours in it but what test_helm leaves: its namespaces, and definitions as Helm keeps them."""
     folder = tmp_path_factory.mktemp("kubernetes")
     with control_plane.running(folder) as started:
         yield started

@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from tests.apiserver import control_plane
+from tests.apiserver import control_plane, leftovers
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
 from tests.apiserver.kubelet import Kubelet, crash_looping, now, ready, unschedulable
@@ -43,6 +43,7 @@ def here(
         finally:
             assert operator.stop() == 0, operator.tail()
             assert not bugs(operator.lines())
+            leftovers.empty(admin, namespace, ("InferenceService",))
 
 
 def service(namespace: str, name: str, canary: Object | None, **predictor: typing.Any) -> Object:

@@ -127,6 +127,24 @@ def test_watches_that_break_go_on_where_they_were(
     replicas(kubectl, "cut", here, 3)
 
 
+def test_a_request_that_fails_once_is_no_error(
+    proxy: Proxy, operator: OperatorProcess, kubectl: Kubectl, here: str
+) -> None:
+    """Of the operator's own, and of kopf's: it is sent again, and who alerts on errors in the log has nothing to do."""
+    faults = [proxy.add(Fault("WATCH", path, drop=True)) for path in ("/inferenceservices$", "/services$")]  # fmt: skip
+
+    def met() -> bool:
+        proxy.cut_watches()
+        return all(fault.used for fault in faults)
+
+    until("the failures", met)
+    kubectl.create(inference_service("once", here))
+    made(kubectl, "once", here)
+    lines = operator.lines()
+    assert any(line["level"] == "warning" and "will retry" in line["message"] for line in lines)
+    assert not [line for line in lines if line["level"] in {"error", "critical"}]
+
+
 @pytest.mark.usefixtures("operator")
 def test_a_version_that_is_too_old_is_listed_again(
     proxy: Proxy, kubectl: Kubectl, here: str

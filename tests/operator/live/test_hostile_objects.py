@@ -10,6 +10,7 @@ import typing
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tests.apiserver import leftovers
 from tests.apiserver.client import Kubectl, Object, RefusedError, path_of, until
 from tests.apiserver.hostile_objects import (
     COMMAS,
@@ -35,9 +36,13 @@ _ROUNDS = 6
 
 @pytest.fixture
 def teams(kubectl: Kubectl) -> typing.Iterator[tuple[str, str]]:
-    """The namespaces of an ordinary tenant and of the hostile one, whose cluster-wide objects are removed in the end."""
-    yield make_namespace(kubectl, "peaceful"), make_namespace(kubectl, "hostile-team")
+    """The namespaces of an ordinary tenant and of the hostile one; in the end nothing of theirs is left for other modules' operators to read."""
+    mine, theirs = make_namespace(kubectl, "peaceful"), make_namespace(kubectl, "hostile-team")
+    yield mine, theirs
+    for namespace in (mine, theirs):
+        leftovers.empty(kubectl, namespace, ("InferenceService", *SPECS, "Event"))
     removed(kubectl, "NaiadProfile")
+    removed(kubectl, "Namespace")
 
 
 def ordinary(operator: OperatorProcess) -> None:

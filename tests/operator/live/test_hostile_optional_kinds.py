@@ -5,17 +5,28 @@ the same with the kinds that every API server has.
 """
 
 import collections.abc
+import functools
 import itertools
+import pathlib
 
 import pytest
 
-from tests.apiserver import control_plane, hostile_optional
+from tests.apiserver import control_plane, hostile_optional, leftovers
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
-from tests.apiserver.hostile_objects import OPTIONAL, SPECS, VICTIM, children, written
+from tests.apiserver.hostile_objects import (
+    COMMAS,
+    OPTIONAL,
+    SPECS,
+    VICTIM,
+    child,
+    children,
+    written,
+)
 from tests.apiserver.kubelet import Kubelet, unschedulable
 from tests.apiserver.objects import CHILDREN, condition, inference_service, is_true, make_namespace
 from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.proxy import Fault, Proxy, proxying
 from tests.operator.live.test_hostile_objects import ordinary, said
 
 SLICE = {"type": "mig", "profile": "1g.10gb"}
@@ -35,24 +46,11 @@ def teams(admin: Kubectl) -> collections.abc.Iterator[tuple[str, str]]:
     mine, theirs = make_namespace(admin, "optional-mine"), make_namespace(admin, "optional-theirs")
     with control_plane.may_do_everything(OPERATOR_USER, admin):
         yield mine, theirs
-    for kind in ("InferenceService", *OPTIONAL):
-        for each in (*admin.list(kind, mine), *admin.list(kind, theirs)):
-            discard(admin, kind, each["metadata"])
+    for namespace in (mine, theirs):
+        leftovers.empty(admin, namespace, ("InferenceService", *OPTIONAL))
     for node in admin.list("Node"):
         if node["metadata"]["name"].startswith("hostile-"):
             admin.delete("Node", node["metadata"]["name"])
-
-
-def discard(kubectl: Kubectl, kind: str, of: Object) -> None:
-    """Deletes an object whose finalizers no controller serves: with one of them left, its CustomResourceDefinition could never be removed."""
-    if of.get("finalizers"):
-        body: Object = {"metadata": {"finalizers": None}}
-        kubectl.patch(kind, of["name"], of["namespace"], body=body)
-    try:
-        kubectl.delete(kind, of["name"], of["namespace"])
-    except RefusedError as refused:
-        if refused.code != 404:  # it went with its owner
-            raise
 
 
 @pytest.fixture
@@ -158,6 +156,93 @@ def test_an_ordinary_service_is_served_beside_hostile_optional_kinds_and_nodes(
         serve(admin, mine, "after")
         ordinary(again)
         assert again.stop() == 0, again.tail()
+
+
+def test_optional_kinds_are_read_on_with_an_object_among_them_that_cannot_be(
+    own_plane: ControlPlane,
+    admin: Kubectl,
+    teams: tuple[str, str],
+    tmp_path: pathlib.Path,
+) -> None:
+    """At the start, in the watch and when the watch is too old and everything is listed again: that object is marked, and changes of the others are seen."""
+    mine, _ = teams
+    unread = {
+        kind: f'naiad_operator_unreadable_objects_total{{resource="{plural}"}}'
+        for kind, plural in _PLURALS.items()
+    }
+
+    def hostile() -> None:
+        for kind in unread:
+            [_] = written(admin, child(kind, mine, of="resynced", annotations={"a": COMMAS}))
+
+    def put_back(operator: OperatorProcess) -> None:
+        """One of each kind is deleted, which the operator sees and makes good."""
+        gone = {kind: admin.get(kind, "resynced", mine)["metadata"]["uid"] for kind in _MADE}
+        for kind in gone:
+            admin.delete(kind, "resynced", mine)
+        for kind, uid in gone.items():
+            until(f"another {kind}", functools.partial(_is_another, admin, kind, mine, uid))
+        ordinary(operator)
+
+    hostile()
+    options = (f"--watch-namespaces={mine}", "--discovery-seconds=3600")
+    with (
+        proxying(own_plane.server, str(own_plane.certificates.ca)) as proxy,
+        OperatorProcess(
+            own_plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url), *options, log=tmp_path / "log"
+        ) as operator,
+    ):
+        operator.wait_ready()
+        assert {kind: operator.metric(metric) for kind, metric in unread.items()} == dict.fromkeys(unread, 1)  # fmt: skip
+        serve(admin, mine, "resynced")
+        put_back(operator)
+        hostile()
+        for kind, metric in unread.items():
+            until(f"the {kind} to be marked", lambda metric=metric: operator.metric(metric) == 2)  # type: ignore[misc]
+        put_back(operator)
+        for plural in _PLURALS.values():
+            fault = proxy.add(Fault("WATCH", f"/{plural}$", status=410, reason="Expired"))
+            until("the watch to be too old", functools.partial(_expired, proxy, fault))
+        for plural in _PLURALS.values():
+            until(f"{plural} to be listed again", lambda plural=plural: _listed(proxy, plural) >= 2)  # type: ignore[misc]
+        put_back(operator)
+        assert {kind: operator.metric(metric) for kind, metric in unread.items()} == dict.fromkeys(unread, 2)  # fmt: skip
+        assert operator.stop() == 0, operator.tail()
+
+
+_MADE = ("ScaledObject", "HTTPRoute", "GRPCRoute", "PodMonitor")
+"""What the service of `with_optional_kinds` has."""
+_PLURALS = {
+    "ScaledObject": "scaledobjects",
+    "HTTPRoute": "httproutes",
+    "GRPCRoute": "grpcroutes",
+    "PodMonitor": "podmonitors",
+    "ServiceMonitor": "servicemonitors",
+}
+"""The optional kinds of other projects."""
+
+
+def _is_another(kubectl: Kubectl, kind: str, namespace: str, uid: str) -> bool:
+    found = kubectl.find(kind, "resynced", namespace)
+    return found is not None and found["metadata"]["uid"] != uid
+
+
+def _expired(proxy: Proxy, fault: Fault) -> bool:
+    proxy.cut_watches()
+    return bool(fault.used)
+
+
+def _listed(proxy: Proxy, plural: str) -> int:
+    """How often a kind was listed, by the first page of each list."""
+    return len(
+        [
+            one
+            for one in list(proxy.requests)
+            if f"/{plural}?" in one.path
+            and "watch=true" not in one.path
+            and "continue=" not in one.path
+        ]
+    )
 
 
 def test_there_are_hostile_objects_of_every_kind_of_child() -> None:

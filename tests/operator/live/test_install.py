@@ -4,11 +4,12 @@
 ServiceAccount and the arguments of the Deployment that they made, and carries out a service that needs every kind of child.
 """
 
+import collections.abc
 import typing
 
 import pytest
 
-from tests.apiserver import rights
+from tests.apiserver import leftovers, rights
 from tests.apiserver.client import Kubectl, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import (
@@ -50,6 +51,36 @@ PREDICTORS: list[Manifest] = [
 def own_plane(full_plane: ControlPlane) -> ControlPlane:
     """Every optional kind; and ours, which is installed again, since the garbage collector looks for kinds that came later only now and then."""
     return full_plane
+
+
+_NARROW = "narrow"
+_TEAMS = ("team-a", "team-b", "team-c")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _taken_away(admin: Kubectl) -> collections.abc.Iterator[None]:
+    """In the end only the definitions stay, which other modules of the plane need."""
+    yield
+    for namespace in _TEAMS:
+        if admin.find("Namespace", namespace):
+            leftovers.empty(admin, namespace, ("InferenceService",))
+    installed = [*installation(), *(narrow() if helm.AVAILABLE else ())]
+    leftovers.uninstall(
+        admin,
+        [one for one in installed if one["kind"] not in {"CustomResourceDefinition", "Namespace"}],
+    )
+
+
+def narrow() -> list[Manifest]:
+    """The chart for two of the teams."""
+    values = {"watchNamespaces": list(_TEAMS[:2]), "replicas": 2}
+    return helm.manifests(values, name=_NARROW, namespace="narrow-system")
+
+
+def made(admin: Kubectl, *names: str) -> None:
+    """Namespaces of these names, which a first try of a test may have made."""
+    for name in names:
+        admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 def install(plane: ControlPlane, admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:
@@ -118,7 +149,7 @@ def test_the_plain_manifests_permit_all_that_is_needed(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     token, arguments = install(own_plane, admin, installation())
-    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "anywhere"}})
+    made(admin, "anywhere")
     log = tmp_path_factory.mktemp("wide") / "operator.log"
     operator = OperatorProcess(own_plane.kubeconfig(token), *arguments, log=log)
     try:
@@ -132,10 +163,8 @@ def test_the_plain_manifests_permit_all_that_is_needed(
 def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    for name in ("narrow-system", "team-a", "team-b", "team-c"):
-        admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    values = {"watchNamespaces": ["team-a", "team-b"], "replicas": 2}
-    objects = helm.manifests(values, name="narrow", namespace="narrow-system")
+    made(admin, "narrow-system", *_TEAMS)
+    objects = narrow()
     token, arguments = install(own_plane, admin, objects)
     log = tmp_path_factory.mktemp("narrow") / "operator.log"
     operator = OperatorProcess(own_plane.kubeconfig(token), *arguments, log=log)
@@ -152,7 +181,7 @@ def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
             with pytest.raises(RefusedError, match="403"):
                 user.list(kind, namespace)
         user.close()
-        for namespace in ("team-a", "team-b", "team-c"):
+        for namespace in _TEAMS:
             admin.create(inference_service("demo", namespace, replicas=2))
         for namespace in ("team-a", "team-b"):
             admin.wait_for("PodDisruptionBudget", "demo", namespace)
@@ -186,4 +215,5 @@ def test_a_resource_that_is_taken_away_ends_the_operator_with_a_sentence(
         install(own_plane, admin, objects)
         second.wait_ready()
     finally:
+        install(own_plane, admin, objects)
         assert second.stop() == 0, second.tail()

@@ -10,11 +10,12 @@ import copy
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.apiserver import foreign, rights
+from tests.apiserver import foreign, leftovers, rights
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet, unschedulable
@@ -38,8 +39,8 @@ _ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def admin(admin: Kubectl) -> Kubectl:
-    """With ours installed; more kinds are later, which other tests do without."""
+def admin(admin: Kubectl) -> Iterator[Kubectl]:
+    """With ours installed; more kinds are later, which other tests do without. In the end nothing of it is left: test_helm installs everything itself."""
     for definition in definitions():
         admin.apply(definition, force=True)
         served(admin, definition)
@@ -48,7 +49,11 @@ def admin(admin: Kubectl) -> Kubectl:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _OPERATOR_NAMESPACE}},
         force=True,
     )
-    return admin
+    yield admin
+    installed = (
+        one for one in helm.manifests(namespace=_OPERATOR_NAMESPACE) if one["kind"] in _RBAC
+    )
+    leftovers.uninstall(admin, [*installed, *foreign.definitions(), *definitions()])
 
 
 def everything(admin: Kubectl, namespace: str) -> set[str]:

@@ -7,6 +7,7 @@ import typing
 
 import pytest
 
+from tests.apiserver import leftovers
 from tests.apiserver.client import Kubectl, Object, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import inference_service, make_namespace, token_of
@@ -16,6 +17,15 @@ pytestmark = helm.needed
 
 _INSTALLED = frozenset(
     {"ClusterRole", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+)
+_OWN_ROLES: tuple[Object, ...] = tuple(
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"of-{name}"},
+        "rules": [{"apiGroups": ["serving.naiad.dev"], "resources": resources, "verbs": ["*"]}],
+    }
+    for name, resources in (("everything", ["*"]), ("verbs", ["inferenceservices"]))
 )
 _PATCH: Object = {"spec": {"terminationGracePeriodSeconds": 30}}
 _WITH: Object = {"podTemplate": _PATCH}
@@ -30,12 +40,15 @@ def own_plane(full_plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture(scope="module")
-def team(admin: Kubectl) -> str:
-    """A namespace, with the chart's roles and its policy in the cluster."""
-    for manifest in helm.manifests():
-        if manifest["kind"] in _INSTALLED:
-            admin.apply(manifest, manager="helm", force=True)
-    return make_namespace(admin, "roles-team")
+def team(admin: Kubectl) -> typing.Iterator[str]:
+    """A namespace, with the chart's roles and its policy in the cluster, which others' services are not to meet."""
+    installed = [one for one in helm.manifests() if one["kind"] in _INSTALLED]
+    for manifest in installed:
+        admin.apply(manifest, manager="helm", force=True)
+    namespace = make_namespace(admin, "roles-team")
+    yield namespace
+    leftovers.uninstall(admin, [*installed, *_OWN_ROLES])
+    leftovers.empty(admin, namespace, ("InferenceService",))
 
 
 def bound(plane: ControlPlane, admin: Kubectl, team: str, name: str, role: str) -> Kubectl:
@@ -173,15 +186,8 @@ def test_rights_to_everything_of_the_group_include_it_and_all_verbs_of_services_
 ) -> None:
     """A GitOps controller has the one; a role for services from before there was this right has the other."""
     assert user
-    for name, resources in (("everything", ["*"]), ("verbs", ["inferenceservices"])):
-        rule = {"apiGroups": ["serving.naiad.dev"], "resources": resources, "verbs": ["*"]}
-        role = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": f"of-{name}"},
-            "rules": [rule],
-        }
-        admin.create(role)
+    for role in _OWN_ROLES:
+        admin.apply(role)
     users("gitops", "of-everything").apply(inference_service("gitops", team, **_WITH))
     other = users("verbs", "of-verbs")
     assert _REFUSED in refused(lambda: other.apply(inference_service("verbs", team, **_WITH)))

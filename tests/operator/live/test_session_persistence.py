@@ -4,11 +4,11 @@ import collections.abc
 
 import pytest
 
-from tests.apiserver import control_plane, foreign
+from tests.apiserver import control_plane, foreign, leftovers
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
 from tests.apiserver.kubelet import now
-from tests.apiserver.objects import condition, inference_service, make_namespace
+from tests.apiserver.objects import condition, inference_service, is_refused, make_namespace
 from tests.apiserver.operator import OperatorProcess, bugs
 
 
@@ -34,6 +34,7 @@ def here(
         finally:
             assert operator.stop() == 0, operator.tail()
             assert not bugs(operator.lines())
+            leftovers.empty(admin, namespace, ("InferenceService", "HTTPRoute"))
 
 
 def accept(admin: Kubectl, namespace: str, name: str) -> None:
@@ -96,3 +97,16 @@ def test_routes_with_persistence_wait_for_the_experimental_channel(
     finally:
         for definition in foreign.routes("standard"):
             admin.apply(definition, force=True)
+        until("the standard channel to be back", lambda: _lacks_persistence(admin, here))
+
+
+def _lacks_persistence(admin: Kubectl, namespace: str) -> bool:
+    """Whether the API server refuses a route with session persistence, as other modules of the plane expect."""
+    rule = {"sessionPersistence": {"sessionName": "a"}}
+    route = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": "probe", "namespace": namespace},
+        "spec": {"rules": [rule]},
+    }
+    return is_refused(admin, route, words="sessionPersistence")

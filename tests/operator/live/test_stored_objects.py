@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.apiserver import leftovers
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.objects import CRD_NAME, definitions, inference_service, make_namespace, served
 
@@ -97,8 +98,16 @@ def test_stored_objects_can_be_changed_under_the_present_definition(kubectl: Kub
     namespace = make_namespace(kubectl, "stored")
     (found,) = (one for one in definitions() if one["metadata"]["name"] == CRD_NAME)
     present = elsewhere(found)
-    kubectl.create(elsewhere(first_definition()))
-    served(kubectl, present)
+    try:
+        kubectl.create(elsewhere(first_definition()))
+        served(kubectl, present)
+        changed_under(kubectl, present, namespace)
+    finally:
+        leftovers.uninstall(kubectl, [present])
+
+
+def changed_under(kubectl: Kubectl, present: Object, namespace: str) -> None:
+    """Stores the objects of the first release, has the present definition applied, and changes them."""
     objects = [
         kubectl.create(
             {

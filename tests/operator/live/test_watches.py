@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver import foreign
+from tests.apiserver import foreign, leftovers
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import (
@@ -36,8 +36,13 @@ def own_plane(full_plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture(scope="module")
-def here(admin: Kubectl) -> str:
-    return make_namespace(admin, "watches")
+def here(admin: Kubectl) -> Iterator[str]:
+    """A namespace; in the end there is nothing in it, and no right is left, for other modules of the plane."""
+    namespace = make_namespace(admin, "watches")
+    yield namespace
+    leftovers.empty(admin, namespace, ("InferenceService",))
+    for kind in ("ClusterRoleBinding", "ClusterRole"):
+        leftovers.discard(admin, kind, ROLE)
 
 
 def grant(admin: Kubectl, *, without: str = "") -> None:

@@ -159,7 +159,7 @@ class Applier:
             case plan.Delete(child):
                 result.writes += 1
                 _log.info("deleting %s %s, which is no longer wanted", child.kind, child.name)
-                await self._api.delete(_ref_of_child(child), uid=child.uid)
+                await self._api.delete(ref_of(child), uid=child.uid)
                 self._store.mark_deleting(child.uid)
                 self._partial.pop(child.uid, None)
             case plan.Keep(child):
@@ -302,7 +302,8 @@ def _ref(manifest: plan.Manifest) -> ResourceRef:
     return ResourceRef(manifest["apiVersion"], plural, metadata["namespace"], metadata["name"])
 
 
-def _ref_of_child(child: child_store.Child) -> ResourceRef:
+def ref_of(child: child_store.Child) -> ResourceRef:
+    """Where the API server has a child."""
     kind = next(kind for kind in kinds.KINDS if kind.kind == child.kind)
     return ResourceRef(kind.api_version, kind.plural, child.namespace, child.name)
 

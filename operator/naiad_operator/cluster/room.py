@@ -1,0 +1,139 @@
+"""How many objects the child store keeps of one service and of one namespace, and what it has left out.
+
+Who may write objects may write any number of them with the operator's labels, for a service or for none. Without bounds, a hundred thousand small
+ones would fill the operator's memory. What is left out costs a service nothing but a look: a child that is not in the store is read before it is
+written.
+"""
+
+import collections
+import collections.abc
+import dataclasses
+import enum
+import logging
+import typing
+
+_log = logging.getLogger(__name__)
+
+
+class Group(enum.StrEnum):
+    """What an object is to the service that its labels name.
+
+    Attributes:
+        CLAIMED: its controlling owner is a service, as that of every child.
+        POD: it is a pod of a ReplicaSet, as every pod of a service.
+        OTHER: someone else's, which has the labels.
+    """
+
+    CLAIMED = "claimed"
+    POD = "pod"
+    OTHER = "other"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """How many objects of a group are kept.
+
+    Attributes:
+        service: for one service.
+        namespace: in one namespace, whatever services their labels name.
+    """
+
+    service: int
+    namespace: int
+
+
+LIMITS: typing.Final = {
+    Group.CLAIMED: Limit(service=64, namespace=20_000),
+    Group.POD: Limit(service=4_000, namespace=20_000),
+    Group.OTHER: Limit(service=64, namespace=2_000),
+}
+"""A service has at most 30 children; of 1,000 replicas and a canary's, a rollout makes 4,000 pods."""
+
+_REMEMBERED = 10_000
+"""How many objects that were left out are counted; more are not told apart."""
+
+
+class Placed(typing.Protocol):
+    """What counts of an object."""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+
+    @property
+    def instance(self) -> str:
+        """The service that its labels name."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+
+    @property
+    def group(self) -> Group:
+        """What it is to the service."""
+
+
+class Room:
+    """Counts the objects in the store, and those that were left out.
+
+    Args:
+        limits: by group, how many are kept.
+    """
+
+    def __init__(self, limits: collections.abc.Mapping[Group, Limit] = LIMITS) -> None:
+        self._limits = limits
+        self._of_services: collections.Counter[tuple[str, str, Group]] = collections.Counter()
+        self._of_namespaces: collections.Counter[tuple[str, Group]] = collections.Counter()
+        self._left_out: dict[str, str] = {}
+        self._logged: set[str] = set()
+
+    def has_room(self, item: Placed) -> bool:
+        """Whether an object that is new to the store is kept: one that is named like its service always is, since a child may be meant."""
+        if item.name == item.instance:
+            return True
+        limit = self._limits[item.group]
+        return (
+            self._of_services[item.namespace, item.instance, item.group] < limit.service
+            and self._of_namespaces[item.namespace, item.group] < limit.namespace
+        )
+
+    def add(self, item: Placed) -> None:
+        """Counts an object that is kept."""
+        self._left_out.pop(item.uid, None)
+        self._of_services[item.namespace, item.instance, item.group] += 1
+        self._of_namespaces[item.namespace, item.group] += 1
+
+    def remove(self, item: Placed) -> None:
+        """Counts an object no more."""
+        of_service = (item.namespace, item.instance, item.group)
+        of_namespace = (item.namespace, item.group)
+        self._of_services[of_service] -= 1
+        self._of_namespaces[of_namespace] -= 1
+        if not self._of_services[of_service]:
+            del self._of_services[of_service]
+        if not self._of_namespaces[of_namespace]:
+            del self._of_namespaces[of_namespace]
+
+    def leave_out(self, kind: str, item: Placed) -> None:
+        """Remembers an object for which there is no room; the first one of a namespace is logged once."""
+        if item.uid in self._left_out or len(self._left_out) >= _REMEMBERED:
+            return
+        self._left_out[item.uid] = item.namespace
+        if item.namespace not in self._logged:
+            self._logged.add(item.namespace)
+            _log.warning(
+                "%s %s/%s is left out: there are too many objects with the labels of service %s or in its namespace; delete those that are not its own",
+                kind, item.namespace, item.name, item.instance or '""',
+            )  # fmt: skip
+
+    def forget(self, uid: str) -> None:
+        """Takes in that an object is gone."""
+        self._left_out.pop(uid, None)
+
+    def left_out(self) -> collections.Counter[str]:
+        """How many objects were left out, by namespace; of all together 10,000 at most are counted."""
+        return collections.Counter(self._left_out.values())
