@@ -67,7 +67,7 @@ def test_kopfs_own_info_lines_are_logged_only_at_debug_level(
         ("naiad_operator.x", "Request attempt #1 failed; will retry: GET /a -> b", "error"),
     ],
 )  # fmt: skip
-def test_a_request_that_kopf_sends_again_is_no_error(name: str, message: str, level: str) -> None:
+def test_a_request_that_kopf_sends_again_is_a_warning(name: str, message: str, level: str) -> None:
     made = logging.LogRecord(name, logging.ERROR, "x.py", 1, message, (), None)
     assert of_its_weight(made)
     assert json.loads(JsonFormatter().format(made))["level"] == level

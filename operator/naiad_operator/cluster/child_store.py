@@ -9,7 +9,7 @@ Objects are stored as compressed JSON (`packed`), without `managedFields` but fo
 children of a thousand services would take twice the memory, as Python dicts ten times.
 
 Who may write Deployments may write any number of large ones with the operator's labels. Of an object whose controlling owner is not a service, only
-what identifies it is stored, since nothing else of it is used; of a pod, which a ReplicaSet controls, what `trim_pod` leaves. Anyone may write any
+what identifies it is stored, since nothing else of it is used; of a pod, which a ReplicaSet controls, what `trim_pod` leaves. Users may write any
 owner, so of a large object from a list or a watch likewise: a reconcile reads it, once it turns out to be the service's own (`is_partial`). Their
 number is bounded by `room`.
 """

@@ -21,7 +21,7 @@ class Group(enum.StrEnum):
     Attributes:
         CLAIMED: its controlling owner is a service, as that of every child.
         POD: it is a pod of a ReplicaSet, as every pod of a service.
-        OTHER: someone else's, which has the labels.
+        OTHER: of another owner, with the labels of a child.
     """
 
     CLAIMED = "claimed"

@@ -48,7 +48,7 @@ def named(name: str, *owners: dict[str, Any], of: str = "demo", version: int = 1
 def test_of_one_service_so_many_objects_are_kept(
     wakes: Wakes, kind: str, owners: tuple[dict[str, Any], ...], kept: int
 ) -> None:
-    """Those that came first; the rest is counted, and wakes nobody."""
+    """Those that came first; the rest is counted, and wakes no reconcile."""
     store = store_with(wakes, Room(FEW))
     for number in range(9):
         store.update(kind, named(f"x{number}", *owners))

@@ -127,7 +127,7 @@ def test_watches_that_break_go_on_where_they_were(
     replicas(kubectl, "cut", here, 3)
 
 
-def test_a_request_that_fails_once_is_no_error(
+def test_a_request_that_fails_once_is_a_warning(
     proxy: Proxy, operator: OperatorProcess, kubectl: Kubectl, here: str
 ) -> None:
     """Of the operator's own, and of kopf's: it is sent again, and who alerts on errors in the log has nothing to do."""
