@@ -1,3 +1,50 @@
-"""Naiad's server: runs a Triton model repository and speaks KServe v2 over HTTP and gRPC."""
+"""Naiad: an inference server that runs a Triton model repository, over HTTP and gRPC (KServe v2), and inside a program.
+
+    import naiad
+
+    with naiad.Server("models") as server:
+        server.infer("add", {"INPUT0": array})["OUTPUT0"]
+
+The names below are imported with their first use: `import naiad` imports nothing else, no numpy and no framework (docs/library.md). `__init__.pyi` has them for
+type checkers.
+Limits: those of `backends/instance.py`, whose worker processes import it.
+"""
+
+from typing import Any, List  # noqa: UP035 - 3.8
 
 __version__ = "0.2.0"
+
+_HOMES = {
+    "AsyncServer": "naiad.embed.async_server",
+    "ErrorCode": "naiad.errors",
+    "InferenceError": "naiad.errors",
+    "RequestOptions": "naiad.embed.requests",
+    "Result": "naiad.embed.requests",
+    "Server": "naiad.embed.server",
+    "StartError": "naiad.serve.embedded",
+}
+
+__all__ = (
+    "AsyncServer",
+    "ErrorCode",
+    "InferenceError",
+    "RequestOptions",
+    "Result",
+    "Server",
+    "StartError",
+    "__version__",
+)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'naiad' has no attribute '{name}'")
+    import importlib  # noqa: PLC0415 - most processes need none of these names
+
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> List[str]:  # noqa: UP006 - 3.8
+    return sorted({*globals(), *_HOMES})

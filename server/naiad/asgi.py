@@ -15,7 +15,6 @@ import asyncio
 import collections.abc
 import contextlib
 import logging
-import os
 import pathlib
 import typing
 
@@ -24,11 +23,9 @@ import msgspec
 from starlette.applications import Starlette
 
 from naiad.core.clock import SystemClock
-from naiad.engine.engine import Phase
-from naiad.errors import InferenceError, unavailable
+from naiad.errors import unavailable
+from naiad.options.keywords import LOGGING, Values, keyword_options, repositories
 from naiad.options.options import Options
-from naiad.options.parsing import parse
-from naiad.options.usage import HelpAsked, UsageError
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.admin.app import build
 from naiad.protocol.http.admin.control_plane import Gate
@@ -39,24 +36,16 @@ from naiad.protocol.http.message import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.replies import error_reply
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.tokens import TokenFile
-from naiad.repository.lifecycle import State
-from naiad.repository.store import local_root
-from naiad.repository.stores.process import StoreProcess
-from naiad.serve.assembly import Assembly, AssemblyError, assembled, tracer_of
-from naiad.serve.console import LoadingLines
-from naiad.serve.drain import stop
-from naiad.serve.frontends import FrontEndError, Frontends, http_options, observer_of
+from naiad.serve.assembly import Assembly, AssemblyError, tracer_of
+from naiad.serve.embedded import StartError, embedded
+from naiad.serve.frontends import http_options, observer_of
 from naiad.tracing.tracer import Tracer
 
 __all__ = ("StartError", "create_app", "mount")
 
 log = logging.getLogger("naiad.asgi")
 
-Value = bool | int | float | str | pathlib.Path
-Values = Value | collections.abc.Sequence[Value]
-
 _SERVERS_OWN = "the ASGI server that runs the application owns ports and connections: tell it there"
-_PROGRAMS_OWN = "the program that runs the application configures Python's logging: set the level of the logger 'naiad' there"
 _REFUSED = {
     "allow_http": _SERVERS_OWN,
     "http_address": _SERVERS_OWN,
@@ -65,12 +54,7 @@ _REFUSED = {
     "http_engine": _SERVERS_OWN,
     "http_idle_timeout_secs": _SERVERS_OWN,
     "shutdown_delay_secs": "the ASGI server that runs the application decides how long it accepts",
-    "log_verbose": _PROGRAMS_OWN,
-    "log_info": _PROGRAMS_OWN,
-    "log_warning": _PROGRAMS_OWN,
-    "log_error": _PROGRAMS_OWN,
-    "log_format": _PROGRAMS_OWN,
-    "log_file": _PROGRAMS_OWN,
+    **LOGGING,
 }
 _OF_RUNNING = frozenset(
     (
@@ -80,10 +64,6 @@ _OF_RUNNING = frozenset(
     )
 )  # fmt: skip
 """The options of an application for a server that runs already."""
-
-
-class StartError(Exception):
-    """The server cannot start; the message says why and what to change."""
 
 
 def create_app(
@@ -170,34 +150,15 @@ def _parsed(
     repository: str | pathlib.Path | collections.abc.Sequence[str | pathlib.Path],
     options: collections.abc.Mapping[str, Values],
 ) -> Options:
-    repositories = [repository] if isinstance(repository, str | pathlib.Path) else [*repository]
+    found = repositories(repository)
     if server is not None:
-        wrong = sorted(options.keys() - _OF_RUNNING) or (
-            ["model_repository"] if repositories else []
-        )
+        wrong = sorted(options.keys() - _OF_RUNNING) or (["model_repository"] if found else [])
         if wrong:
             raise ValueError(
                 f"{wrong[0]}: the server runs already: an application for it takes {', '.join(sorted(_OF_RUNNING))}"
             )
-        repositories = ["."]  # not read
-    for name, why in _REFUSED.items():
-        if name in options:
-            raise ValueError(f"{name}: {why}")
-    given = {"allow_grpc": False, "allow_metrics": False, **options, "http_port": 0}
-    arguments = [f"--model-repository={path}" for path in repositories]
-    for name, value in given.items():
-        values = [value] if isinstance(value, Value) else value
-        arguments += [f"--{name.replace('_', '-')}={_written(one)}" for one in values]
-    try:
-        return msgspec.structs.replace(parse(arguments), allow_http=False)
-    except HelpAsked:
-        raise ValueError("help is not an option here: naiad serve --help lists them") from None
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-
-
-def _written(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        found = ["."]  # not read
+    return keyword_options(found, options, refused=_REFUSED)
 
 
 class _Running:
@@ -246,67 +207,17 @@ class _Running:
             if self._server is not None:
                 await self._serve(self._server, started)
                 return
-            for note in self._options.notes:
-                log.warning("%s", note)
-            async with assembled(
-                self._options,
-                stores=self._stores(),
-                progress=LoadingLines(None, repeats=not self._options.model_control_mode.polls),
-                environ=os.environ,
-                clock=self._clock,
-                tracer=self._tracer,
-            ) as assembly:
-                await self._own(assembly, started)
+            async with embedded(self._options, clock=self._clock, tracer=self._tracer) as running:
+                await self._serve(running.assembly, started)
         except Exception as error:
             if started.done():
                 raise
-            known = isinstance(error, AssemblyError | FrontEndError | InferenceError)
-            started.set_exception(StartError(str(error)) if known else error)
+            started.set_exception(error)
             started.exception()  # it counts as read, also where no request waits for the start any more
         finally:
             self._services.close()
             if not started.done():
                 started.cancel()
-
-    def _stores(self) -> StoreProcess:
-        options = self._options
-        stores = StoreProcess(
-            directory=options.repository_cache_directory,
-            limit=options.repository_cache_bytes,
-            environ=os.environ,
-        )
-        stores.begin(place for place in options.model_repository if local_root(place) is None)
-        return stores
-
-    async def _own(self, assembly: Assembly, started: asyncio.Future[None]) -> None:
-        options, repository = self._options, assembly.repository
-        frontends = Frontends(
-            options=options,
-            engine=assembly.engine,
-            states=assembly.states,
-            system_metrics=assembly.series,
-            gpu_uuids={gpu.index: gpu.uuid for gpu in assembly.gpus},
-            clock=self._clock,
-        )
-        try:
-            await frontends.open()
-            at_start = options.model_control_mode.models_at_start(options.load_model)
-            if not await repository.load_all(at_start) and options.exit_on_error:
-                failed = {
-                    state.name for state in repository.states() if state.state is not State.READY
-                }
-                names = ", ".join(sorted(failed)) or "models that are not in the repository"
-                raise StartError(
-                    f"failed to load all models: {names}; the reasons are in the log; exit_on_error=False serves the others"
-                )
-            await assembly.unused.find()
-            await frontends.accept()
-            assembly.engine.phase = Phase.SERVING
-            assembly.pollers.start()
-            await self._serve(assembly, started)
-            await stop(assembly, frontends, options, self._clock)
-        finally:
-            await frontends.close_all()
 
     async def _serve(self, assembly: Assembly, started: asyncio.Future[None]) -> None:
         codec = Codec()

@@ -257,6 +257,8 @@ class Loader:
         if running:
             log.info("waiting for %d models that are being loaded", len(running))
             await asyncio.wait(running)
+        # Its threads are idle now: a program that goes on without this server does not keep them.
+        await asyncio.to_thread(self._executor.shutdown)
 
     async def in_thread(
         self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument

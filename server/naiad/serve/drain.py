@@ -7,12 +7,12 @@ import asyncio
 import collections.abc
 import contextlib
 import logging
+import typing
 
 from naiad.core.clock import Clock
 from naiad.engine.engine import Phase
 from naiad.options.options import Options
 from naiad.serve.assembly import Assembly
-from naiad.serve.frontends import Frontends
 
 log = logging.getLogger("naiad.serve")
 
@@ -21,6 +21,16 @@ _COUNTDOWN_SECONDS = 1.0
 _LONGER_SECONDS = 1.0
 _AFTER_SEQUENCES_SECONDS = 5.0
 """What open sequences leave of the time for requests in flight and for unloading, if that is not more than half of it."""
+
+
+class Ports(typing.Protocol):
+    """What a drain closes."""
+
+    def begin_drain(self) -> None:
+        """Let clients go to other servers, and go on accepting."""
+
+    async def close(self, seconds: float) -> None:
+        """Accept nothing more, and finish requests in flight within this time."""
 
 
 async def drain(
@@ -90,7 +100,7 @@ async def drain(
     return True
 
 
-async def stop(assembly: Assembly, frontends: Frontends, options: Options, clock: Clock) -> bool:
+async def stop(assembly: Assembly, frontends: Ports, options: Options, clock: Clock) -> bool:
     """Drain a server's ports and unload its models; returns whether all of it ended in time."""
     await assembly.interrupt()
     engine, repository = assembly.engine, assembly.repository

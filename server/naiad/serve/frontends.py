@@ -284,7 +284,7 @@ class Frontends:
         return http_listener(
             address,
             routes=MetricsRoutes(
-                collect=self._series, states=self._states, loads=self._engine.load_progress
+                collect=self.series, states=self._states, loads=self._engine.load_progress
             ),
             app=_no_app,
             settings=self._settings(),
@@ -297,7 +297,8 @@ class Frontends:
             body_idle_timeout=self._options.http_body_timeout_secs,
         )
 
-    def _series(self) -> collections.abc.Iterator[Series | Rendered]:
+    def series(self) -> collections.abc.Iterator[Series | Rendered]:
+        """The families of the metrics page; each is computed when it is the next."""
         counted = [
             Counted(
                 name=name,

@@ -6,7 +6,6 @@ that is in use is reported before any load, and so that `/status` responds while
 """
 
 import asyncio
-import concurrent.futures
 import logging
 import os
 import signal
@@ -14,10 +13,8 @@ import threading
 import time
 import typing
 
-from typing_extensions import override
-
 from naiad.core.clock import SystemClock
-from naiad.core.processes.threads import start_all
+from naiad.core.processes.threads import UnwaitedExecutor, start_all
 from naiad.engine.engine import Phase
 from naiad.errors import InferenceError
 from naiad.log_text import Lines
@@ -209,11 +206,3 @@ def _workers() -> list[int]:
 
 _THREADS = min(32, (os.cpu_count() or 1) + 4)
 """Threads of the loop's executor, as many as Python's own has."""
-
-
-class UnwaitedExecutor(concurrent.futures.ThreadPoolExecutor):
-    """The event loop's threads for blocking work. Its shutdown returns at once: a call that hangs, in a driver, must not keep the loop open."""
-
-    @override
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        super().shutdown(wait=False, cancel_futures=True)

@@ -10,11 +10,12 @@ from naiad.backends.python.api.errors import TritonModelException
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.core.response import InferResponse
+from naiad.core.values import Values, to_tensor
 from naiad.engine.bls.server_api import ModelMetrics, input_tensor, response_for_model
 from naiad.errors import ErrorCode, InferenceError, invalid, not_found, unsupported
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.exposition import in_braces
-from naiad.testing.values import Request, Response, Values, to_tensor
+from naiad.testing.values import Request, Response
 
 Reply = Response | collections.abc.Mapping[str, Values]
 """One response: outputs by name, or with parameters and error."""

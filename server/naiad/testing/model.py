@@ -26,6 +26,7 @@ from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import ParameterValue
 from naiad.core.response import InferResponse
+from naiad.core.values import Values
 from naiad.engine.validation import RequestValidator
 from naiad.environments.spec import PACKED_PARAMETER, REQUIREMENTS_FILE, REQUIREMENTS_OPTION
 from naiad.errors import InferenceError, invalid
@@ -33,7 +34,7 @@ from naiad.hosts.host import DeferredResponse
 from naiad.hosts.local_instance import LocalInstance
 from naiad.testing.fakes import NO_MODELS, Fake, FakeServer
 from naiad.testing.tracebacks import shows_only_the_test
-from naiad.testing.values import Request, Response, Values, from_response, to_request
+from naiad.testing.values import Request, Response, from_response, to_request
 
 __tracebackhide__ = True  # for pytest: a failed test shows the test, not this file
 

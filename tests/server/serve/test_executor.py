@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from naiad.serve.server import UnwaitedExecutor
+from naiad.core.processes.threads import UnwaitedExecutor
 
 
 def test_a_loop_closes_beside_a_call_that_hangs() -> None:

@@ -5,6 +5,7 @@ The snippets run as they stand; only the ports are those of the server that is s
 
 import collections.abc
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -61,10 +62,21 @@ def test_the_curl_request_gets_the_response_that_is_shown(examples: ServerProces
 
 @pytest.mark.slow
 def test_the_python_request_prints_what_its_comment_says(examples: ServerProcess) -> None:
-    [python] = snippets("python")
+    [python] = [snippet for snippet in snippets("python") if "tritonclient" in snippet]
     shown = python.rstrip().rpartition("# ")[2]
     text = output_of(sys.executable, "-c", python.replace("localhost:8000", examples.http))
     assert text == shown
+
+
+@pytest.mark.slow
+def test_the_program_that_has_a_server_prints_what_its_comment_says() -> None:
+    [python] = [snippet for snippet in snippets("python") if "naiad.Server" in snippet]
+    ended = subprocess.run(
+        [sys.executable, "-c", python],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "server")},
+        check=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.stdout.strip() == python.rstrip().rpartition("# ")[2]
 
 
 @pytest.mark.parametrize("wire", ["http", "grpc"])

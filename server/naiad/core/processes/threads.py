@@ -9,6 +9,8 @@ import collections.abc
 import concurrent.futures
 import threading
 
+from typing_extensions import override
+
 
 def start_aside(
     thread: threading.Thread, failed: collections.abc.Callable[[RuntimeError], None] | None = None
@@ -53,3 +55,11 @@ def start_all(executor: concurrent.futures.ThreadPoolExecutor, count: int) -> No
     for _ in range(count):
         begun.acquire()
     together.set()
+
+
+class UnwaitedExecutor(concurrent.futures.ThreadPoolExecutor):
+    """The event loop's threads for blocking work. Its shutdown returns at once: a call that hangs, in a driver, must not keep the loop open."""
+
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=True)

@@ -89,6 +89,13 @@ class OrphanReaper:
                 self._groups.remove(group)
                 self._write(f"- {group}\n")
 
+    def close(self) -> None:
+        """End the shell, unless a worker is left; the next worker starts another one."""
+        with self._one:
+            if self._pipe >= 0 and not self._groups:
+                os.close(self._pipe)
+                self._pipe = -1
+
     def _write(self, line: str) -> None:
         if self._pipe >= 0:
             try:
@@ -160,7 +167,8 @@ class Spawned(typing.NamedTuple):
 class Launcher:
     """The thread that starts the workers of this process, so that no event loop waits until one has executed its interpreter.
 
-    It is there as long as the process: the system ends a worker with the thread that started it.
+    It is there as long as a worker may be: the system ends a worker with the thread that started it, so neither an event loop nor a thread of a
+    program that embeds a server starts one.
     """
 
     def __init__(self) -> None:
@@ -170,6 +178,7 @@ class Launcher:
     def _reset(self) -> None:
         self._thread: concurrent.futures.ThreadPoolExecutor | None = None
         self._making = threading.Lock()
+        self._calls = 0
 
     def call(
         self, function: collections.abc.Callable[[Argument], Result], argument: Argument
@@ -183,14 +192,37 @@ class Launcher:
             if self._thread is None:
                 self._thread = concurrent.futures.ThreadPoolExecutor(1, "naiad-launcher")
             try:
-                return self._thread.submit(function, argument)
+                future = self._thread.submit(function, argument)
             except RuntimeError as error:
                 self._thread = None  # or the next thread would make this call, too
                 raise OSError(errno.EAGAIN, str(error)) from error
+            self._calls += 1
+        future.add_done_callback(self._called)
+        return future
+
+    def end_if_idle(self) -> bool:
+        """End the thread, unless a worker runs that would end with it; returns whether there is none any more. The next call starts another one."""
+        with self._making:
+            if self._calls or ORPHAN_REAPER.groups():
+                return False
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown()
+        return True
+
+    def _called(self, _future: "concurrent.futures.Future[typing.Any]") -> None:
+        with self._making:
+            self._calls -= 1
 
 
 LAUNCHER = Launcher()
 """That of this process."""
+
+
+def end_helpers() -> None:
+    """End the launcher's thread and the reaper's shell, unless a worker of this process is left; for programs that embed servers, of which the last one stops."""
+    if LAUNCHER.end_if_idle():
+        ORPHAN_REAPER.close()
 
 
 class _Prepared(typing.NamedTuple):

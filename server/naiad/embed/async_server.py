@@ -1,0 +1,323 @@
+"""`AsyncServer`: the server on the event loop of the program that has it.
+
+A request of a task costs no hand-over between threads, and cancelling the task cancels the request. `naiad.Server` runs one of these on a loop of its own.
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import json
+import pathlib
+import types
+import typing
+from typing import Any, Self
+
+import msgspec
+
+from naiad.config.config_json import to_json
+from naiad.core.clock import SystemClock
+from naiad.core.request import LATEST
+from naiad.embed.async_calls import AsyncCall, AsyncStream
+from naiad.embed.calls import STOPPED, Calls
+from naiad.embed.requests import (
+    Datatypes,
+    Inputs,
+    RequestOptions,
+    Result,
+    all_arrays,
+    make_request,
+)
+from naiad.engine.api import Engine
+from naiad.errors import InferenceError, unavailable
+from naiad.metrics.exposition import pieces
+from naiad.options.keywords import LOGGING, Values, keyword_options, repositories
+from naiad.protocol.http.admin import models
+from naiad.repository.requests.overrides import CONFIG, FILE, Value
+from naiad.serve.embedded import Embedded, embedded
+
+Json = dict[str, Any]
+
+LOCALHOST = "127.0.0.1"
+
+_NO_FILES: collections.abc.Mapping[str, bytes] = types.MappingProxyType({})
+
+
+class AsyncServer:
+    """Serves a model repository to the program that it is a part of, on the event loop of `start`; use it in an `async with`.
+
+    All methods are called on that loop, from any number of tasks. It may be started again after it has stopped. A program may have several.
+
+    Args:
+        model_repository: a folder or an address of an object store, or several; none for a server of models that are loaded from their files.
+        options: those of `naiad serve`, with underscores; a list for one that may be given several times. Ports are closed by default: `allow_http=True`,
+            `allow_grpc=True` and `allow_metrics=True` open them at the start.
+
+    Raises:
+        ValueError: an option is unknown, has a wrong value, or is one of the log, which the program configures.
+    """
+
+    def __init__(
+        self,
+        model_repository: str | pathlib.Path | collections.abc.Sequence[str | pathlib.Path] = (),
+        **options: Values,
+    ) -> None:
+        self._options = keyword_options(
+            repositories(model_repository), options, refused=LOGGING, needs_repository=False
+        )
+        self._undo: contextlib.AsyncExitStack | None = None
+        self._running: Embedded | None = None
+        self._calls: Calls | None = None
+
+    async def start(self) -> Self:
+        """Load the models and serve.
+
+        Raises:
+            StartError: a model does not load (`exit_on_error=False` serves the others), or an option cannot be used.
+            RuntimeError: it runs already.
+        """
+        if self._undo is not None:
+            raise RuntimeError("the server runs already")
+        self._undo = undo = contextlib.AsyncExitStack()
+        try:
+            running = await undo.enter_async_context(embedded(self._options, clock=SystemClock()))
+        except BaseException:
+            self._undo = None
+            raise
+        self._running, self._calls = running, Calls(running.assembly.engine)
+        return self
+
+    async def stop(self) -> None:
+        """Refuse new requests, finish those in progress and unload the models, within `exit_timeout_secs`. Idempotent."""
+        undo, self._undo = self._undo, None
+        if undo is None:
+            return
+        calls = self._calls
+        try:
+            await undo.aclose()
+        finally:
+            self._running = self._calls = None
+            if calls is not None:
+                calls.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Inputs,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - the name of it in every client
+        **options: typing.Unpack[RequestOptions],
+    ) -> Result:
+        """Send a request that has one response.
+
+        Args:
+            model: its name.
+            inputs: arrays, or nested lists, by name, in the shapes of the model's metadata: with the batch dimension where the model has one.
+                Arrays are not copied: do not change them before the response has come.
+            timeout: seconds to wait; then the request is cancelled.
+            options: see `RequestOptions`.
+
+        Returns:
+            The outputs by name.
+
+        Raises:
+            InferenceError: the request does not fit the model (INVALID_ARG), there is no such model (NOT_FOUND), it cannot serve now (UNAVAILABLE), or it failed.
+            TimeoutError: there is no response in time.
+            TypeError: an option does not exist.
+        """
+        call = AsyncCall()
+        calls = self.calls()
+        request = make_request(model, inputs, options, self._datatypes(model, inputs, options))
+        return await call.run(calls, request, timeout)
+
+    def stream(
+        self,
+        model: str,
+        inputs: Inputs,
+        *,
+        timeout: float | None = None,
+        **options: typing.Unpack[RequestOptions],
+    ) -> AsyncStream:
+        """Send a request that has any number of responses: to a decoupled model; from any other one comes one response.
+
+        The model pauses while 64 responses wait. Leave the loop over it by `break` inside an `async with`, or call `aclose`, to cancel the request.
+
+        Args:
+            model: as in `infer`, as are `inputs` and `options`.
+            inputs: see above.
+            timeout: seconds to wait for each response; then the request is cancelled.
+            options: see above.
+
+        Returns:
+            An asynchronous iterator over the outputs of each response, which raises what `infer` raises.
+        """
+        calls = self.calls()
+        request = make_request(model, inputs, options, self._datatypes(model, inputs, options))
+        return AsyncStream(calls, request, timeout)
+
+    def live(self) -> bool:
+        """Whether it runs (row 2.1)."""
+        return self._running is not None
+
+    async def ready(self) -> bool:
+        """Whether it runs, and its models are ready (rows 2.2, 2.4)."""
+        return self._running is not None and await self._running.assembly.engine.server_ready()
+
+    async def model_ready(self, model: str, version: int = LATEST) -> bool:
+        """Whether a model is ready, by default its newest version; an unknown one is not (row 2.7)."""
+        try:
+            return await self.engine().model_ready(model, version)
+        except InferenceError:
+            return False
+
+    def metadata(self) -> Json:
+        """Name, version and extensions of the server, as `GET /v2` shows them (row 2.13)."""
+        return models.server_metadata(self.engine().server_metadata())
+
+    def model_metadata(self, model: str, version: int = LATEST) -> Json:
+        """Versions, platform, inputs and outputs of a model, as `GET /v2/models/MODEL` shows them (row 2.15); a dimension of -1 may have any size.
+
+        Raises:
+            InferenceError: NOT_FOUND: there is no such model; UNAVAILABLE: it is not ready.
+        """
+        return models.model_metadata(self.engine().model_metadata(model, version))
+
+    def model_config(self, model: str, version: int = LATEST) -> Json:
+        """The completed config of a model, as `GET /v2/models/MODEL/config` shows it (row 2.19).
+
+        Raises:
+            InferenceError: as `model_metadata`.
+        """
+        return to_json(self.engine().model_config(model, version))
+
+    def statistics(self, model: str = "", version: int = LATEST) -> list[Json]:
+        """Counters of a model, or of all of them, by version, as `GET /v2/models/MODEL/stats` shows them; durations in nanoseconds (row 8.1).
+
+        Raises:
+            InferenceError: INVALID_ARG: the model is not ready.
+        """
+        entries: list[Json] = models.statistics(self.engine().statistics(model, version))[
+            "model_stats"
+        ]
+        return entries
+
+    async def index(self, *, ready: bool = False) -> list[Json]:
+        """The models with their versions, states and reasons, or only those that are `ready` (row 7.2).
+
+        Raises:
+            InferenceError: a repository cannot be read.
+        """
+        return models.index(await self.engine().index(ready_only=ready), memory=False)
+
+    async def load(
+        self,
+        model: str,
+        *,
+        config: str | collections.abc.Mapping[str, Any] | None = None,
+        files: collections.abc.Mapping[str, bytes] = _NO_FILES,
+    ) -> None:
+        """Load a model, or load it again if it has changed; needs `model_control_mode="explicit"` (rows 7.8, 7.15, 7.16).
+
+        Args:
+            model: its name.
+            config: in place of its config.pbtxt: JSON, or what becomes JSON.
+            files: in place of the model's folder: contents by path, e.g. {"1/model.onnx": …}; they need a config.
+
+        Raises:
+            InferenceError: UNAVAILABLE: in another control mode; INVALID_ARG or INTERNAL: it cannot be loaded, and what served before goes on serving.
+        """
+        parameters: dict[str, Value] = {f"{FILE}{path}": content for path, content in files.items()}
+        if config is not None:
+            parameters[CONFIG] = config if isinstance(config, str) else json.dumps(dict(config))
+        await self.engine().load_model(model, parameters)
+
+    async def unload(self, model: str, *, unload_dependents: bool = False) -> None:
+        """Unload a model, after its requests in progress; needs `model_control_mode="explicit"` (rows 7.9, 7.26).
+
+        Args:
+            model: its name.
+            unload_dependents: also unload the models that were loaded only because it needs them.
+
+        Raises:
+            InferenceError: UNAVAILABLE: in another control mode.
+        """
+        await self.engine().unload_model(model, unload_dependents=unload_dependents)
+
+    async def metrics(self) -> str:
+        """The metrics page, as Prometheus reads it (row 8.12)."""
+        parts: list[bytes] = []
+        for family in self.running().ports[0].series():
+            for piece in pieces(family):
+                parts.append(piece)
+                await asyncio.sleep(0)
+        return b"".join(parts).decode()
+
+    async def serve_http(self, port: int = 8000, *, address: str = LOCALHOST) -> str:
+        """Open a port for HTTP, until the server stops: the same models, for clients outside of this process.
+
+        Args:
+            port: 0 for any that is free.
+            address: of the interface; "0.0.0.0" for all of them: every client that reaches it may send requests, unless `auth_token_file` is set.
+
+        Returns:
+            The address as HOST:PORT, as tritonclient takes it.
+
+        Raises:
+            StartError: the port cannot be used.
+        """
+        return await self._open(0, allow_http=True, http_port=port, http_address=address)
+
+    async def serve_grpc(self, port: int = 8001, *, address: str = LOCALHOST) -> str:
+        """Open a port for gRPC; as `serve_http`."""
+        return await self._open(0, allow_grpc=True, grpc_port=port, grpc_address=address)
+
+    async def serve_metrics(self, port: int = 8002, *, address: str = LOCALHOST) -> str:
+        """Open a port for Prometheus and `/status`; as `serve_http`."""
+        return await self._open(0, allow_metrics=True, metrics_port=port, metrics_address=address)
+
+    def engine(self) -> Engine:
+        """The engine of the running server, for code of Naiad itself.
+
+        Raises:
+            InferenceError: UNAVAILABLE: the server does not run.
+        """
+        return self.running().assembly.engine
+
+    def running(self) -> Embedded:
+        """Its parts. Raises InferenceError as `engine`."""
+        if self._running is None:
+            raise unavailable(STOPPED)
+        return self._running
+
+    def calls(self) -> Calls:
+        """Its requests in progress. Raises InferenceError as `engine`."""
+        if self._calls is None:
+            raise unavailable(STOPPED)
+        return self._calls
+
+    def datatypes(self, model: str, version: int = LATEST) -> Datatypes:
+        """The datatypes of a model's inputs; empty for an unknown one, which refuses the request later."""
+        try:
+            traits = self.engine().look_up(model, version).traits
+        except InferenceError:
+            return {}
+        return {tensor.name: tensor.datatype for tensor in traits.inputs}
+
+    def _datatypes(self, model: str, inputs: Inputs, options: RequestOptions) -> Datatypes:
+        return {} if all_arrays(inputs) else self.datatypes(model, options.get("version", LATEST))
+
+    async def _open(self, which: int, **ports: Any) -> str:
+        closed = {"allow_http": False, "allow_grpc": False, "allow_metrics": False}
+        options = msgspec.structs.replace(self._options, **{**closed, **ports})
+        opened = await self.running().open(options)
+        return opened.addresses()[which].bound
