@@ -1,12 +1,13 @@
 """What an instance adds to the framework that it runs: a batch through an instance beside the framework's own call, in turns, in one process.
 
-    .venv-frameworks/bin/python -m benchmarks.frameworks.compute [ROUNDS]
+    .venv-frameworks/bin/python -m benchmarks.frameworks.compute [ROUNDS [FRAMEWORKS]]
 
-The model is the same convolutional network of about 1 ms per row in PyTorch, TensorFlow, OpenVINO and ONNX Runtime, with one thread each, 8 rows. Each
+The model is the same convolutional network of about 1 ms per row in PyTorch, TensorFlow, OpenVINO and ONNX Runtime, with one thread each, 8 rows; for DALI it is a pipeline that resizes and normalises images. Each
 round times both ways once; printed are the medians, and the median of the rounds' ratios.
 """
 
 import collections.abc
+import importlib
 import itertools
 import pathlib
 import statistics
@@ -18,9 +19,9 @@ import warnings
 
 import numpy as np
 
-from naiad.backends.backend import Backend, ModelSource
+from naiad.backends.backend import Backend, ModelSource, PlansWorkers
 from naiad.backends.catalog import Catalog
-from naiad.backends.instance import InstanceSpec
+from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.registry import Registry
 from naiad.config.model_config import InstanceKind
 from naiad.config.resolving.resolve import resolve
@@ -38,6 +39,8 @@ Call = collections.abc.Callable[[], typing.Any]
 ROWS = 8
 SHAPE = (3, 64, 64)
 CHANNELS = (3, 32, 64, 64)
+SIDE = 224
+"""Of the images that the pipeline makes."""
 
 
 def weights() -> list[Array]:
@@ -168,16 +171,51 @@ def onnxruntime(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
     )
 
 
-MODELS = (pytorch, tensorflow, openvino, onnxruntime)
+def dali(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
+    """A serialised pipeline that resizes and normalises images, and a run of it, fed with the rows."""
+    from nvidia.dali import fn, pipeline_def, types  # noqa: PLC0415
+    from nvidia.dali.pipeline import Pipeline  # noqa: PLC0415
+
+    def graph() -> typing.Any:
+        images = fn.external_source(name="x", dtype=types.FLOAT, ndim=3, layout="CHW")
+        resized = fn.resize(images, resize_x=SIDE, resize_y=SIDE, antialias=True)
+        return fn.normalize(resized, axes=[1, 2])
+
+    define = pipeline_def(graph)
+    serialized = define(batch_size=16, num_threads=1, device_id=None).serialize()
+    (folder / "1" / "model.dali").write_bytes(serialized)
+    bare = Pipeline.deserialize(
+        serialized,
+        batch_size=16,
+        device_id=None,
+        prefetch_queue_depth=1,
+        exec_dynamic=True,
+        exec_async=True,
+        exec_pipelined=True,
+    )
+    fed = list(rows)
+
+    def call() -> None:
+        bare.feed_input("x", fed)
+        bare.run()
+
+    config = (
+        f'backend: "dali" max_batch_size: 16 input {{ name: "x" data_type: TYPE_FP32 dims: {list(SHAPE)} }} '
+        f'output {{ name: "y" data_type: TYPE_FP32 dims: {[SHAPE[0], SIDE, SIDE]} }}'
+    )
+    return config, call
 
 
-def main(rounds: int) -> None:
-    """Print a line for each framework."""
+MODELS = (pytorch, tensorflow, openvino, onnxruntime, dali)
+
+
+def main(rounds: int, names: collections.abc.Collection[str] = ()) -> None:
+    """Print a line for each framework, or for those that are named."""
     print(
         f"{'':14}{'bare loop':>12}{'instance':>12}{'compute':>12}   instance / bare   compute / bare   ({rounds} rounds of {ROWS} rows)"
     )
     rows = np.random.default_rng(2).normal(size=(ROWS, *SHAPE)).astype(np.float32)
-    for make in MODELS:
+    for make in (each for each in MODELS if not names or each.__name__ in names):
         with tempfile.TemporaryDirectory() as root:
             folder = pathlib.Path(root) / "m"
             (folder / "1").mkdir(parents=True)
@@ -201,16 +239,17 @@ def _instance(folder: pathlib.Path, rows: Array) -> tuple[Call, Call]:
     assert config is not None
     clock = SystemClock()
     backend: Backend = Registry(clock=clock).get(config.backend)
-    loaded = backend.load(ModelSource(config=config, version=1, model_dir=folder, options={}))
-    instance = loaded.make_instance(InstanceSpec("m_0_0", InstanceKind.CPU, 0))
-    (spec,) = config.inputs
+    source = ModelSource(config=config, version=1, model_dir=folder, options={})
+    spec = InstanceSpec("m_0_0", InstanceKind.CPU, 0)
+    instance = _loaded(backend, source, spec).make_instance(spec)
+    (given,) = config.inputs
 
     def ignore(_response: InferResponse) -> None:
         pass
 
     batch = [
         Inference(
-            InferRequest("m", 1, "", [Tensor(spec.name, datatypes.FP32, row.shape, row)], [], {}),
+            InferRequest("m", 1, "", [Tensor(given.name, datatypes.FP32, row.shape, row)], [], {}),
             ignore,
             batch_size=1,
             received_ns=0,
@@ -225,6 +264,16 @@ def _instance(folder: pathlib.Path, rows: Array) -> tuple[Call, Call]:
         ran = execution.output_start_ns - execution.input_end_ns
 
     return call, lambda: ran
+
+
+def _loaded(backend: Backend, source: ModelSource, spec: InstanceSpec) -> LoadedModel:
+    """The model as the process of its instances has it."""
+    if not isinstance(backend, PlansWorkers):
+        return backend.load(source)
+    plan = backend.worker_plan(source, spec)
+    module, _, name = plan.load.partition(":")
+    loaded: LoadedModel = getattr(importlib.import_module(module), name)(dict(plan.settings))
+    return loaded
 
 
 def _times(bare: Call, call: Call, ran: Call, rounds: int) -> list[tuple[int, int, int]]:
@@ -251,4 +300,4 @@ def _tensors(given: str, made: str) -> str:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50, sys.argv[2:])

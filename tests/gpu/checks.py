@@ -17,6 +17,7 @@ import numpy as np
 
 from naiad.tensors import cudart
 from tests.gpu import repositories
+from tests.gpu.images import dali_pipelines
 from tests.gpu.machine import Gpu
 from tests.gpu.repositories import GPU, IO
 from tests.reference.process import ServerProcess, naiad_program
@@ -389,6 +390,7 @@ CHECKS = (
     Check("CUDA tensors in calls", ("torch",), cuda_tensors),
     Check("clients' memory on the GPU", ("torch",), client_regions),
     Check("an error that CUDA does not survive", ("torch",), lost_device),
+    Check("DALI pipelines", ("nvidia.dali",), dali_pipelines),
     Check("out of memory", ("torch",), out_of_memory),
     Check("filled batches", ("onnx", "onnxruntime"), filled_batches),
 )

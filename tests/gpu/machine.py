@@ -4,7 +4,15 @@ import importlib.metadata
 import importlib.util
 import typing
 
-PACKAGES = ("numpy", "onnx", "onnxruntime-gpu", "onnxruntime", "tensorrt", "torch")
+PACKAGES = (
+    "numpy",
+    "nvidia-dali-cuda130",
+    "onnx",
+    "onnxruntime-gpu",
+    "onnxruntime",
+    "tensorrt",
+    "torch",
+)
 
 
 class Gpu(typing.NamedTuple):
@@ -37,7 +45,10 @@ def find_gpu() -> Gpu | str:
 
 def has(package: str) -> bool:
     """Whether a package can be imported."""
-    return importlib.util.find_spec(package) is not None
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
 
 
 def versions() -> dict[str, str]:

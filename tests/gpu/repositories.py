@@ -1,5 +1,6 @@
 """The models of the GPU checks, made on the machine itself, so that nothing has to be brought there."""
 
+import base64
 import pathlib
 import subprocess
 import sys
@@ -74,6 +75,31 @@ class TritonPythonModel:
         x = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
         return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", each * 2)]) for each in x]
 """
+IMAGES = """
+from nvidia import dali
+from nvidia.dali import fn, types
+from nvidia.dali.plugin.triton import autoserialize
+
+
+@autoserialize
+@dali.pipeline_def(batch_size=16, num_threads=2, device_id=0, output_dtype=[types.UINT8], output_ndim=[3])
+def images():
+    encoded = fn.external_source(device="cpu", name="JPEG", dtype=types.UINT8, ndim=1)
+    return fn.resize(fn.decoders.image(encoded, device="%s"), resize_x=64, resize_y=64)
+"""
+JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgMCAgMDAwMEAwMEBQgFBQQEBQoHBwYIDAoMDAsKCwsNDhIQDQ4RDgsLEBYQERMUFRUVDA8XGBYUGBIUFRT/"
+    "2wBDAQMEBAUEBQkFBQkUDQsNFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBT/wAARCAAgADADAREAAhEBAxEB/8QA"
+    "GQABAAMBAQAAAAAAAAAAAAAABwUGCAME/8QAKxAAAQMDAgMHBQAAAAAAAAAAAQACAwQFEQYHEhMxISIjQWGBoQgUUXGR/8QAGgEBAQEAAwEAAAAAAAAAAAAA"
+    "BwYFBAgJAP/EACQRAAEEAgICAwADAAAAAAAAAAEAAgMEBREGIRIxBxNBFDJR/9oADAMBAAIRAxEAPwDcNbdYAw+IFlWWlzSAkFlmEH+yONY3yEMeA8IQ5Fjp"
+    "JidBakVyM9AoN1ddo5Gvw4L7huImjtglv6rPFWm+Y7Rk+raa4HPmvRrjjDHQ0f8AEv17bfp9rQG0V8ip2xZcB0811Y+U6T5/PxCFuVSh/lpaBhv9LUQMdzWg"
+    "4/K6CZDC2BKdNKBpZCxxCzbW7wgsPjfK9JWY8ydaQRFzSQn2jrVu7Bka/EmfdbNfhbb57arjG8nfMR2i657gPqnuHGT7q7xvx5HScJPFLmKzbgQSVGM1AXPD"
+    "8pPrwMqR/WlaryIeGtq1WPdQ2UN8TGPVQOb4yzK769qYyl8Wd9q1RfUeYow3n/KKZvieOV2/BQEkPk7aADuyak8Ik6+qv4sZ9Z2QuscPGXOcAAvdSXZ976Oz"
+    "lWVCwyn2Uwce4i92ulJs0vI7v4K0L3KYoY9bSnLgXUYvLS41ltdSxnsRPe5q0SdOR/czZpv8No+1PdX0Rdh2Fp4/mLH62Vyqua/kfqoVVrKVjyOYf6rOPlMJ"
+    "HtUDJQ4KvW6vmbK3vk/tcmRrdLNqVo3OHSeNrZjUuj4u1RuRkMYOk+8ax8ZA6T1DQM+0B4R0Q1mr8jWntbPKarIqpIH4qhqSnA4gAg+9kZDLoFef3KbDmWiA"
+    "f1Au4wdC6QgqhxduU67XLwkziR2hS51jhK7tSBFal17S9XftoX//2Q=="
+)
+"""A smooth image of 48 x 32."""
 INPUTS_ON_GPU = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }\n'
 PLAN_ON_GPU = """platform: "ensemble"
 %sensemble_scheduling {

@@ -98,10 +98,13 @@ def write(model: pathlib.Path, pipeline: bytes | str, config: str = "") -> pathl
     return model
 
 
-def jpeg(width: int, height: int, seed: int = 1) -> Array:
-    """A smooth image in a JPEG file: UINT8 [bytes]."""
+def jpeg(width: int, height: int, seed: int = 1, tint: int | None = None) -> Array:
+    """A smooth image in a JPEG file: UINT8 [bytes]. `tint` is the channel that is bright, of red, green and blue."""
     random = np.random.default_rng(seed)
     small = random.integers(0, 256, (height // 40 + 2, width // 40 + 2, 3), dtype=np.uint8)
+    if tint is not None:
+        small = small // 4
+        small[:, :, tint] += 180
     file = io.BytesIO()
     Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC).save(
         file, "JPEG", quality=95
