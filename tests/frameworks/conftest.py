@@ -4,6 +4,7 @@ import importlib.util
 
 _FRAMEWORKS = {
     "dali": "nvidia.dali",
+    "fil": "treelite",
     "openvino": "openvino",
     "pytorch": "torch",
     "tensorflow": "tensorflow",

@@ -76,9 +76,12 @@ METRICS_PATH = "/metrics"
 STATUS_PATH = "/status"
 """On the metrics port: {"models": [{"name", "version", "state", "reason"}]}."""
 
-BACKENDS = frozenset(("onnxruntime", "openvino", "python", "pytorch", "tensorflow", "tensorrt"))
+BACKENDS = frozenset(
+    ("fil", "onnxruntime", "openvino", "python", "pytorch", "tensorflow", "tensorrt")
+)
 """Those that the server itself has; packages bring others."""
 EXTRAS = {
+    "fil": "trees",
     "openvino": "openvino",
     "pytorch": "torch",
     "tensorflow": "tensorflow",

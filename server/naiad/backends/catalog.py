@@ -12,6 +12,7 @@ import typing
 
 from naiad.backends.c.plugin import c_library, library_name
 from naiad.backends.dali.plugin import PLUGIN as DALI
+from naiad.backends.fil.plugin import PLUGIN as FIL
 from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
 from naiad.backends.openvino.plugin import PLUGIN as OPENVINO
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
@@ -34,6 +35,7 @@ log = logging.getLogger("naiad.backends")
 
 OWN = {
     "dali": "naiad.backends.dali.plugin:PLUGIN",
+    "fil": "naiad.backends.fil.plugin:PLUGIN",
     "onnxruntime": "naiad.backends.onnxruntime.plugin:PLUGIN",
     "openvino": "naiad.backends.openvino.plugin:PLUGIN",
     "python": "naiad.backends.python.plugin:PLUGIN",
@@ -51,8 +53,9 @@ _OWN: tuple[BackendPlugin, ...] = (
     PYTORCH,
     PYTHON,
     DALI,
+    FIL,
 )
-"""The server's own backends, in the order in which Triton looks for model files (row 11.4)."""
+"""The server's own backends, in the order in which Triton looks for model files (row 11.4), and then those for whose files it does not look."""
 
 
 @functools.cache

@@ -44,6 +44,7 @@ class ModelFormat(msgspec.Struct, frozen=True, kw_only=True):
         aliases: other platform names that mean this format.
         form: whether the file may be a folder.
         inner: the model file inside such a folder; "" when the folder itself is the model.
+        telling_suffix: whether the suffix of the filename makes any file a likely model, for messages about one that is misplaced.
     """
 
     filename: str
@@ -51,6 +52,7 @@ class ModelFormat(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     form: Form = Form.FILE
     inner: str = ""
+    telling_suffix: bool = True
 
     def is_in(self, listing: collections.abc.Mapping[str, bool]) -> bool:
         """Whether a version folder holds such a file; `listing` says of each entry whether it is a folder."""
@@ -126,12 +128,15 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         python_runtime: another `runtime`, with which the model is code of that name in the version folder (row 16.17); "" for none.
         supported: whether this server can run it. One that it cannot is known by name, so that messages say so.
         cpu_instances: the default count of a KIND_CPU group (row 11.31).
+        chosen_file: the model file that a config's parameters choose, by its message, "" for none; None where they never do.
         instance_kinds: the kinds of instances that it can have, as in config.pbtxt.
+        no_gpu: why it has no form for GPUs, so that `--gpu-fallback=cpu` counts for it on every machine; "" for all others.
         has_profiles: whether it reads an instance group's `profile` (row 11.34).
         has_secondary_devices: whether it reads an instance group's `secondary_devices` (row 11.34).
         has_files_per_gpu: whether it reads `cc_model_filenames` (row 11.7).
         options: the `--backend-config` keys whose values are checked at start.
         options_without_effect: Triton's keys that are accepted, with the reason why each has no effect.
+        parameters_without_effect: Triton's `parameters` of models that are accepted, with the reason why each has no effect.
         optimization_without_effect: the fields of `optimization` that even its instances on a GPU have no use for, by names such as `cuda.graphs`, with the reason (row 11.21).
         default_host: where its instances run by default.
         missing_file: the error message of a model file that is missing, with {model} and {path}; "" to leave that to loading.
@@ -150,12 +155,15 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     python_runtime: str = ""
     supported: bool = True
     cpu_instances: int = 1
+    chosen_file: collections.abc.Callable[[Any], str] | None = None
     instance_kinds: frozenset[str] = ALL_KINDS
+    no_gpu: str = ""
     has_profiles: bool = False
     has_secondary_devices: bool = False
     has_files_per_gpu: bool = False
     options: collections.abc.Mapping[str, OptionValues] = types.MappingProxyType({})
     options_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})
+    parameters_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})
     optimization_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})
     default_host: HostKind = "thread"
     missing_file: str = "unable to load model '{model}': unable to find '{path}'"

@@ -1,4 +1,4 @@
-"""`--gpu-fallback=cpu`: a model whose config asks for GPUs, on a machine without any, becomes one for the CPU; a warning names all that it loses. Pure."""
+"""`--gpu-fallback=cpu`: a model whose config asks for GPUs, on a machine without any, or of a backend without a form for them, becomes one for the CPU; a warning names all that it loses. Pure."""
 
 import collections.abc
 from typing import Any
@@ -57,7 +57,8 @@ def fall_back_to_cpu(message: Any, findings: Findings, backend: BackendType | No
         else "the model runs on the CPU"
     )
     without = f", without {', '.join(lost)}" if lost else ""
-    warning = f"no GPU is available: {which}{without} ({OPTION})"
+    never = backend.no_gpu if backend is not None else ""
+    warning = f"{never or 'no GPU is available'}: {which}{without} ({OPTION})"
     findings.warnings.append(warning)
     return warning
 

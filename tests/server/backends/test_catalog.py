@@ -175,6 +175,7 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
         "pytorch",
         "python",
         "dali",
+        "fil",
         "v2.1-beta",
         "vllm",
     ]

@@ -128,6 +128,12 @@ def note_what_has_no_effect(
             continue
         for path in present(message, pattern):
             findings.notes.append(f"{dotted(path)} has no effect: {why}")
+    if backend is not None:
+        findings.notes.extend(
+            f"parameters {key} has no effect: {why}"
+            for key, why in backend.parameters_without_effect.items()
+            if key in message.parameters
+        )
     _check_response_cache(message, findings)
     _check_model_metrics(message, findings)
 

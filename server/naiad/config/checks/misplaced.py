@@ -34,6 +34,8 @@ def without_backend(
         return f"move {found} into {version}"
     for backend in _runnable(backends):
         expected = backend.formats[0]
+        if not expected.telling_suffix:
+            continue
         suffix = pathlib.PurePath(expected.filename).suffix
         if named.endswith(suffix):
             return f'write backend: "{backend.name}"'
@@ -63,5 +65,5 @@ def _model_file(files: Entries, backends: BackendTypes) -> str | None:
     for each in formats:
         if each.filename in files:
             return each.filename
-    suffixes = {pathlib.PurePath(each.filename).suffix for each in formats}
+    suffixes = {pathlib.PurePath(each.filename).suffix for each in formats if each.telling_suffix}
     return next((name for name in sorted(files) if pathlib.PurePath(name).suffix in suffixes), None)

@@ -261,8 +261,10 @@ def _check_group(
     elif backend is not None and backend.supported and kind not in backend.instance_kinds:
         findings.add(
             (*path, "kind"),
-            f"{label} has kind {kind}, which backend '{backend.name}' does not support",
-            f"write kind: {' or '.join(sorted(backend.instance_kinds))}",
+            f"{label} has kind {kind}, which backend '{backend.name}' does not support"
+            + (f", because {backend.no_gpu}" if backend.no_gpu else ""),
+            f"write kind: {' or '.join(sorted(backend.instance_kinds))}"
+            + (f", or start with {OPTION}" if backend.no_gpu else ""),
         )
     elif group.kind == _Group.KIND_GPU:
         if falls_back and backend is not None and not gpus and backend.supported:

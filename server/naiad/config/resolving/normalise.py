@@ -28,7 +28,8 @@ def autofill(message: Any, listing: Listing, backends: BackendTypes) -> None:
         message.backend = message.backend or backend.name
         message.platform = message.platform or model_format.platform
         if not message.default_model_filename and not _is_code(message, backend):
-            message.default_model_filename = model_format.filename
+            chosen = backend.chosen_file(message) if backend.chosen_file is not None else ""
+            message.default_model_filename = chosen or model_format.filename
     elif not _names_a_backend(message) and "." in message.name:
         message.backend = message.name.partition(".")[2]
         message.default_model_filename = f"model.{message.backend}"

@@ -172,7 +172,8 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         self.backend = self.backends.find(self.message.backend) if self.message.backend else None
         if self.backend is not None and not self.message.runtime:
             self.message.runtime = self.backend.runtime
-        falls_back = self.features.gpu_fallback and not self.gpus
+        never = self.backend is not None and bool(self.backend.no_gpu)
+        falls_back = self.features.gpu_fallback and (never or not self.gpus)
         if falls_back:
             self.remark = fall_back_to_cpu(self.message, self.findings, self.backend)
         find_unsupported(self.message, self.findings, gpus=self.gpus, backend=self.backend)

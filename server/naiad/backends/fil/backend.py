@@ -1,0 +1,185 @@
+"""Forests of decision trees: XGBoost, LightGBM and treelite's checkpoints, computed by treelite on the CPU. Importing this imports treelite.
+
+Names, parameters and answers are those of Triton's fil backend. A model version is loaded once, and its instances share it: treelite only reads it.
+"""
+
+import collections.abc
+from typing import Any
+
+import numpy as np
+import treelite
+from typing_extensions import override
+
+from naiad.backends import batch as batches
+from naiad.backends.backend import ModelSource
+from naiad.backends.fil import loading
+from naiad.backends.fil.answers import Make, maker
+from naiad.backends.fil.forest import (
+    INPUT,
+    OUTPUT,
+    Forest,
+    check_outputs,
+    check_servable,
+    is_classifier,
+    signature,
+)
+from naiad.backends.fil.plugin import PLUGIN
+from naiad.backends.fil.settings import Settings, settings_of
+from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, LoadedModel, Response
+from naiad.backends.plugin import BackendContext
+from naiad.config.model_config import ModelConfig, TensorSpec
+from naiad.core.clock import Clock
+from naiad.errors import invalid, unavailable
+
+_NO_PARAMETERS: dict[str, Any] = {}
+
+SMALL = 1 << 15
+"""Rows times trees up to which one thread computes a batch: about 2 ms of work, of which threads that have to be woken up first take little away."""
+
+
+def make(context: BackendContext) -> "FilBackend":
+    """Make the backend."""
+    return FilBackend(clock=context.clock)
+
+
+class FilBackend:
+    """The backend `fil`."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+
+    def load(self, source: ModelSource) -> "ForestModel":
+        """Load a model version."""
+        return ForestModel(source, clock=self._clock)
+
+
+class ForestModel(LoadedModel):
+    """A model version, loaded by treelite.
+
+    Raises:
+        InferenceError: as `Backend.load`.
+    """
+
+    def __init__(self, source: ModelSource, *, clock: Clock) -> None:
+        config = source.config
+        self._config = config
+        self._clock = clock
+        path = PLUGIN.model_file(source.version_dir, config.default_model_filename)
+        self._settings = settings_of(config.name, config.parameters, path.name)
+        if not path.exists():
+            raise unavailable(
+                f"unable to find '{path}' for model '{config.name}': put the model there, or name it in default_model_filename"
+            )
+        self._trees: Any = loading.load(path, self._settings, config.name)
+        self._forest = loading.forest_of(self._trees)
+        check_servable(self._forest, config.name)
+        check_outputs(config.message)
+        _check_tensors(config, self._forest, self._settings)
+
+    @override
+    def make_instance(self, spec: InstanceSpec) -> Instance:
+        return ForestInstance(
+            spec.name, self._trees, self._forest, self._config, self._settings, clock=self._clock
+        )
+
+    @override
+    def close(self) -> None:
+        self._trees = None
+
+
+class ForestInstance(Instance):
+    """An instance: runs batches, one at a time, in the model that all instances share."""
+
+    prefetches = True
+
+    def __init__(
+        self,
+        name: str,
+        trees: Any,
+        forest: Forest,
+        config: ModelConfig,
+        settings: Settings,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._name = name
+        self._trees: Any = trees
+        self._model = config.name
+        self._count = max(1, trees.num_tree)
+        self._threads = settings.threads
+        self._now_ns = clock.monotonic_ns
+        (output,) = config.outputs
+        self._rule = batches.OutputRule(output, batched=True)
+        self._make: Make = maker(
+            settings,
+            classifier=is_classifier(forest, settings),
+            classes=forest.classes,
+            columns=output.dims[-1],
+        )
+
+    @override
+    def execute(self, batch: collections.abc.Sequence[Call]) -> Execution[Response]:
+        """Run a batch.
+
+        Raises:
+            InferenceError: INTERNAL: treelite failed; no request gets a response.
+        """
+        trees = self._trees
+        assert trees is not None, "closed"
+        rows = batches.merge([call.request.inputs for call in batch])[INPUT]
+        threads = 1 if len(rows) * self._count <= SMALL else self._threads
+        input_end_ns = self._now_ns()
+        try:
+            scores: batches.Array = treelite.gtil.predict(trees, rows, nthread=threads)
+        except treelite.TreeliteError as error:
+            raise batches.broken(
+                f"treelite failed: {error} (running model '{self._model}', instance '{self._name}')"
+            ) from error
+        output_start_ns = self._now_ns()
+        answers = self._make(scores[:, 0])
+        parts = batches.split(batch, [(self._rule, answers)])
+        return Execution(
+            [Response(each, _NO_PARAMETERS) for each in parts], input_end_ns, output_start_ns
+        )
+
+    @override
+    def ready(self) -> bool:
+        return self._trees is not None
+
+    @override
+    def close(self) -> None:
+        self._trees = None
+
+
+def _check_tensors(config: ModelConfig, forest: Forest, settings: Settings) -> None:
+    """Hold the config against the loaded model; mostly its file has said the same before (`preflight`).
+
+    Raises:
+        InferenceError: INVALID_ARG: other tensors, a wrong number of features or of values.
+    """
+    tensors = signature(config.message, forest, settings)
+    batched = config.max_batch_size > 0
+    for side, specs, name, (tensor,) in (
+        ("input", config.inputs, INPUT, tensors.inputs),
+        ("output", config.outputs, OUTPUT, tensors.outputs),
+    ):
+        size = (tensor.shape or (0,))[-1]
+        dims = [size] if batched else [-1, size]
+        if len(specs) != 1 or not _fits(specs[0], name, dims):
+            raise invalid(
+                f"unable to load model '{config.name}': it takes one {side}, '{name}' of TYPE_FP32 with dims {dims}, and its config says "
+                + (", ".join(_shown(each) for each in specs) or "nothing")
+            )
+
+
+def _fits(spec: TensorSpec, name: str, dims: list[int]) -> bool:
+    return (
+        spec.name == name
+        and spec.datatype.dtype == np.float32
+        and len(spec.dims) == len(dims)
+        and spec.dims[-1] == dims[-1]
+    )
+
+
+def _shown(spec: TensorSpec) -> str:
+    return f"'{spec.name}' of {spec.datatype.config_name} with dims {list(spec.dims)}"

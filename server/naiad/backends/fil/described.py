@@ -1,0 +1,176 @@
+"""What the files of tree models say of the model, read without treelite and without their trees: the number of features, classes and targets.
+
+Only headers are read, of treelite's checkpoints also the lengths of all arrays, and of XGBoost's files the last 64 KiB, where the library writes what it calls `learner_model_param` behind the trees.
+"""
+
+import json
+import os
+import pathlib
+import re
+import struct
+import typing
+
+from naiad.backends.fil import checkpoint
+from naiad.backends.fil.forest import Forest
+from naiad.backends.fil.formats import (
+    CHECKPOINT,
+    LIGHTGBM,
+    XGBOOST,
+    XGBOOST_JSON,
+    XGBOOST_UBJ,
+)
+from naiad.backends.model_files.wire_format import ModelFileError
+
+_TAIL = 1 << 16
+_WHOLE = 1 << 26
+"""Bytes of a JSON file up to which it is read as a whole where its end does not say what is looked for."""
+_HEADER = 1 << 24
+"""Bytes that the header of a LightGBM file may have: names of features, and the sizes of trees."""
+_LONGEST = 100
+"""Bytes of a value that is looked for."""
+_END_OF_TREES = b"end of trees"
+
+_BINARY = ("binary", "cross_entropy", "cross_entropy_lambda")
+
+
+def read(path: pathlib.Path, model_type: str) -> Forest | None:
+    """What a model file says; None where only treelite can tell.
+
+    Raises:
+        ModelFileError: the file cannot be read, or is cut off.
+    """
+    try:
+        with path.open("rb") as file:
+            return _READERS[model_type](file, path)
+    except OSError as error:
+        raise ModelFileError(f"unable to read '{path}': {error.strerror}") from error
+
+
+def _cut_off(path: pathlib.Path, why: str) -> ModelFileError:
+    return ModelFileError(f"'{path}' is cut off ({why}): copy it again")
+
+
+def _xgboost(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
+    """JSON and UBJSON: keys are in the order of the alphabet, so that learner_model_param and objective follow the trees."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _TAIL))
+    tail = file.read(_TAIL)
+    if not tail.rstrip().endswith(b"}"):
+        raise _cut_off(path, "it does not end with }")
+    begun = tail.rfind(b"learner_model_param")
+    found = None if begun < 0 else _parameters(tail[begun:])
+    if found is None and size <= _WHOLE:
+        found = _parameters_of_json(file)
+    if found is None:
+        return None
+    features, classes, targets, objective = found
+    return Forest(
+        features=features,
+        classes=max(1, classes),
+        classifier=classes > 1 or objective.startswith("binary:"),
+        targets=max(1, targets),
+    )
+
+
+def _value(key: bytes, data: bytes) -> str | None:
+    """The text after a key: in JSON, or, in UBJSON, after S and its length."""
+    name = re.escape(key)
+    if found := re.search(rb'"' + name + rb'"\s*:\s*"?([\w:.+-]+)', data):
+        return found[1].decode()
+    found = re.search(name + rb"S(?:L(.{8})|l(.{4})|I(.{2})|[iU](.))", data, re.DOTALL)
+    if found is None:
+        return None
+    length = int.from_bytes(next(each for each in found.groups() if each is not None), "big")
+    return data[found.end() : found.end() + min(length, _LONGEST)].decode(errors="replace")
+
+
+def _parameters(data: bytes) -> tuple[int, int, int, str] | None:
+    numbers = [_value(key, data) for key in (b"num_feature", b"num_class", b"num_target")]
+    objective = data.rfind(b"objective")
+    name = _value(b"name", data[objective:]) if objective >= 0 else None
+    features, classes, targets = (
+        int(each) if each and each.isdigit() else None for each in numbers
+    )
+    if features is None or classes is None or name is None:
+        return None
+    return features, classes, targets or 1, name
+
+
+def _parameters_of_json(file: typing.BinaryIO) -> tuple[int, int, int, str] | None:
+    file.seek(0)
+    try:
+        learner = json.load(file)["learner"]
+        numbers = learner["learner_model_param"]
+        return (
+            int(numbers["num_feature"]),
+            int(numbers.get("num_class", 0)),
+            int(numbers.get("num_target", 1)),
+            str(learner["objective"]["name"]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _legacy(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
+    """XGBoost's binary format, which it wrote until 3.0: LearnerModelParam, then the name of the objective."""
+    start = file.read(512)
+    if start.startswith(b"binf"):
+        start = start[4:]
+    if len(start) < 136 + 8:
+        raise _cut_off(path, "its header is not whole")
+    features, classes = struct.unpack_from("<4xIi", start)
+    (targets,) = struct.unpack_from("<I", start, 28)
+    (length,) = struct.unpack_from("<Q", start, 136)
+    name = start[144 : 144 + min(length, 64)]
+    return Forest(
+        features=features,
+        classes=max(1, classes),
+        classifier=classes > 1 or name.startswith(b"binary:"),
+        targets=max(1, targets),
+    )
+
+
+def _lightgbm(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
+    """Lines of `key=value` up to an empty one. `tree_sizes` has the bytes of each tree, so that a file that lacks some is noticed: treelite would serve the rest."""
+    header = file.read(_HEADER)
+    end, gap = header.find(b"\n\n"), 2
+    if end < 0:
+        end, gap = header.find(b"\r\n\r\n"), 4
+    if end < 0:
+        if len(header) == _HEADER:
+            return None
+        raise _cut_off(path, "its header is not whole")
+    fields = dict(
+        line.split("=", 1)
+        for line in header[:end].decode(errors="replace").splitlines()
+        if "=" in line
+    )
+    try:
+        classes = int(fields["num_class"])
+        features = int(fields["max_feature_idx"]) + 1
+        sizes = [int(size) for size in fields.get("tree_sizes", "").split()]
+    except (KeyError, ValueError):
+        return None
+    if sizes:
+        file.seek(end + gap + sum(sizes))
+        if gap == 2 and not file.read(len(_END_OF_TREES)) == _END_OF_TREES:  # noqa: PLR2004
+            raise _cut_off(
+                path, f"it does not hold the {len(sizes)} trees that its tree_sizes name"
+            )
+    objective = (fields.get("objective", "").split() or [""])[0]
+    return Forest(
+        features=features, classes=max(1, classes), classifier=classes > 1 or objective in _BINARY
+    )
+
+
+def _checkpoint(_file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
+    return checkpoint.read(path)
+
+
+_READERS = {
+    XGBOOST: _legacy,
+    XGBOOST_JSON: _xgboost,
+    XGBOOST_UBJ: _xgboost,
+    LIGHTGBM: _lightgbm,
+    CHECKPOINT: _checkpoint,
+}

@@ -1,0 +1,243 @@
+"""What is known of tree models without treelite: their files, what a config gets from them, and what is refused."""
+
+import pathlib
+
+import pytest
+
+from naiad.backends.catalog import Catalog
+from naiad.backends.fil import checkpoint, described
+from naiad.backends.fil.forest import Forest
+from naiad.backends.fil.formats import FILES as TYPES, looks_like
+from naiad.backends.fil.settings import WITHOUT_EFFECT, Settings, settings_of
+from naiad.backends.model_files.wire_format import ModelFileError
+from naiad.config.checks.features import ServerFeatures
+from naiad.config.model_config import InstanceKind
+from naiad.config.resolving.resolve import Resolution, resolve
+from naiad.errors import InferenceError
+from tests.server.backends.fil import files
+from tests.server.backends.fil.files import FILES
+
+TENSORS = 'input { name: "input__0" data_type: TYPE_FP32 dims: 4 } output { name: "output__0" data_type: TYPE_FP32 dims: %s }'
+SAYS = {
+    "xgboost.json": Forest(features=4, classes=3, classifier=True),
+    "xgboost.ubj": Forest(features=4, classes=1, classifier=True),
+    "xgboost.model": Forest(features=4, classes=1, classifier=False),
+    "model.txt": Forest(features=4, classes=1, classifier=True),
+    "checkpoint.tl": Forest(features=4, classes=3, classifier=True),
+}
+TYPE_OF = {filename: each for each, filename in TYPES.items()}
+NAMES = list(FILES)
+
+
+def parameter(key: str, value: str) -> str:
+    return f' parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+
+
+def write(
+    folder: pathlib.Path, filename: str, config: str = "", data: bytes | None = None
+) -> pathlib.Path:
+    version = folder / "m" / "1"
+    version.mkdir(parents=True)
+    (version / filename).write_bytes(FILES[filename] if data is None else data)
+    if config:
+        (folder / "m" / "config.pbtxt").write_text(config)
+    return folder / "m"
+
+
+def resolved(
+    folder: pathlib.Path, filename: str, config: str = "", data: bytes | None = None
+) -> Resolution:
+    return resolve(write(folder, filename, config, data), backends=Catalog())
+
+
+def problems(resolution: Resolution) -> str:
+    return "; ".join(f"{each.message} {each.suggestion}" for each in resolution.problems)
+
+
+@pytest.mark.parametrize("filename", NAMES)
+def test_a_file_says_what_it_is_and_what_its_model_takes(
+    tmp_path: pathlib.Path, filename: str
+) -> None:
+    path = write(tmp_path, filename) / "1" / filename
+    assert looks_like(FILES[filename][:64]) == TYPE_OF[filename]
+    assert described.read(path, TYPE_OF[filename]) == SAYS[filename]
+
+
+@pytest.mark.parametrize(
+    ("filename", "inputs", "outputs"),
+    [
+        ("xgboost.json", (4,), (3,)),
+        ("xgboost.ubj", (4,), (2,)),
+        ("xgboost.model", (4,), (1,)),
+        ("model.txt", (4,), (2,)),
+        ("checkpoint.tl", (4,), (3,)),
+    ],
+)
+def test_a_config_is_completed_from_the_file(
+    tmp_path: pathlib.Path, filename: str, inputs: tuple[int], outputs: tuple[int]
+) -> None:
+    found = resolved(
+        tmp_path, filename, 'backend: "fil" max_batch_size: 16' + parameter("predict_proba", "true")
+    )
+    config = found.config
+    assert config is not None, found.problems
+    assert [(each.name, each.datatype.name, each.dims) for each in config.inputs] == [
+        ("input__0", "FP32", inputs)
+    ]
+    assert [(each.name, each.datatype.name, each.dims) for each in config.outputs] == [
+        ("output__0", "FP32", outputs)
+    ]
+    assert config.default_model_filename == filename
+
+
+def test_a_model_without_a_config_takes_batches_and_answers_with_classes(
+    tmp_path: pathlib.Path,
+) -> None:
+    config = resolved(tmp_path, "xgboost.json").config
+    assert config is not None
+    assert (config.backend, config.max_batch_size) == ("fil", 32768)
+    assert config.dynamic_batching is not None
+    assert config.outputs[0].dims == (1,)
+
+
+def test_the_model_type_names_the_file_where_there_are_several(tmp_path: pathlib.Path) -> None:
+    folder = write(tmp_path, "xgboost.json", 'backend: "fil"' + parameter("model_type", "lightgbm"))
+    (folder / "1" / "model.txt").write_bytes(FILES["model.txt"])
+    config = resolve(folder, backends=Catalog()).config
+    assert config is not None
+    assert config.default_model_filename == "model.txt"
+
+
+def test_a_missing_file_is_the_one_of_the_model_type(tmp_path: pathlib.Path) -> None:
+    found = resolved(
+        tmp_path, "xgboost.json", 'backend: "fil"' + parameter("model_type", "xgboost_ubj")
+    )
+    assert "unable to load model 'm': unable to find" in problems(found)
+    assert "xgboost.ubj'" in problems(found)
+
+
+@pytest.mark.parametrize(
+    ("filename", "data", "said"),
+    [
+        ("xgboost.json", files.XGBOOST_JSON[:-3], "is cut off (it does not end with })"),
+        ("xgboost.ubj", files.XGBOOST_UBJ[:-3], "is cut off (it does not end with })"),
+        ("xgboost.model", files.XGBOOST[:100], "is cut off (its header is not whole)"),
+        ("model.txt", files.LIGHTGBM[:60], "is cut off (its header is not whole)"),
+        ("model.txt", files.LIGHTGBM[:-20], "does not hold the 1 trees that its tree_sizes name"),
+        ("checkpoint.tl", files.checkpoint()[:50], "is cut off or damaged (it ends too early)"),
+        ("checkpoint.tl", files.checkpoint()[:-1], "is cut off or damaged (it ends too early)"),
+        ("checkpoint.tl", files.checkpoint() + b"x", "1 bytes follow its last tree"),
+        ("checkpoint.tl", files.checkpoint(scores=2), "it has 2 base scores"),
+        ("checkpoint.tl", files.checkpoint(classes=0), "it has no classes"),
+        ("checkpoint.tl", files.checkpoint(major=3), "is a checkpoint of treelite 3.8.1, and only"),
+        ("xgboost.model", files.XGBOOST_UBJ, "write the parameter model_type = xgboost_ubj"),
+        ("xgboost.ubj", files.XGBOOST_JSON, "write the parameter model_type = xgboost_json"),
+        ("checkpoint.tl", b"", "is cut off or damaged"),
+    ],
+)
+def test_a_file_that_is_not_whole_or_another_one_is_a_problem(
+    tmp_path: pathlib.Path, filename: str, data: bytes, said: str
+) -> None:
+    found = problems(resolved(tmp_path, filename, data=data))
+    assert found.startswith("unable to load model 'm': ")
+    assert said in found
+
+
+@pytest.mark.parametrize("number", range(28))
+def test_no_array_of_a_checkpoint_goes_beyond_the_file(
+    tmp_path: pathlib.Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = files.array
+    made: list[bytes] = []
+
+    def array(form: str, *values: float) -> bytes:
+        made.append(whole(form, *values))
+        huge = (1 << 60).to_bytes(8, "little")
+        return made[-1] if len(made) != number + 1 else huge + made[-1][8:]
+
+    monkeypatch.setattr(files, "array", array)
+    path = tmp_path / "checkpoint.tl"
+    path.write_bytes(files.checkpoint())
+    assert len(made) == 28
+    with pytest.raises(ModelFileError, match="is cut off or damaged"):
+        checkpoint.read(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (TENSORS % "2", "dims"),
+        (TENSORS.replace("dims: 4", "dims: 5") % "1", "input__0"),
+        (TENSORS.replace("input__0", "features") % "1", "unexpected inference input 'features'"),
+        (TENSORS.replace("TYPE_FP32", "TYPE_FP64") % "1", "TYPE_FP64"),
+        (
+            TENSORS % "1" + ' output { name: "treeshap_output" data_type: TYPE_FP32 dims: 5 }',
+            "output 'treeshap_output' is not supported: Shapley values are not computed here",
+        ),
+        (parameter("model_type", "catboost"), "catboost not recognized as a valid serialization"),
+        (parameter("is_classifier", "yes"), "Expected 'true' or 'false' for parameter 'is_class"),
+        (parameter("threshold", "half"), "expected the parameter 'threshold' to be a number such"),
+        (parameter("threshold", "nan"), "expected the parameter 'threshold' to be a number such"),
+        (parameter("cpu_nthread", "all"), "expected the parameter 'cpu_nthread' to be a number of"),
+    ],
+)
+def test_contradictions_are_problems(tmp_path: pathlib.Path, config: str, said: str) -> None:
+    found = resolved(tmp_path, "model.txt", f'backend: "fil" max_batch_size: 8 {config}')
+    assert said in problems(found)
+
+
+def test_several_targets_are_refused(tmp_path: pathlib.Path) -> None:
+    data = files.XGBOOST_JSON.replace(b'"num_target":"1"', b'"num_target":"2"')
+    assert "Multi-target model not supported: it has 2 targets" in problems(
+        resolved(tmp_path, "xgboost.json", data=data)
+    )
+
+
+def test_parameters_without_effect_are_noted(tmp_path: pathlib.Path) -> None:
+    text = "".join(parameter(key, "1") for key in WITHOUT_EFFECT)
+    notes = resolved(tmp_path, "model.txt", f'backend: "fil" {text}').notes
+    assert [each for each in notes if each.startswith("parameters")] == [
+        f"parameters {key} has no effect: {why}" for key, why in WITHOUT_EFFECT.items()
+    ]
+
+
+@pytest.mark.parametrize("gpus", [(), (0,)], ids=["without a GPU", "with one"])
+def test_instances_on_gpus_run_on_the_cpu_only_if_asked(
+    tmp_path: pathlib.Path, gpus: tuple[int, ...]
+) -> None:
+    model = write(tmp_path, "model.txt", 'backend: "fil" instance_group { kind: KIND_GPU }')
+    refused = problems(resolve(model, backends=Catalog(), gpus=gpus))
+    assert "has kind KIND_GPU, which backend 'fil' does not support, because treelite" in refused
+    assert "write kind: KIND_CPU or KIND_MODEL, or start with --gpu-fallback=cpu" in refused
+    found = resolve(
+        model, backends=Catalog(), gpus=gpus, features=ServerFeatures(gpu_fallback=True)
+    )
+    assert found.config is not None, found.problems
+    assert [each.kind for each in found.config.instance_groups] == [InstanceKind.CPU]
+    assert found.remark.startswith("treelite computes trees on the CPU: what asks for one")
+
+
+def test_parameters_become_settings() -> None:
+    assert settings_of("m", {}) == Settings(model_type="xgboost")
+    assert settings_of("m", {}, "forest.tl") == Settings(model_type="treelite_checkpoint")
+    assert settings_of(
+        "m",
+        {
+            "model_type": "lightgbm",
+            "is_classifier": "true",
+            "output_class": "false",
+            "predict_proba": "True",
+            "threshold": "0.25",
+            "cpu_nthread": "3",
+            "xgboost_allow_unknown_field": "true",
+        },
+    ) == Settings(
+        model_type="lightgbm",
+        classifier=False,
+        predict_proba=True,
+        threshold=0.25,
+        threads=3,
+        unknown_fields=True,
+    )
+    with pytest.raises(InferenceError):
+        settings_of("m", {"output_class": "maybe"})
