@@ -77,10 +77,11 @@ STATUS_PATH = "/status"
 """On the metrics port: {"models": [{"name", "version", "state", "reason"}]}."""
 
 BACKENDS = frozenset(
-    ("fil", "onnxruntime", "openvino", "python", "pytorch", "tensorflow", "tensorrt")
+    ("dali", "fil", "onnxruntime", "openvino", "python", "pytorch", "tensorflow", "tensorrt")
 )
 """Those that the server itself has; packages bring others."""
 EXTRAS = {
+    "dali": "dali",
     "fil": "trees",
     "openvino": "openvino",
     "pytorch": "torch",
