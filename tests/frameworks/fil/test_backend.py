@@ -165,7 +165,7 @@ def test_the_probability_of_class_1_alone_is_given_where_the_config_has_one_colu
     np.testing.assert_allclose(found, expected_of(model, values), rtol=1e-6)
 
 
-def test_a_model_that_is_no_classifier_by_its_config_gives_what_it_computes(
+def test_a_model_that_is_a_regression_by_its_config_gives_what_it_computes(
     tmp_path: pathlib.Path,
 ) -> None:
     model = by_xgboost("binary:logistic")

@@ -44,7 +44,7 @@ def server(
     put(repository / "binary", trained["binary"], "xgboost.ubj", text)
     text = config(1, kind="KIND_AUTO", model_type="lightgbm", output_class="true", algo="ALGO_AUTO", storage_type="AUTO", blocks_per_sm="0")  # fmt: skip
     put(repository / "multi", trained["multi"], "model.txt", text)
-    put(repository / "circle", in_a_circle(trained["binary"], folder), "checkpoint.tl")
+    put(repository / "cycle", in_a_cycle(trained["binary"], folder), "checkpoint.tl")
     put(repository / "linear", by_lightgbm("regression", linear_tree=True), "model.txt")
     text = config(1, kind="KIND_GPU", model_type="xgboost_ubj", is_classifier="true")
     put(repository / "gpu", trained["binary"], "xgboost.ubj", text)
@@ -62,7 +62,7 @@ def server(
         yield running
 
 
-def in_a_circle(booster: Any, folder: pathlib.Path) -> bytes:
+def in_a_cycle(booster: Any, folder: pathlib.Path) -> bytes:
     """A checkpoint whose first tree leads from its root to its root: treelite itself would follow it for ever."""
     model = treelite.frontend.from_xgboost(booster)
     path = put(folder / "whole", model, "checkpoint.tl") / "1" / "checkpoint.tl"
@@ -133,7 +133,7 @@ def test_models_that_cannot_be_served_say_why_and_are_the_only_ones(server: Serv
     assert {
         name: reason for name, reason in others.items() if "unable to load model" not in reason
     } == {}
-    assert "the forest is damaged (tree 0: its nodes are not those of a tree)" in broken["circle"]
+    assert "the forest is damaged (tree 0: its nodes are not those of a tree)" in broken["cycle"]
     assert "Check failed" in broken["linear"]
     assert "does not support, because treelite computes trees on the CPU" in broken["gpu"]
 

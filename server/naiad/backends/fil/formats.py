@@ -57,7 +57,7 @@ def named_file(message: object) -> str:
 
 
 def looks_like(start: bytes) -> str:
-    """The `model_type` of which a file begins so; "" where that cannot be told.
+    """The `model_type` of which a file begins so; "" where the bytes do not say it.
 
     Args:
         start: its first bytes, 16 or more where it has so many.

@@ -1,4 +1,4 @@
-"""A check of a loaded forest, before any row goes through it: treelite follows whatever a damaged checkpoint says, out of its memory or in a circle for ever.
+"""A check of a loaded forest, before any row goes through it: treelite follows whatever a damaged checkpoint says, out of its memory or in a cycle for ever.
 
 Every node of a tree has one parent and the root none, so that each way down ends; every index is one of an array that is there.
 """
