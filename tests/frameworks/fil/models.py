@@ -24,7 +24,7 @@ def rows(seed: int = 0, count: int = ROWS) -> Array:
 
 def _sum(values: Array) -> Array:
     filled = np.nan_to_num(values)
-    return filled[:, 0] + filled[:, 1] + np.isin(filled[:, 4], (1, 3))
+    return np.asarray(filled[:, 0] + filled[:, 1] + np.isin(filled[:, 4], (1, 3)))
 
 
 def labels(values: Array) -> Array:

@@ -60,11 +60,11 @@ def expected_of(model: Any, values: Array) -> Array:
     if isinstance(model, xgboost.Booster):
         types = model.feature_types
         data = xgboost.DMatrix(values, feature_types=types, enable_categorical=True)
-        return model.predict(data)
+        return np.asarray(model.predict(data))
     return np.asarray(model.predict(values))
 
 
-XGBOOST = [
+XGBOOST: list[tuple[str, dict[str, Any]]] = [
     ("binary:logistic", {}),
     ("binary:logistic", {"booster": "dart", "rate_drop": 0.4, "seed": 1}),
     ("binary:logistic", {"categories": True}),
@@ -77,7 +77,7 @@ XGBOOST = [
     ("reg:gamma", {}),
     ("count:poisson", {}),
 ]
-LIGHTGBM = [
+LIGHTGBM: list[tuple[str, dict[str, Any]]] = [
     ("binary", {}),
     ("binary", {"boosting": "dart"}),
     ("binary", {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}),
@@ -90,7 +90,7 @@ LIGHTGBM = [
     ("regression", {"reg_sqrt": True}),
     ("tweedie", {"categories": True}),
 ]
-MADE = [
+MADE: list[tuple[str, str, str, dict[str, Any]]] = [
     *(("xgboost", file, *each) for each in XGBOOST for file in ("xgboost.json", "xgboost.ubj")),
     *(("lightgbm", "model.txt", *each) for each in LIGHTGBM),
 ]
@@ -209,7 +209,7 @@ def test_small_batches_are_computed_by_one_thread_and_large_ones_by_the_configs(
 
     def noted(model: Any, data: Array, *, nthread: int) -> Array:
         used.append(nthread)
-        return predict(model, data, nthread=1)
+        return np.asarray(predict(model, data, nthread=1))
 
     monkeypatch.setattr(treelite.gtil, "predict", noted)
     model = by_xgboost("reg:squarederror")

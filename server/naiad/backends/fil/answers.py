@@ -45,7 +45,8 @@ def _values(scores: Array) -> Array:
 
 def _most_likely(scores: Array) -> Array:
     """The first class of the highest score."""
-    return scores.argmax(axis=1).astype(np.float32)
+    classes: Array = scores.argmax(axis=1)
+    return classes.astype(np.float32)
 
 
 def _both(scores: Array) -> Array:
