@@ -28,7 +28,7 @@ test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Tri
 	@NAIAD_TEST_GRPC_ENGINE=native NAIAD_TEST_HTTP_ENGINE=uvicorn $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol \
 	  $(addprefix tests/wire/process/test_,access_log.py addresses.py process.py) tests/conformance/test_grpc*.py tests/conformance/test_http*.py tests/conformance/test_generate.py --durations=10
 
-interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine
+interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine; with KSERVE_PYTHON=PYTHON, KServe's server and transformer
 	@$(PYTEST) -n 2 tests/engines/interop --durations=10
 
 test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
