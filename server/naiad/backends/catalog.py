@@ -20,6 +20,7 @@ from naiad.backends.python.plugin import PLUGIN as PYTHON, PYTHON_BASED_FILE, py
 from naiad.backends.pytorch.plugin import PLUGIN as PYTORCH
 from naiad.backends.tensorflow.plugin import PLUGIN as TENSORFLOW
 from naiad.backends.tensorrt.plugin import PLUGIN as TENSORRT
+from naiad.backends.vllm.plugin import PLUGIN as VLLM
 from naiad.config.backend_type import BackendType
 from naiad.core.file_kind import is_file
 from naiad.errors import unavailable
@@ -42,6 +43,7 @@ OWN = {
     "pytorch": "naiad.backends.pytorch.plugin:PLUGIN",
     "tensorflow": "naiad.backends.tensorflow.plugin:PLUGIN",
     "tensorrt": "naiad.backends.tensorrt.plugin:PLUGIN",
+    "vllm": "naiad.backends.vllm.plugin:PLUGIN",
 }
 """The server's own backends, as `pyproject.toml` declares them as entry points."""
 
@@ -57,6 +59,9 @@ _OWN: tuple[BackendPlugin, ...] = (
 )
 """The server's own backends, in the order in which Triton looks for model files (row 11.4), and then those for whose files it does not look."""
 
+_YIELDING: tuple[BackendPlugin, ...] = (VLLM,)
+"""Backends of the server's own that are Python-based, as Triton's of the same names: a folder of that name in `--backend-directory` goes first."""
+
 
 @functools.cache
 def _installed() -> dict[str, BackendPlugin]:
@@ -68,7 +73,7 @@ def _installed() -> dict[str, BackendPlugin]:
         if OWN.get(entry.name) == entry.value:
             continue
         source = f"{entry.value}, package {entry.dist.name if entry.dist else 'unknown'}"
-        if entry.name in plugins or any(entry.name == own.name for own in _OWN):
+        if entry.name in plugins or any(entry.name == own.name for own in (*_OWN, *_YIELDING)):
             log.warning("backend %s (%s) is not used: the name is taken", entry.name, source)
             continue
         plugins[entry.name] = _plugin_of(entry, source)
@@ -99,7 +104,12 @@ class Catalog:
         for own in _OWN:
             if own.name == name:
                 return own
-        return self._in_model(name) or self._in_directory(name) or _installed().get(name)
+        return (
+            self._in_model(name)
+            or self._in_directory(name)
+            or self._yielding(name)
+            or _installed().get(name)
+        )
 
     def folder(self, name: str) -> pathlib.Path | None:
         """See `BackendTypes`."""
@@ -113,6 +123,7 @@ class Catalog:
         for name in self.names_in_directory():
             if (backend := self._in_directory(name)) is not None:
                 yield backend
+        yield from (each for each in _YIELDING if self._in_directory(each.name) is None)
         yield from _installed().values()
 
     def names_in_directory(self) -> list[str]:
@@ -125,6 +136,9 @@ class Catalog:
         except OSError:
             return []
         return [name for name in names if name not in own and self._in_directory(name) is not None]
+
+    def _yielding(self, name: str) -> BackendPlugin | None:
+        return next((each for each in _YIELDING if each.name == name), None)
 
     def _in_model(self, name: str) -> BackendPlugin | None:
         """A library in the folder of the model, or of a version of it."""

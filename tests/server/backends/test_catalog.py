@@ -15,6 +15,7 @@ from naiad.backends.catalog import OWN, Catalog
 from naiad.backends.plugin import GROUP
 from naiad.backends.python.backend import PythonBackend
 from naiad.backends.registry import Registry
+from naiad.backends.vllm.backend import VllmBackend
 from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError
 from naiad.options.backend_config import backend_setting
@@ -180,7 +181,7 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
         "vllm",
     ]
     vllm = Registry(clock=ManualClock(), catalog=found).get("vllm")
-    assert isinstance(vllm, PythonBackend)
+    assert type(vllm) is PythonBackend, "the folder goes before the server's own of that name"
     assert vllm.name == "vllm"
     tensorrt = found.find("tensorrt")
     assert tensorrt is not None
@@ -207,4 +208,6 @@ def test_the_folder_of_a_backend_is_below_the_directory(tmp_path: pathlib.Path) 
 
 def test_a_directory_that_does_not_exist_has_no_backends(tmp_path: pathlib.Path) -> None:
     assert Catalog(tmp_path / "gone").names_in_directory() == []
-    assert Catalog(tmp_path / "gone").find("vllm") is None
+    assert Catalog(tmp_path / "gone").find("greeting") is None
+    vllm = Registry(clock=ManualClock(), catalog=Catalog(tmp_path / "gone")).get("vllm")
+    assert isinstance(vllm, VllmBackend), "the server's own"

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 
 NOT_YET_IN_A_CONFIG = {
-    "`vllm`": 'backend: "vllm"',
+    "`tensorrtllm`": 'backend: "tensorrtllm"',
 }
 NOT_YET_AS_OPTION = {
     "SageMaker": "--allow-sagemaker=true",

@@ -103,12 +103,19 @@ def _note_placeholders(message: Any, findings: Findings) -> None:
             )
 
 
+_OTHER_WAYS = {
+    "tensorrtllm": 'TensorRT-LLM\'s engines are not served: serve the language model with backend: "vllm", or with backend: "python" and a '
+    "model.py that runs TensorRT-LLM itself"
+}
+"""What to write in place of backends of Triton's that are not coming."""
+
+
 def _instead_of(name: str, backend: BackendType | None, backends: BackendTypes) -> str:
     names = supported_names(backends)
     here = f"this server has {', '.join(names)}"
     if backend is not None:  # not a typing mistake
         return f"that backend is not supported yet: {here}"
-    return did_you_mean(name, names) or here
+    return _OTHER_WAYS.get(name) or did_you_mean(name, names) or here
 
 
 def _check_backend(

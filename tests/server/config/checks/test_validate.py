@@ -318,7 +318,16 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
             'backend: "elsewhere"',
             (1, 10),
             "elsewhere",
-            "this server has dali, fil, onnxruntime, openvino, python, pytorch, tensorflow, tensorrt",
+            "this server has dali, fil, onnxruntime, openvino, python, pytorch, tensorflow, tensorrt, vllm",
+        ),
+        (
+            'backend: "tensorrtllm"',
+            (1, 10),
+            "tensorrtllm",
+            (
+                'TensorRT-LLM\'s engines are not served: serve the language model with backend: "vllm", or with '
+                'backend: "python" and a model.py that runs TensorRT-LLM itself'
+            ),
         ),
     ],
 )
