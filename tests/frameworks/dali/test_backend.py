@@ -237,6 +237,19 @@ def test_the_samples_of_a_request_agree_in_number(tmp_path: pathlib.Path) -> Non
     ) == {"S": [4, 6], "F": [1, 2]}
 
 
+def test_the_config_says_how_large_batches_are_and_how_many_threads_run(
+    tmp_path: pathlib.Path,
+) -> None:
+    config = _typed("FP32", "1", "max_batch_size: 12") + (
+        ' parameters { key: "num_threads" value { string_value: "2" } }'
+    )
+    instance = instance_of(pipelines.write(tmp_path / "m", pipelines.identity(), config))
+    rows = [[each] for each in range(12)]
+    assert values(run(instance, inference(tensor("X", rows, FP32)))[0]) == {"Y": rows}
+    pipeline = instance.instance._pipeline  # type: ignore[attr-defined]
+    assert (pipeline.max_batch_size, pipeline.num_threads) == (12, 2)
+
+
 def test_samples_are_split_along_their_first_dimension(tmp_path: pathlib.Path) -> None:
     config = (
         'max_batch_size: 4 input { name: "X" data_type: TYPE_FP32 dims: [ -1, 2 ] allow_ragged_batch: true } '

@@ -4,12 +4,16 @@ import pathlib
 import types
 from typing import Any
 
+from typing_extensions import override
+
 from naiad.backends.plugin import BackendPlugin, deferred
 from naiad.config.backend_type import ModelFormat
 from naiad.config.option_values import OptionValues
 
 CODE = ".py"
 """The suffix of a model file that is Python code; any other holds a serialised pipeline."""
+
+SERIALIZED, IN_PYTHON = "model.dali", "dali.py"
 
 _OWN_STREAMS = "DALI makes its streams itself, with CUDA's default priority"
 _NO_GRAPHS = "the backend captures no CUDA graphs of DALI pipelines"
@@ -31,7 +35,21 @@ def completes_by_code(message: Any, version_dir: pathlib.Path) -> bool:
     return describes_itself_by_code(path) and path.is_file() and not complete
 
 
-PLUGIN = BackendPlugin(
+class DaliPlugin(BackendPlugin, frozen=True, kw_only=True):
+    """The backend's declaration, which knows that `dali.py` takes the place of a file that is not there, as in Triton's dali_backend."""
+
+    @override
+    def model_file(
+        self, version_dir: pathlib.Path, filename: str, runtime: str = ""
+    ) -> pathlib.Path:
+        path = super().model_file(version_dir, filename, runtime)
+        # A name that the config does not give is that of the highest version's file; each version has either.
+        others = [IN_PYTHON, SERIALIZED] if path.name == IN_PYTHON else [IN_PYTHON]
+        present = (version_dir / name for name in others if (version_dir / name).is_file())
+        return path if path.exists() else next(present, path)
+
+
+PLUGIN = DaliPlugin(
     name="dali",
     make=deferred("naiad.backends.dali.backend:make"),
     package="nvidia.dali",
@@ -40,7 +58,7 @@ PLUGIN = BackendPlugin(
     default_host="process",
     plans_workers=True,
     instance_kinds=frozenset(("KIND_CPU", "KIND_GPU")),
-    formats=(ModelFormat(filename="model.dali"), ModelFormat(filename="dali.py")),
+    formats=(ModelFormat(filename=SERIALIZED), ModelFormat(filename=IN_PYTHON)),
     options=types.MappingProxyType(
         {
             "plugin_libs": OptionValues(

@@ -1,18 +1,22 @@
 """What is known of a DALI model without DALI: what its config gets from the pipeline, and what is refused."""
 
+import importlib.util
 import pathlib
 from typing import Any
 
 import pytest
 
+from naiad.backends.backend import ModelSource
 from naiad.backends.catalog import Catalog
 from naiad.backends.dali.backend import DaliBackend
 from naiad.backends.dali.plugin import PLUGIN
 from naiad.backends.dali.settings import Settings, settings_of
+from naiad.backends.instance import InstanceSpec
+from naiad.config.model_config import InstanceKind
 from naiad.config.resolving.resolve import Resolution, resolve
 from naiad.core.messages import model_config_pb2
 from naiad.engine.preflight import preflight
-from naiad.errors import InferenceError
+from naiad.errors import ErrorCode, InferenceError
 from tests.server.backends.dali import pipeline_bytes as made
 
 CODE = "import nvidia.dali as dali\n\n\n@autoserialize\n@dali.pipeline_def\ndef pipe():\n    pass\n"
@@ -88,6 +92,20 @@ def test_a_pipeline_in_python_is_found_beside_none_that_is_serialised(
     assert (message.backend, message.default_model_filename) == ("dali", "dali.py")
 
 
+def test_each_version_has_the_file_that_it_has(tmp_path: pathlib.Path) -> None:
+    model = write(tmp_path, "version_policy { all {} } " + INPUT + "max_batch_size: 8 " + OUTPUT)
+    (model / "2").mkdir()
+    (model / "2" / "dali.py").write_text(CODE)
+    resolution = resolve(model, backends=Catalog())
+    assert (resolution.versions, resolution.faults) == ((1, 2), ())
+
+
+def test_a_named_file_that_is_not_there_is_the_code_beside_it(tmp_path: pathlib.Path) -> None:
+    config = 'backend: "dali" default_model_filename: "images.dali"'
+    resolution = resolved(tmp_path, config, CODE + CODE)
+    assert "Found 2 in" in problems(resolution)
+
+
 def test_check_says_that_only_code_knows_the_rest(tmp_path: pathlib.Path) -> None:
     resolution = resolved(tmp_path, 'output { name: "Y" }', CODE)
     assert not resolution.problems
@@ -152,6 +170,26 @@ def test_files_that_hold_no_single_pipeline_are_refused(
     found = problems(resolved(tmp_path, 'backend: "dali"', content))
     assert found.startswith("unable to load model 'm': ")
     assert said in found
+
+
+@pytest.mark.parametrize("answer", ["none", "no package around it"])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    def find_spec(name: str) -> None:
+        if answer != "none":
+            raise ModuleNotFoundError("No module named 'nvidia'", name="nvidia")
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    config = resolved(tmp_path).config
+    assert config is not None
+    source = ModelSource(config=config, version=1, model_dir=tmp_path / "m", options={})
+    spec = InstanceSpec(name="m_0_0", kind=InstanceKind.CPU, device_id=0)
+    with pytest.raises(
+        InferenceError, match=r"its package nvidia\.dali is not installed.*\[dali\]"
+    ) as caught:
+        DaliBackend().worker_plan(source, spec)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
 def refused(folder: pathlib.Path, config: str, content: bytes | str = made.IMAGES) -> list[Any]:

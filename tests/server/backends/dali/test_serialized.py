@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+from hypothesis import given, strategies as st
 
 from naiad.backends.dali.serialized import PipelineTensor, of_bytes, read
 from naiad.backends.model_files.wire_format import MalformedError, ModelFileError
@@ -94,6 +95,17 @@ def _refusal(data: bytes) -> str:
 @pytest.mark.parametrize("size", range(1, len(made.IMAGES) - 11, 7))
 def test_a_pipeline_that_is_cut_off_before_its_last_field_is_refused(size: int) -> None:
     assert _refusal(made.IMAGES[:size])
+
+
+@given(
+    start=st.integers(0, len(made.IMAGES)),
+    end=st.integers(0, len(made.IMAGES)),
+    noise=st.binary(max_size=60),
+)
+def test_whatever_the_bytes_are_they_are_a_pipeline_or_malformed(
+    start: int, end: int, noise: bytes
+) -> None:
+    assert isinstance(_refusal(made.IMAGES[:start] + noise + made.IMAGES[end:]), str)
 
 
 @pytest.mark.parametrize(
