@@ -1,6 +1,7 @@
 """The metrics endpoint (8.12 to 8.31): counts are compared, times are not."""
 
 import json
+import math
 import re
 import threading
 import time
@@ -122,6 +123,41 @@ def _closed(target: Target) -> Answer:
     return {"open": True}
 
 
+def _kept_families(target: Target) -> Answer:
+    """TYPE and HELP of the families that a setting adds."""
+    return {
+        name: text
+        for name, text in _families(target).items()
+        if "summary" in name or "histogram" in name
+    }
+
+
+def _distributions(target: Target) -> Answer:
+    """The series of summaries and the histogram: counts before and after two requests, and whether quantiles are numbers."""
+    wanted = re.compile("summary|histogram")
+
+    def found() -> dict[str, float]:
+        return {
+            f"{family} {json.dumps(labels, sort_keys=True)}": number
+            for family, labels, number in _metrics(target)
+            if wanted.search(family) and labels["model"] == "identity"
+        }
+
+    before = found()
+    for _ in range(2):
+        target.infer("identity", four([1, 2, 3, 4], [4]))
+    after = found()
+    shown: Answer = {}
+    for key in after:
+        if "quantile" in key:
+            shown[key] = "NaN" if math.isnan(after[key]) else "a number"
+        elif "_sum" in key:
+            shown[key] = after[key] >= before[key]
+        else:
+            shown[key] = after[key] - before[key]
+    return shown
+
+
 _SAMPLE = re.compile(r"^(?P<family>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$")
 
 
@@ -210,6 +246,28 @@ SCENARIOS = [
         lambda target: _of(target, "identity", values=False),
         server="optioned",
         mask=("nv_model_load*",),
+    ),
+    Scenario(
+        "families of summaries and of the first response",
+        ("8.23", "8.25", "17.5"),
+        _kept_families,
+        expect={
+            "TYPE nv_inference_request_summary_us": "summary",
+        },
+        server="optioned",
+    ),
+    Scenario(
+        "summaries after requests",
+        ("8.23", "8.25", "17.5"),
+        _distributions,
+        expect={
+            'nv_inference_queue_summary_us_count {"model": "words", "version": "1"}': 2.0,
+            'nv_inference_queue_summary_us {"model": "words", "quantile": "0.9", "version": "1"}': [
+                True,
+                False,
+            ],
+        },
+        server="optioned",
     ),
     Scenario(
         "metrics are off",

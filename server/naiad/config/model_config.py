@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from naiad.config.histograms import NO_BUCKETS, Buckets
 from naiad.config.labels import NO_LABELS, Labels
 from naiad.config.sequence_batching import SequenceBatching
 from naiad.config.sequence_states import SequenceState
@@ -288,6 +289,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         sequence_batching: None for a model without sequences.
         states: the implicit states of sequences; their initial values are files of the model's folder (row 11.28).
         metric_tags: extra labels of the model's metrics (row 11.39).
+        histogram_buckets: the upper bounds that it chooses for histograms, by family (row 8.24).
         op_library_filenames: custom operator libraries (row 11.42).
         message: the normalised model_config_pb2.ModelConfig; never changed.
         batch_inputs: of ragged batches, as are the outputs.
@@ -321,6 +323,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     response_cache: bool = False
     sequence_batching: SequenceBatching | None = None
     takes_device_inputs: bool = False
+    histogram_buckets: Buckets = NO_BUCKETS
 
     def with_groups(self, groups: tuple[InstanceGroup, ...]) -> "ModelConfig":
         """The same config with other instance groups."""

@@ -4,6 +4,7 @@ import collections.abc
 import types
 from typing import Any
 
+from naiad.config.histograms import buckets
 from naiad.config.labels import NO_LABELS, Labels
 from naiad.config.model_config import (
     Accelerator,
@@ -91,6 +92,7 @@ def typed(
             {key: value.string_value for key, value in message.parameters.items()}
         ),
         metric_tags=types.MappingProxyType(dict(message.metric_tags)),
+        histogram_buckets=buckets(message),
         op_library_filenames=tuple(message.model_operations.op_library_filename),
         message=message,
         ensemble=(

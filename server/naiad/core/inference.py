@@ -116,6 +116,7 @@ class RequestContext(msgspec.Struct, eq=False):
         received_ns: when the request's headers were complete, or all of it if it came in one piece (monotonic).
         request_id: the client's id; "" if there is none, or if only the inference has it.
         trace: the client's traceparent; None if there is none.
+        model: the version that runs it, an `engine.model.Model`; None if none does.
         inference: the inference that it caused; None if there was none, or several.
         send_ns, sent_ns: when its response began to be sent, and when it was sent (monotonic); 0 before that.
         response_bytes: bytes of the response's body that were sent.
@@ -125,6 +126,7 @@ class RequestContext(msgspec.Struct, eq=False):
     request_bytes: int = 0
     request_id: str = ""
     trace: TraceParent | None = None
+    model: typing.Any = None
     inference: Inference | None = None
     send_ns: int = 0
     sent_ns: int = 0
@@ -134,7 +136,8 @@ class RequestContext(msgspec.Struct, eq=False):
         """The request is for this model."""
 
     def runs(self, model: typing.Any, inference: Inference) -> None:
-        """A model runs the request; `model` is its version, an `engine.model.Model`."""
+        """A model runs the request."""
+        self.model = model
         self.inference = inference
 
     def finish(self) -> None:

@@ -40,6 +40,7 @@ from naiad.errors import InferenceError, internal, invalid
 from naiad.hosts.host import HostedInstance, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor
+from naiad.metrics.options import MetricsOptions
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.requests.overrides import Value
@@ -81,6 +82,7 @@ class Loader:
         gpu_limits: the fraction of each device's memory that may be in use (row 7.38).
         resources: what instances share with those of other models; the object that the schedulers have.
         features: what the server's options switch on.
+        metrics: which of the metrics are kept that an option switches on.
         unloading: gives the versions that are being unloaded.
         host_policies: `--host-policy`.
     """
@@ -104,6 +106,7 @@ class Loader:
         config_overrides: collections.abc.Mapping[str, str] = types.MappingProxyType({}),
         resources: Resources | None = None,
         features: ServerFeatures = ServerFeatures(),  # noqa: B008 - it is immutable
+        metrics: MetricsOptions = MetricsOptions(),  # noqa: B008 - as above
         cache: "ResponseCache | None" = None,
         unloading: Unloading = tuple,
         host_policies: HostPolicies = NO_POLICIES,
@@ -121,6 +124,7 @@ class Loader:
         self._auto_complete = auto_complete
         self._gpus = gpus
         self._clock = clock
+        self._metrics = metrics
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=threads + _NESTED, thread_name_prefix="load"
         )
@@ -162,7 +166,9 @@ class Loader:
             raise invalid(plan.fault)
         await self._check_gpus(plan.config)
         started_ns = self._clock.monotonic_ns()
-        statistics = ModelStatistics()
+        statistics = ModelStatistics(
+            self._metrics, buckets=plan.config.histogram_buckets, clock=self._clock
+        )
         measurement = await self._meter.begin(plan, statistics)
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(self._meter.abandon, measurement)

@@ -14,17 +14,19 @@ import msgspec
 
 from naiad.errors import FailureReason
 from naiad.metrics import families
-from naiad.metrics.exposition import Labels, Rendered, labels_text, number
+from naiad.metrics.exposition import Labels, Rendered, exemplar_text, labels_text, number
 from naiad.metrics.families import Family
+from naiad.metrics.histogram import Histogram
 from naiad.metrics.queue_state import QueueState
 from naiad.metrics.statistics import (
     CloseReason,
-    Histogram,
     ModelStatistics,
     RestartReason,
     SequenceCounts,
     SequenceEnd,
+    StepTimes,
 )
+from naiad.metrics.summary import Summaries, Summary
 
 _NS_PER_US = 1_000
 _NS_PER_SECOND = 1e9
@@ -66,6 +68,11 @@ _VALUE = " %s\n"
 
 _Value = float | str
 
+_Values = collections.abc.Callable[[ModelStatistics], tuple[_Value, ...]]
+
+_Shows = collections.abc.Callable[[ModelStatistics], bool]
+"""Whether a model has a family."""
+
 
 class _Lines(msgspec.Struct, frozen=True):
     """The lines of one family for a model version.
@@ -73,11 +80,13 @@ class _Lines(msgspec.Struct, frozen=True):
     Attributes:
         text: the lines, with places for labels and values, of a model version with these counters.
         values: the current values, in the same order.
+        with_exemplars: the same with the exemplars of a histogram, for OpenMetrics.
     """
 
     family: Family
     text: collections.abc.Callable[[ModelStatistics], str]
-    values: collections.abc.Callable[[ModelStatistics], tuple[_Value, ...]]
+    values: _Values
+    with_exemplars: _Values | None = None
 
 
 def _one(family: Family, value: collections.abc.Callable[[ModelStatistics], _Value]) -> _Lines:
@@ -151,9 +160,12 @@ def _memory() -> _Lines:
 
 
 def _distribution(
-    family: Family, pick: collections.abc.Callable[[ModelStatistics], Histogram], *, unit: float
+    family: Family,
+    pick: collections.abc.Callable[[ModelStatistics], Histogram | None],
+    *,
+    unit: float,
 ) -> _Lines:
-    """The lines of a histogram whose bounds and sum are shown divided by `unit`."""
+    """The lines of a histogram, if the model has it; bounds and sum are shown divided by `unit`."""
     name, labels = family.name, f"{_MODEL},{_VERSION}"
 
     @functools.cache
@@ -169,12 +181,68 @@ def _distribution(
             )
         )
 
+    def shown(statistics: ModelStatistics) -> str:
+        observed = pick(statistics)
+        return "" if observed is None else text(observed.bounds)
+
     def values(statistics: ModelStatistics) -> tuple[_Value, ...]:
         observed = pick(statistics)
+        if observed is None:
+            return ()
         running = tuple(itertools.accumulate(observed.counts))
         return (*running, number(observed.total / unit), running[-1])
 
-    return _Lines(family, lambda s: text(pick(s).bounds), values)
+    def with_exemplars(statistics: ModelStatistics) -> tuple[_Value, ...]:
+        found = list(values(statistics))
+        observed = pick(statistics)
+        for bucket, exemplar in () if observed is None else observed.exemplars.items():
+            found[bucket] = f"{found[bucket]}{exemplar_text(exemplar, unit)}"
+        return tuple(found)
+
+    return _Lines(family, shown, values, with_exemplars)
+
+
+def _quantiles(
+    family: Family, pick: collections.abc.Callable[[Summaries], Summary], *, of: _Shows
+) -> _Lines:
+    """The lines of a summary, where a model has it."""
+    name, labels = family.name, f"{_MODEL},{_VERSION}"
+
+    @functools.cache
+    def text(wanted: tuple[float, ...]) -> str:
+        return "".join(
+            (
+                f"{name}_count{{{labels}}}{_VALUE}",
+                f"{name}_sum{{{labels}}}{_VALUE}",
+                *(f'{name}{{{labels},quantile="{number(each)}"}}{_VALUE}' for each in wanted),
+            )
+        )
+
+    def values(statistics: ModelStatistics) -> tuple[_Value, ...]:
+        summaries = statistics.summaries
+        if summaries is None or not of(statistics):
+            return ()
+        summary = pick(summaries)
+        found = map(number, summary.quantiles(summaries.wanted))
+        return (summary.count, summary.total, *found)
+
+    def shown(statistics: ModelStatistics) -> str:
+        summaries = statistics.summaries
+        return "" if summaries is None or not of(statistics) else text(summaries.wanted)
+
+    return _Lines(family, shown, values)
+
+
+def _of_every(_statistics: ModelStatistics) -> bool:
+    return True
+
+
+def _with_cache(statistics: ModelStatistics) -> bool:
+    return statistics.caches
+
+
+def _without_cache(statistics: ModelStatistics) -> bool:
+    return not statistics.caches
 
 
 _FAMILIES: tuple[_Lines, ...] = (
@@ -192,6 +260,15 @@ _FAMILIES: tuple[_Lines, ...] = (
     _of_cache(families.CACHE_MISSES, lambda s: s.cache_miss_count),
     _of_cache(families.CACHE_HIT_DURATION, lambda s: s.cache_hit_ns // _NS_PER_US),
     _of_cache(families.CACHE_MISS_DURATION, lambda s: s.cache_miss_ns // _NS_PER_US),
+    _distribution(families.FIRST_RESPONSE, lambda s: s.first_response, unit=1),
+    # The reference leaves it out where a hit would count as a request.
+    _quantiles(families.REQUEST_SUMMARY, lambda s: s.request, of=_without_cache),
+    _quantiles(families.QUEUE_SUMMARY, lambda s: s.queue, of=_of_every),
+    _quantiles(families.COMPUTE_INPUT_SUMMARY, lambda s: s.compute_input, of=_of_every),
+    _quantiles(families.COMPUTE_INFER_SUMMARY, lambda s: s.compute_infer, of=_of_every),
+    _quantiles(families.COMPUTE_OUTPUT_SUMMARY, lambda s: s.compute_output, of=_of_every),
+    _quantiles(families.CACHE_HIT_SUMMARY, lambda s: s.cache_hit, of=_with_cache),
+    _quantiles(families.CACHE_MISS_SUMMARY, lambda s: s.cache_miss, of=_with_cache),
     _one(families.MODEL_LOAD_DURATION, lambda s: number(s.load_ns / _NS_PER_SECOND)),
     _distribution(families.REQUEST_TIME, lambda s: s.request_time, unit=_NS_PER_SECOND),
     _distribution(families.QUEUE_TIME, lambda s: s.queue_time, unit=_NS_PER_SECOND),
@@ -234,18 +311,28 @@ _QUEUE_FAMILIES: tuple[tuple[Family, _Samples], ...] = (
 )
 """Of a model with a queue: label and value of each line. They share the state of the queue, which takes ten microseconds to make."""
 
+_STEP_FAMILIES: tuple[tuple[Family, collections.abc.Callable[[StepTimes], _Value]], ...] = (
+    (families.STEP_CALLS, lambda step: step.count),
+    (families.STEP_FAILURES, lambda step: step.failures),
+    (families.STEP_DURATION, lambda step: number(step.total_ns / _NS_PER_SECOND)),
+)
+"""Of each step of an ensemble."""
+
 _FROZEN_WITHOUT_LATENCIES = frozenset(
     (families.REQUEST_SUCCESS, families.INFERENCE_COUNT, families.EXEC_COUNT)
 )
 
 
 def model_series(
-    counted: collections.abc.Sequence[Counted], *, counter_latencies: bool
+    counted: collections.abc.Sequence[Counted],
+    *,
+    counter_latencies: bool = True,
+    exemplars: bool = False,
 ) -> collections.abc.Iterator[Rendered]:
     """The families that every model version has, each written when the iterator reaches it.
 
     Without `counter_latencies` the latency families are left out, and the counters of successes, inferences and executions stay at 0, as in
-    the reference (row 8.18).
+    the reference (row 8.18). `exemplars`: of histograms that have some, which only OpenMetrics can show.
     """
     labels = [
         (labels_text(rest), labels_text((version,)))
@@ -255,15 +342,19 @@ def model_series(
         family = lines.family
         if family in families.LATENCY_COUNTERS and not counter_latencies:
             continue
+        values = lines.values
+        if exemplars and lines.with_exemplars is not None:
+            values = lines.with_exemplars
         frozen = family in _FROZEN_WITHOUT_LATENCIES and not counter_latencies
         parts: list[str] = []
         for one, (model, version) in zip(counted, labels, strict=True):
             statistics = one.statistics
-            text = lines.text(statistics) % ((0,) if frozen else lines.values(statistics))
+            text = lines.text(statistics) % ((0,) if frozen else values(statistics))
             # The model's labels last: they may hold any character.
             parts.append(text.replace(_VERSION, version).replace(_MODEL, model))
         yield Rendered(family, "".join(parts))
     yield from _queue_series(counted, labels)
+    yield from _step_series(counted, labels)
 
 
 def _queue_series(
@@ -278,5 +369,18 @@ def _queue_series(
             for state, (model, version) in zip(states, labels, strict=True)
             if state is not None
             for label, value in samples(state)
+        ]
+        yield Rendered(family, "".join(lines))
+
+
+def _step_series(
+    counted: collections.abc.Sequence[Counted],
+    labels: collections.abc.Sequence[tuple[str, str]],
+) -> collections.abc.Iterator[Rendered]:
+    for family, value in _STEP_FAMILIES:
+        lines = [
+            f"{family.name}{{{model},{labels_text((('step', str(index)), ('step_model', step.model)))},{version}}} {value(step)}\n"
+            for one, (model, version) in zip(counted, labels, strict=True)
+            for index, step in enumerate(one.statistics.steps)
         ]
         yield Rendered(family, "".join(lines))

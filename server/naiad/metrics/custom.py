@@ -17,7 +17,7 @@ import msgspec
 from naiad.metrics import families as server_families
 from naiad.metrics.exposition import Labels, Sample, Series, histogram
 from naiad.metrics.families import Family, Type
-from naiad.metrics.statistics import Histogram
+from naiad.metrics.histogram import Histogram
 
 _NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile("(?!__)[a-zA-Z_][a-zA-Z0-9_]*")

@@ -2,7 +2,7 @@
 
 They are measured every `--metrics-interval-ms` away from the event loop, since an NVML call may take milliseconds; the metrics page shows the last
 values. A machine without an NVIDIA driver has no GPUs, which is not an error. UUIDs are NVML's. `GpuMonitor.open` lists MIG slices one by one; the values
-are those of whole GPUs, since NVML measures neither utilisation nor power nor energy of a slice.
+of `nv_gpu_*` are those of whole GPUs, and `slices` measures slices.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import msgspec
 from naiad.metrics import families
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import Family
+from naiad.metrics.slices import Slice, SliceMeter
 
 log = logging.getLogger("naiad.metrics")
 
@@ -68,6 +69,7 @@ class GpuMonitor:
         """Whole GPUs and slices."""
         self._energy_at_start: list[float] = []
         """In millijoules."""
+        self._slice_meter: SliceMeter | None = None
 
     def open(self) -> tuple[Gpu, ...]:
         """Find the GPUs; an empty result without a driver or without nvidia-ml-py."""
@@ -85,6 +87,7 @@ class GpuMonitor:
         ]
         self._energy_at_start = [self._ask(_ENERGY, handle) or 0 for handle in self._handles]
         gpus: list[Gpu] = []
+        measured: list[Slice] = []
         for board, handle in enumerate(self._handles):
             slices = self._slices(handle)
             major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", handle) or (0, 0)
@@ -102,10 +105,17 @@ class GpuMonitor:
             )
             new = gpus[len(gpus) - len(devices) :]
             self._by_uuid.update(zip((gpu.uuid for gpu in new), devices, strict=True))
+            card = _text(self._ask("nvmlDeviceGetUUID", handle))
+            measured += (
+                Slice(uuid=gpu.uuid, name=gpu.name, card=card, handle=device, card_handle=handle)
+                for gpu, device in zip(new, devices, strict=True)
+                if gpu.is_slice
+            )
+        self._slice_meter = SliceMeter(pynvml, tuple(measured), memory=self.memory)
         return tuple(gpus)
 
     def series(self) -> list[Series]:
-        """The GPU families now, with the label gpu_uuid; values that a GPU does not report are left out."""
+        """The GPU families now, with the label gpu_uuid, and those of slices; values that a GPU does not report are left out."""
         uuids = [_text(self._ask("nvmlDeviceGetUUID", handle)) for handle in self._handles]
         series: list[Series] = []
         for family, function, value_of in _GPU_FAMILIES:
@@ -122,7 +132,7 @@ class GpuMonitor:
                 if result is not None
             )
             series.append(Series(family, samples))
-        return series
+        return series if self._slice_meter is None else series + self._slice_meter.series()
 
     def memory(self, uuid: str) -> tuple[int, int]:
         """Bytes in use and in all of a GPU or MIG slice, without what the driver reserves; zeros if that is not known."""
@@ -139,8 +149,10 @@ class GpuMonitor:
         """Close NVML."""
         if self._nvml is not None:
             with contextlib.suppress(Exception):
+                if self._slice_meter is not None:
+                    self._slice_meter.close()
                 self._nvml.nvmlShutdown()
-            self._nvml = None
+            self._nvml = self._slice_meter = None
             self._handles = []
             self._by_uuid = {}
             self._energy_at_start = []

@@ -8,7 +8,7 @@ import typing
 
 import msgspec
 
-Type = typing.Literal["counter", "gauge", "histogram"]
+Type = typing.Literal["counter", "gauge", "histogram", "summary"]
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -56,6 +56,46 @@ COMPUTE_OUTPUT_DURATION = Family(
     "Cumulative inference compute output duration in microseconds (does not include cached requests)",
     "counter",
 )
+FIRST_RESPONSE = Family(
+    "nv_inference_first_response_histogram_ms",
+    "Duration from request to first response in milliseconds",
+    "histogram",
+)
+REQUEST_SUMMARY = Family(
+    "nv_inference_request_summary_us",
+    "Summary of inference request duration in microseconds (includes cached requests)",
+    "summary",
+)
+QUEUE_SUMMARY = Family(
+    "nv_inference_queue_summary_us",
+    "Summary of inference queuing duration in microseconds (includes cached requests)",
+    "summary",
+)
+COMPUTE_INPUT_SUMMARY = Family(
+    "nv_inference_compute_input_summary_us",
+    "Cumulative compute input duration in microseconds (does not include cached requests)",
+    "summary",
+)
+COMPUTE_INFER_SUMMARY = Family(
+    "nv_inference_compute_infer_summary_us",
+    "Cumulative compute inference duration in microseconds (does not include cached requests)",
+    "summary",
+)
+COMPUTE_OUTPUT_SUMMARY = Family(
+    "nv_inference_compute_output_summary_us",
+    "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+    "summary",
+)
+CACHE_HIT_SUMMARY = Family(
+    "nv_cache_hit_summary_per_model",
+    "Summary of cache hit counts/durations per model, in microseconds.",
+    "summary",
+)
+CACHE_MISS_SUMMARY = Family(
+    "nv_cache_miss_summary_per_model",
+    "Summary of cache miss counts/durations per model, in microseconds.",
+    "summary",
+)
 PENDING = Family(
     "nv_inference_pending_request_count",
     "Instantaneous number of pending requests awaiting execution per-model.",
@@ -91,6 +131,17 @@ GPU_ENERGY = Family(
     "nv_energy_consumption",
     "GPU energy consumption in joules since the Triton Server started",
     "counter",
+)
+SLICE_MEMORY_TOTAL = Family(
+    "naiad_gpu_slice_memory_total_bytes", "Memory of a MIG slice in bytes", "gauge"
+)
+SLICE_MEMORY_USED = Family(
+    "naiad_gpu_slice_memory_used_bytes", "Used memory of a MIG slice in bytes", "gauge"
+)
+SLICE_UTILIZATION = Family(
+    "naiad_gpu_slice_utilization",
+    "Busy multiprocessors of a MIG slice since the last measurement [0.0 - 1.0]; absent on GPUs before Hopper",
+    "gauge",
 )
 CPU_UTILIZATION = Family("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", "gauge")
 CPU_MEMORY_TOTAL = Family("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", "gauge")
@@ -160,6 +211,19 @@ QUEUE_ESTIMATE = Family(
 )
 INSTANCES = Family("naiad_instances", "Number of instances that can run batches", "gauge")
 INSTANCES_BUSY = Family("naiad_instances_busy", "Number of instances that execute a batch", "gauge")
+STEP_CALLS = Family(
+    "naiad_ensemble_step_calls_total",
+    "Number of calls of a step of an ensemble that ended, by the step's number and model",
+    "counter",
+)
+STEP_FAILURES = Family(
+    "naiad_ensemble_step_failures_total", "Number of those that failed", "counter"
+)
+STEP_DURATION = Family(
+    "naiad_ensemble_step_duration_seconds_total",
+    "Time from the calls of a step to their last responses in seconds, waiting included",
+    "counter",
+)
 SEQUENCES_OPEN = Family(
     "naiad_sequences_open", "Number of sequences that may get further requests", "gauge"
 )

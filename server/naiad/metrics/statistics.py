@@ -10,12 +10,25 @@ import enum
 
 import msgspec
 
+from naiad.core.clock import Clock, SystemClock
 from naiad.core.record import Record
 from naiad.errors import FailureReason
+from naiad.metrics import families
+from naiad.metrics.histogram import (
+    BATCH_SIZE_BOUNDS,
+    FIRST_RESPONSE_BOUNDS_MS,
+    NO_BUCKETS,
+    Buckets,
+    Histogram,
+    bounds_ns,
+)
 from naiad.metrics.memory import MemoryUsage
+from naiad.metrics.options import MetricsOptions
 from naiad.metrics.queue_state import QueueState
+from naiad.metrics.summary import Summaries
 
 MICROSECOND = 1_000
+MILLISECOND = 1_000_000
 
 _MAX_RESPONSE_INDEX = 999
 """Responses to one request beyond it share the last counters: a model that responds without end must not fill the memory with counters."""
@@ -76,6 +89,10 @@ class BatchTiming(Record, frozen=True):
     compute_infer_ns: int
     compute_output_ns: int
 
+    def parts(self) -> tuple[int, int, int]:
+        """Input, infer, output."""
+        return self.compute_input_ns, self.compute_infer_ns, self.compute_output_ns
+
 
 class BatchStatistics(msgspec.Struct, eq=False, gc=False):
     """The counters of one total batch size: executions and their nanoseconds (row 8.5)."""
@@ -122,12 +139,14 @@ class StepTimes(msgspec.Struct, eq=False, gc=False):
     """What the calls of a step took, in nanoseconds; read by the graph of the ensemble.
 
     Attributes:
+        model: whose name it calls.
         count: calls that ended.
         failures: those of them that failed.
         total_ns: from the call to its final response.
         queue_ns, compute_ns: as the model counts them, of those that it executed.
     """
 
+    model: str = ""
     count: int = 0
     failures: int = 0
     total_ns: int = 0
@@ -135,35 +154,17 @@ class StepTimes(msgspec.Struct, eq=False, gc=False):
     compute_ns: int = 0
 
 
-class Histogram:
-    """Counts of observations by ascending upper bounds, in the unit that is observed; the last bound is +Inf."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: collections.abc.Sequence[float]) -> None:
-        self.bounds = tuple(bounds)
-        self.counts = [0] * (len(self.bounds) + 1)
-        self.total: float = 0
-
-    def observe(self, value: float) -> None:
-        """Count one observation."""
-        self.counts[bisect.bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-
-DURATION_BOUNDS_NS = tuple(
-    int(seconds * 1e9)
-    for seconds in (
-        0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
-    )
-)  # fmt: skip
-BATCH_SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-
-
 class ModelStatistics:
     """All counters of one model version since it was loaded (row 8.31).
 
+    Args:
+        options: what is counted beside the counters.
+        buckets: upper bounds of histograms in place of the usual ones, by family, in its unit (row 8.24).
+        clock: of the summaries.
+
     Attributes:
+        first_response: milliseconds to the first response of each request (row 8.23), successful or not; None unless it is asked for.
+        summaries: quantiles of durations (row 8.25); None unless they are asked for.
         success_count, success_ns: successful requests, and their time from arrival to response.
         fail_ns: the same of failed ones; their number is the sum over `failures`.
         failures: failed requests by reason (row 8.15).
@@ -191,7 +192,13 @@ class ModelStatistics:
         cache_miss_count, cache_miss_ns: requests whose response was put into the cache, and the time of look-up and insertion.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        options: MetricsOptions = MetricsOptions(),  # noqa: B008 - it is immutable
+        *,
+        buckets: Buckets = NO_BUCKETS,
+        clock: Clock | None = None,
+    ) -> None:
         self.success_count = 0
         self.success_ns = 0
         self.fail_ns = 0
@@ -209,10 +216,18 @@ class ModelStatistics:
         self.responses: dict[int, ResponseStatistics] = {}
         self.load_ns = 0
         self.memory: tuple[MemoryUsage, ...] = ()
-        self.request_time = Histogram(DURATION_BOUNDS_NS)
-        self.queue_time = Histogram(DURATION_BOUNDS_NS)
-        self.compute_time = Histogram(DURATION_BOUNDS_NS)
-        self.batch_size = Histogram(BATCH_SIZE_BOUNDS)
+        self.request_time = Histogram(bounds_ns(buckets, families.REQUEST_TIME))
+        self.queue_time = Histogram(bounds_ns(buckets, families.QUEUE_TIME))
+        self.compute_time = Histogram(bounds_ns(buckets, families.COMPUTE_TIME))
+        self.batch_size = Histogram(buckets.get(families.BATCH_SIZE.name, BATCH_SIZE_BOUNDS))
+        self.first_response: Histogram | None = None
+        if options.histogram_latencies:
+            bounds = buckets.get(families.FIRST_RESPONSE.name, FIRST_RESPONSE_BOUNDS_MS)
+            self.first_response = Histogram(bounds)
+        self.summaries: Summaries | None = None
+        if options.summary_latencies:
+            quantiles = (quantile for quantile, _ in options.quantiles)
+            self.summaries = Summaries(quantiles, clock or SystemClock())
         self.closes = dict.fromkeys(CloseReason, 0)
         self.worker_restarts: dict[RestartReason, int] = {}
         self.steps: list[StepTimes] = []
@@ -245,21 +260,26 @@ class ModelStatistics:
         self.compute_infer_ns += count * timing.compute_infer_ns
         self.compute_output_ns += count * timing.compute_output_ns
         # As above.
-        bounds, find = DURATION_BOUNDS_NS, bisect.bisect_left
+        find = bisect.bisect_left
         request_counts, queue_counts = self.request_time.counts, self.queue_time.counts
+        bounds = self.request_time.bounds
         # The requests of an ensemble's batch often came together, so their times are the same.
         before, at = -1, 0
         for duration in request_ns:
             if duration != before:
                 before, at = duration, find(bounds, duration)
             request_counts[at] += 1
-        before = -1
+        before, bounds = -1, self.queue_time.bounds
         for duration in queue_ns:
             if duration != before:
                 before, at = duration, find(bounds, duration)
             queue_counts[at] += 1
         self.request_time.total += total_ns
         self.queue_time.total += waited_ns
+        if self.summaries is not None:
+            for duration, waited in zip(request_ns, queue_ns, strict=True):
+                self.summaries.requested(duration, waited)
+            self.summaries.computed(*timing.parts(), requests=count)
 
     def record_composed(
         self, *, rows: int, request_ns: int, queue_ns: int, timing: BatchTiming, wall_ms: int
@@ -273,12 +293,9 @@ class ModelStatistics:
         self.compute_input_ns += timing.compute_input_ns
         self.compute_infer_ns += timing.compute_infer_ns
         self.compute_output_ns += timing.compute_output_ns
-        # As `observe`, without the calls.
-        bounds, find = DURATION_BOUNDS_NS, bisect.bisect_left
-        self.request_time.counts[find(bounds, request_ns)] += 1
-        self.request_time.total += request_ns
-        self.queue_time.counts[find(bounds, queue_ns)] += 1
-        self.queue_time.total += queue_ns
+        self._observe_request(request_ns, queue_ns)
+        if self.summaries is not None:
+            self.summaries.computed(*timing.parts(), requests=1)
 
     def record_cache_hit(self, *, request_ns: int, queue_ns: int, lookup_ns: int) -> None:
         """Count a successful request that was not executed: neither as an inference nor in the times of computing (row 8.4)."""
@@ -287,18 +304,37 @@ class ModelStatistics:
         self.queue_ns += queue_ns
         self.cache_hit_count += 1
         self.cache_hit_ns += lookup_ns
+        self._observe_request(request_ns, queue_ns)
+        if self.first_response is not None:
+            self.record_first_response(request_ns)
+        if self.summaries is not None:
+            self.summaries.cache_hit.observe(lookup_ns // MICROSECOND)
+
+    def _observe_request(self, request_ns: int, queue_ns: int) -> None:
+        """Add the times of a successful request to the distributions."""
         # As `observe`, without the calls.
-        bounds, find = DURATION_BOUNDS_NS, bisect.bisect_left
-        self.request_time.counts[find(bounds, request_ns)] += 1
-        self.request_time.total += request_ns
-        self.queue_time.counts[find(bounds, queue_ns)] += 1
-        self.queue_time.total += queue_ns
+        find = bisect.bisect_left
+        histogram = self.request_time
+        histogram.counts[find(histogram.bounds, request_ns)] += 1
+        histogram.total += request_ns
+        histogram = self.queue_time
+        histogram.counts[find(histogram.bounds, queue_ns)] += 1
+        histogram.total += queue_ns
+        if self.summaries is not None:
+            self.summaries.requested(request_ns, queue_ns)
+
+    def record_first_response(self, took_ns: int) -> None:
+        """Count the first response to a request, which was received so long ago; only with `first_response`."""
+        assert self.first_response is not None
+        self.first_response.observe(took_ns // MILLISECOND)
 
     def record_cache_miss(self, took_ns: int) -> None:
         """Count a request whose response went into the cache; its time is that of the request, too."""
         self.success_ns += took_ns
         self.cache_miss_count += 1
         self.cache_miss_ns += took_ns
+        if self.summaries is not None:
+            self.summaries.cache_miss.observe(took_ns // MICROSECOND)
 
     def record_failure(self, *, reason: FailureReason, request_ns: int) -> None:
         """Count a failed request."""
@@ -322,9 +358,9 @@ class ModelStatistics:
         entry.compute_output_ns += timing.compute_output_ns
         # As `observe`, without the calls.
         total_ns = timing.compute_input_ns + timing.compute_infer_ns + timing.compute_output_ns
-        self.compute_time.counts[bisect.bisect_left(DURATION_BOUNDS_NS, total_ns)] += 1
+        self.compute_time.counts[bisect.bisect_left(self.compute_time.bounds, total_ns)] += 1
         self.compute_time.total += total_ns
-        self.batch_size.counts[bisect.bisect_left(BATCH_SIZE_BOUNDS, batch_size)] += 1
+        self.batch_size.counts[bisect.bisect_left(self.batch_size.bounds, batch_size)] += 1
         self.batch_size.total += batch_size
 
     def response(self, index: int) -> ResponseStatistics:

@@ -1,24 +1,31 @@
-"""`--metrics-config KEY=VALUE`: which metrics are kept. What is missing is a line in the log: a metric is no reason not to serve."""
+"""`--metrics-config KEY=VALUE` (row 17.5): which metrics are kept. A setting that is not known is a line in the log: a metric is no reason not to serve."""
 
-_TRUE_LATER = {
-    "summary_latencies": "the families nv_inference_*_summary_us",
-    "histogram_latencies": "the family nv_inference_first_response_histogram_ms",
-}
-_SETTINGS_LATER = {
-    "summary_quantiles": "the summaries that it is about",
-    "histogram_buckets": "the histograms that it is about",
-}
-COUNTERS = "counter_latencies"
+SWITCHES = ("counter_latencies", "histogram_latencies", "summary_latencies", "exemplars")
+"""The settings that are true or false."""
+QUANTILES = "summary_quantiles"
 
 
-def metrics_note(key: str, *, switched_on: bool) -> str:
-    """What to log about a setting other than `counter_latencies`; "" if it asks for nothing that is missing."""
-    if key in _TRUE_LATER:
-        if not switched_on:
-            return ""
-        missing = f"{_TRUE_LATER[key]} are not supported yet"
-    elif key in _SETTINGS_LATER:
-        missing = f"{_SETTINGS_LATER[key]} are not supported yet"
-    else:
-        return f"--metrics-config: no setting is called {key}: it has no effect; counter_latencies is one"
-    return f"--metrics-config {key}: {missing}: they are missing from the metrics; naiad_* histograms of the same times are always there"
+def unknown_setting(key: str) -> str:
+    """What to log about a setting that does not exist."""
+    return f"--metrics-config: no setting is called {key}: it has no effect; there are {', '.join(SWITCHES)} and {QUANTILES}"
+
+
+def quantiles(text: str) -> tuple[tuple[float, float], ...]:
+    """Quantiles and their errors as the reference writes them: `0.5:0.05,0.9:0.01`.
+
+    Raises:
+        ValueError: a pair is not that, or a number is not between 0 and 1.
+    """
+    found = []
+    for pair in text.split(","):
+        quantile, _, error = pair.partition(":")
+        try:
+            numbers = float(quantile), float(error)
+        except ValueError:
+            numbers = (-1.0, -1.0)
+        if not all(0 <= number <= 1 for number in numbers):
+            raise ValueError(
+                f"expected QUANTILE:ERROR, both from 0 to 1, separated by commas, e.g. 0.5:0.05,0.99:0.001; '{pair}' is not that"
+            )
+        found.append(numbers)
+    return tuple(sorted(found))

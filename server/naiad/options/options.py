@@ -14,6 +14,7 @@ import msgspec
 
 from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.hosts.worker.placement import HostPolicy
+from naiad.metrics.options import MetricsOptions
 from naiad.repository.control_mode import ControlMode
 from naiad.response_cache.settings import CacheSettings
 from naiad.scheduling.rate_limiter.keys import ExplicitAmounts
@@ -54,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         log_verbose: 0 is off; higher says more.
         log_format: "default", "ISO8601" or, ours, "json".
         metrics_address: "" follows http_address (row 8.13).
-        counter_latencies: whether latency counters are kept (row 8.18).
+        metrics: which metrics are kept (rows 8.18 to 8.25).
         model_load_gpu_limit: by device, the fraction of its memory that may be in use when a model is loaded (row 7.38).
         host_policy: by name (row 17.9).
         rate_limit: whether the rate limiter grants resources (row 14.17).
@@ -140,7 +141,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     metrics_address: str = ""
     metrics_port: int = 8002
     metrics_interval_ms: float = 2000.0
-    counter_latencies: bool = True
+    metrics: MetricsOptions = MetricsOptions()
 
     backend_directory: str = DEFAULT_BACKEND_DIRECTORY
     repoagent_directory: str = DEFAULT_AGENT_DIRECTORY
@@ -320,7 +321,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("metrics-address", _S, "Address of the metrics; that of HTTP when not given."),
         _flag("metrics-port", _I, "Port of the metrics.", minimum=0),
         _flag("metrics-interval-ms", _F, "Milliseconds between measurements of CPU and GPU.", minimum=1),
-        _special("metrics-config", "counter_latencies=true|false."),
+        _special("metrics-config", "KEY=VALUE, see the page on metrics: counter_latencies, histogram_latencies, summary_latencies, summary_quantiles, exemplars."),
     ),
     "Backends and devices": (
         _flag("backend-directory", _S, "Folder of backends: BACKEND/model.py, or the library BACKEND/libnaiad_BACKEND.so, in it serves every model that names BACKEND."),

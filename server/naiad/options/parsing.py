@@ -13,7 +13,10 @@ import re
 import types
 from typing import Any
 
+import msgspec
+
 from naiad.engine.readiness_policy import ReadinessPolicy
+from naiad.metrics.options import MetricsOptions
 from naiad.options.addresses import listen_address, overlap
 from naiad.options.cache_config import (
     notes as cache_notes,
@@ -22,7 +25,7 @@ from naiad.options.cache_config import (
 )
 from naiad.options.host_policy import host_policy
 from naiad.options.memory_limits import gpu_fraction, memory_limit
-from naiad.options.metrics_config import COUNTERS, metrics_note
+from naiad.options.metrics_config import QUANTILES, SWITCHES, quantiles, unknown_setting
 from naiad.options.options import FLAGS, Flag, Kind, Options
 from naiad.options.rate_limit import rate_limit_mode, rate_limit_resource
 from naiad.options.trace_config import OPTION as TRACE_CONFIG, take_trace, trace_options
@@ -260,10 +263,16 @@ def _metrics_config(fields: _Fields, flag: Flag, value: str) -> None:
     key = name.rpartition(",")[2]  # a group may stand before it (row 17.5)
     if not equals or not key:
         raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
-    if key == COUNTERS:
-        fields["counter_latencies"] = _boolean(flag, setting)
-    elif note := metrics_note(key, switched_on=setting.lower() not in _FALSE):
-        fields["notes"].append(note)
+    metrics = fields.setdefault("metrics", MetricsOptions())
+    if key in SWITCHES:
+        fields["metrics"] = msgspec.structs.replace(metrics, **{key: _boolean(flag, setting)})
+    elif key == QUANTILES:
+        try:
+            fields["metrics"] = msgspec.structs.replace(metrics, quantiles=quantiles(setting))
+        except ValueError as error:
+            raise UsageError(f"--{flag.name}={value}: {error}") from None
+    else:
+        fields["notes"].append(unknown_setting(key))
 
 
 def _trace(fields: _Fields, flag: Flag, value: str) -> None:

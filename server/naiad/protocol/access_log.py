@@ -18,16 +18,16 @@ AccessLog = collections.abc.Callable[[Ended], None]
 
 
 class AccessObserver:
-    """An `Observer` that gives each ended request to an access log.
+    """An `Observer` that gives each ended request to access logs.
 
     Args:
-        log: an exception of it is logged, and the response is sent all the same.
+        logs: an exception of one is logged, and the response is sent all the same.
     """
 
     active = True
 
-    def __init__(self, log: AccessLog, *, clock: Clock) -> None:
-        self._log = log
+    def __init__(self, *logs: AccessLog, clock: Clock) -> None:
+        self._logs = logs
         self.now_ns = clock.monotonic_ns
 
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
@@ -39,10 +39,11 @@ class AccessObserver:
     def end(self, ended: Ended) -> None:
         """See `Observer`."""
         ended.context.sent_ns = self.now_ns()
-        try:
-            self._log(ended)
-        except Exception:
-            _logger.exception("the access log failed")
+        for log in self._logs:
+            try:
+                log(ended)
+            except Exception:
+                _logger.exception("the access log failed")
 
 
 class LoggedAccess:

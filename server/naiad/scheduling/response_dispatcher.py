@@ -68,8 +68,9 @@ class ResponseDispatcher:
         if inference.completed:
             return
         request_ns = self._now() - inference.received_ns
-        if self._progress:
-            self._progress.pop(inference, None)
+        progress = self._progress.pop(inference, None) if self._progress else None
+        if progress is None:
+            self._count_first(request_ns)
         for _ in range(counted):
             self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
@@ -90,6 +91,8 @@ class ResponseDispatcher:
             return
         now = self._now()
         progress = self._progress.pop(inference, None) or _Progress(deferred.begun_ns)
+        if not progress.count:
+            self._count_first(now - inference.received_ns)
         self._count_response(progress, inference, response, now)
         if not response.final:
             self._progress[inference] = progress
@@ -133,9 +136,13 @@ class ResponseDispatcher:
         now = self._now()
         if streams:
             progress = self._progress.pop(inference, None) or _Progress(inference.queued_ns)
+            if not progress.count:
+                self._count_first(now - inference.received_ns)
             self._count_response(progress, inference, response, now)
             if not response.final:
                 self._progress[inference] = progress
+        else:
+            self._count_first(now - inference.received_ns)
         if response.final:
             rows = inference.batch_size
             self._statistics.record_composed(
@@ -183,6 +190,11 @@ class ResponseDispatcher:
         self._send(inference, response)
         # Before `submit` has returned, so that the handle which the protocol gets then would make a cycle of what belongs to the request.
         inference.on_response = _sent
+
+    def _count_first(self, took_ns: int) -> None:
+        """Count the first response to a request, if such times are kept (row 8.23)."""
+        if self._statistics.first_response is not None:
+            self._statistics.record_first_response(took_ns)
 
     def _count_response(
         self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
@@ -240,6 +252,10 @@ class ResponseDispatcher:
                 request_ns.append(now - inference.received_ns)
                 queue_ns.append(started - inference.queued_ns)
         statistics = self._statistics
+        if statistics.first_response is not None:
+            for inference, response in zip(outcome.batch, execution.responses, strict=True):
+                if response is not None and not inference.completed:
+                    statistics.record_first_response(now - inference.received_ns)
         if failures < len(outcome.batch):
             # An execution counts unless all its requests failed (row 8.11); its batch size includes the failed ones.
             statistics.record_execution(

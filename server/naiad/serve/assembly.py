@@ -208,7 +208,9 @@ async def assembled(
                 response_cache=cache is not None,
                 gpu_fallback=options.gpu_fallback == "cpu",
                 host_policies=frozenset(options.host_policy),
+                first_response_histogram=options.metrics.histogram_latencies,
             ),
+            metrics=options.metrics,
             cache=cache,
             host_policies=options.host_policy,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import functools
 import logging
 
 from naiad.config.model_config import InstanceKind
@@ -13,8 +14,9 @@ from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Rendered, Sample, Series
 from naiad.metrics.families import NOT_SERVED, PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
-from naiad.protocol.access_log import AccessObserver, LoggedAccess
+from naiad.protocol.access_log import AccessLog, AccessObserver, LoggedAccess
 from naiad.protocol.codec.pool import Codec
+from naiad.protocol.exemplars import Exemplars
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.http.admin.control_plane import ControlPlane
 from naiad.protocol.http.message import Receive, Scope, Send
@@ -64,11 +66,14 @@ def observer_of(
 
 
 def _access_observer(options: Options, clock: Clock) -> AccessObserver | None:
-    if not (options.access_log or options.slow_request_ms):
-        return None
-    logger = logging.getLogger("naiad.access")
-    log = LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
-    return AccessObserver(log, clock=clock)
+    logs: list[AccessLog] = []
+    if options.access_log or options.slow_request_ms:
+        logger = logging.getLogger("naiad.access")
+        slow_ms = options.slow_request_ms
+        logs.append(LoggedAccess(logger, every=options.access_log, slow_ms=slow_ms))
+    if options.metrics.exemplars:
+        logs.append(Exemplars(clock))
+    return AccessObserver(*logs, clock=clock) if logs else None
 
 
 class Frontends:
@@ -284,7 +289,12 @@ class Frontends:
         return http_listener(
             address,
             routes=MetricsRoutes(
-                collect=self.series, states=self._states, loads=self._engine.load_progress
+                collect=self.series,
+                states=self._states,
+                loads=self._engine.load_progress,
+                open_metrics=functools.partial(self.series, exemplars=True)
+                if self._options.metrics.exemplars
+                else None,
             ),
             app=_no_app,
             settings=self._settings(),
@@ -297,8 +307,8 @@ class Frontends:
             body_idle_timeout=self._options.http_body_timeout_secs,
         )
 
-    def series(self) -> collections.abc.Iterator[Series | Rendered]:
-        """The families of the metrics page; each is computed when it is the next."""
+    def series(self, *, exemplars: bool = False) -> collections.abc.Iterator[Series | Rendered]:
+        """The families of the metrics page, with exemplars if asked; each is computed when it is the next."""
         counted = [
             Counted(
                 name=name,
@@ -310,7 +320,8 @@ class Frontends:
             )
             for name, version, model in self._engine.models()
         ]
-        yield from model_series(counted, counter_latencies=self._options.counter_latencies)
+        latencies = self._options.metrics.counter_latencies
+        yield from model_series(counted, counter_latencies=latencies, exemplars=exemplars)
         refused = self._engine.not_served
         yield Series(
             NOT_SERVED,

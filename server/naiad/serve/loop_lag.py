@@ -15,7 +15,7 @@ from naiad.core.clock import Clock
 from naiad.core.record import Record
 from naiad.metrics.exposition import Series, histogram
 from naiad.metrics.families import LOOP_LAG
-from naiad.metrics.statistics import Histogram
+from naiad.metrics.histogram import Histogram
 
 INTERVAL_NS = 20_000_000
 """Between two heartbeats. A request that arrives while the loop is busy waits as long as a heartbeat does."""

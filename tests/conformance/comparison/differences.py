@@ -5,6 +5,8 @@ Two kinds: the table describes 2.73, and where 2.51 is older the row decides; an
 
 from tests.conformance.comparison.verdict import Difference
 
+_NO_FIRST_RESPONSE = "2.51 predates the family; row 8.23"
+
 _OLDER: tuple[tuple[str, str, str], ...] = (
     *(
         (f"trace settings: {what} an unknown model", "*", "2.51 answers 400; row 9.8: 404")
@@ -86,6 +88,9 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ("calls: cancel", "report.*", "2.51 predates ResponseIterator.cancel; row 15.21"),
     ("index with ready that is not a boolean", "*", "2.51 says 500; row 7.1: 400"),
     ("metrics families", "* nv_model_load_duration_secs", "2.51 predates the family; row 8.20"),
+    ("latency counters are off", "nv_inference_first_response_*", _NO_FIRST_RESPONSE),
+    ("families of summaries *", "* nv_inference_first_response_*", _NO_FIRST_RESPONSE),
+    ("summaries after requests", "nv_inference_first_response_*", _NO_FIRST_RESPONSE),
     (
         "metrics of several versions",
         "nv_model_load_duration_secs *",

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from naiad.engine.readiness_policy import ReadinessPolicy
+from naiad.metrics.options import MetricsOptions
 from naiad.options.options import FLAGS, Options
 from naiad.options.parsing import SPECIAL, parse
 from naiad.options.usage import HelpAsked, UsageError, markdown, usage
@@ -35,8 +36,8 @@ def test_defaults_are_tritons() -> None:
         (["--log-verbose=2"], "log_verbose", 2),
         (["--log-verbose", "true"], "log_verbose", 1),
         (["--metrics-interval-ms=500.5"], "metrics_interval_ms", 500.5),
-        (["--metrics-config=counter_latencies=false"], "counter_latencies", False),
-        (["--metrics-config", "summary_latencies=false"], "counter_latencies", True),
+        (["--metrics-config=counter_latencies=false"], "metrics", MetricsOptions(counter_latencies=False)),
+        (["--metrics-config", "summary_latencies=false"], "metrics", MetricsOptions()),
         (["--strict-model-config=true"], "disable_auto_complete_config", True),
         (["--grpc-use-ssl-mutual", "--grpc-server-cert=c", "--grpc-server-key=k"], "grpc_use_ssl", True),
         (["--exit-t=3"], "exit_timeout_secs", 3),
@@ -284,24 +285,12 @@ def test_an_address_may_be_written_in_every_form_of_tritons(written: str, addres
 @pytest.mark.parametrize(
     ("setting", "note"),
     [
-        (
-            "summary_latencies=true",
-            "the families nv_inference_*_summary_us are not supported yet: they are missing",
-        ),
-        (
-            "histogram_latencies=true",
-            "nv_inference_first_response_histogram_ms are not supported yet",
-        ),
-        (
-            "summary_quantiles=0.5:0.05,0.9:0.01",
-            "the summaries that it is about are not supported yet",
-        ),
         ("latencies=1", "no setting is called latencies: it has no effect"),
         ("histogram_latencies=false", ""),
         ("summary_latencies=off", ""),
     ],
 )
-def test_missing_metrics_are_a_line_in_the_log_and_no_reason_not_to_serve(
+def test_an_unknown_setting_of_metrics_is_a_line_in_the_log_and_no_reason_not_to_serve(
     setting: str, note: str
 ) -> None:
     notes = [
@@ -310,3 +299,17 @@ def test_missing_metrics_are_a_line_in_the_log_and_no_reason_not_to_serve(
         if "metrics-config" in note
     ]
     assert [note in each for each in notes] == ([True] if note else [])
+
+
+def test_settings_of_metrics_add_up_and_the_last_one_of_a_key_counts() -> None:
+    given = ("summary_latencies=true", "global,histogram_latencies=on", "summary_quantiles=0.9:0.01,0.5:0.05", "exemplars=1", "exemplars=0")  # fmt: skip
+    options = parse([REPOSITORY, *(f"--metrics-config={setting}" for setting in given)])
+    assert options.metrics == MetricsOptions(
+        summary_latencies=True, histogram_latencies=True, quantiles=((0.5, 0.05), (0.9, 0.01))
+    )
+
+
+@pytest.mark.parametrize("written", ["", "0.5", "0.5:x", "1.5:0.1", "0.5:0.05,", "nan:0.1"])
+def test_quantiles_that_are_none_are_refused_with_their_form(written: str) -> None:
+    with pytest.raises(UsageError, match=r"expected QUANTILE:ERROR, both from 0 to 1"):
+        parse([REPOSITORY, f"--metrics-config=summary_quantiles={written}"])

@@ -7,6 +7,8 @@ The fields of `optimization` are those of `checks.optimization`. Pure.
 """
 
 import collections.abc
+import itertools
+import math
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ import msgspec
 from naiad.config.backend_type import BackendType
 from naiad.config.document import FieldPath, dotted, present
 from naiad.config.findings import Findings
+from naiad.config.histograms import FIRST_RESPONSE, HISTOGRAMS
 from naiad.core.messages import model_config_pb2
 
 
@@ -25,12 +28,14 @@ class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
         response_cache: `--cache-config`.
         gpu_fallback: `--gpu-fallback=cpu`.
         host_policies: the names of `--host-policy`.
+        first_response_histogram: `--metrics-config=histogram_latencies=true`.
     """
 
     rate_limiter: bool = False
     response_cache: bool = False
     gpu_fallback: bool = False
     host_policies: frozenset[str] = frozenset()
+    first_response_histogram: bool = False
 
 
 _NO_RATE_LIMIT = (
@@ -48,9 +53,6 @@ NO_EFFECT = {
     ("instance_group", "*", "rate_limiter", "priority"): _NO_RATE_LIMIT,
     ("instance_group", "*", "host_policy"): _NO_HOST_POLICY,
     ("instance_group", "*", "secondary_devices"): _NO_SECONDARY,
-    ("model_metrics", "metric_control"): (
-        "the histogram that it describes is off (--metrics-config=histogram_latencies)"
-    ),
 }
 """Fields that are accepted: the reason why each has no effect, as the end of a sentence. "*" stands for each index or key."""
 
@@ -135,7 +137,7 @@ def note_what_has_no_effect(
             if key in message.parameters
         )
     _check_response_cache(message, findings)
-    _check_model_metrics(message, findings)
+    _check_model_metrics(message, findings, features)
 
 
 def _check_response_cache(message: Any, findings: Findings) -> None:
@@ -152,20 +154,35 @@ def _check_response_cache(message: Any, findings: Findings) -> None:
                 )
 
 
-def _check_model_metrics(message: Any, findings: Findings) -> None:
+def _check_model_metrics(message: Any, findings: Findings, features: ServerFeatures) -> None:
     for index, control in enumerate(message.model_metrics.metric_control):  # row 11.46
         path = ("model_metrics", "metric_control", index)
-        if not control.metric_identifier.family:
+        family, bounds = control.metric_identifier.family, control.histogram_options.buckets
+        if not family:
             findings.add(
                 path,
                 "metric identifier must specify non-empty 'family'",
                 "name the metric, or take it out",
             )
-        if not control.histogram_options.buckets:
+        elif family not in HISTOGRAMS:
+            why = f"'{family}' is no histogram whose buckets can be chosen; those are {', '.join(HISTOGRAMS)}"
+            findings.notes.append(f"{dotted(path)} has no effect: {why}")
+        elif family == FIRST_RESPONSE and not features.first_response_histogram:
+            why = "the histogram that it describes is off (--metrics-config=histogram_latencies=true switches it on)"
+            findings.notes.append(f"{dotted(path)} has no effect: {why}")
+        if not bounds:
             findings.add(
                 path,
                 "histogram options must specify non-empty 'buckets'",
                 "write buckets, or take it out",
+            )
+        elif math.isnan(bounds[0]) or not all(
+            low < high for low, high in itertools.pairwise(bounds)
+        ):
+            findings.add(
+                path,
+                f"the buckets of '{family}' must be numbers in ascending order, each of them once",
+                "sort them",
             )
 
 

@@ -1,4 +1,4 @@
-"""The metrics port: `/metrics` for Prometheus (row 8.12) and `/status` for programs that watch models.
+"""The metrics port: `/metrics` for Prometheus (row 8.12), as text or OpenMetrics, and `/status` for programs that watch models.
 
 Both are open: they expose no secrets and change nothing, and probes and the Kubernetes operator must reach them when APIs are restricted.
 The page of many models, or of many series of one, is rendered in slices, so that it does not keep the event loop from requests.
@@ -10,7 +10,16 @@ import logging
 
 from naiad import __version__
 from naiad.core.inference import Cancellable
-from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, pieces
+from naiad.core.record import Record
+from naiad.metrics.exposition import (
+    CONTENT_TYPE,
+    OPEN_METRICS_END,
+    OPEN_METRICS_TYPE,
+    Rendered,
+    Series,
+    open_metrics_pieces,
+    pieces,
+)
 from naiad.protocol.http import replies
 from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
@@ -19,13 +28,30 @@ from naiad.repository.manager import VersionState
 
 log = logging.getLogger("naiad.metrics")
 
-_HEADERS = ((replies.CONTENT_TYPE, CONTENT_TYPE),)
-
 Collect = collections.abc.Callable[[], collections.abc.Iterable[Series | Rendered]]
 
 
+class Format(Record, frozen=True):
+    """A format of the page.
+
+    Attributes:
+        content_type: of the response.
+        pieces: writes a family.
+        end: comes after the last family.
+    """
+
+    content_type: bytes
+    pieces: collections.abc.Callable[[Series | Rendered], collections.abc.Iterator[bytes]]
+    end: bytes
+
+
+TEXT = Format(CONTENT_TYPE, pieces, b"")
+OPEN_METRICS = Format(OPEN_METRICS_TYPE, open_metrics_pieces, OPEN_METRICS_END)
+
 _METRICS_PATHS = frozenset(("/metrics", "/metrics/"))
 _STATUS_PATH = "/status"
+_OPEN_METRICS_NAME = b"application/openmetrics-text"
+"""In `Accept`. Prometheus prefers it to the text format; whoever does not want it does not name it."""
 _NO_BODY = 0
 
 _NOT_ALLOWED = replies.refusal(
@@ -42,8 +68,9 @@ class MetricsPage:
     One page is rendered at a time. Requests that come meanwhile share the next: each page shows what was counted after its request came.
     """
 
-    def __init__(self, collect: Collect) -> None:
+    def __init__(self, collect: Collect, form: Format = TEXT) -> None:
         self._collect = collect
+        self._form = form
         self._waiting: list[OnReply] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -54,15 +81,17 @@ class MetricsPage:
             self._task = asyncio.get_running_loop().create_task(self._render())
 
     async def _render(self) -> None:
+        form = self._form
+        headers = ((replies.CONTENT_TYPE, form.content_type),)
         while self._waiting:
             waiting, self._waiting = self._waiting, []
             try:
                 parts = list[bytes]()
                 for family in self._collect():
-                    for piece in pieces(family):
+                    for piece in form.pieces(family):
                         parts.append(piece)
                         await asyncio.sleep(0)
-                response = HttpReply(200, _HEADERS, (b"".join(parts),))
+                response = HttpReply(200, headers, (b"".join((*parts, form.end)),))
             except Exception:  # a bug of ours must not leave the request without a response
                 log.exception("the metrics page could not be rendered")
                 response = replies.server_fault()
@@ -75,7 +104,13 @@ class MetricsPage:
 
 
 class MetricsRoutes:
-    """The `FastRoutes` of the metrics port."""
+    """The `FastRoutes` of the metrics port.
+
+    Args:
+        collect: gives the families.
+        states, loads: of models.
+        open_metrics: gives the families of a page in OpenMetrics; None: whoever asks for that gets text.
+    """
 
     def __init__(
         self,
@@ -83,8 +118,12 @@ class MetricsRoutes:
         collect: Collect,
         states: collections.abc.Callable[[], collections.abc.Iterable[VersionState]],
         loads: collections.abc.Callable[[], collections.abc.Iterable[LoadProgress]],
+        open_metrics: Collect | None = None,
     ) -> None:
         self._page = MetricsPage(collect)
+        self._open_metrics = (
+            None if open_metrics is None else MetricsPage(open_metrics, OPEN_METRICS)
+        )
         self._states = states
         self._loads = loads
 
@@ -119,7 +158,12 @@ class MetricsRoutes:
         return "the metrics port takes no request body: send GET without one; inference is on the port of HTTP, 8000 by default"
 
     def _metrics(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
-        self._page.send(reply)
+        page = self._page
+        if self._open_metrics is not None and _OPEN_METRICS_NAME in request.headers.get(
+            b"accept", b""
+        ):
+            page = self._open_metrics
+        page.send(reply)
         return None
 
     def _status(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:

@@ -51,7 +51,7 @@ class EnsembleScheduler:
         plan = EnsemblePlan(config)
         streams = config.decoupled or any(step.decoupled for step in plan.steps)
         self.calls = StepCalls(
-            steps=len(plan.steps),
+            models=[step.model for step in plan.steps],
             limit=config.ensemble.max_inflight_requests,
             submit=submit,
             clock=clock,

@@ -3,6 +3,7 @@
 Every call ends with its model's final response, and every wait for a free place with that place, or because its request has ended.
 """
 
+import collections.abc
 import typing
 
 from typing_extensions import override
@@ -89,14 +90,16 @@ class StepCalls:
         times: of each step.
     """
 
-    def __init__(self, *, steps: int, limit: int, submit: Submit, clock: Clock) -> None:
+    def __init__(
+        self, *, models: collections.abc.Sequence[str], limit: int, submit: Submit, clock: Clock
+    ) -> None:
         self.limit = limit
         self._submit = submit
         self.now = clock.monotonic_ns
-        self._running = [0] * steps
-        self._waiting: list[dict[StepCall, None]] = [{} for _ in range(steps)]
+        self._running = [0] * len(models)
+        self._waiting: list[dict[StepCall, None]] = [{} for _ in models]
         self._filling = set[int]()
-        self.times = [StepTimes() for _ in range(steps)]
+        self.times = [StepTimes(model=model) for model in models]
 
     def is_full(self, step: PlannedStep) -> bool:
         """Whether a call has to wait."""

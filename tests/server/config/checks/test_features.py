@@ -5,6 +5,8 @@ import pathlib
 import pytest
 
 from naiad.config.checks.features import NO_EFFECT, ServerFeatures
+from naiad.config.histograms import HISTOGRAMS
+from naiad.metrics import families
 from tests.server.config.model_folders import make_model, only, resolve
 
 
@@ -48,9 +50,6 @@ WITHOUT_EFFECT = {
     ("instance_group", "*", "host_policy"): 'instance_group { host_policy: "p" }',
     ("instance_group", "*", "secondary_devices"): (
         "instance_group { secondary_devices { device_id: 1 } }"
-    ),
-    ("model_metrics", "metric_control"): (
-        'model_metrics { metric_control { metric_identifier { family: "f" } histogram_options { buckets: 1 } } }'
     ),
 }
 ELSEWHERE = [
@@ -123,6 +122,50 @@ def test_a_metric_without_buckets_is_refused(tmp_path: pathlib.Path) -> None:
         'backend: "python" model_metrics { metric_control { metric_identifier { family: "f" } } }'
     )
     assert "non-empty 'buckets'" in only(resolve(make_model(tmp_path, text))).message
+
+
+def of_family(family: str, buckets: str) -> str:
+    """A config that chooses the buckets of a histogram."""
+    control = (
+        f'metric_identifier {{ family: "{family}" }} histogram_options {{ buckets: {buckets} }}'
+    )
+    return f'backend: "python" {TENSOR} model_metrics {{ metric_control {{ {control} }} }}'
+
+
+@pytest.mark.parametrize("buckets", ["[2, 1]", "[1, 1]", "[nan]", "[1, nan, 2]"])
+def test_buckets_that_do_not_ascend_are_refused(tmp_path: pathlib.Path, buckets: str) -> None:
+    problem = only(resolve(make_model(tmp_path, of_family("naiad_batch_size", buckets))))
+    assert "buckets of 'naiad_batch_size' must be numbers in ascending order" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("family", "on", "note"),
+    [
+        ("naiad_request_duration_seconds", False, ""),
+        ("nv_inference_first_response_histogram_ms", True, ""),
+        ("nv_inference_first_response_histogram_ms", False, "the histogram that it describes is off"),
+        ("nv_inference_queue_summary_us", True, "no histogram whose buckets can be chosen; those are nv_"),
+    ],
+)  # fmt: skip
+def test_buckets_of_a_histogram_that_is_not_there_are_noted(
+    tmp_path: pathlib.Path, family: str, *, on: bool, note: str
+) -> None:
+    folder = make_model(tmp_path, of_family(family, "[1, 2, inf]"))
+    found = resolve(folder, features=ServerFeatures(first_response_histogram=on))
+    assert found.problems == ()
+    assert [note in each for each in found.notes] == ([True] if note else [])
+    if not note:
+        assert found.config is not None
+        assert found.config.histogram_buckets == {family: (1.0, 2.0)}
+
+
+def test_the_histograms_whose_buckets_can_be_chosen_exist() -> None:
+    known = {
+        each.name: each.type
+        for each in vars(families).values()
+        if isinstance(each, families.Family)
+    }
+    assert {known[name] for name in HISTOGRAMS} == {"histogram"}
 
 
 def test_a_response_cache_of_sequences_is_refused(tmp_path: pathlib.Path) -> None:
