@@ -89,7 +89,11 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ("index with ready that is not a boolean", "*", "2.51 says 500; row 7.1: 400"),
     ("metrics families", "* nv_model_load_duration_secs", "2.51 predates the family; row 8.20"),
     ("latency counters are off", "nv_inference_first_response_*", _NO_FIRST_RESPONSE),
-    ("families of summaries *", "* nv_inference_first_response_*", _NO_FIRST_RESPONSE),
+    (
+        "families of summaries and of the first response",
+        "* nv_inference_first_response_*",
+        _NO_FIRST_RESPONSE,
+    ),
     ("summaries after requests", "nv_inference_first_response_*", _NO_FIRST_RESPONSE),
     (
         "metrics of several versions",
