@@ -19,7 +19,7 @@ OPEN_METRICS_TYPE = b"application/openmetrics-text; version=1.0.0; charset=utf-8
 OPEN_METRICS_END = b"# EOF\n"
 
 _WHOLE_BOUND = re.compile(r'([{,]le="-?[0-9]+)"')
-"""A bound of a histogram that is a whole number. Quotes in the values of other labels are escaped, so that they never match."""
+"""A bound of a histogram that is an integer. Quotes in the values of other labels are escaped, so that they never match."""
 
 _PIECE = 500
 """Lines. A family of a model's own may have a series for each user: 50,000 take more than a tenth of a second."""

@@ -24,7 +24,7 @@ def test_quantiles_are_within_a_hundredth_of_what_was_observed(scale: int) -> No
     assert (summary.count, summary.total) == (5_000, sum(values))
 
 
-def test_nothing_observed_is_no_number() -> None:
+def test_without_observations_quantiles_are_nan() -> None:
     assert all(math.isnan(each) for each in Summary(ManualClock()).quantiles((0.5, 1.0)))
 
 

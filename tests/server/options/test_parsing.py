@@ -310,6 +310,6 @@ def test_settings_of_metrics_add_up_and_the_last_one_of_a_key_counts() -> None:
 
 
 @pytest.mark.parametrize("written", ["", "0.5", "0.5:x", "1.5:0.1", "0.5:0.05,", "nan:0.1"])
-def test_quantiles_that_are_none_are_refused_with_their_form(written: str) -> None:
+def test_quantiles_that_are_not_valid_are_refused_with_their_form(written: str) -> None:
     with pytest.raises(UsageError, match=r"expected QUANTILE:ERROR, both from 0 to 1"):
         parse([REPOSITORY, f"--metrics-config=summary_quantiles={written}"])

@@ -165,7 +165,7 @@ def _check_model_metrics(message: Any, findings: Findings, features: ServerFeatu
                 "name the metric, or take it out",
             )
         elif family not in HISTOGRAMS:
-            why = f"'{family}' is no histogram whose buckets can be chosen; those are {', '.join(HISTOGRAMS)}"
+            why = f"'{family}' is not one of the histograms whose buckets can be chosen: {', '.join(HISTOGRAMS)}"
             findings.notes.append(f"{dotted(path)} has no effect: {why}")
         elif family == FIRST_RESPONSE and not features.first_response_histogram:
             why = "the histogram that it describes is off (--metrics-config=histogram_latencies=true switches it on)"

@@ -51,7 +51,7 @@ OPEN_METRICS = Format(OPEN_METRICS_TYPE, open_metrics_pieces, OPEN_METRICS_END)
 _METRICS_PATHS = frozenset(("/metrics", "/metrics/"))
 _STATUS_PATH = "/status"
 _OPEN_METRICS_NAME = b"application/openmetrics-text"
-"""In `Accept`. Prometheus prefers it to the text format; whoever does not want it does not name it."""
+"""In `Accept`. Prometheus prefers it to the text format."""
 _NO_BODY = 0
 
 _NOT_ALLOWED = replies.refusal(
@@ -109,7 +109,7 @@ class MetricsRoutes:
     Args:
         collect: gives the families.
         states, loads: of models.
-        open_metrics: gives the families of a page in OpenMetrics; None: whoever asks for that gets text.
+        open_metrics: gives the families of a page in OpenMetrics; None: there is only text.
     """
 
     def __init__(

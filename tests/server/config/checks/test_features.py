@@ -144,7 +144,7 @@ def test_buckets_that_do_not_ascend_are_refused(tmp_path: pathlib.Path, buckets:
         ("naiad_request_duration_seconds", False, ""),
         ("nv_inference_first_response_histogram_ms", True, ""),
         ("nv_inference_first_response_histogram_ms", False, "the histogram that it describes is off"),
-        ("nv_inference_queue_summary_us", True, "no histogram whose buckets can be chosen; those are nv_"),
+        ("nv_inference_queue_summary_us", True, "not one of the histograms whose buckets can be chosen: nv_"),
     ],
 )  # fmt: skip
 def test_buckets_of_a_histogram_that_is_not_there_are_noted(
