@@ -36,7 +36,7 @@ test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (ne
 
 test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models, which are installed once into the cache: 9 GB
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/frameworks
-	@set -e; for each in dali fil openvino pytorch tensorflow; do \
+	@set -e; for each in caffe2 dali fil openvino pytorch tensorflow; do \
 	  PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -n 2 tests/frameworks/$$each --durations=5; done
 
 gpu-check: ## check what needs a GPU, on a machine with one and without a network, in the interpreter PYTHON (ARGS="--only plans,torch --seconds 300")

@@ -3,6 +3,7 @@
 import importlib.util
 
 _FRAMEWORKS = {
+    "caffe2": "torch",
     "dali": "nvidia.dali",
     "fil": "treelite",
     "openvino": "openvino",

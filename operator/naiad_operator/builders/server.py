@@ -77,7 +77,17 @@ STATUS_PATH = "/status"
 """On the metrics port: {"models": [{"name", "version", "state", "reason"}]}."""
 
 BACKENDS = frozenset(
-    ("dali", "fil", "onnxruntime", "openvino", "python", "pytorch", "tensorflow", "tensorrt")
+    (
+        "caffe2",
+        "dali",
+        "fil",
+        "onnxruntime",
+        "openvino",
+        "python",
+        "pytorch",
+        "tensorflow",
+        "tensorrt",
+    )
 )
 """Those that the server itself has; packages bring others."""
 EXTRAS = {

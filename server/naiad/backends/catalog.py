@@ -11,6 +11,7 @@ import re
 import typing
 
 from naiad.backends.c.plugin import c_library, library_name
+from naiad.backends.caffe2.plugin import PLUGIN as CAFFE2
 from naiad.backends.dali.plugin import PLUGIN as DALI
 from naiad.backends.fil.plugin import PLUGIN as FIL
 from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
@@ -35,6 +36,7 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 log = logging.getLogger("naiad.backends")
 
 OWN = {
+    "caffe2": "naiad.backends.caffe2.plugin:PLUGIN",
     "dali": "naiad.backends.dali.plugin:PLUGIN",
     "fil": "naiad.backends.fil.plugin:PLUGIN",
     "onnxruntime": "naiad.backends.onnxruntime.plugin:PLUGIN",
@@ -53,6 +55,7 @@ _OWN: tuple[BackendPlugin, ...] = (
     ONNXRUNTIME,
     OPENVINO,
     PYTORCH,
+    CAFFE2,
     PYTHON,
     DALI,
     FIL,

@@ -174,6 +174,7 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
         "onnxruntime",
         "openvino",
         "pytorch",
+        "caffe2",
         "python",
         "dali",
         "fil",

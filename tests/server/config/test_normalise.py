@@ -29,6 +29,10 @@ def filled(given: dict[str, str], *, files: dict[str, bool] | None = None, name:
         ({"model.pt": False}, "pytorch|pytorch_libtorch|model.pt"),
         ({"model.pt2": False}, "pytorch|torch_aoti|model.pt2"),
         ({"model.xml": False, "model.bin": False}, "openvino||model.xml"),
+        (
+            {"model.netdef": False, "init_model.netdef": False},
+            "caffe2|caffe2_netdef|model.netdef",
+        ),
         ({"model.savedmodel": True}, "tensorflow|tensorflow_savedmodel|model.savedmodel"),
         ({"model.savedmodel": False}, "||"),
         ({"model.graphdef": False}, "tensorflow|tensorflow_graphdef|model.graphdef"),

@@ -385,8 +385,8 @@ ONE_OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: 1 }'
         (
             ["1/weights.bin"],
             (
-                'write backend: "tensorflow" or backend: "tensorrt" or backend: "onnxruntime" or backend: "openvino" or backend: "pytorch" or backend: "python" or backend: "dali" or backend: "fil", or put '
-                "model.savedmodel or model.plan or model.onnx or model.xml or model.pt or model.py or model.dali or xgboost.model into"
+                'write backend: "tensorflow" or backend: "tensorrt" or backend: "onnxruntime" or backend: "openvino" or backend: "pytorch" or backend: "caffe2" or backend: "python" or backend: "dali" or backend: "fil", or put '
+                "model.savedmodel or model.plan or model.onnx or model.xml or model.pt or model.netdef or model.py or model.dali or xgboost.model into"
             ),
         ),
         (["notes.txt"], "put the model file into {folder}/1"),

@@ -28,8 +28,14 @@ class ModelFileError(Exception):
     """The file is not a whole model; the message says in what way and what to do."""
 
 
-VARINT, _FIXED64, LENGTH, _FIXED32 = 0, 1, 2, 5
+VARINT, _FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 """The wire types: what a field number stands with."""
+
+FIXED32_ENTRY = 5
+"""Bytes of an entry of a run, see `WireFormat.fields`: one of its tag and four of its value."""
+
+_FIRST_LOOK = 64
+"""Entries that are looked at first for the end of a run; the number doubles with each look."""
 
 
 class MalformedError(Exception):
@@ -57,8 +63,12 @@ class WireFormat:
         """The file as if it were a field that holds the outermost message."""
         return Field((0, LENGTH), len(self._data), 0, len(self._data))
 
-    def fields(self, message: Field) -> collections.abc.Iterator[Field]:
-        """The fields of the message that `message` holds."""
+    def fields(self, message: Field, *, run_of: int = 0) -> collections.abc.Iterator[Field]:
+        """The fields of the message that `message` holds.
+
+        A list of floats that is not packed is a field for each of its values. Those with the number `run_of`, below 16, are given as one: from the tag of the
+        first one to the end of the last one of a run, `FIXED32_ENTRY` bytes for each.
+        """
         at, end = message.start, message.end
         while at < end:
             self._fields_left -= 1
@@ -72,7 +82,12 @@ class WireFormat:
                 at = begin + value
             elif wire_type == VARINT:
                 value, at = self._varint(at, end)
-            elif wire_type == _FIXED32:
+            elif wire_type == FIXED32 and number == run_of:
+                begin = at - 1
+                at = self._run_end(begin, end)
+                value = (at - begin) // FIXED32_ENTRY
+            elif wire_type == FIXED32:
+                begin = at
                 at += 4
             elif wire_type == _FIXED64:
                 at += 8
@@ -90,6 +105,20 @@ class WireFormat:
             if part.tag == (number, LENGTH):
                 yield part
 
+    def varints(self, field: Field) -> collections.abc.Iterator[int]:
+        """The numbers of a packed list."""
+        at = field.start
+        while at < field.end:
+            self._fields_left -= 1
+            if self._fields_left < 0:
+                raise MalformedError(f"has more than {MAX_FIELDS} fields: it is not {self._what}")
+            value, at = self._varint(at, field.end)
+            yield value
+
+    def content(self, field: Field) -> bytes:
+        """The bytes of a field, copied."""
+        return self._data[field.start : field.end]
+
     def text(self, field: Field) -> str:
         """A string field."""
         if field.end - field.start > MAX_TEXT:
@@ -102,6 +131,21 @@ class WireFormat:
         for part in self.parts(message, number):
             text = self.text(part)
         return text
+
+    def _run_end(self, begin: int, end: int) -> int:
+        """Where the entries end that begin with the same byte as the one at `begin`; past `end` for a first one that is cut off."""
+        tag = self._data[begin : begin + 1]
+        at = begin + FIXED32_ENTRY
+        look = _FIRST_LOOK
+        while at < end:
+            whole = min(look, (end - at) // FIXED32_ENTRY)
+            tags = self._data[at : at + whole * FIXED32_ENTRY : FIXED32_ENTRY]
+            same = len(tags) - len(tags.lstrip(tag))
+            at += same * FIXED32_ENTRY
+            if same < look:
+                break
+            look *= 2
+        return at
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         """The number at `at` and the position after it."""

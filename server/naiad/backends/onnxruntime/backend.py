@@ -73,7 +73,8 @@ class OnnxRuntimeBackend:
 
     def load(self, source: ModelSource) -> "OnnxModel":
         """Load a model version."""
-        return OnnxModel(source, self)
+        path = PLUGIN.model_file(source.version_dir, source.config.default_model_filename)
+        return OnnxModel(source, self, path)
 
     def complete(
         self, message: Any, version_dir: pathlib.Path, options: collections.abc.Mapping[str, str]
@@ -95,15 +96,16 @@ class OnnxRuntimeBackend:
         """See `Closes`: loads in progress make no further sessions."""
         self._closed = True
 
-    def sessions(self, source: ModelSource, kind: InstanceKind, device_id: int) -> BatchSessions:
-        """Make the sessions of an instance, or of those that share them.
+    def sessions(
+        self, source: ModelSource, path: pathlib.Path, kind: InstanceKind, device_id: int
+    ) -> BatchSessions:
+        """Make the sessions of an instance, or of those that share them, of the ONNX file in `path`.
 
         Raises:
             InferenceError: they cannot be made; the message is for the index.
         """
         config = source.config
         plan = plan_session(config, source.options, kind=kind, device_id=device_id)
-        path = PLUGIN.model_file(source.version_dir, config.default_model_filename)
         preload(plan)
         on_gpu = kind is InstanceKind.GPU
         label = f"model '{config.name}'" + (f" on GPU {device_id}" if on_gpu else "")
@@ -139,23 +141,29 @@ class OnnxRuntimeBackend:
 class OnnxModel(LoadedModel):
     """A model version: its sessions, and what its instances know of it. The sessions that CPU instances share are made at once.
 
+    Args:
+        path: the ONNX file, which sessions on a GPU are made of later.
+
     Raises:
         InferenceError: as `Backend.load`.
     """
 
-    def __init__(self, source: ModelSource, backend: OnnxRuntimeBackend) -> None:
+    def __init__(
+        self, source: ModelSource, backend: OnnxRuntimeBackend, path: pathlib.Path
+    ) -> None:
         self._source = source
+        self._path = path
         self._backend = backend
         kinds = {group.kind for group in source.config.instance_groups}
         shares = bool(kinds - {InstanceKind.GPU})
-        self._shared = backend.sessions(source, InstanceKind.CPU, 0) if shares else None
+        self._shared = backend.sessions(source, path, InstanceKind.CPU, 0) if shares else None
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
         """Make an instance; on a GPU that makes sessions."""
         sessions = self._shared
         if sessions is None or spec.kind is InstanceKind.GPU:
-            sessions = self._backend.sessions(self._source, spec.kind, spec.device_id)
+            sessions = self._backend.sessions(self._source, self._path, spec.kind, spec.device_id)
         return OnnxInstance(spec.name, sessions, clock=self._backend.clock)
 
     @override

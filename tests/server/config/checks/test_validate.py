@@ -318,7 +318,7 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
             'backend: "elsewhere"',
             (1, 10),
             "elsewhere",
-            "this server has dali, fil, onnxruntime, openvino, python, pytorch, tensorflow, tensorrt, vllm",
+            "this server has caffe2, dali, fil, onnxruntime, openvino, python, pytorch, tensorflow, tensorrt, vllm",
         ),
         (
             'backend: "tensorrtllm"',
