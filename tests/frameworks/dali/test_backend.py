@@ -137,8 +137,11 @@ def test_a_file_that_is_not_a_jpeg_fails_with_dali_s_reason_and_nothing_else_doe
 ) -> None:
     instance = instance_of(pipelines.write(tmp_path / "m", pipelines.resized()))
     good, bad = pipelines.jpeg(100, 120), np.arange(100, dtype=np.uint8)
+    used = instance.instance._pipeline  # type: ignore[attr-defined]
     with pytest.raises(InferenceError) as alone:
         run(instance, request("JPEG", bad))
+    built = instance.instance._pipeline  # type: ignore[attr-defined]
+    assert built is not used, "DALI says that a pipeline which failed is no longer valid"
     assert "nvidia.dali.fn.decoders.image: nvImageCodec failure" in alone.value.message
     assert "/" not in alone.value.message.replace("nvImageCodec", ""), "no path of the server"
     assert alone.value.reason is FailureReason.BACKEND
