@@ -139,6 +139,10 @@ def _asks(count_per_byte: float, *, binary: bool = False) -> Body:
     return body
 
 
+def _predict(model: str) -> str:
+    return f"/v1/models/{model}:predict"
+
+
 def _infer(model: str) -> str:
     return f"/v2/models/{model}/infer"
 
@@ -295,6 +299,22 @@ HTTP_REQUESTS = (
         "/v2/models/takes_any/generate_stream",
         _padded(b'{"x":"', b"x", b'"}'),
     ),
+    Case("predict, numbers", _predict("takes_fp32"), _padded(b'{"instances":[[', b"1.5,", b"1]]}")),
+    Case("predict, rows", _predict("takes_fp32"), _padded(b'{"instances":[', b"1.5,", b"1]}")),
+    Case(
+        "predict, strings", _predict("takes_string"), _padded(b'{"instances":[', b'"a",', b'"b"]}')
+    ),
+    Case(
+        "predict, base64",
+        _predict("takes_string"),
+        _padded(b'{"instances":[', b'{"b64":"/w=="},', b'"b"]}'),
+    ),
+    Case(
+        "predict, a wrong value at the end",
+        _predict("takes_fp32"),
+        _padded(b'{"inputs":[', b"1.5,", b'"a"]}'),
+        (400,),
+    ),
     Case(
         "load with a file",
         "/v2/repository/models/takes_fp32/load",
@@ -337,6 +357,21 @@ HTTP_REPLIES = (
         _infer("makes_strings"),
         _asks(1 / 6, binary=True),
         headers={"Accept-Encoding": "gzip"},
+    ),
+    Case(
+        "reply predict, numbers",
+        _predict("makes_numbers"),
+        lambda size: b'{"inputs":[%d]}' % (size // 20),
+    ),
+    Case(
+        "reply predict, NaN",
+        _predict("makes_nan"),
+        lambda size: b'{"inputs":[%d]}' % (size // 5),
+    ),
+    Case(
+        "reply predict, strings",
+        _predict("makes_strings"),
+        lambda size: b'{"instances":[[%d]]}' % (size // 5),
     ),
     Case(
         "reply generate, numbers",

@@ -101,6 +101,28 @@ def test_several_in_one_process_have_models_and_prefixes_of_their_own(models: pa
         assert "GET /two/base/docs" in wrong
 
 
+def test_kserves_v1_is_there_unless_it_is_turned_off(models: pathlib.Path) -> None:
+    mine = fastapi.FastAPI()
+    mount(mine, "/with", some(models, "add", http_base_path="/base"))
+    mount(mine, "/without", some(models, "add", allow_kserve_v1=False))
+    rows = {"instances": [[1, 2, 3, 4]]}
+    with TestClient(mine) as client:
+        for prefix in ("/with", "/with/base"):
+            assert client.get(prefix + "/v1/models").json() == {"models": ["add"]}
+            assert client.get(prefix + "/v1/models/add").json() == {"name": "add", "ready": True}
+            reply = client.post(prefix + "/v1/models/add:predict", json=rows)
+            assert (reply.status_code, reply.json()) == (200, {"predictions": [[2, 4, 6, 8]]})
+            described = client.get(prefix + "/openapi.json").json()["paths"]
+            assert described["/v1/models/{model}:predict"]["post"]["summary"]
+        for path in ("/v1/models", "/v1/models/add"):
+            assert client.get("/without" + path).status_code == 404
+        reply = client.post("/without/v1/models/add:predict", json=rows)
+        assert (
+            "no path /without/v1/models/add:predict; KServe's v1 is turned off here" in reply.text
+        )
+        assert "/v1/models" not in client.get("/without/openapi.json").json()["paths"]
+
+
 def test_the_description_has_infer_and_the_prefix_and_routes_that_were_added(
     models: pathlib.Path,
 ) -> None:

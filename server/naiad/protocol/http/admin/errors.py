@@ -15,7 +15,7 @@ from naiad.errors import InferenceError
 from naiad.protocol.http.asgi.middleware import RefusedError
 from naiad.protocol.http.asgi.services import LateServices
 from naiad.protocol.http.message import HttpReply
-from naiad.protocol.http.paths import API, BASE_PATH, find
+from naiad.protocol.http.paths import API, BASE_PATH, find, is_v1
 from naiad.protocol.http.replies import refusal, server_fault, wrong_method
 from naiad.protocol.status import http_status
 
@@ -98,7 +98,9 @@ def not_found(path: str, models: collections.abc.Collection[str], *, base: str =
     below = path == "/v2" or path.startswith("/v2/")
     known = sorted(models) if below else []
     parts = [f"Not Found: this server has no path {(base + path)[:_MAX_LENGTH]}"]
-    if path.rstrip("/") == "/v2/models":
+    if (declared := find(path)) and is_v1(declared[0]):
+        parts.append("KServe's v1 is turned off here (--allow-kserve-v1=false)")
+    elif path.rstrip("/") == "/v2/models":
         parts.append(
             f"POST {base}/v2/repository/index lists the models, GET {base}/v2/models/MODEL describes one"
         )

@@ -173,20 +173,24 @@ class _Reader:
         first = instances[0]
         if not first:
             raise invalid(f"row 0 (instances[0]) names no tensors: this model has {self._names()}")
+        names = first.keys()
         for at, row in enumerate(instances):
+            if type(row) is dict and row.keys() == names:
+                continue
             if not self._is_named(row):
                 raise invalid(
                     f"row {at} (instances[{at}]) is not an object, but row 0 is one: send every row as an object of named tensors"
                 )
-            if row.keys() != first.keys():
-                for name in row:
-                    self._known(name, f"row {at} (instances[{at}])")
-                raise _unequal(at, row, first)
+            for name in row:
+                self._known(name, f"row {at} (instances[{at}])")
+            raise _unequal(at, row, first)
         for name in first:
             self._known(name, "row 0 (instances[0])")
         return {name: [row[name] for row in instances] for name in first}
 
     def _unnamed_rows(self, instances: list[Json]) -> list[Json]:
+        if dict not in set(map(type, instances)):
+            return instances
         for at, row in enumerate(instances):
             if self._is_named(row):
                 raise invalid(

@@ -10,6 +10,7 @@ import base64
 import binascii
 import collections.abc
 import itertools
+import math
 import typing
 
 import numpy as np
@@ -179,7 +180,10 @@ def _read(
 ) -> Elements:
     kind = datatype.kind
     if kind is Kind.BYTES:
-        return object_array([_bytes(value, at, where) for at, value in enumerate(leaves)])
+        try:
+            return object_array([*map(str.encode, leaves)])
+        except (TypeError, UnicodeEncodeError):
+            return object_array([_bytes(value, at, where) for at, value in enumerate(leaves)])
     allowed = _TYPES[kind]
     if not allowed.issuperset(map(type, leaves)):
         at = next(i for i, value in enumerate(leaves) if type(value) not in allowed)
@@ -202,6 +206,12 @@ def _read(
 def _floats(
     leaves: Level, datatype: DataType, where: collections.abc.Callable[[int], str]
 ) -> Elements:
+    typecode = TYPECODES.get(datatype.name)
+    if typecode is not None:
+        numbers = array.array(typecode, leaves)
+        # A NaN or an infinity spoils the sum; a sum that overflows only sends us the long way.
+        if math.isfinite(sum(numbers)):
+            return np.ndarray((len(leaves),), datatype.dtype, numbers)
     exact = np.array(leaves, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         values = exact.astype(datatype.dtype)
