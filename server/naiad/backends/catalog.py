@@ -10,7 +10,7 @@ import pathlib
 import re
 import typing
 
-from naiad.backends.c.plugin import c_library, library_name
+from naiad.backends.c.plugin import c_library, library_name, triton_library_name
 from naiad.backends.caffe2.plugin import PLUGIN as CAFFE2
 from naiad.backends.dali.plugin import PLUGIN as DALI
 from naiad.backends.fil.plugin import PLUGIN as FIL
@@ -112,6 +112,7 @@ class Catalog:
             or self._in_directory(name)
             or self._yielding(name)
             or _installed().get(name)
+            or self._for_triton(name)
         )
 
     def folder(self, name: str) -> pathlib.Path | None:
@@ -147,17 +148,23 @@ class Catalog:
         """A library in the folder of the model, or of a version of it."""
         if self._model_dir is None or not _FOLDER_NAME.fullmatch(name):
             return None
-        library = library_name(name)
         try:
-            if not is_file(self._model_dir / library) and not any(
-                is_file(folder / library)
-                for folder in self._model_dir.iterdir()
-                if folder.name.isdecimal()
-            ):
-                return None
+            versions = [each for each in self._model_dir.iterdir() if each.name.isdecimal()]
         except OSError:
             return None
-        return c_library(name, self.folder(name))
+        folders = (self._model_dir, *versions)
+        if any(is_file(folder / library_name(name)) for folder in folders):
+            return c_library(name, self.folder(name))
+        if any(is_file(folder / triton_library_name(name)) for folder in folders):
+            return c_library(name, self.folder(name), for_triton=True)
+        return None
+
+    def _for_triton(self, name: str) -> BackendPlugin | None:
+        """A library that was built for Triton; whatever else has the name takes precedence."""
+        folder = self.folder(name)
+        if folder is None or not is_file(folder / triton_library_name(name)):
+            return None
+        return c_library(name, folder, for_triton=True)
 
     def _in_directory(self, name: str) -> BackendPlugin | None:
         # A name is a config's: it never leads out of the directory.

@@ -11,8 +11,11 @@ from naiad.errors import ErrorCode
 
 VERSION = 1
 ERROR_BYTES = 8192
+MOST_DIMENSIONS = 32
 CODES = {name: number for number, name in WIRE_NAMES.items()}
 """The header's number of a datatype, by its wire name."""
+SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 2, 8: 4, 9: 8, 10: 2, 11: 4, 12: 8, 14: 2}
+"""Bytes of an element, by the header's number; BYTES have none."""
 
 STATUS = {
     1: ErrorCode.UNKNOWN,
@@ -51,6 +54,7 @@ class ModelInfo(ctypes.Structure):
         ("model_dir", _TEXT),
         ("version_dir", _TEXT),
         ("backend_dir", _TEXT),
+        ("options", _TEXT),
         ("version", _U64),
     ]
 
@@ -67,8 +71,9 @@ class InstanceInfo(ctypes.Structure):
 
 
 LOG = ctypes.CFUNCTYPE(None, _U32, _TEXT)
-OUTPUT = ctypes.CFUNCTYPE(_POINTER, _POINTER, _U32, _TEXT, _U32, ctypes.POINTER(_I64), _U32, _U64)
+OUTPUT = ctypes.CFUNCTYPE(_POINTER, _POINTER, _U32, _TEXT, _U32, _POINTER, _U32, _U64)
 FAIL = ctypes.CFUNCTYPE(None, _POINTER, _U32, ctypes.c_int, _TEXT)
+PARAMETER = ctypes.CFUNCTYPE(None, _POINTER, _U32, _TEXT, _TEXT)
 CANCELLED = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _U32)
 TIMES = ctypes.CFUNCTYPE(None, _POINTER, _I64, _I64)
 
@@ -82,6 +87,7 @@ class Host(ctypes.Structure):
         ("log", LOG),
         ("output", OUTPUT),
         ("fail", FAIL),
+        ("parameter", PARAMETER),
         ("cancelled", CANCELLED),
         ("times", TIMES),
     ]

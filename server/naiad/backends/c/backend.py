@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 from naiad.backends.backend import ModelSource, WorkerPlan
-from naiad.backends.c import library
+from naiad.backends.c import adapter, library
 from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
 from naiad.backends.visible_devices import seen_by
@@ -47,17 +47,20 @@ class CBackend:
         places = library.folders(source.model_dir, source.version, self._backend_dir)
         path = library.find(self._name, places, config.name)
         library.check_library(path, config.name)
+        for_triton = library.is_for_triton(path)
         seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
         return WorkerPlan(
             load="naiad.backends.c.worker_model:WorkerModel",
             settings={
                 "library": str(path.absolute()),
+                "adapter": str(adapter.compiled()) if for_triton else "",
                 "backend": self._name,
                 "name": config.name,
                 "version": source.version,
                 "model_dir": str(source.model_dir),
                 "version_dir": str(source.version_dir),
                 "config": json.dumps(config_json.to_json(config.message)),
+                "options": dict(source.options),
                 "batched": config.max_batch_size > 0,
                 "outputs": [
                     [

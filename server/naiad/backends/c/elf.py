@@ -20,7 +20,7 @@ _LARGEST = 1 << 26
 """Bytes of a table of symbols or of their names."""
 
 
-class Library(NamedTuple):
+class Symbols(NamedTuple):
     """The dynamic symbols of a library.
 
     Attributes:
@@ -36,7 +36,7 @@ class NoLibraryError(Exception):
     """The file is not a shared library that this machine could load; says why."""
 
 
-def read(path: pathlib.Path) -> Library:
+def read(path: pathlib.Path) -> Symbols:
     """The symbols of a library.
 
     Raises:
@@ -67,7 +67,7 @@ def read(path: pathlib.Path) -> Library:
             raise NoLibraryError("it is cut off, or damaged") from error
 
 
-def number(path: pathlib.Path, library: Library, name: str) -> "int | None":
+def number(path: pathlib.Path, library: Symbols, name: str) -> "int | None":
     """The value of a `const uint32_t` that the library defines; None if the file does not have it."""
     at = library.defined.get(name, -1)
     if at < 0:
@@ -79,14 +79,14 @@ def number(path: pathlib.Path, library: Library, name: str) -> "int | None":
             return None
 
 
-def _symbols(file: "BinaryIO", at: int, size: int, count: int) -> Library:
+def _symbols(file: "BinaryIO", at: int, size: int, count: int) -> Symbols:
     if size < _SECTION.size or not count:
         raise EOFError
     table = _read(file, at, size * count)
     sections = [_SECTION.unpack_from(table, i * size) for i in range(count)]
     found = [each for each in sections if each[1] == _DYNAMIC_SYMBOLS]
     if not found:
-        return Library({}, frozenset())
+        return Symbols({}, frozenset())
     _, _, _, _, symbols_at, symbols_size, strings, _, _, entry = found[0]
     if entry != _SYMBOL.size:
         raise EOFError
@@ -107,7 +107,7 @@ def _symbols(file: "BinaryIO", at: int, size: int, count: int) -> Library:
             defined[name] = offset + value - address if has_value else -1
         else:
             defined[name] = -1
-    return Library(defined, frozenset(undefined))
+    return Symbols(defined, frozenset(undefined))
 
 
 def _read(file: "BinaryIO", at: int, size: int) -> bytes:

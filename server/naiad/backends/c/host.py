@@ -36,6 +36,7 @@ class LibraryHost:
             abi.LOG(self._write),
             abi.OUTPUT(self._output),
             abi.FAIL(self._fail),
+            abi.PARAMETER(self._parameter),
             abi.CANCELLED(self._cancelled),
             abi.TIMES(self._times),
         )
@@ -81,6 +82,15 @@ class LibraryHost:
             self._log.error(_LATE, "fail")
             return
         batch.fail(request, status, (text or b"").decode("utf-8", "replace"))
+
+    def _parameter(
+        self, context: "int | None", request: int, name: "bytes | None", value: "bytes | None"
+    ) -> None:
+        batch = self._batches.get(context or 0)
+        if batch is None:
+            self._log.error(_LATE, "parameter")
+            return
+        batch.parameter(request, name or b"", value or b"")
 
     def _cancelled(self, context: "int | None", request: int) -> int:
         batch = self._batches.get(context or 0)

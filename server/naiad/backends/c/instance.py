@@ -10,7 +10,9 @@ from typing import Any
 
 from naiad.backends.c.arena import Arena
 from naiad.backends.c.host import ErrorText, LibraryHost
-from naiad.backends.c.outputs import BatchOutputs, OutputSpec, failure
+from naiad.backends.c.memory import OutputMemory
+from naiad.backends.c.outputs import BatchOutputs, failure
+from naiad.backends.c.rules import OutputRules
 from naiad.backends.instance import Call, Execution, Instance, Response
 
 
@@ -21,12 +23,12 @@ class CInstance(Instance):
         library: loaded, with `abi.declare`.
         handle: the library's instance.
         host: finds the batch of a call of the library.
-        specs: of the outputs.
-        batched: whether the first dimension is the batch.
+        rules: what outputs may be.
         who: names it, for messages.
     """
 
     gathers_inputs = False
+    keeps_arrays = True
 
     def __init__(
         self,
@@ -34,18 +36,17 @@ class CInstance(Instance):
         handle: ctypes.c_void_p,
         *,
         host: LibraryHost,
-        specs: "dict[bytes, OutputSpec]",
-        batched: bool,
+        rules: OutputRules,
         who: str,
     ) -> None:
         self._library = library
         self._execute = library.naiad_execute
         self._handle = handle
         self._host = host
-        self._specs = specs
-        self._batched = batched
+        self._rules = rules
         self._who = who
-        self._arena = Arena()
+        self._arena = Arena([spec.name for spec in rules.specs.values()])
+        self._memory = OutputMemory()
         self._error = ErrorText()
         self._ready = getattr(library, "naiad_instance_ready", None)
         self.asks_model = self._ready is not None
@@ -58,7 +59,8 @@ class CInstance(Instance):
         Raises:
             InferenceError: it failed the whole batch.
         """
-        outputs = BatchOutputs(batch, self._specs, batched=self._batched, who=self._who)
+        self._memory.begin()
+        outputs = BatchOutputs(batch, self._rules, self._memory, who=self._who)
         error = self._error
         error.clear()
         context = self._host.begin(outputs)

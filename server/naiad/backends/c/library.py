@@ -3,8 +3,8 @@
 import collections.abc
 import pathlib
 
-from naiad.backends.c import elf
-from naiad.backends.c.plugin import library_name
+from naiad.backends.c import adapter, elf
+from naiad.backends.c.plugin import library_name, triton_library_name
 from naiad.config.model_config import ModelConfig
 from naiad.core.file_kind import is_file
 from naiad.errors import InferenceError, invalid, unsupported
@@ -17,6 +17,7 @@ _FUNCTIONS = (
     "naiad_model_load", "naiad_model_unload", "naiad_instance_create", "naiad_instance_destroy", "naiad_execute",
 )  # fmt: skip
 
+_EXECUTE = "TRITONBACKEND_ModelInstanceExecute"
 _HEADER = "naiad_backend.h (docs/c-backends.md)"
 
 
@@ -35,17 +36,24 @@ def find(backend: str, places: collections.abc.Iterable[pathlib.Path], model: st
         InferenceError: INVALID_ARG: there is none in these folders.
     """
     places = list(places)
-    for folder in places:
-        if is_file(folder / library_name(backend)):
-            return folder / library_name(backend)
+    names = library_name(backend), triton_library_name(backend)
+    for name in names:
+        for folder in places:
+            if is_file(folder / name):
+                return folder / name
     looked = ", ".join(map(str, places))
     raise invalid(
-        f"unable to load model '{model}': unable to find backend library for backend '{backend}': {library_name(backend)} is in none of {looked}"
+        f"unable to load model '{model}': unable to find backend library for backend '{backend}': neither {names[0]} nor {names[1]} is in {looked}"
     )
 
 
+def is_for_triton(path: pathlib.Path) -> bool:
+    """Whether a library was built for Triton's own interface."""
+    return path.name.startswith("libtriton_")
+
+
 def check_library(path: pathlib.Path, model: str) -> None:
-    """Hold a library's file against the header; it is not loaded.
+    """Hold a library's file against the header, or against the adapter for Triton's interface; it is not loaded.
 
     Raises:
         InferenceError: INVALID_ARG: it is not a library, of another version of the header, or lacks a function.
@@ -56,6 +64,9 @@ def check_library(path: pathlib.Path, model: str) -> None:
 
     try:
         found = elf.read(path)
+        if is_for_triton(path):
+            _check_for_triton(found, refused)
+            return
         abi = elf.number(path, found, _ABI_SYMBOL)
     except OSError as error:
         raise refused(f"it cannot be read: {error.strerror}") from error
@@ -74,6 +85,23 @@ def check_library(path: pathlib.Path, model: str) -> None:
     if missing:
         raise refused(
             f"it does not define {', '.join(missing)}: a backend defines them all, with C linkage, as in {_HEADER}"
+        )
+
+
+def _check_for_triton(
+    found: elf.Symbols, refused: collections.abc.Callable[[str], InferenceError]
+) -> None:
+    if _EXECUTE not in found.defined:
+        raise refused(f"it does not define {_EXECUTE}, which every backend for Triton does")
+    unknown = sorted(
+        name
+        for name in found.undefined
+        if name.startswith(("TRITONBACKEND_", "TRITONSERVER_")) and name not in adapter.functions()
+    )
+    if unknown:
+        raise refused(
+            f"it was built for Triton, and calls functions that this server does not have ({', '.join(unknown)}): implement {_HEADER} instead, "
+            "or write the backend in Python (docs/backends.md)"
         )
 
 

@@ -103,10 +103,10 @@ typedef struct naiad_request {
   const char *parameters;     /* a JSON object; "{}" for none */
   const char *correlation_id; /* "" or "0" for none */
   const naiad_tensor *inputs;
-  const char *const *outputs; /* the names of those that the client wants */
+  const char *const *outputs; /* the names of those that the client wants: all of them, if it names none */
   uint64_t timeout_us;        /* 0 for none */
   uint32_t input_count;
-  uint32_t output_count;      /* 0: it wants all of them */
+  uint32_t output_count;
   uint32_t batch_size;        /* rows; 1 where max_batch_size is 0 */
   uint32_t flags;             /* NAIAD_SEQUENCE_… */
 } naiad_request;
@@ -124,6 +124,7 @@ typedef struct naiad_model_info {
   const char *model_dir;   /* the model's folder */
   const char *version_dir; /* the version's folder */
   const char *backend_dir; /* the folder of the library */
+  const char *options;     /* --backend-config=NAME,KEY=VALUE, a JSON object of texts */
   uint64_t version;
 } naiad_model_info;
 
@@ -150,6 +151,9 @@ typedef struct naiad_host {
 
   /* This request fails, alone, with this status and text; its outputs are dropped. */
   void (*fail)(void *context, uint32_t request, int status, const char *text);
+
+  /* Optional: a parameter of the response to a request; `value` is JSON: a number, true, false, or a text in quotes. */
+  void (*parameter)(void *context, uint32_t request, const char *name, const char *value);
 
   /* 1 if the client of a request has gone. Its outputs may be left out then. */
   int (*cancelled)(void *context, uint32_t request);

@@ -1,41 +1,24 @@
-"""The outputs that a library gives while one batch runs: memory for each, held against the config before the library gets it.
+"""The outputs that a library gives while one batch runs, and the responses that come of them.
 
 Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
 """
 
+import json
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Tuple  # noqa: UP035 - 3.8 cannot subscript the builtin one
+from typing import Any
 
 import numpy as np
 
 from naiad.backends.c import abi
+from naiad.backends.c.memory import OutputMemory, Place
+from naiad.backends.c.rules import Given, OutputRules, WrongError
 from naiad.backends.instance import Call, Output, Response
-from naiad.backends.python.api.datatypes import (
-    BF16,
-    BYTES,
-    WIRE_NAMES,
-    deserialize_bytes_tensor,
-    triton_to_numpy_type,
-)
+from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 
-_DTYPES: "dict[int, np.dtype[Any]]" = {
-    code: np.dtype("V2" if code == BF16 else triton_to_numpy_type(code)) for code in WIRE_NAMES
-}
 _INTERNAL, _CANCELLED = 2, 8
-_LONGEST = 1 << 40
-"""Bytes of an output beyond which no memory is asked for."""
-
-
-class OutputSpec(NamedTuple):
-    """An output of the config: its name, its datatype's wire name and the header's number, its dims as the backend sees them, with the batch's as -1."""
-
-    name: str
-    datatype: str
-    code: int
-    shape: Tuple[int, ...]  # noqa: UP006 - as above
 
 
 class BatchOutputs:
@@ -43,8 +26,8 @@ class BatchOutputs:
 
     Args:
         batch: its requests.
-        specs: of the outputs, by name as the library gives it.
-        batched: whether the first dimension is the batch.
+        rules: what outputs may be.
+        memory: where they are written to.
         who: names the instance, for messages.
 
     Attributes:
@@ -52,52 +35,67 @@ class BatchOutputs:
     """
 
     def __init__(
-        self,
-        batch: "Sequence[Call]",
-        specs: "dict[bytes, OutputSpec]",
-        *,
-        batched: bool,
-        who: str,
+        self, batch: "Sequence[Call]", rules: OutputRules, memory: OutputMemory, *, who: str
     ) -> None:
         self._batch = batch
-        self._specs = specs
-        self._batched = batched
+        self._rules = rules
+        self._memory = memory
         self._who = who
-        self._given: list[dict[str, Any]] = [{} for _ in batch]
+        self._given: list[dict[str, tuple[Given, Place, int]]] = [{} for _ in batch]
+        self._parameters: dict[int, dict[str, Any]] = {}
         self._errors: dict[int, InferenceError] = {}
         self.times: tuple[int, int] | None = None
 
     def output(  # noqa: PLR0917 - as the header has it
-        self, index: int, name: "bytes | None", datatype: int, shape: Any, rank: int, size: int
+        self,
+        index: int,
+        name: "bytes | None",
+        datatype: int,
+        shape: "int | None",
+        rank: int,
+        size: int,
     ) -> int:
-        """The address of memory for an output of a request; 0 if there is none. See `naiad_host.output`; `shape` is a pointer."""
+        """The address of memory for an output of a request; 0 if there is none. See `naiad_host.output`; `shape` is an address."""
         if index >= len(self._batch):
             self.fail_all(f"it gives an output of request {index} of a batch of {len(self._batch)}")
             return 0
-        given = self._given[index]
-        spec = None if name is None else self._specs.get(name)
-        if spec is None or spec.name in given:
-            twice = spec is not None and f"it gives output '{spec.name}' twice"
-            self.fail(index, _INTERNAL, twice or self._unknown(name))
-            return 0
+        rows = self._batch[index].batch_size
         try:
-            dims = _dims(spec, datatype, shape, rank)
-            call = self._batch[index]
-            _check_shape(spec, dims, call.batch_size if self._batched else None)
-            array = _memory(spec, dims, size)
-        except _WrongError as wrong:
+            given = self._rules.given(name, datatype, shape, rank, size, rows)
+            place = self._memory.take(size)
+        except WrongError as wrong:
             self.fail(index, _INTERNAL, str(wrong))
             return 0
-        given[spec.name] = array, dims
-        address: int = array.__array_interface__["data"][0]
-        return address
+        except MemoryError:
+            self.fail(index, _INTERNAL, f"there is no memory for the {size} bytes of an output")
+            return 0
+        output = given.spec.name
+        of_request = self._given[index]
+        if output in of_request:
+            self.fail(index, _INTERNAL, f"it gives output '{output}' twice")
+            return 0
+        of_request[output] = given, place, size
+        return place[2]
+
+    def parameter(self, index: int, name: bytes, value: bytes) -> None:
+        """A parameter of the response to a request; see `naiad_host.parameter`."""
+        key = name.decode("utf-8", "replace")
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = None
+        if index >= len(self._batch) or not key or not isinstance(parsed, (bool, int, float, str)):
+            shown = value.decode("utf-8", "replace")[:200]
+            self.fail(index, _INTERNAL, f"it gives parameter '{key}' the value {shown}: it must be a number, true, false or a text as JSON")  # fmt: skip
+            return
+        self._parameters.setdefault(index, {})[key] = parsed
 
     def fail(self, index: int, status: int, text: str) -> None:
         """A request fails. The first error of each counts."""
         if index >= len(self._batch):
             self.fail_all(f"it fails request {index} of a batch of {len(self._batch)}: {text}")
         elif index not in self._errors:
-            self._errors[index] = self._error(status, text)
+            self._errors[index] = failure(self._who, status, text)
 
     def fail_all(self, text: str) -> None:
         """Every request fails that has not failed yet."""
@@ -111,51 +109,41 @@ class BatchOutputs:
     def responses(self) -> "list[Response]":
         """One for each request."""
         answers: list[Response] = []
+        specs, errors = self._rules.specs.values(), self._errors
         for index, call in enumerate(self._batch):
             outputs: list[Output] = []
-            error = self._errors.get(index)
+            error = errors.get(index)
             if error is None:
-                outputs, error = self._of(index, call.request)
-            answers.append(Response(outputs, {}) if error is None else Response([], {}, error))
+                of_request, wanted = self._given[index], call.request.output_names
+                for spec in specs:
+                    name = spec.name
+                    if wanted and name not in wanted:
+                        continue
+                    found = of_request.get(name)
+                    if found is None:
+                        error = self._missing(name, call)
+                        break
+                    given, (memory, at, _), size = found
+                    if given.dtype is None:
+                        try:
+                            values = _elements(memory[at : at + size], given.dims)
+                        except ValueError as wrong:
+                            error = failure(self._who, _INTERNAL, f"output '{name}' is not a valid BYTES tensor: {wrong}")  # fmt: skip
+                            break
+                    else:
+                        values = np.ndarray(given.dims, given.dtype, memory, at)
+                    outputs.append((name, spec.datatype, values))
+            parameters = self._parameters.get(index, {})
+            answers.append(
+                Response(outputs, parameters) if error is None else Response([], {}, error)
+            )
         return answers
 
-    def _of(self, index: int, request: Any) -> "tuple[list[Output], InferenceError | None]":
-        given = self._given[index]
-        wanted = request.output_names
-        outputs: list[Output] = []
-        for spec in self._specs.values():
-            name = spec.name
-            if wanted and name not in wanted:
-                continue
-            if name not in given:
-                if self._batch[index].cancelled:
-                    return [], self._error(_CANCELLED, "the request was cancelled")
-                return [], self._error(
-                    _INTERNAL, f"it gave no output '{name}', and did not fail the request"
-                )
-            array, dims = given[name]
-            if spec.code == BYTES:
-                try:
-                    array = _elements(array, dims)
-                except ValueError as error:
-                    return [], self._error(
-                        _INTERNAL, f"output '{name}' is not a valid BYTES tensor: {error}"
-                    )
-            outputs.append((name, spec.datatype, array))
-        return outputs, None
-
-    def _unknown(self, name: "bytes | None") -> str:
-        listed = ", ".join(spec.name for spec in self._specs.values()) or "none"
-        if name is None:
-            return f"it gives an output without a name (NULL); the config lists {listed}"
-        return f"it gives an output '{name.decode('utf-8', 'replace')[:200]}', and the config lists {listed}"
-
-    def _error(self, status: int, text: str) -> InferenceError:
-        return failure(self._who, status, text)
-
-
-class _WrongError(Exception):
-    """Something of an output is wrong; says what."""
+    def _missing(self, name: str, call: Call) -> InferenceError:
+        if call.cancelled:
+            return failure(self._who, _CANCELLED, "the request was cancelled")
+        text = f"it gave no output '{name}', and did not fail the request"
+        return failure(self._who, _INTERNAL, text)
 
 
 def failure(who: str, status: int, text: str) -> InferenceError:
@@ -168,59 +156,6 @@ def failure(who: str, status: int, text: str) -> InferenceError:
         f"{who}: {text or 'it failed without a text'}",
         reason=FailureReason.BACKEND,
     )
-
-
-def _dims(spec: OutputSpec, datatype: int, shape: Any, rank: int) -> "tuple[int, ...]":
-    if datatype != spec.code:
-        what = WIRE_NAMES.get(datatype, f"number {datatype}, which does not exist")
-        raise _WrongError(
-            f"it gives output '{spec.name}' with datatype {what}, and the config says {spec.datatype}"
-        )
-    scalar = not rank and spec.shape == (1,)
-    if rank != len(spec.shape) and not scalar:
-        raise _WrongError(
-            f"it gives output '{spec.name}' with {rank} dimensions, and the config has {list(spec.shape)}"
-        )
-    if scalar:
-        return (1,)
-    if not shape:
-        raise _WrongError(f"it gives output '{spec.name}' without a shape (NULL)")
-    return tuple(shape[:rank])
-
-
-def _check_shape(spec: OutputSpec, dims: "tuple[int, ...]", rows: "int | None") -> None:
-    expected = spec.shape if rows is None else (rows, *spec.shape[1:])
-    if dims == expected:
-        return
-    for size, dim in zip(dims, expected):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
-        if size < 0 or (dim != size and dim >= 0):
-            raise _WrongError(
-                f"it gives output '{spec.name}' the shape {list(dims)}, and it must be {list(expected)}"
-            )
-
-
-def _memory(spec: OutputSpec, dims: "tuple[int, ...]", size: int) -> Any:
-    elements = math.prod(dims)
-    if spec.code == BYTES:
-        if size < 4 * elements or (size and not elements):
-            raise _WrongError(
-                f"it gives output '{spec.name}' {size} bytes for the {elements} elements of shape {list(dims)}: each has 4 bytes of its length first"
-            )
-    elif size != elements * _DTYPES[spec.code].itemsize:
-        raise _WrongError(
-            f"it gives output '{spec.name}' {size} bytes, and shape {list(dims)} of {spec.datatype} has "
-            f"{elements * _DTYPES[spec.code].itemsize}"
-        )
-    none = f"there is no memory for the {size} bytes of output '{spec.name}'"
-    if size > _LONGEST:
-        raise _WrongError(none)
-    try:
-        if spec.code == BYTES:
-            return np.zeros(max(1, size), np.uint8)[:size]
-        array: np.ndarray[Any, Any] = np.empty(dims, _DTYPES[spec.code])
-    except (MemoryError, ValueError):
-        raise _WrongError(none) from None
-    return array
 
 
 def _elements(array: Any, dims: "tuple[int, ...]") -> Any:

@@ -14,15 +14,22 @@ def library_name(backend: str) -> str:
     return f"libnaiad_{backend}.so"
 
 
-def c_library(name: str, backend_dir: pathlib.Path | None) -> BackendPlugin:
-    """A backend whose library `libnaiad_<name>.so` is in a model's folder or in `backend_dir`, its folder in `--backend-directory` (row 11.52)."""
+def triton_library_name(backend: str) -> str:
+    """The file name of a library for Triton's own interface."""
+    return f"libtriton_{backend}.so"
+
+
+def c_library(
+    name: str, backend_dir: pathlib.Path | None, *, for_triton: bool = False
+) -> BackendPlugin:
+    """A backend whose library `libnaiad_<name>.so`, or one for Triton, is in a model's folder or in `backend_dir`, its folder in `--backend-directory` (row 11.52)."""
     return BackendPlugin(
         name=name,
         make=functools.partial(_make, name=name, backend_dir=backend_dir),
         default_host="process",
         plans_workers=True,
         shares_processes=True,
-        runtime=library_name(name),
+        runtime=triton_library_name(name) if for_triton else library_name(name),
         missing_file="",
         preflight=functools.partial(_preflight, backend_dir=backend_dir),
     )

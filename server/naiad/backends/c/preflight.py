@@ -3,10 +3,10 @@
 import collections.abc
 import pathlib
 
-from naiad.backends.c import library
+from naiad.backends.c import adapter, library
 from naiad.config.document import Document
 from naiad.config.model_config import ModelConfig
-from naiad.config.problem import Problem
+from naiad.config.problem import Problem, Scope
 from naiad.config.refused import problem_of
 from naiad.errors import InferenceError
 
@@ -36,6 +36,16 @@ def preflight(
             if path not in checked:
                 checked.add(path)
                 library.check_library(path, config.name)
+                if library.is_for_triton(path):
+                    problems += _adapter_problem(document)
         except InferenceError as error:
             problems.append(problem_of(error, document, path=path))
     return list(dict.fromkeys(problems))
+
+
+def _adapter_problem(document: Document) -> list[Problem]:
+    try:
+        adapter.check()
+    except InferenceError as error:
+        return [problem_of(error, document, scope=Scope.HERE)]
+    return []

@@ -4,6 +4,7 @@ Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
 """
 
 import ctypes
+import json
 import logging
 import pathlib
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 from naiad.backends.c import abi
 from naiad.backends.c.host import ErrorText, LibraryHost
 from naiad.backends.c.instance import CInstance
-from naiad.backends.c.outputs import OutputSpec, failure
+from naiad.backends.c.outputs import failure
+from naiad.backends.c.rules import OutputRules, OutputSpec
 from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.errors import InferenceError, invalid
 
@@ -20,8 +22,8 @@ class WorkerModel(LoadedModel):
     """Implements `LoadedModel`.
 
     Args:
-        settings: `library` (the file), `backend` (its name), `name`, `version`, `model_dir`, `version_dir` and `config` (JSON) of the model, `batched`,
-            `outputs` (name, wire name of the datatype, dims).
+        settings: `library` (the file), `adapter` (of a library that was built for Triton, else ""), `backend` (its name), `name`, `version`, `model_dir`, `version_dir` and `config` (JSON) of the model, `options`,
+            `batched`, `outputs` (name, wire name of the datatype, dims).
 
     Raises:
         InferenceError: the library cannot be loaded, or refuses the model.
@@ -30,22 +32,22 @@ class WorkerModel(LoadedModel):
     def __init__(self, settings: "dict[str, Any]") -> None:
         name, backend = settings["name"], settings["backend"]
         self._who = f"backend '{backend}' of model '{name}'"
-        self._batched = bool(settings["batched"])
-        self._specs = {
-            output: OutputSpec(
-                output.decode(),
-                datatype,
-                abi.CODES[datatype],
-                (-1, *dims) if self._batched else tuple(dims),
-            )
-            for output, datatype, dims in (
-                (given.encode(), datatype, dims) for given, datatype, dims in settings["outputs"]
-            )
-        }
+        batched = bool(settings["batched"])
+        self._rules = OutputRules(
+            [
+                OutputSpec(output, kind, abi.CODES[kind], (-1, *dims) if batched else tuple(dims))
+                for output, kind, dims in settings["outputs"]
+            ],
+            batched=batched,
+        )
         path = settings["library"]
+        adapter = settings["adapter"]
         try:
-            self._library = ctypes.CDLL(path)
+            # What a library for Triton calls is found among the symbols of all libraries.
+            self._library = ctypes.CDLL(adapter or path, ctypes.RTLD_GLOBAL if adapter else ctypes.RTLD_LOCAL)  # fmt: skip
             abi.declare(self._library)
+            if adapter:
+                self._library.naiad_adapter_use(path.encode(), backend.encode())
         except (OSError, AttributeError) as error:
             raise invalid(
                 f"unable to load model '{name}': the library of its backend cannot be loaded: {error}; ldd {path} shows what it needs"
@@ -71,8 +73,7 @@ class WorkerModel(LoadedModel):
             self._library,
             handle,
             host=self._host,
-            specs=self._specs,
-            batched=self._batched,
+            rules=self._rules,
             who=f"{self._who}, instance '{spec.name}'",
         )
 
@@ -87,6 +88,7 @@ class WorkerModel(LoadedModel):
             settings["model_dir"].encode(),
             settings["version_dir"].encode(),
             str(pathlib.Path(path).parent).encode(),
+            json.dumps(settings["options"]).encode(),
             settings["version"],
         )
         error = ErrorText()

@@ -194,6 +194,11 @@ class ReceivedRequest:
         return self
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it has no id, correlation id, flags, timeout and parameters: most have none."""
+        return self._fields is _DEFAULTS
+
+    @property
     def id(self) -> str:
         """See `Request`."""
         name: str = self._fields.of(self._index)[0]
