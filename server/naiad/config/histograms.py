@@ -11,6 +11,8 @@ FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
 HISTOGRAMS = (
     FIRST_RESPONSE,
     "naiad_request_duration_seconds",
+    "naiad_first_response_duration_seconds",
+    "naiad_response_interval_seconds",
     "naiad_queue_duration_seconds",
     "naiad_compute_duration_seconds",
     "naiad_batch_size",

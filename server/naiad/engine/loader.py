@@ -169,6 +169,7 @@ class Loader:
         statistics = ModelStatistics(
             self._metrics, buckets=plan.config.histogram_buckets, clock=self._clock
         )
+        statistics.streams = plan.config.decoupled
         measurement = await self._meter.begin(plan, statistics)
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(self._meter.abandon, measurement)

@@ -245,6 +245,13 @@ def _without_cache(statistics: ModelStatistics) -> bool:
     return not statistics.caches
 
 
+def _of_streams(
+    family: Family, pick: collections.abc.Callable[[ModelStatistics], Histogram]
+) -> _Lines:
+    """The lines of a histogram of seconds of a decoupled model, none of any other."""
+    return _distribution(family, lambda s: pick(s) if s.streams else None, unit=_NS_PER_SECOND)
+
+
 _FAMILIES: tuple[_Lines, ...] = (
     _one(families.REQUEST_SUCCESS, lambda s: s.success_count),
     _by_reason(families.REQUEST_FAILURE, lambda s: s.failures),
@@ -271,6 +278,8 @@ _FAMILIES: tuple[_Lines, ...] = (
     _quantiles(families.CACHE_MISS_SUMMARY, lambda s: s.cache_miss, of=_with_cache),
     _one(families.MODEL_LOAD_DURATION, lambda s: number(s.load_ns / _NS_PER_SECOND)),
     _distribution(families.REQUEST_TIME, lambda s: s.request_time, unit=_NS_PER_SECOND),
+    _of_streams(families.FIRST_RESPONSE_TIME, lambda s: s.first_response_time),
+    _of_streams(families.RESPONSE_INTERVAL, lambda s: s.response_interval),
     _distribution(families.QUEUE_TIME, lambda s: s.queue_time, unit=_NS_PER_SECOND),
     _distribution(families.COMPUTE_TIME, lambda s: s.compute_time, unit=_NS_PER_SECOND),
     _distribution(families.BATCH_SIZE, lambda s: s.batch_size, unit=1),

@@ -152,6 +152,16 @@ REQUEST_TIME = Family(
     "Time from the arrival of a request to its last response in seconds",
     "histogram",
 )
+FIRST_RESPONSE_TIME = Family(
+    "naiad_first_response_duration_seconds",
+    "Time from the arrival of a request of a decoupled model to its first response in seconds",
+    "histogram",
+)
+RESPONSE_INTERVAL = Family(
+    "naiad_response_interval_seconds",
+    "Time between two responses to the same request of a decoupled model in seconds",
+    "histogram",
+)
 QUEUE_TIME = Family(
     "naiad_queue_duration_seconds",
     "Time that successful requests waited for an instance in seconds",

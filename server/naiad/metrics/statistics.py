@@ -184,6 +184,8 @@ class ModelStatistics:
         sequences: gives the counts of a model with sequences; None for any other model.
         queue: gives what waits and runs now; None for a model without a queue in front of instances.
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
+        streams: whether the model is decoupled: may send many responses to a request.
+        first_response_time, response_interval: of requests of such a model; a response without outputs, an error and what comes after a cancel do not count.
         has_strategy: whether a batching strategy of its own forms its batches.
         strategy_failures: exceptions of that.
         strategy_slow: how often the median of a hundred calls of it was above a millisecond.
@@ -232,6 +234,9 @@ class ModelStatistics:
         self.worker_restarts: dict[RestartReason, int] = {}
         self.steps: list[StepTimes] = []
         self.sequences: collections.abc.Callable[[], SequenceCounts] | None = None
+        self.streams = False
+        self.first_response_time = Histogram(bounds_ns(buckets, families.FIRST_RESPONSE_TIME))
+        self.response_interval = Histogram(bounds_ns(buckets, families.RESPONSE_INTERVAL))
         self.has_strategy = False
         self.strategy_failures = 0
         self.strategy_slow = 0

@@ -28,13 +28,15 @@ class _Progress:
         count: responses sent.
         since_ns: time of the last one, or of the beginning of the batch.
         failed: whether one of them was an error.
+        is_first: whether none of them had outputs.
     """
 
-    __slots__ = ("count", "failed", "since_ns")
+    __slots__ = ("count", "failed", "is_first", "since_ns")
 
     def __init__(self, begun_ns: int) -> None:
         self.count = 0
         self.failed = False
+        self.is_first = True
         self.since_ns = begun_ns
 
 
@@ -207,6 +209,12 @@ class ResponseDispatcher:
             empty=not response.outputs,
             cancelled=inference.cancelled,
         )
+        if response.outputs and response.error is None and not inference.cancelled:
+            if progress.is_first:
+                self._statistics.first_response_time.observe(now - inference.received_ns)
+                progress.is_first = False
+            else:
+                self._statistics.response_interval.observe(now - progress.since_ns)
         progress.count += 1
         progress.since_ns = now
         if response.error is not None:

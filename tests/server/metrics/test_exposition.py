@@ -131,6 +131,18 @@ def test_rows_that_were_added_to_batches_are_counted_apart_from_their_own() -> N
     assert series["naiad_batch_size_sum"][MODEL] == 15
 
 
+def test_times_of_responses_are_shown_of_decoupled_models_only() -> None:
+    model = statistics()
+    model.first_response_time.observe(3_000_000)
+    model.response_interval.observe(400_000)
+    for model.streams in (False, True):
+        series = samples(page(model_series([counted(statistics=model)], counter_latencies=True)))
+        for name in ("naiad_first_response_duration_seconds", "naiad_response_interval_seconds"):
+            assert (f"{name}_count" in series) is model.streams
+    assert series["naiad_first_response_duration_seconds_sum"][MODEL] == 0.003
+    assert series["naiad_response_interval_seconds_bucket"][(("le", "0.0005"), *MODEL)] == 1
+
+
 def test_why_batches_closed_is_counted() -> None:
     series = samples(page(model_series([counted()])))
     closes = {

@@ -62,6 +62,23 @@ async def test_responses_come_one_by_one_and_the_final_one_counts() -> None:
     model.nothing_left()
 
 
+async def test_the_time_to_the_first_response_and_those_between_them_are_observed() -> None:
+    """Neither an empty one, nor an error, nor what comes after a cancel counts."""
+    model = ScheduledModel()
+    first, second = model.send(), model.send()
+    for each, after_ms in ((first, 4), (first, 6), (second, 1)):
+        await asyncio.sleep(after_ms / 1_000)
+        answer(model, each, outputs=1, begun_ns=1 * MS)
+    await asyncio.sleep(0.5)
+    answer(model, first, final=True)
+    answer(model, second, error=BACKEND_FAILED)
+    second.cancel()
+    answer(model, second, outputs=1, final=True)
+    to_first, between = model.statistics.first_response_time, model.statistics.response_interval
+    assert (sum(to_first.counts), to_first.total) == (2, (4 + 11) * MS)
+    assert (sum(between.counts), between.total) == (1, 6 * MS)
+
+
 EVENTS = ("comes back", "answer", "final")
 
 

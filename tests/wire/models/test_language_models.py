@@ -246,6 +246,16 @@ class TestMetrics:
         page = get(server.metrics, "/metrics")[1].decode()
         assert 'vllm:prompt_tokens_total{model="words"' not in page
 
+    def test_times_of_responses_as_of_any_decoupled_model(self, server: ServerProcess) -> None:
+        labels = 'model="adapted",version="1"'
+        first = f"naiad_first_response_duration_seconds_count{{{labels}}}"
+        between = f"naiad_response_interval_seconds_count{{{labels}}}"
+        before = metric(server, first), metric(server, between)
+        with TokenStream(server) as stream:
+            stream.ask("adapted", "a b c", stream=True, parameters={"max_tokens": 5})
+            assert len(stream.rest()) == 5
+        assert (metric(server, first), metric(server, between)) == (before[0] + 1, before[1] + 4)
+
 
 class TestWrongRequests:
     @pytest.mark.parametrize(

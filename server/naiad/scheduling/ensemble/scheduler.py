@@ -69,6 +69,7 @@ class EnsembleScheduler:
         )
         self._run = StreamingRun if streams else EnsembleRun
         statistics.steps = self.calls.times
+        statistics.streams = streams
         self._runs: dict[Inference, EnsembleRun] = {}
         self._stopping = False
         self._drained = asyncio.Event()
