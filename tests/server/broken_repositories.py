@@ -253,6 +253,7 @@ BROKEN: dict[str, Broken] = {
         config='platform: "tensorflow_graphdef"\n' + IN + OUT, files={"1/model.graphdef": b"x"}
     ),
     "backend_openvino": Broken(config=None, files={"1/model.xml": b"x"}),
+    "backend_fil": Broken(config=None, files={"1/checkpoint.tl": b"x"}),
     "unknown_platform": python(head='platform: "nonesuch"\n'),
     "platform_of_another_backend": python(
         head='platform: "tensorrt_plan" backend: "onnxruntime"\n'

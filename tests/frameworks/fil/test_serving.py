@@ -160,3 +160,18 @@ def test_models_for_gpus_are_served_on_the_cpu_if_asked(
     ) as server:
         found = infer(server, tritonclient.grpc, "gpu", values)
     assert found.tolist() == (expected_of(trained["binary"], values) > 0.5).tolist()
+
+
+@PROTOCOLS
+def test_classes_are_named_with_the_classification_extension(
+    server: ServerProcess, module: Any, trained: dict[str, Any]
+) -> None:
+    address = server.http if module is tritonclient.http else server.grpc
+    values = rows(seed=23, count=2)
+    with module.InferenceServerClient(address) as client:
+        tensor = module.InferInput("input__0", list(values.shape), "FP32")
+        tensor.set_data_from_numpy(values)
+        wanted = module.InferRequestedOutput("output__0", class_count=1)
+        found = client.infer("binary", [tensor], outputs=[wanted]).as_numpy("output__0")
+    labels = (expected_of(trained["binary"], values) > 0.5).astype(int)
+    assert [int(each[0].split(b":")[1]) for each in found] == labels.tolist()
