@@ -1,6 +1,8 @@
 """Small forests, trained here by XGBoost, LightGBM and scikit-learn, on 200 rows of 5 features of which some are missing."""
 
+import json
 import pathlib
+import struct
 from typing import Any
 
 import lightgbm
@@ -78,6 +80,35 @@ def by_lightgbm(objective: str, *, categories: bool = False, **parameters: Any) 
         categorical_feature=[FEATURES - 1] if categories else "auto",
     )
     return lightgbm.train(settings, data, 8)
+
+
+def in_binary_format(booster: Any) -> bytes:
+    """A booster with numerical splits in XGBoost's binary format, which its own releases since 3.1 do not write, as XGBoost 1.7 wrote it."""
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    model = learner["gradient_booster"]["model"]
+    numbers = learner["learner_model_param"]
+    objective = learner["objective"]["name"].encode()
+    score = json.loads(numbers["base_score"])[0]
+    classes = int(numbers["num_class"])
+    data: bytes = b"binf" + struct.pack("<fIiiiIII", score, FEATURES, classes, 0, 0, 1, 7, 1) + bytes(104)
+    data += struct.pack("<Q", len(objective)) + objective + struct.pack("<Q", 6) + b"gbtree"
+    trees = model["trees"]
+    data += struct.pack("<iiii8xii", len(trees), 1, FEATURES, 0, max(1, classes), 0) + bytes(128)
+    for tree in trees:
+        left, right = tree["left_children"], tree["right_children"]
+        data += struct.pack("<6i", 1, len(left), 0, 0, FEATURES, 0) + bytes(124)
+        for node, parent in enumerate(tree["parents"]):
+            is_left = node > 0 and left[parent] == node
+            data += struct.pack(
+                "<iiiIf",
+                -1 if node == 0 else parent - (is_left << 31),
+                left[node],
+                right[node],
+                tree["split_indices"][node] | tree["default_left"][node] << 31,
+                tree["split_conditions"][node],
+            )
+        data += bytes(16 * len(left))
+    return data + struct.pack(f"<{len(trees)}i", *model["tree_info"])
 
 
 def put(folder: pathlib.Path, model: Any, filename: str, config: str = "") -> pathlib.Path:

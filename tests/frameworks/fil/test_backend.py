@@ -177,6 +177,19 @@ def test_a_model_that_is_a_regression_by_its_config_gives_what_it_computes(
     np.testing.assert_allclose(found, expected_of(model, values), rtol=1e-5)
 
 
+@pytest.mark.parametrize("objective", ["binary:logistic", "reg:squarederror"])
+def test_the_binary_format_of_older_xgboosts_is_served(
+    tmp_path: pathlib.Path, objective: str
+) -> None:
+    model = by_xgboost(objective)
+    values = rows(seed=13)
+    classifies = "true" if objective.startswith("binary") else "false"
+    text = config(1, is_classifier=classifies, predict_proba=classifies)
+    folder = put(tmp_path / "m", models.in_binary_format(model), "xgboost.model", text)
+    found = answers(load(folder).make_instance(SPEC), values)
+    np.testing.assert_allclose(found, expected_of(model, values), rtol=1e-5, atol=1e-6)
+
+
 def test_checkpoints_of_treelite_are_served(tmp_path: pathlib.Path) -> None:
     values = np.nan_to_num(rows())
     forest = sklearn.ensemble.RandomForestClassifier(5, max_depth=4, random_state=0)

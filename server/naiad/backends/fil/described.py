@@ -1,16 +1,15 @@
 """What the files of tree models say of the model, read without treelite and without their trees: the number of features, classes and targets.
 
-Only headers are read, of treelite's checkpoints also the lengths of all arrays, and of XGBoost's files the last 64 KiB, where the library writes what it calls `learner_model_param` behind the trees.
+Only headers are read, of checkpoints and of XGBoost's binary format also all lengths, and of XGBoost's files the last 64 KiB, where the library writes what it calls `learner_model_param` behind the trees.
 """
 
 import json
 import os
 import pathlib
 import re
-import struct
 import typing
 
-from naiad.backends.fil import checkpoint
+from naiad.backends.fil import checkpoint, legacy
 from naiad.backends.fil.forest import Forest
 from naiad.backends.fil.formats import (
     CHECKPOINT,
@@ -18,9 +17,11 @@ from naiad.backends.fil.formats import (
     XGBOOST,
     XGBOOST_JSON,
     XGBOOST_UBJ,
+    looks_like,
 )
 from naiad.backends.model_files.wire_format import ModelFileError
 
+_START = 64
 _TAIL = 1 << 16
 _WHOLE = 1 << 26
 """Bytes of a JSON file up to which it is read as a whole where its end does not say what is looked for."""
@@ -37,10 +38,17 @@ def read(path: pathlib.Path, model_type: str) -> Forest | None:
     """What a model file says; None where only treelite can tell.
 
     Raises:
-        ModelFileError: the file cannot be read, or is cut off.
+        ModelFileError: the file cannot be read, is cut off, or is of another type.
     """
     try:
         with path.open("rb") as file:
+            found = looks_like(file.read(_START))
+            if found not in ("", model_type):
+                raise ModelFileError(
+                    f"'{path}' is a file of the type {found}, and the config says {model_type}: write the parameter model_type = {found}, or put a file of "
+                    f"the type {model_type} there"
+                )
+            file.seek(0)
             return _READERS[model_type](file, path)
     except OSError as error:
         raise ModelFileError(f"unable to read '{path}': {error.strerror}") from error
@@ -111,23 +119,8 @@ def _parameters_of_json(file: typing.BinaryIO) -> tuple[int, int, int, str] | No
         return None
 
 
-def _legacy(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
-    """XGBoost's binary format, which it wrote until 3.0: LearnerModelParam, then the name of the objective."""
-    start = file.read(512)
-    if start.startswith(b"binf"):
-        start = start[4:]
-    if len(start) < 136 + 8:
-        raise _cut_off(path, "its header is not whole")
-    features, classes = struct.unpack_from("<4xIi", start)
-    (targets,) = struct.unpack_from("<I", start, 28)
-    (length,) = struct.unpack_from("<Q", start, 136)
-    name = start[144 : 144 + min(length, 64)]
-    return Forest(
-        features=features,
-        classes=max(1, classes),
-        classifier=classes > 1 or name.startswith(b"binary:"),
-        targets=max(1, targets),
-    )
+def _legacy(_file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
+    return legacy.read(path)
 
 
 def _lightgbm(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:

@@ -4,7 +4,7 @@ import collections.abc
 import pathlib
 import types
 
-from naiad.errors import InferenceError, invalid
+from naiad.errors import invalid
 
 XGBOOST = "xgboost"
 XGBOOST_JSON = "xgboost_json"
@@ -74,19 +74,3 @@ def looks_like(start: bytes) -> str:
         return XGBOOST
     major, minor = (int.from_bytes(start[at : at + 4], "little") for at in (0, 4))
     return CHECKPOINT if major in _CHECKPOINT_MAJORS and minor < _MINORS else ""
-
-
-def check_start(path: pathlib.Path, model_type: str, model: str) -> InferenceError | None:
-    """The error of a file that is of another type than its config says; None when nothing speaks against it.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    with path.open("rb") as file:
-        found = looks_like(file.read(64))
-    if found in ("", model_type):
-        return None
-    return invalid(
-        f"unable to load model '{model}': '{path}' is a file of the type {found}, and its config says {model_type}: write the parameter model_type = "
-        f"{found}, or put a file of the type {model_type} there"
-    )

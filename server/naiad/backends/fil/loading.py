@@ -9,7 +9,7 @@ from typing import Any
 
 import treelite
 
-from naiad.backends.fil import checkpoint
+from naiad.backends.fil import checkpoint, legacy
 from naiad.backends.fil.forest import Forest
 from naiad.backends.fil.formats import CHECKPOINT, LIGHTGBM, XGBOOST, XGBOOST_JSON
 from naiad.backends.fil.settings import Settings
@@ -74,6 +74,7 @@ def _legacy(path: pathlib.Path, model: str) -> Any:
     load_legacy = getattr(treelite.frontend, "load_xgboost_model_legacy_binary", None)
     if load_legacy is None:
         raise to_convert(path, model)
+    legacy.read(path)
     return load_legacy(path)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from naiad.backends.fil import described
 from naiad.backends.fil.forest import check_outputs, check_servable, signature
-from naiad.backends.fil.formats import check_start
 from naiad.backends.fil.settings import settings_of
 from naiad.backends.model_files.graph_check import check_graph
 from naiad.backends.model_files.wire_format import ModelFileError
@@ -23,20 +22,11 @@ def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
     parameters = {key: value.string_value for key, value in message.parameters.items()}
     try:
         settings = settings_of(message.name, parameters, path.name)
-        other = check_start(path, settings.model_type, message.name)
-        if other is not None:
-            raise other
         forest = described.read(path, settings.model_type)
         check_outputs(message)
         if forest is not None:
             check_servable(forest, message.name)
             check_graph(message, signature(message, forest, settings), findings)
-    except OSError as error:
-        _add(
-            findings,
-            path,
-            f"unable to load model '{message.name}': unable to read '{path}': {error.strerror}",
-        )
     except ModelFileError as error:
         _add(findings, path, f"unable to load model '{message.name}': {error}")
     except InferenceError as error:

@@ -36,8 +36,13 @@ XGBOOST_UBJ = ubj_map(
     )
 )
 
+_NAME = b"reg:squarederror"
 XGBOOST = (
-    b"binf" + struct.pack("<fIi", 0.5, 4, 0) + bytes(124) + struct.pack("<Q", 16) + b"reg:squarederror" + bytes(300)
+    b"binf" + struct.pack("<fIiiiIII", 0.5, 4, 0, 0, 0, 1, 7, 1) + bytes(104)
+    + struct.pack("<Q", len(_NAME)) + _NAME + struct.pack("<Q", 6) + b"gbtree"
+    + struct.pack("<i", 1) + bytes(156)
+    + struct.pack("<6i", 1, 1, 0, 0, 4, 0) + bytes(124) + struct.pack("<iiiIf", -1, -1, -1, 0, 1.0) + bytes(16)
+    + struct.pack("<i", 0)
 )  # fmt: skip
 
 _TREE = b"Tree=0\nnum_leaves=1\nleaf_value=1\n\n\n"

@@ -121,7 +121,14 @@ def test_a_missing_file_is_the_one_of_the_model_type(tmp_path: pathlib.Path) -> 
     [
         ("xgboost.json", files.XGBOOST_JSON[:-3], "is cut off (it does not end with })"),
         ("xgboost.ubj", files.XGBOOST_UBJ[:-3], "is cut off (it does not end with })"),
-        ("xgboost.model", files.XGBOOST[:100], "is cut off (its header is not whole)"),
+        ("xgboost.model", files.XGBOOST[:100], "is cut off or damaged (its header is not whole)"),
+        ("xgboost.model", files.XGBOOST[:-50], "damaged (tree 0 of 1 is not whole)"),
+        ("xgboost.model", files.XGBOOST[:-1], "damaged (its list of trees is not whole)"),
+        (
+            "xgboost.model",
+            files.XGBOOST[:140] + b"\xff" * 8 + files.XGBOOST[148:],
+            "damaged (its objective is not whole)",
+        ),
         ("model.txt", files.LIGHTGBM[:60], "is cut off (its header is not whole)"),
         ("model.txt", files.LIGHTGBM[:-20], "does not hold the 1 trees that its tree_sizes name"),
         ("checkpoint.tl", files.checkpoint()[:50], "is cut off or damaged (it ends too early)"),
