@@ -90,7 +90,9 @@ def in_binary_format(booster: Any) -> bytes:
     objective = learner["objective"]["name"].encode()
     score = json.loads(numbers["base_score"])[0]
     classes = int(numbers["num_class"])
-    data: bytes = b"binf" + struct.pack("<fIiiiIII", score, FEATURES, classes, 0, 0, 1, 7, 1) + bytes(104)
+    data: bytes = (
+        b"binf" + struct.pack("<fIiiiIII", score, FEATURES, classes, 0, 0, 1, 7, 1) + bytes(104)
+    )
     data += struct.pack("<Q", len(objective)) + objective + struct.pack("<Q", 6) + b"gbtree"
     trees = model["trees"]
     data += struct.pack("<iiii8xii", len(trees), 1, FEATURES, 0, max(1, classes), 0) + bytes(128)
