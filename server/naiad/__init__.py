@@ -20,19 +20,27 @@ _HOMES = {
     "InferenceError": "naiad.errors",
     "RequestOptions": "naiad.embed.requests",
     "Result": "naiad.embed.requests",
+    "Request": "naiad.embed.function_model",
     "Server": "naiad.embed.server",
+    "Tensor": "naiad.embed.functions",
+    "model": "naiad.embed.functions",
+    "FunctionModel": "naiad.embed.functions",
     "StartError": "naiad.serve.embedded",
 }
 
 __all__ = (
     "AsyncServer",
     "ErrorCode",
+    "FunctionModel",
     "InferenceError",
+    "Request",
     "RequestOptions",
     "Result",
     "Server",
     "StartError",
+    "Tensor",
     "__version__",
+    "model",
 )
 
 

@@ -18,7 +18,9 @@ from naiad.config.config_json import to_json
 from naiad.core.clock import SystemClock
 from naiad.core.request import LATEST
 from naiad.embed.async_calls import AsyncCall, AsyncStream
+from naiad.embed.bound_functions import BoundFunctions
 from naiad.embed.calls import STOPPED, Calls
+from naiad.embed.functions import FunctionModel
 from naiad.embed.requests import (
     Datatypes,
     Inputs,
@@ -49,6 +51,7 @@ class AsyncServer:
 
     Args:
         model_repository: a folder or an address of an object store, or several; none for a server of models that are loaded from their files.
+        functions: functions of the program that it serves as models, declared by `naiad.model`; `bind` adds others.
         options: those of `naiad serve`, with underscores; a list for one that may be given several times. Ports are closed by default: `allow_http=True`,
             `allow_grpc=True` and `allow_metrics=True` open them at the start.
 
@@ -59,11 +62,14 @@ class AsyncServer:
     def __init__(
         self,
         model_repository: str | pathlib.Path | collections.abc.Sequence[str | pathlib.Path] = (),
+        *,
+        functions: collections.abc.Iterable[FunctionModel] = (),
         **options: Values,
     ) -> None:
         self._options = keyword_options(
             repositories(model_repository), options, refused=LOGGING, needs_repository=False
         )
+        self._functions = BoundFunctions(functions)
         self._undo: contextlib.AsyncExitStack | None = None
         self._running: Embedded | None = None
         self._calls: Calls | None = None
@@ -79,9 +85,21 @@ class AsyncServer:
             raise RuntimeError("the server runs already")
         self._undo = undo = contextlib.AsyncExitStack()
         try:
-            running = await undo.enter_async_context(embedded(self._options, clock=SystemClock()))
+            folder = undo.enter_context(self._functions.written())
+            options = msgspec.structs.replace(
+                self._options, model_repository=(*self._options.model_repository, *folder)
+            )
+            running = await undo.enter_async_context(
+                embedded(
+                    options,
+                    clock=SystemClock(),
+                    also=self._functions.names(),
+                    loads=bool(self._options.model_repository or self._functions.names()),
+                )
+            )
         except BaseException:
             self._undo = None
+            await undo.aclose()
             raise
         self._running, self._calls = running, Calls(running.assembly.engine)
         return self
@@ -98,6 +116,26 @@ class AsyncServer:
             self._running = self._calls = None
             if calls is not None:
                 calls.close()
+
+    async def bind(self, function: FunctionModel) -> None:
+        """Serve another function, declared by `naiad.model`; while the server runs, it is loaded at once.
+
+        Raises:
+            ValueError: there is a function of this name.
+            InferenceError: INVALID_ARG: it cannot be loaded.
+        """
+        self.add(function)
+        if self._running is None:
+            return
+        try:
+            await self.running().assembly.repository.load(function.name)
+        except BaseException:
+            self._functions.remove(function.name)
+            raise
+
+    def add(self, function: FunctionModel) -> None:
+        """Have the next start serve a function, too. Raises ValueError as `bind`."""
+        self._functions.add(function)
 
     async def __aenter__(self) -> Self:
         return await self.start()

@@ -18,6 +18,7 @@ from naiad.embed import exits
 from naiad.embed.async_calls import late
 from naiad.embed.async_server import LOCALHOST, AsyncServer, Json
 from naiad.embed.calls import STOPPED, Calls
+from naiad.embed.functions import FunctionModel
 from naiad.embed.loop_thread import LoopThread
 from naiad.embed.requests import (
     Inputs,
@@ -80,6 +81,7 @@ class Server:
 
     Args:
         model_repository: see `AsyncServer`.
+        functions: see `AsyncServer`.
         options: see `AsyncServer`.
 
     Raises:
@@ -89,9 +91,11 @@ class Server:
     def __init__(
         self,
         model_repository: str | pathlib.Path | collections.abc.Sequence[str | pathlib.Path] = (),
+        *,
+        functions: collections.abc.Iterable[FunctionModel] = (),
         **options: Values,
     ) -> None:
-        self._server = AsyncServer(model_repository, **options)
+        self._server = AsyncServer(model_repository, functions=functions, **options)
         self._loop: LoopThread | None = None
         self._running: Running | None = None
         self._why_not = STOPPED
@@ -129,6 +133,13 @@ class Server:
         loop.stop()
         self._loop = None
         exits.remove(self)
+
+    def bind(self, function: FunctionModel) -> None:
+        """See `AsyncServer.bind`."""
+        if self._running is None:
+            self._server.add(function)
+        else:
+            self._call(self._server.bind(function))
 
     def __enter__(self) -> Self:
         return self.start()

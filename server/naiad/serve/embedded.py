@@ -93,7 +93,12 @@ class Embedded:
 
 @contextlib.asynccontextmanager
 async def embedded(
-    options: Options, *, clock: Clock, tracer: Tracer | None = None
+    options: Options,
+    *,
+    clock: Clock,
+    tracer: Tracer | None = None,
+    also: collections.abc.Collection[str] = (),
+    loads: bool = True,
 ) -> collections.abc.AsyncIterator[Embedded]:
     """Load the models and serve, then drain the ports and unload the models within `--exit-timeout-secs`.
 
@@ -101,6 +106,8 @@ async def embedded(
         options: those about logs are not read.
         clock: measures everything.
         tracer: closed at the end; None: one of the options.
+        also: models to load at the start beside those of the options.
+        loads: whether there is any model to load at the start.
 
     Raises:
         StartError: the server cannot start, or a model does not load and `--exit-on-error` is true.
@@ -119,7 +126,7 @@ async def embedded(
             running = Embedded(assembly, options, clock)
             ports: Ports = running
             try:
-                await _start(running, options)
+                await _start(running, options, also if loads else None)
                 yield running
                 await stop(assembly, ports, options, clock)
             finally:
@@ -130,13 +137,19 @@ async def embedded(
         _end_helpers()
 
 
-async def _start(running: Embedded, options: Options) -> None:
+async def _start(
+    running: Embedded, options: Options, also: collections.abc.Collection[str] | None
+) -> None:
     assembly = running.assembly
     repository = assembly.repository
     frontends = running.frontends(options)
     await frontends.open()
     at_start = options.model_control_mode.models_at_start(options.load_model)
-    if options.model_repository and not await repository.load_all(at_start):
+    if also is None:
+        at_start = frozenset()
+    elif at_start is not None:
+        at_start = at_start.union(also)
+    if not await repository.load_all(at_start):
         states = repository.states()
         failed = {state.name: state.reason for state in states if state.state is not State.READY}
         if options.exit_on_error:

@@ -4,7 +4,7 @@ import pathlib
 
 from tests.wire import repository
 
-IN_THREAD = 'parameters { key: "host" value { string_value: "thread" } }\n'
+IN_THREAD = 'parameters { key: "naiad.host" value { string_value: "thread" } }\n'
 
 WAITS = """\
 backend: "python"
