@@ -87,6 +87,7 @@ BACKENDS = frozenset(
         "pytorch",
         "tensorflow",
         "tensorrt",
+        "vllm",
     )
 )
 """Those that the server itself has; packages bring others."""
