@@ -126,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
         help="models of several repositories may have the same name, as with the server's option",
     )
     parser.add_argument(
+        "--batch-strategy-libraries",
+        choices=("true", "false"),
+        default="false",
+        help="whether the server loads batching strategies that are libraries in C (default false)",
+    )
+    parser.add_argument(
         "--gpu-fallback",
         default="refuse",
         choices=("refuse", "cpu"),
@@ -160,6 +166,7 @@ def _check(options: argparse.Namespace) -> list[Checked]:
     features = ServerFeatures(
         rate_limiter=rate_limit_mode("rate-limit", options.rate_limit),
         gpu_fallback=options.gpu_fallback == "cpu",
+        strategy_libraries=options.batch_strategy_libraries == "true",
         host_policies=frozenset(policies),
     )
     resources = _resources(options.rate_limit_resource)

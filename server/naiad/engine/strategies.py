@@ -42,6 +42,10 @@ def load_strategy(plan: VersionPlan) -> LoadedStrategy:
     """
     path = plan.strategy
     assert path is not None, "the version has one"
+    if path.suffix == ".so":
+        from naiad.engine.strategy_library import StrategyLibrary  # noqa: PLC0415 - few models have one
+
+        return LoadedStrategy(StrategyLibrary(path, _model_of(plan)), "")
     name = f"naiad_batch_strategy_{next(_numbers)}"
     module = types.ModuleType(name)
     module.__file__ = str(path)
@@ -61,15 +65,7 @@ def _made(module: types.ModuleType, path: pathlib.Path, plan: VersionPlan) -> An
         code = _class_of(module, path)()
         initialize = getattr(code, "initialize", None)
         if initialize is not None:
-            initialize(
-                StrategyModel(
-                    name=config.name,
-                    version=plan.version,
-                    max_batch_size=config.max_batch_size,
-                    parameters=config.parameters,
-                    config=to_json(config.message),
-                )
-            )
+            initialize(_model_of(plan))
     except InferenceError:
         raise
     except (Exception, SystemExit) as error:
@@ -78,6 +74,17 @@ def _made(module: types.ModuleType, path: pathlib.Path, plan: VersionPlan) -> An
             f"{_advice(error, path)}, and load the model again"
         ) from error
     return code
+
+
+def _model_of(plan: VersionPlan) -> StrategyModel:
+    config = plan.config
+    return StrategyModel(
+        name=config.name,
+        version=plan.version,
+        max_batch_size=config.max_batch_size,
+        parameters=config.parameters,
+        config=to_json(config.message),
+    )
 
 
 def _class_of(module: types.ModuleType, path: pathlib.Path) -> Any:

@@ -84,6 +84,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     model_namespacing: bool = False
     min_supported_compute_capability: float = 0.0
     gpu_fallback: str = "refuse"
+    batch_strategy_libraries: bool = False
     model_load_gpu_limit: collections.abc.Mapping[int, float] = _NOTHING
     model_memory_limit: collections.abc.Mapping[int, int] = _NOTHING
     evicted_model_wait_secs: float = 0.0
@@ -375,6 +376,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
               "Read again when it changes."),
         _flag("shutdown-delay-secs", _F, "Seconds after SIGTERM in which the server says not ready and goes on accepting.",
               minimum=0),
+        _flag("batch-strategy-libraries", _B, "Load batching strategies that are libraries in C (batchstrategy.so) into the server's process, which a crash of one "
+              "ends; without it a model with one is refused (ours)."),
         _flag("gpu-fallback", _S, "What becomes of models whose config asks for GPUs where there is none: refuse them, as Triton does, or serve them on the "
               "cpu, without their settings for GPUs, with a warning each (ours).", choices=("refuse", "cpu")),
         _flag("repository-cache-directory", _S, "Folder for models of object stores, which several servers may share; a temporary one, removed at the end, "

@@ -209,6 +209,7 @@ async def assembled(
                 gpu_fallback=options.gpu_fallback == "cpu",
                 host_policies=frozenset(options.host_policy),
                 first_response_histogram=options.metrics.histogram_latencies,
+                strategy_libraries=options.batch_strategy_libraries,
             ),
             metrics=options.metrics,
             cache=cache,

@@ -24,12 +24,14 @@ _FIRST = 4096
 _BYTE = ctypes.c_char
 _KNOWN = 1024
 _ALIGNED = 8
+_NO_TEXT = np.zeros(1, np.uint8)
 
 
 class Arena:
-    """The memory of one instance's batches; one batch at a time. `outputs` are the names of the config."""
+    """The memory of one instance's batches; one batch at a time. `outputs` are the names of the config; without `text` BYTES tensors have no data."""
 
-    def __init__(self, outputs: "Sequence[str]") -> None:
+    def __init__(self, outputs: "Sequence[str]", *, text: bool = True) -> None:
+        self._has_text = text
         self._names: dict[str, Any] = {}
         self._layouts: dict[tuple[str, str, tuple[int, ...]], tuple[int, int, int, int, int]] = {}
         self._shapes: list[Any] = []
@@ -83,10 +85,10 @@ class Arena:
                 name_at, shape_at, code, rank, item = known
                 size = array.nbytes
                 if code == BYTES:
-                    array, size = _flat(array)
+                    array, size = _flat(array) if self._has_text else (_NO_TEXT, 0)
                 elif not array.flags.c_contiguous:
                     array = array.copy()
-                data_at = _address(array)
+                data_at = 0 if array is _NO_TEXT else _address(array)
                 if data_at % item:
                     array = array.copy()
                     data_at = _address(array)

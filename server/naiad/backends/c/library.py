@@ -3,9 +3,10 @@
 import collections.abc
 import pathlib
 
-from naiad.backends.c import adapter, elf
+from naiad.backends.c import adapter
 from naiad.backends.c.plugin import library_name, triton_library_name
 from naiad.config.model_config import ModelConfig
+from naiad.core import elf
 from naiad.core.file_kind import is_file
 from naiad.errors import InferenceError, invalid, unsupported
 

@@ -179,4 +179,42 @@ NAIAD_EXPORT int naiad_execute(void *instance, const naiad_batch *batch, naiad_e
 /* Optional: 1 if the instance could run a batch now. May be called while it runs one. */
 NAIAD_EXPORT int naiad_instance_ready(void *instance);
 
+/* ---- batching strategies: batchstrategy.so -------------------------------------------------------------------------------------------------
+ *
+ * Which requests join a batch, for a model with dynamic_batching. The server looks for batchstrategy.so where it looks for batchstrategy.py. It is asked once per
+ * request, on the server's event loop: the library runs IN THE SERVER'S PROCESS, and a crash of it ends the server, so that it is loaded only with
+ * --batch-strategy-libraries=true. While it runs, nothing else does. Threads: one. A status other than NAIAD_OK is logged, and the batch is formed by the default rules.
+ *
+ * The library defines NAIAD_BATCH_STRATEGY once, naiad_strategy_create, naiad_strategy_destroy and naiad_batch_include; the other two are optional.
+ */
+#ifdef __cplusplus
+#define NAIAD_BATCH_STRATEGY \
+  extern "C" __attribute__((visibility("default"), used)) const uint32_t naiad_batch_strategy_abi; \
+  const uint32_t naiad_batch_strategy_abi = NAIAD_BACKEND_ABI;
+#else
+#define NAIAD_BATCH_STRATEGY __attribute__((visibility("default"), used)) const uint32_t naiad_batch_strategy_abi = NAIAD_BACKEND_ABI;
+#endif
+
+typedef struct naiad_strategy_info {
+  const char *name;
+  const char *config;     /* the completed config, JSON */
+  const char *parameters; /* its parameters, a JSON object of texts */
+  uint64_t version;
+  uint32_t max_batch_size;
+  uint32_t reserved;
+} naiad_strategy_info;
+
+NAIAD_EXPORT int naiad_strategy_create(const naiad_strategy_info *info, void **strategy, naiad_error *error);
+NAIAD_EXPORT void naiad_strategy_destroy(void *strategy);
+
+/* Optional: a batch begins; `*batch` is what naiad_batch_include gets. Without it `batch` is NULL there. */
+NAIAD_EXPORT int naiad_batch_begin(void *strategy, void **batch, naiad_error *error);
+
+/* Whether a request joins the batch: `*include` is 1 before the call. Of NAIAD_BYTES inputs `data` is NULL and `byte_size` 0; timeout and flags are 0, and
+ * outputs are not listed. */
+NAIAD_EXPORT int naiad_batch_include(void *strategy, void *batch, const naiad_request *request, int *include, naiad_error *error);
+
+/* Optional: the batch is over. */
+NAIAD_EXPORT void naiad_batch_end(void *strategy, void *batch);
+
 #endif

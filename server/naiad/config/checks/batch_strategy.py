@@ -1,7 +1,8 @@
 """The batching strategy of a model: which file it is in, and what can be wrong with it without running it (row 12.18).
 
 `TRITON_BATCH_STRATEGY_PATH` names the file, in the model's folder; else `batchstrategy.py` is looked for in the folders of the version, the model and the backend.
-A library for Triton's C interface is refused, unless a strategy in Python stands beside it.
+A library is one for `naiad_backend.h` and runs in the server's process, if an option of the server allows it; one for Triton's C interface is refused. A strategy in
+Python beside it takes precedence.
 """
 
 import ast
@@ -16,6 +17,7 @@ import msgspec
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings
 from naiad.config.problem import Position, Problem
+from naiad.core import elf
 from naiad.core.file_kind import exists, is_file
 
 PARAMETER = "TRITON_BATCH_STRATEGY_PATH"
@@ -23,6 +25,11 @@ FILE = "batchstrategy.py"
 LIBRARY = "batchstrategy.so"
 CLASS = "BatchStrategy"
 INCLUDE = "include"
+
+ABI = 1
+ABI_SYMBOL = "naiad_batch_strategy_abi"
+FUNCTIONS = ("naiad_strategy_create", "naiad_strategy_destroy", "naiad_batch_include")
+INCLUDE_REQUEST = "TRITONBACKEND_ModelBatchIncludeRequest"
 
 _FIELD: FieldPath = ("parameters", PARAMETER)
 _FOLDER = "$$TRITON_MODEL_DIRECTORY"
@@ -44,8 +51,10 @@ def batch_strategies(
     model_dir: pathlib.Path,
     versions: collections.abc.Iterable[int],
     backend_dir: pathlib.Path | None,
+    *,
+    libraries: bool = False,
 ) -> dict[int, pathlib.Path]:
-    """The file of the strategy of each version that has one, and a problem for each that cannot be used."""
+    """The file of the strategy of each version that has one, and a problem for each that cannot be used; `libraries`: whether the server loads libraries."""
     if message.HasField("sequence_batching"):
         if PARAMETER in message.parameters:
             findings.add(
@@ -59,7 +68,11 @@ def batch_strategies(
         found = find_strategy(message, model_dir, version, backend_dir)
         if isinstance(found, pathlib.Path):
             strategies[version] = found
-            found = check_strategy(found)
+            found = (
+                _library(found, allowed=libraries)
+                if found.suffix == ".so"
+                else check_strategy(found)
+            )
         if found is not None:
             _add(found, findings)
     if not strategies or message.HasField("dynamic_batching"):
@@ -106,7 +119,7 @@ def find_strategy(
         if exists(folder / FILE):
             return folder / FILE
         if exists(folder / LIBRARY):
-            return _library(folder / LIBRARY)
+            return folder / LIBRARY
     return None
 
 
@@ -206,7 +219,7 @@ def _named(text: str, model_dir: pathlib.Path) -> pathlib.Path | Wrong:
             suggestion=f"copy the file into the model's folder and write its name, or {_FOLDER}/{FILE}",
         )
     if path.suffix == ".so":
-        return path.with_suffix(".py") if is_file(path.with_suffix(".py")) else _library(path)
+        path = path.with_suffix(".py") if is_file(path.with_suffix(".py")) else path
     if not is_file(path):
         return Wrong(
             message=f"Batching library path not found: {path}", suggestion="put the file there"
@@ -214,9 +227,31 @@ def _named(text: str, model_dir: pathlib.Path) -> pathlib.Path | Wrong:
     return path
 
 
-def _library(path: pathlib.Path) -> Wrong:
+def _library(path: pathlib.Path, *, allowed: bool) -> Wrong | None:
+    """What is wrong with a library, as far as its file says."""
+    found, abi, why = None, None, ""
+    try:
+        found = elf.read(path)
+        abi = elf.number(path, found, ABI_SYMBOL)
+    except (OSError, elf.NoLibraryError) as error:
+        why = str(error)
+    if found is not None and abi is None and INCLUDE_REQUEST in found.defined:
+        return Wrong(
+            path=path,
+            message=f"{path.name} is a batching strategy for Triton's C interface, which this server cannot load",
+            suggestion=f"implement naiad_backend.h instead (docs/c-backends.md), or {_IN_PYTHON}",
+        )
+    if found is None or abi is None:
+        why = why if found is None else f"it does not define {ABI_SYMBOL} (NAIAD_BATCH_STRATEGY)"
+        return Wrong(path=path, message=f"{path.name} is not a batching strategy: {why}", suggestion=_IN_PYTHON)  # fmt: skip
+    missing = [name for name in FUNCTIONS if name not in found.defined]
+    if abi != ABI or missing:
+        why = f"does not define {', '.join(missing)}" if missing else f"was built with version {abi} of naiad_backend.h, and this server has {ABI}"  # fmt: skip
+        return Wrong(path=path, message=f"{path.name} {why}", suggestion="build it with the header of this server (docs/c-backends.md)")  # fmt: skip
+    if allowed:
+        return None
     return Wrong(
-        path=path if exists(path) else None,
-        message=f"{path.name} is a batching strategy for Triton's C interface, which this server cannot load",
-        suggestion=_IN_PYTHON,
+        path=path,
+        message=f"{path.name} is a library, which would run in the server's process, where a crash of it ends the server",
+        suggestion=f"start the server with --batch-strategy-libraries=true, or {_IN_PYTHON}",
     )

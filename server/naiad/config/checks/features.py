@@ -29,6 +29,7 @@ class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
         gpu_fallback: `--gpu-fallback=cpu`.
         host_policies: the names of `--host-policy`.
         first_response_histogram: `--metrics-config=histogram_latencies=true`.
+        strategy_libraries: `--batch-strategy-libraries`.
     """
 
     rate_limiter: bool = False
@@ -36,6 +37,7 @@ class ServerFeatures(msgspec.Struct, frozen=True, kw_only=True):
     gpu_fallback: bool = False
     host_policies: frozenset[str] = frozenset()
     first_response_histogram: bool = False
+    strategy_libraries: bool = False
 
 
 _NO_RATE_LIMIT = (

@@ -207,7 +207,12 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
         normalise(self.message)
         folder = self.backends.folder(self.message.backend)
         strategies = batch_strategies(
-            self.message, self.findings, self.model_dir, self.versions, folder
+            self.message,
+            self.findings,
+            self.model_dir,
+            self.versions,
+            folder,
+            libraries=self.features.strategy_libraries,
         )
         check_backend_is_supported(
             self.message, self.findings, self.backends, falls_back=falls_back

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from naiad.backends.c import elf
 from naiad.config.report import one_line
+from naiad.core import elf
 from tests.support.c_compiler import IDENTITY, compile_library, make
 from tests.support.check_and_serve import Compared, compare, same_words
 

@@ -51,9 +51,9 @@ def test_one_in_python_beside_a_library_is_taken(tmp_path: pathlib.Path) -> None
 @pytest.mark.parametrize(
     ("files", "path", "message", "advice"),
     [
-        ({"batchstrategy.so": b""}, "", "batchstrategy.so is a batching strategy for Triton's C interface", "write batchstrategy.py beside it"),
-        ({"1/batchstrategy.so": b""}, "", "batchstrategy.so is a batching strategy for Triton's C interface", "with a class BatchStrategy"),
-        ({"mine.so": b""}, "mine.so", "mine.so is a batching strategy for Triton's C interface", "batchstrategy.py"),
+        ({"batchstrategy.so": b""}, "", "batchstrategy.so is not a batching strategy: it is not an ELF file", "write batchstrategy.py beside it"),
+        ({"1/batchstrategy.so": b""}, "", "batchstrategy.so is not a batching strategy: it is not an ELF file", "with a class BatchStrategy"),
+        ({"mine.so": b""}, "mine.so", "mine.so is not a batching strategy: it is not an ELF file", "batchstrategy.py"),
         ({}, "nowhere.py", "Batching library path not found: ", "put the file there"),
         ({}, "../other/batchstrategy.py", "Batching library path escapes model repository", "copy the file"),
         ({}, "/etc/passwd", "Batching library path escapes model repository", "copy the file"),
