@@ -134,6 +134,24 @@ class Call:
             return argument.ints
         return [int(value) for value in floats_of(argument)]
 
+    def axis(self, name: str, default: int, rank: int | None, *, more: int = 0) -> int:
+        """A dimension, counted from the front; a negative one counts from the end. `more` are dimensions past the last that are possible as well.
+
+        Raises:
+            UnsupportedError: there is no such dimension, or it is not known how many there are.
+        """
+        given = self.integer(name, default)
+        if rank is None:
+            if given >= 0:
+                return given
+            raise UnsupportedError(
+                f"argument '{name}' is {given}, and it is not known how many dimensions there are"
+            )
+        axis = given + rank if given < 0 else given
+        if not 0 <= axis < rank + more:
+            raise UnsupportedError(f"argument '{name}' is {given}, and there are {rank} dimensions")
+        return axis
+
     def argument(self, name: str) -> Argument | None:
         """An argument as it is; None where there is none."""
         return self._argument(name)

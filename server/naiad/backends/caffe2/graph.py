@@ -79,6 +79,7 @@ class GraphBuilder:
         self.nodes: list[Node] = []
         self.weights: dict[str, Array] = {}
         self.label = ""
+        self.filled = 0
         self._count = 0
 
     def input(self, name: str, dtype: np.dtype[Any], dims: Dims) -> Value:

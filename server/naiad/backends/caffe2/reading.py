@@ -7,6 +7,8 @@ them is cut out at once.
 import pathlib
 import struct
 
+import numpy as np
+
 from naiad.backends.caffe2.net import Argument, Net, NetDefError, Operator
 from naiad.backends.model_files.wire_format import (
     FIXED32,
@@ -95,7 +97,8 @@ def _argument(wire: WireFormat, message: Field) -> tuple[str, Argument]:  # noqa
         elif field.tag == (4, LENGTH):
             argument.s = wire.content(field)
         elif field.tag == (_FLOATS, FIXED32):
-            floats.append(_without_tags(wire.content(field)))
+            with wire.view(field) as run:
+                floats.append(_without_tags(run))
         elif field.tag == (_FLOATS, LENGTH):  # packed
             floats.append(wire.content(field))
         elif field.tag == (6, VARINT):
@@ -108,12 +111,9 @@ def _argument(wire: WireFormat, message: Field) -> tuple[str, Argument]:  # noqa
     return name, argument
 
 
-def _without_tags(run: bytes) -> bytes:
+def _without_tags(run: memoryview) -> bytes:
     """The values of a run of floats."""
-    values = bytearray(len(run) // FIXED32_ENTRY * 4)
-    for byte in range(4):
-        values[byte::4] = run[byte + 1 :: FIXED32_ENTRY]
-    return bytes(values)
+    return np.frombuffer(run, np.uint8).reshape(-1, FIXED32_ENTRY)[:, 1:].tobytes()
 
 
 def _signed(value: int) -> int:

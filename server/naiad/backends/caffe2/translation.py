@@ -200,6 +200,10 @@ class _Translator:
         except UnsupportedError as error:
             self._fault(operator, str(error))
             return None
+        except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
+            # Numbers that no net has, in a combination that the table does not look for.
+            self._fault(operator, f"has arguments or shapes that make no sense: {error}")
+            return None
         return outputs
 
     def _fault(self, operator: Operator, what: str) -> None:

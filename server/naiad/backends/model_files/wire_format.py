@@ -105,6 +105,11 @@ class WireFormat:
             if part.tag == (number, LENGTH):
                 yield part
 
+    def view(self, field: Field) -> memoryview:
+        """The bytes of a field where they lie; to be released before the walk ends."""
+        with memoryview(self._data) as whole:
+            return whole[field.start : field.end]
+
     def varints(self, field: Field) -> collections.abc.Iterator[int]:
         """The numbers of a packed list."""
         at = field.start

@@ -249,7 +249,7 @@ def test_weights_that_do_not_fit(tmp_path: pathlib.Path) -> None:
     [
         (("GivenTensorFill", (), ("w",), {"shape": [2, 2**40], "values": [1.0]}), "has 1 values for the shape [2, 1099511627776], which takes 2199023255552"),
         (("GivenTensorFill", (), ("w",), {"shape": [-1], "values": [1.0]}), "argument 'shape' is [-1], expected sizes from 0 on"),
-        (("ConstantFill", (), ("w",), {"shape": [2**20, 2**20]}), f"fills the shape [1048576, 1048576], which has more than {fills.MAX_FILLED} elements"),
+        (("ConstantFill", (), ("w",), {"shape": [2**20, 2**20]}), f"fills the shape [1048576, 1048576]: this net fills more than {fills.MAX_FILLED} elements"),
     ],
 )  # fmt: skip
 def test_sizes_that_a_file_does_not_hold(tmp_path: pathlib.Path, fill: Op, said: str) -> None:

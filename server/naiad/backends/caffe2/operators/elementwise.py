@@ -60,8 +60,8 @@ def several(name: str) -> Operator:
 
 def weighted_sum(call: Call) -> list[Value]:
     """WeightedSum: X0, w0, X1, w1 …."""
-    if len(call.inputs) % 2:
-        raise UnsupportedError("has a value without a weight")
+    if not call.inputs or len(call.inputs) % 2:
+        raise UnsupportedError("needs a weight for each value")
     terms = [
         call.graph.node("Mul", [x, weight], x.dims)
         for x, weight in zip(call.inputs[::2], call.inputs[1::2], strict=True)

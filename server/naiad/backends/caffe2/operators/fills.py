@@ -11,7 +11,7 @@ from naiad.backends.caffe2.graph import FLOAT, INT64, Array, UnsupportedError, V
 Operator = collections.abc.Callable[[Call], list[Value]]
 
 MAX_FILLED = 1 << 28
-"""Elements of a tensor that a net fills with one value: its size is not bounded by that of the file."""
+"""Elements of all tensors that a net fills with one value: their size is not bounded by that of the file."""
 
 _ELEMENTS: collections.abc.Mapping[int, tuple[str, Any]] = {
     1: ("FLOAT", np.float32),
@@ -78,9 +78,10 @@ def constant(call: Call) -> list[Value]:
     value = argument.i if argument is not None and argument.i is not None else number
     if not call.inputs:
         dims = _dims(call)
-        if product(dims) > MAX_FILLED:
+        call.graph.filled += product(dims)
+        if call.graph.filled > MAX_FILLED:
             raise UnsupportedError(
-                f"fills the shape {list(dims)}, which has more than {MAX_FILLED} elements"
+                f"fills the shape {list(dims)}: this net fills more than {MAX_FILLED} elements"
             )
         return [call.graph.constant(np.full(dims, value, dtype), call.operator.outputs[0])]
     if call.integers("extra_shape"):

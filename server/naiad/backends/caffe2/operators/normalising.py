@@ -6,6 +6,9 @@ from naiad.backends.caffe2.arguments import Call
 from naiad.backends.caffe2.graph import UnsupportedError, Value
 from naiad.backends.caffe2.operators.images import channels_back, channels_first, per_channel
 
+_MOST = 1 << 16
+"""Above any number of groups."""
+
 
 def batch_norm(call: Call) -> list[Value]:
     """SpatialBN: X, scale, bias, mean and variance that training has found."""
@@ -43,7 +46,7 @@ def group_norm(call: Call) -> list[Value]:
     rank = call.x.need_rank("GroupNorm")
     x = channels_first(call, call.x, rank)
     channels = x.size(1) if x.size(1) > 0 else call.input(1).size(0)
-    if groups < 1 or channels % groups:
+    if not 1 <= groups <= _MOST or channels % groups:
         raise UnsupportedError(f"has {groups} groups of {channels} channels")
     folded = graph.node("Reshape", [x, graph.constant([0, groups, -1])], (x.size(0), groups, -1))
     ones, zeros = (graph.constant(np.full(groups, each, x.dtype)) for each in (1, 0))
@@ -62,7 +65,7 @@ def layer_norm(call: Call) -> list[Value]:
     """LayerNorm over all dimensions from `axis` on; gives mean and standard deviation as well."""
     graph, x = call.graph, call.x
     rank = x.need_rank("LayerNorm")
-    axis = call.integer("axis", 1) % max(rank, 1)
+    axis = call.axis("axis", 1, rank)
     axes = list(range(axis, rank))
     reduced = (*(x.dims or ())[:axis], *[1] * (rank - axis))
     mean = graph.node("ReduceMean", [x], reduced, axes=axes)
@@ -109,7 +112,7 @@ def affine_channel(call: Call) -> list[Value]:
 def unit_norm(call: Call) -> list[Value]:
     """Normalize: to the length 1 along an axis."""
     rank = call.x.need_rank("Normalize")
-    axis = call.integer("axis", -1) % rank
+    axis = call.axis("axis", -1, rank)
     dims = tuple(1 if each == axis else size for each, size in enumerate(call.x.dims or ()))
     length = call.graph.node("ReduceL2", [call.x], dims, axes=[axis])
     least = call.graph.scalar(1e-12, call.x.dtype)

@@ -9,11 +9,9 @@ from naiad.backends.caffe2.graph import INT64, Dims, UnsupportedError, Value, br
 def fully_connected(call: Call, *, transposed: bool = False) -> list[Value]:
     """FC: X, flattened at `axis`, weights [N, K], flattened at `axis_w`, and a bias; FCTransposed has weights [K, N]."""
     graph, x = call.graph, call.x
-    axis, axis_w = call.integer("axis", 1), call.integer("axis_w", 1)
-    if axis < 0:
-        axis += x.need_rank("a negative axis")
-    weights = _flat(call, call.input(1), axis_w)
-    flat = _flat(call, x, axis)
+    axis = call.axis("axis", 1, x.rank, more=1)
+    weights = _flat(call, call.input(1), "axis_w")
+    flat = _flat(call, x, "axis")
     outputs, inputs = weights.size(0), weights.size(1)
     if transposed:
         outputs, inputs = inputs, outputs
@@ -42,8 +40,8 @@ def fully_connected_transposed(call: Call) -> list[Value]:
 
 def matrix_product(call: Call) -> list[Value]:
     """MatMul: both inputs flattened to matrices."""
-    a = _flat(call, call.x, call.integer("axis_a", 1))
-    b = _flat(call, call.input(1), call.integer("axis_b", 1))
+    a = _flat(call, call.x, "axis_a")
+    b = _flat(call, call.input(1), "axis_b")
     trans_a, trans_b = (1 if call.integer(name, 0) else 0 for name in ("trans_a", "trans_b"))
     dims = (a.size(1 if trans_a else 0), b.size(0 if trans_b else 1))
     return [call.graph.node("Gemm", [a, b], dims, transA=trans_a, transB=trans_b)]
@@ -66,11 +64,10 @@ def gather(axis: int) -> collections.abc.Callable[[Call], list[Value]]:
     """Gather and BatchGather: parts of the first input by the indices in the second."""
 
     def translate(call: Call) -> list[Value]:
-        at = call.integer("axis", axis)
         data, indices = call.x, call.input(1)
+        at = call.axis("axis", axis, data.rank)
         dims: Dims | None = None
         if data.dims is not None and indices.dims is not None:
-            at = at % max(len(data.dims), 1)
             dims = (*data.dims[:at], *indices.dims, *data.dims[at + 1 :])
         return [call.graph.node("Gather", [data, indices], dims, axis=at)]
 
@@ -81,23 +78,21 @@ def top_k(call: Call) -> list[Value]:
     """TopK along an axis: values and their indices."""
     if len(call.operator.outputs) > 2:  # noqa: PLR2004 - values and indices
         raise UnsupportedError("gives flattened indices, which are not in the table")
-    k, axis = call.integer("k", 0), call.integer("axis", -1)
+    k, axis = call.integer("k", 0), call.axis("axis", -1, call.x.need_rank("TopK"))
     if k < 1:
         raise UnsupportedError(f"argument 'k' is {k}, expected at least 1")
     dims = None
     if call.x.dims is not None:
-        at = axis % len(call.x.dims)
-        dims = (*call.x.dims[:at], k, *call.x.dims[at + 1 :])
+        dims = (*call.x.dims[:axis], k, *call.x.dims[axis + 1 :])
     outputs = [(call.x.dtype, dims), (INT64, dims)]
     return call.graph.nodes_of("TopK", [call.x, call.graph.constant([k])], outputs, axis=axis)
 
 
-def _flat(call: Call, value: Value, axis: int) -> Value:
-    """A value as a matrix: all dimensions before `axis` by the others."""
+def _flat(call: Call, value: Value, name: str) -> Value:
+    """A value as a matrix: all dimensions before the one that an argument names by the others."""
+    axis = call.axis(name, 1, value.rank, more=1)
     if value.rank == 2 and axis == 1:  # noqa: PLR2004 - it is one
         return value
-    if axis < 0:
-        axis += value.need_rank("a negative axis")
     if value.dims is None:
         return call.graph.node("Flatten", [value], (-1, -1), axis=axis)
     dims = (product(value.dims[:axis]), product(value.dims[axis:]))

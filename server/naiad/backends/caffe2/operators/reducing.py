@@ -53,9 +53,7 @@ def position(name: str) -> Operator:
 
 def softmax(call: Call) -> list[Value]:
     """Softmax over all dimensions from `axis` on, as one row."""
-    axis = call.integer("axis", 1)
-    if axis < 0:
-        axis += call.x.need_rank("a negative axis")
+    axis = call.axis("axis", 1, call.x.rank)
     return [call.graph.node("Softmax", [call.x], call.x.dims, axis=axis)]
 
 

@@ -11,6 +11,8 @@ from naiad.backends.caffe2.onnx_file import Attribute
 from naiad.backends.caffe2.operators.images import channels_back, channels_first, check_rank
 
 _RANK = 4
+_MOST = 1 << 16
+"""Above any scale of an image, and any number of its channels."""
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
 
 
@@ -62,7 +64,7 @@ def channel_shuffle(call: Call) -> list[Value]:
     channels = call.x.size(axis)
     if channels < 0:
         raise UnsupportedError("needs the number of channels, which is not known here")
-    if groups < 1 or channels % groups:
+    if groups < 1 or channels % groups or channels > _MOST:
         raise UnsupportedError(f"has {groups} groups of {channels} channels")
     each = channels // groups
     order = [group * each + place for place, group in itertools.product(range(each), range(groups))]
@@ -72,16 +74,21 @@ def channel_shuffle(call: Call) -> list[Value]:
 def _resized(call: Call, **attributes: Attribute) -> list[Value]:
     check_rank(call.x, _RANK)
     if len(call.inputs) > 1:
-        height, width = map(float, call.constant_input(1, "the scales").reshape(-1)[:2])
+        scales = call.constant_input(1, "the scales").reshape(-1)
+        if scales.size != 2:  # noqa: PLR2004 - height and width
+            raise UnsupportedError(f"has {scales.size} scales, expected 2")
+        height, width = map(float, scales)
     else:
         height, width = call.number("height_scale", 1), call.number("width_scale", 1)
-    if min(height, width) <= 0:
-        raise UnsupportedError(f"has the scales {height} and {width}, expected numbers above 0")
+    if not (0 < height < _MOST and 0 < width < _MOST):
+        raise UnsupportedError(
+            f"has the scales {height} and {width}, expected numbers between 0 and {_MOST}"
+        )
     x = channels_first(call, call.x, _RANK)
     dims = (x.size(0), x.size(1), *_scaled((x.size(2), x.size(3)), (height, width)))
-    scales = call.graph.constant(np.array([1, 1, height, width], np.float32))
+    factors = call.graph.constant(np.array([1, 1, height, width], np.float32))
     none = call.graph.constant(np.zeros(0, np.float32))
-    y = call.graph.node("Resize", [x, none, scales], dims, more=attributes)
+    y = call.graph.node("Resize", [x, none, factors], dims, more=attributes)
     return [channels_back(call, y, _RANK)]
 
 

@@ -49,9 +49,7 @@ def like_another(call: Call) -> list[Value]:
 
 def flatten(call: Call) -> list[Value]:
     """Flatten to a matrix."""
-    axis = call.integer("axis", 1)
-    if axis < 0:
-        axis += call.x.need_rank("a negative axis")
+    axis = call.axis("axis", 1, call.x.rank, more=1)
     dims: Dims = (-1, -1)
     if call.x.dims is not None:
         dims = (product(call.x.dims[:axis]), product(call.x.dims[axis:]))
@@ -125,10 +123,9 @@ def concat(call: Call) -> list[Value]:
     """Concat, of which the second output is how much each input takes; with `add_axis` in a new dimension."""
     graph = call.graph
     values = [call.x, *call.inputs[1:]]
-    axis = _channel_axis(call)
-    added = call.integer("add_axis", 0)
-    if axis < 0:
-        axis += call.x.need_rank("a negative axis") + (1 if added else 0)
+    added = 1 if call.integer("add_axis", 0) else 0
+    rank = call.x.rank
+    axis = _channel_axis(call, None if rank is None else rank + added)
     if added:
         values = [
             graph.node("Unsqueeze", [each], _inserted(each.dims, axis), axes=[axis])
@@ -151,9 +148,7 @@ def concat(call: Call) -> list[Value]:
 def split(call: Call) -> list[Value]:
     """Split: by the argument, the second input, or in equal parts."""
     x, count = call.x, len(call.operator.outputs)
-    axis = _channel_axis(call)
-    if axis < 0:
-        axis += x.need_rank("a negative axis")
+    axis = _channel_axis(call, x.rank)
     sizes = call.integers("split")
     if len(call.inputs) > 1:
         sizes = [int(size) for size in call.constant_input(1, "the sizes of the parts").reshape(-1)]
@@ -216,21 +211,23 @@ def cast(call: Call) -> list[Value]:
 
 def tile(call: Call) -> list[Value]:
     """Tile: repeats along an axis."""
-    tiles, axis = call.integer("tiles", 1), call.integer("axis", 0)
+    tiles = call.integer("tiles", 1)
     if len(call.inputs) > 1:
         raise UnsupportedError("computes how often while it runs, which is not in the table")
     rank = call.x.need_rank("Tile")
+    axis = call.axis("axis", 0, rank)
+    if tiles < 1:
+        raise UnsupportedError(f"argument 'tiles' is {tiles}, expected at least 1")
     repeats = [1] * rank
     repeats[axis] = tiles
     size = call.x.size(axis)
-    dims = _replaced(call.x.dims, axis % rank, size * tiles if size >= 0 else -1)
+    dims = _replaced(call.x.dims, axis, size * tiles if size >= 0 else -1)
     return [call.graph.node("Tile", [call.x, call.graph.constant(repeats)], dims)]
 
 
-def _channel_axis(call: Call) -> int:
+def _channel_axis(call: Call, rank: int | None) -> int:
     """The argument `axis`, or that of the channels."""
-    last = call.channels_last
-    return call.integer("axis", 3 if last else 1)
+    return call.axis("axis", 3 if call.channels_last else 1, rank)
 
 
 def _reshaped(x: Value, shape: list[int]) -> Dims:
