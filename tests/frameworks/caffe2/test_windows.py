@@ -153,7 +153,9 @@ def test_global_pooling(tmp_path: pathlib.Path, *, kind: str, order: str) -> Non
     )
 
 
-@pytest.mark.parametrize(("kernel", "stride", "pad"), [(3, 2, 0), (3, 2, 1), (2, 2, 0), (5, 3, 2)])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad"), [(3, 2, 0), (3, 2, 1), (2, 2, 0), (2, 2, 1), (5, 3, 2)]
+)
 @pytest.mark.parametrize("size", [8, 9, 10, 11, 13])
 @pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
 def test_padding_as_caffe_does(

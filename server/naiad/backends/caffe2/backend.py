@@ -59,8 +59,8 @@ class Caffe2Model(LoadedModel):
         self._file = tempfile.TemporaryFile(prefix="naiad-caffe2-")  # noqa: SIM115 - sessions are made of it later
         try:
             self._translate(source)
-            graph = pathlib.Path(f"/proc/self/fd/{self._file.fileno()}")
-            self._loaded = OnnxModel(source, runtime, graph)
+            self._graph = pathlib.Path(f"/proc/self/fd/{self._file.fileno()}")
+            self._loaded = OnnxModel(source, runtime, self._graph)
         except InferenceError as error:
             self._file.close()
             raise self._explained(error) from error
@@ -103,7 +103,10 @@ class Caffe2Model(LoadedModel):
         """An error of onnxruntime itself is one of a file without a name: the message names those that it was made of."""
         if error.code is not ErrorCode.INTERNAL:
             return error
+        reason = error.message.replace(
+            f" (loading '{self._graph.name}' of model '{self._model}')", ""
+        ).replace(str(self._graph), "the translation")
         return InferenceError(
             error.code,
-            f"onnxruntime refuses what '{self._path}' was translated to: {error.message}",
+            f"unable to load model '{self._model}': onnxruntime refuses what '{self._path}' was translated to: {reason}",
         )

@@ -24,6 +24,15 @@ _MARK = "#"
 """Stands before the number that makes a name unique."""
 
 
+_ALIKE = frozenset(
+    (
+        "Add", "And", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "Div", "Equal", "Gemm", "Greater", "GreaterOrEqual", "InstanceNormalization",
+        "Less", "LessOrEqual", "MatMul", "Max", "Mean", "Min", "Mul", "Or", "PRelu", "Sub", "Sum", "Xor",
+    )
+)  # fmt: skip
+"""The operators of ONNX whose inputs have one datatype."""
+
+
 class UnsupportedError(Exception):
     """Why an operator cannot be translated; completes a sentence that begins with the operator."""
 
@@ -107,9 +116,18 @@ class GraphBuilder:
         more: collections.abc.Mapping[str, Attribute] = types.MappingProxyType({}),
         **attributes: Attribute,
     ) -> Value:
-        """Add a node with one output, which has the first input's dtype unless another one is given; `more` are further attributes."""
+        """Add a node with one output, which has the first input's dtype unless another one is given; `more` are further attributes.
+
+        Raises:
+            UnsupportedError: the inputs differ in their datatype, and may not.
+        """
         first = inputs[0]
         assert first is not None
+        dtypes = {each.dtype.name for each in inputs if each is not None}
+        if len(dtypes) > 1 and operator in _ALIKE:
+            raise UnsupportedError(
+                f"takes {' and '.join(sorted(dtypes))} together: inputs of the config have the datatype of the net's weights"
+            )
         self._weigh(inputs)
         output = Value(name=self._unique(operator), dtype=dtype or first.dtype, dims=dims)
         self._add(operator, inputs, (output,), {**attributes, **more})

@@ -163,6 +163,19 @@ def test_the_init_net_of_another_file_name(tmp_path: pathlib.Path) -> None:
     assert not resolve(folder, backends=Catalog()).problems
 
 
+def test_what_onnxruntime_refuses_is_said_with_the_operator(tmp_path: pathlib.Path) -> None:
+    config = 'max_batch_size: 4 input { name: "data" data_type: TYPE_INT32 dims: 2 }'
+    folder = model(tmp_path, config, [("Elu", ("data",), ("y",), {})])
+    with pytest.raises(InferenceError) as caught:
+        load(folder)
+    said = caught.value.message
+    assert said.startswith(
+        f"unable to load model 'm': onnxruntime refuses what '{folder}/1/model.netdef' was translated to: "
+    )
+    assert "operator 0 of model.netdef (Elu -> 'y')" in said
+    assert "/proc/" not in said
+
+
 def instance_of(folder: pathlib.Path) -> Instance:
     return load(folder).make_instance(SPEC)
 

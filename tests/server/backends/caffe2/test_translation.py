@@ -242,6 +242,11 @@ def test_weights_that_do_not_fit(tmp_path: pathlib.Path) -> None:
     dense: Op = ("FC", ("x", "w"), ("y",), {})
     said = refused(tmp_path / "c", [dense], blobs={"w": np.zeros((2, 4), np.float32)})
     assert said.endswith("(FC -> 'y') has weights for 4 inputs, and gets 3 from the shape [-1, 3]")
+    half = {"x": ("float16", (-1, 4))}
+    said = refused(tmp_path / "d", [dense], inputs=half, blobs={"w": np.zeros((2, 4), np.float32)})
+    assert said.endswith(
+        "(FC -> 'y') takes float16 and float32 together: inputs of the config have the datatype of the net's weights"
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,6 +260,24 @@ def test_weights_that_do_not_fit(tmp_path: pathlib.Path) -> None:
 def test_sizes_that_a_file_does_not_hold(tmp_path: pathlib.Path, fill: Op, said: str) -> None:
     found = refused(tmp_path, [("Copy", ("w",), ("y",), {})], init=[fill])
     assert found == f"operator 0 of init_model.netdef ({fill[0]} -> 'w') {said}"
+
+
+@pytest.mark.parametrize("axis", [4, -5, 2**40])
+@pytest.mark.parametrize("kind", ["Concat", "Split", "Softmax", "Tile", "Normalize", "LayerNorm"])
+def test_a_dimension_that_is_not_there(tmp_path: pathlib.Path, kind: str, axis: int) -> None:
+    said = refused(tmp_path, [(kind, ("x",), ("y",), {"axis": axis})], inputs=IMAGE)
+    assert said.endswith(f"({kind} -> 'y') argument 'axis' is {axis}, and there are 4 dimensions")
+
+
+def test_fills_are_bounded_as_a_whole(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fills, "MAX_FILLED", 10)
+    many: list[Op] = [("ConstantFill", (), (f"w{index}",), {"shape": [4]}) for index in range(3)]
+    said = refused(tmp_path, [("Copy", ("w0",), ("y",), {})], init=many)
+    assert said == (
+        "operator 2 of init_model.netdef (ConstantFill -> 'w2') fills the shape [4]: this net fills more than 10 elements"
+    )
 
 
 def test_a_net_without_outputs(tmp_path: pathlib.Path) -> None:

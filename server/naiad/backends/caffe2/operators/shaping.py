@@ -131,9 +131,6 @@ def concat(call: Call) -> list[Value]:
             graph.node("Unsqueeze", [each], _inserted(each.dims, axis), axes=[axis])
             for each in values
         ]
-    dtypes = {each.dtype for each in values}
-    if len(dtypes) > 1:
-        raise UnsupportedError(f"joins {' and '.join(sorted(map(str, dtypes)))}")
     outputs = [graph.node("Concat", values, _joined(values, axis), axis=axis)]
     if len(call.operator.outputs) > 1:
         sizes = [
