@@ -107,7 +107,6 @@ def server(
         f"--http-max-input-size={LIMIT}",
         "--access-log=true",
         "--cache-config=local,size=1048576",
-        "--http-restricted-api=logging:key=hush",
     )
     with launched(repository, tmp_path_factory.mktemp("server"), *options) as running:
         yield running
@@ -232,6 +231,16 @@ def test_another_method_is_405(server: ServerProcess) -> None:
     assert get(server.http, "/v1/models/echo:predict")[0] == 405
     assert call(server.http, "POST", "/v1/models/echo", "{}")[0] == 405
     assert call(server.http, "POST", "/v1/models", "{}")[0] == 405
+
+
+def test_a_verb_that_does_not_exist_is_404_with_the_one_that_was_meant(
+    server: ServerProcess,
+) -> None:
+    for verb, meant in (("predct", "predict"), ("explains", "explain"), ("classify", "predict")):
+        for path in ("echo", "echo/versions/1"):
+            status, reply = post(server, f"{path}:{verb}", ROWS)
+            assert status == 404
+            assert f"did you mean /v1/models/{path}:{meant}?" in reply["error"]
 
 
 def test_bodies_are_compressed_and_bounded(server: ServerProcess) -> None:

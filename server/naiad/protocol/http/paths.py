@@ -25,6 +25,10 @@ _POST = ("POST",)
 _BOTH = ("GET", "POST")
 
 
+V1_MODEL_READY = "v1_model_ready"
+"""The operation of paths whose models have no colon in their names: what follows a colon there is a verb that does not exist."""
+
+
 class ApiPath(msgspec.Struct, frozen=True):
     """A path.
 
@@ -56,6 +60,7 @@ class ApiPath(msgspec.Struct, frozen=True):
                     not value
                     or not segment.endswith(verb)
                     or (name == "version" and not _is_number(value))
+                    or (self.operation == V1_MODEL_READY and ":" in value)
                 ):
                     return None
                 parameters[name] = value
@@ -152,11 +157,11 @@ API: tuple[ApiPath, ...] = (
         methods=_BOTH,
     ),
     *_paths("logging", Category.LOGGING, "/v2/logging", methods=_BOTH),
-    # KServe's v1 (`docs/kserve-v1.md`); the verbs come first, because a name may hold a colon.
+    # KServe's v1 (`docs/kserve-v1.md`).
     *_v1_paths("predict", Category.INFERENCE, _V1_MODEL, _V1_VERSION, verb=":predict"),
     *_v1_paths("explain", Category.INFERENCE, _V1_MODEL, _V1_VERSION, verb=":explain"),
     *_v1_paths("v1_models", Category.MODEL_REPOSITORY, "/v1/models"),
-    *_v1_paths("v1_model_ready", Category.HEALTH, _V1_MODEL, _V1_VERSION),
+    *_v1_paths(V1_MODEL_READY, Category.HEALTH, _V1_MODEL, _V1_VERSION),
     *_paths("docs", None, "/docs"),
     *_paths("description", None, "/openapi.json"),
 )

@@ -31,7 +31,7 @@ from naiad.protocol.http.asgi.fast_call import fast_call
 from naiad.protocol.http.asgi.services import LateServices
 from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastRoutes, Receive, Scope, Send
-from naiad.protocol.http.paths import API, BASE_PATH, ApiPath, is_v1
+from naiad.protocol.http.paths import API, BASE_PATH, V1_MODEL_READY, ApiPath, is_v1
 from naiad.protocol.http.routes import model_version
 
 Decoded = typing.TypeVar("Decoded")
@@ -46,6 +46,20 @@ class _Digits(Convertor[str]):
     """A version in a path: digits only; a path with anything else does not exist (row 1.8)."""
 
     regex = "[0-9]+"
+
+    @override
+    def convert(self, value: str) -> str:
+        return value
+
+    @override
+    def to_string(self, value: str) -> str:
+        return value
+
+
+class _WithoutVerb(Convertor[str]):
+    """A model in a path of KServe's v1 that has no verb (`V1_MODEL_READY`)."""
+
+    regex = "[^/:]+"
 
     @override
     def convert(self, value: str) -> str:
@@ -74,6 +88,7 @@ def build(
 ) -> fastapi.FastAPI:
     """The application, without what `control_plane.Gate` checks. `kserve_v1`: whether it has the paths of KServe's v1. `lifespan` is FastAPI's."""
     register_url_convertor("digits", _Digits())
+    register_url_convertor("without_verb", _WithoutVerb())
     app = _Described(
         title="Naiad",
         description="Inference over HTTP: the KServe v2 protocol with Triton's extensions.",
@@ -154,6 +169,8 @@ class _Endpoints:
         for path in paths:
             endpoint = self.fast if path.fast else endpoints[path.operation]
             template = path.template.replace("{version}", "{version:digits}")
+            if path.operation == V1_MODEL_READY:
+                template = template.replace("{model}", "{model:without_verb}")
             methods = list(path.methods)
             operation = openapi.operation_of(path)
             if operation is None:

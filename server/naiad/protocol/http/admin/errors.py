@@ -20,6 +20,7 @@ from naiad.protocol.http.replies import refusal, server_fault, wrong_method
 from naiad.protocol.status import http_status
 
 _MODEL_PATH = re.compile(r"/v2/models/([^/]+)(/versions/[^/]+)?(?:/(.*))?", re.DOTALL)
+_V1_VERB = re.compile(r"(/v1/models/[^/:]+(?:/versions/[0-9]+)?):(\w*)")
 _PREFIXED = re.compile(r"((?:/[A-Za-z0-9._~-]+)+)(/v[12](?:/.*)?)")
 """A path of the API with something before it: a gateway did not remove its prefix."""
 _VERSION = re.compile(r"/versions/[0-9]+")
@@ -123,6 +124,8 @@ def _meant(path: str, models: list[str]) -> str:
         path = path.rstrip("/")
         if path in _PATHS:
             return path
+    if verb := _V1_VERB.fullmatch(path):
+        return f"{verb[1]}:{_closest(verb[2], ('predict', 'explain')) or 'predict'}"
     match = _MODEL_PATH.fullmatch(path)
     if match is None:
         return _closest(path, _PATHS)

@@ -175,7 +175,7 @@ async def test_shared_memory_is_switched_off(browse: Browser, kind: str) -> None
     "path",
     [
         "/", "/v2/", "/v2/models", "/v2/models/m/versions/x", "/v2/models/m/versions/1/trace/setting", "/v2/health",
-        "/v2/models/a%2Fb", "/v2/models/m/versions/x/infer", "/redoc", "/v1/models/m/infer",
+        "/v2/models/a%2Fb", "/v2/models/m/versions/x/infer", "/redoc", "/v1/models/m/infer", "/v1/models/m:classify",
     ],
 )  # fmt: skip
 async def test_an_unknown_path_is_404_in_json(browse: Browser, path: str) -> None:
