@@ -59,6 +59,62 @@ def test_all_requests_of_an_engine_that_dies_get_its_reason_and_another_takes_it
 
 
 @pytest.mark.slow
+def test_an_engine_that_dies_without_a_request_is_found_by_the_probe_for_readiness(
+    tmp_path: pathlib.Path,
+) -> None:
+    models = tmp_path / "models"
+    add_model(models, "words")
+    with serving(models, tmp_path) as server:
+        first = worker_of(server, "words")
+        assert generate(server, "words", text_input="dying", max_tokens=2)[0] == 200
+        assert not is_ready(server, "words")
+        wait_until(lambda: worker_of(server, "words") not in {0, first})
+        wait_until(lambda: is_ready(server, "words"))
+        assert DEATH in server.output()
+
+
+@pytest.mark.slow
+def test_the_health_of_an_engine_is_asked_before_each_request_where_the_config_says_so(
+    tmp_path: pathlib.Path,
+) -> None:
+    models = tmp_path / "models"
+    health = 'parameters { key: "ENABLE_VLLM_HEALTH_CHECK" value { string_value: "true" } }'
+    add_model(models, "words", config=health)
+    add_model(models, "careless")
+    with serving(models, tmp_path) as server:
+        for name in ("words", "careless"):
+            assert generate(server, name, text_input="sick", max_tokens=1)[0] == 200
+        assert generate(server, "careless", text_input="hi", max_tokens=1)[0] == 200
+        first = worker_of(server, "words")
+        status, reply = generate(server, "words", text_input="hi")
+        assert status == 503
+        assert "engine of model 'words' died: RuntimeError: no heartbeat" in reply["error"]
+        wait_until(lambda: worker_of(server, "words") not in {0, first})
+        wait_until(lambda: is_ready(server, "words"))
+        assert generate(server, "words", text_input="hi", max_tokens=1)[0] == 200
+
+
+@pytest.mark.slow
+def test_an_unload_waits_for_requests_and_a_stop_for_no_longer_than_it_may(
+    tmp_path: pathlib.Path,
+) -> None:
+    models = tmp_path / "models"
+    for name in ("words", "endless"):
+        add_model(models, name)
+    options = ("--model-control-mode=explicit", "--load-model=*", "--exit-timeout-secs=1")
+    server = ServerProcess(program(), [models], log=tmp_path / "log", options=options)
+    with server, TokenStream(server) as stream:
+        stream.ask("endless", "forever", stream=True)
+        stream.next()
+        stream.ask("words", "one two", stream=True, parameters={"max_tokens": 500})
+        unloaded = call(server.http, "POST", "/v2/repository/models/words/unload", {})
+        assert unloaded[0] == 200
+        wait_until(lambda: "[words words_0_0] made-up engine: shut down" in server.output())
+        assert "aborted" not in server.output()
+        assert server.stop(timeout_s=60) == 1  # a request outlasted the limit
+
+
+@pytest.mark.slow
 def test_an_engine_that_dies_in_a_thread_of_the_server_leaves_the_server_alone(
     tmp_path: pathlib.Path,
 ) -> None:

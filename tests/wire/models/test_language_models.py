@@ -4,6 +4,8 @@ import base64
 import io
 import json
 import pathlib
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -168,6 +170,16 @@ class TestStreams:
         status, reply = generate(server, "words", **body)
         assert status == 400
         assert "leave the first one out" in reply["error"]
+
+
+def test_the_client_of_the_documentation_prints_the_text(server: ServerProcess) -> None:
+    page = pathlib.Path(__file__).parents[3] / "docs" / "language-models.md"
+    _, code = page.read_text().split("```python\n")
+    code = code.partition("```")[0].replace("localhost:8001", server.grpc).replace("llama", "words")
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert printed.stdout == " ".join(["WHAT IS A NAIAD?"] * 16)
 
 
 class TestOneEngineForAll:

@@ -4,7 +4,8 @@ A word is the prompt's next one, in capitals, from the first again after the las
 
 * `forever …` is not ended by `max_tokens`;
 * `together N` gets its next word only while N requests run: N requests at once end, fewer wait;
-* `die` ends the engine with the second step;
+* `die` ends the engine with the second step, `dying` once it has its own last word;
+* `sick` makes the engine unhealthy;
 * `fail` raises in the engine, which lives on; `too long` is refused;
 * `silent` gets no word at all.
 """
@@ -51,6 +52,7 @@ class AsyncLLM:
         self._most = vllm_config.max_num_seqs or 256
         self._requests: dict[str, list[_Request]] = {}
         self._dead = False
+        self._sick = False
         self.output_handler: asyncio.Task[None] | None = None
         print(f"made-up engine: started with {vllm_config}", flush=True)
 
@@ -116,6 +118,8 @@ class AsyncLLM:
     async def check_health(self) -> None:
         if self.errored:
             raise self.dead_error
+        if self._sick:
+            raise RuntimeError("no heartbeat of the made-up worker")
 
     @property
     def errored(self) -> bool:
@@ -142,10 +146,12 @@ class AsyncLLM:
                     self._die()
                     return
                 word = part.next_word(len(running))
+                self._sick = self._sick or part.words[0] == "sick"
                 if word is not None:
                     self._hand_over(part, word)
                     if _is_last(part):
                         parts.remove(part)
+                        self._dead = part.words[0] == "dying"
             if not parts:
                 self._requests.pop(request_id, None)
 
