@@ -5,7 +5,7 @@ from naiad_operator.api.manifests.unvalidated import Fields, part
 from naiad_operator.convert import companions, workload
 
 _RUNTIME = "no runtime is needed: what a runtime of Triton gives to the containers is in the services that name it"
-_LANGUAGE_MODELS = "it serves language models with vLLM, which this server does not run"
+_LANGUAGE_MODELS = "it is a server of vLLM's own: write a model with backend vllm (docs/language-models.md), and an InferenceService for its repository"
 _SELECTS = (
     "it stays, with the label of the new pods in its selector: app.kubernetes.io/instance: NAME"
 )

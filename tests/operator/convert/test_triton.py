@@ -235,7 +235,7 @@ def test_only_objects_that_a_user_wrote_are_converted(convert: RUN) -> None:
         ({"kind": "Deployment", "metadata": {"name": "a"}}, "Deployment a: not converted: none of its containers runs tritonserver"),
         ({"kind": "Application", "metadata": {"name": "a"}}, "Application a: not converted: there is no rule for it"),
         ({"kind": "Role", "metadata": {"name": "a"}}, "Role a: not converted: it stays as it is"),
-        ({"kind": "LLMInferenceService", "metadata": {"name": "a"}}, "it serves language models with vLLM, which this server does not run"),
+        ({"kind": "LLMInferenceService", "metadata": {"name": "a"}}, "it is a server of vLLM's own: write a model with backend vllm (docs/language-models.md), and an InferenceService for its repository"),
         ({"kind": "TrainedModel", "metadata": {"name": "a"}, "spec": {"inferenceService": "b"}}, "a folder of the repository of InferenceService b"),
         ({"kind": "Rollout", "metadata": {"name": "a"}, "spec": deployment()["spec"]}, "Rollout a: not converted: its pods run tritonserver, but"),
         ({"kind": "Job", "metadata": {"name": "a"}, "spec": deployment()["spec"]}, "Job a: not converted: its pods end"),

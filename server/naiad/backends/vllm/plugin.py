@@ -7,6 +7,8 @@ import msgspec
 from naiad.backends.plugin import deferred
 from naiad.backends.python.plugin import PLUGIN as PYTHON
 
+_ENGINE = "vllm's engine decides it itself: its arguments are in model.json"
+
 PLUGIN = msgspec.structs.replace(
     PYTHON,
     name="vllm",
@@ -15,6 +17,9 @@ PLUGIN = msgspec.structs.replace(
     runtime="model.py",
     options=types.MappingProxyType({}),
     options_without_effect=types.MappingProxyType({}),
+    optimization_without_effect=types.MappingProxyType(
+        dict.fromkeys(PYTHON.optimization_without_effect, _ENGINE)
+    ),
     missing_file="",
     complete=deferred("naiad.backends.vllm.completion:complete"),
     completes_itself=None,
