@@ -24,6 +24,11 @@ import naiad
 ARRAY = np.zeros((1, 4), np.float32)
 
 
+@naiad.model(inputs=[naiad.Tensor((4,), np.float32)], outputs=[naiad.Tensor((4,), np.float32, "y")])
+def twice(x: "np.ndarray[tuple[int, ...], np.dtype[np.float32]]") -> object:
+    return {"y": x * 2}
+
+
 def main() -> None:
     with naiad.Server("models", model_control_mode="explicit", load_model=["add"]) as server:
         result: naiad.Result = server.infer("add", {"INPUT0": ARRAY, "NAME": ["a"]}, timeout=1.5, version=1)
@@ -38,7 +43,7 @@ def main() -> None:
 
 
 async def main_of_a_task() -> None:
-    async with naiad.AsyncServer("models") as server:
+    async with naiad.AsyncServer("models", functions=[twice]) as server:
         print((await server.infer("add", {"INPUT0": ARRAY}))["OUTPUT0"])
         async for part in server.stream("chat", {"TEXT": ["hello"]}):
             print(part["WORD"])
@@ -87,7 +92,14 @@ def test_every_public_name_is_there_and_said_to_be() -> None:
 
 
 def test_every_public_method_says_what_it_does() -> None:
-    for owner in (naiad.Server, naiad.AsyncServer, naiad.Result):
+    for owner in (
+        naiad.Server,
+        naiad.AsyncServer,
+        naiad.Result,
+        naiad.Request,
+        naiad.Tensor,
+        naiad.FunctionModel,
+    ):
         for name, value in vars(owner).items():
             if callable(value) and not name.startswith("_"):
                 assert value.__doc__, f"{owner.__name__}.{name}"
