@@ -92,7 +92,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $scaling := $predictor.autoscaling | default dict }}
 {{- $ofCanary := (.spec.canary | default dict).autoscaling | default dict }}
 {{- $isSystem := hasPrefix "system-" ($predictor.priorityClassName | default "") }}
-{{- if or $predictor.podTemplate $isSystem $scaling.triggers $scaling.prometheusAuth $ofCanary.triggers $ofCanary.prometheusAuth }}
+{{- $ofComponent := or (.spec.transformer | default dict).podTemplate (.spec.explainer | default dict).podTemplate }}
+{{- if or $predictor.podTemplate $ofComponent $isSystem $scaling.triggers $scaling.prometheusAuth $ofCanary.triggers $ofCanary.prometheusAuth }}
 {{- $found = append $found (printf "%s/%s" .metadata.namespace .metadata.name) }}
 {{- end }}
 {{- end }}

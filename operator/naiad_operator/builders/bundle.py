@@ -4,7 +4,7 @@ import collections.abc
 import dataclasses
 
 from naiad_operator.api.parsing.service import InferenceService
-from naiad_operator.builders import canary, names
+from naiad_operator.builders import canary, components, names
 from naiad_operator.builders.facts import ClusterFacts, Policy
 from naiad_operator.builders.policy import refusals
 from naiad_operator.builders.scaling import autoscaling
@@ -21,7 +21,7 @@ def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest
     Raises:
         InvalidSpec: this cluster cannot run the spec; existing children are left as they are.
     """
-    children = _children(service, facts)
+    children = _with_components(service, facts)
     beside = canary.service_of(service)
     if beside is None:
         return children
@@ -30,6 +30,28 @@ def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest
         return _children(beside, canary.facts_of(service, facts)) + children
     except InvalidSpec as invalid:
         raise InvalidSpec([canary.problem(problem) for problem in invalid.problems]) from None
+
+
+def _with_components(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
+    """The children of the explainer and the transformer, and then the service's own, whose routes refer to their Services.
+
+    Raises:
+        InvalidSpec: as `build`; those of a component with its fields.
+    """
+    made: list[names.Manifest] = []
+    problems: dict[Problem, None] = {}
+    for part in (*components.services_of(service), service):
+        own = facts if part is service else components.facts_of(part, facts)
+        try:
+            made += _children(part, own)
+        except InvalidSpec as invalid:
+            found = invalid.problems
+            if part is not service:
+                found = [components.problem(one, part.component) for one in found]
+            problems |= dict.fromkeys(found)
+    if problems:
+        raise InvalidSpec(problems)
+    return made
 
 
 def _allowed(service: InferenceService, facts: ClusterFacts) -> tuple[()]:
@@ -67,7 +89,7 @@ def _children(service: InferenceService, facts: ClusterFacts) -> list[names.Mani
         lambda: services.services(service),
         lambda: [autoscaling.autoscaler(service, facts)],
         lambda: [disruption.budget(service, facts)],
-        lambda: ingress.ingresses(service),
+        lambda: ingress.ingresses(service, facts),
         lambda: ingress.routes(service, facts),
         lambda: [network_policy.policy(service, facts)],
         lambda: [monitoring.monitor(service, facts)],

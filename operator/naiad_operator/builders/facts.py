@@ -113,6 +113,7 @@ class ClusterFacts:
         kept_replicas: the number that was recorded for a spec without a number; None when none was.
         replicas_are_ours: whether the operator owns that field.
         canary: the facts about the canary's Deployment.
+        components: those about the Deployments of the transformer and the explainer, by these names.
     """
 
     apis: frozenset[str]
@@ -129,3 +130,4 @@ class ClusterFacts:
     kept_replicas: int | None = None
     replicas_are_ours: bool = True
     canary: CanaryFacts = dataclasses.field(default_factory=CanaryFacts)
+    components: collections.abc.Mapping[str, CanaryFacts] = dataclasses.field(default_factory=dict)

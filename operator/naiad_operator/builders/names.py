@@ -25,7 +25,7 @@ def selector(service: InferenceService) -> dict[str, str]:
     return {
         NAME_LABEL: "naiad",
         INSTANCE_LABEL: service.instance,
-        COMPONENT_LABEL: CANARY if service.canary_of else "server",
+        COMPONENT_LABEL: service.component or (CANARY if service.canary_of else "server"),
     }
 
 

@@ -11,7 +11,7 @@ from naiad_operator.api import names
 from naiad_operator.api.manifests.unvalidated import part
 from naiad_operator.api.parsing import binding, merging, profiles, service, validation
 from naiad_operator.api.schema import resources
-from naiad_operator.builders import build, canary, kinds
+from naiad_operator.builders import build, canary, components, kinds
 from naiad_operator.builders.bundle import refused
 from naiad_operator.builders.facts import STRICT, CanaryFacts, ClusterFacts, Defaults, Policy
 from naiad_operator.builders.traffic import ingress_limits, session_affinity
@@ -222,6 +222,7 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
     yield from pods.findings(part(written, "predictor"), path)
     yield from stores.findings(predictor, path, version)
     yield from traffic.findings(written)
+    yield from _of_components(written)
     beside = part(effective, "canary")
     if beside:
         path, both = "spec.canary", {**predictor, **beside}
@@ -236,6 +237,15 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
         if "model" in beside:
             yield from models.findings(both, path)
             yield from stores.findings(both, path, version)
+
+
+def _of_components(effective: typing.Any) -> Findings:
+    """What the schema and the rules do not find in the transformer and the explainer."""
+    for name in components.NAMES:
+        if found := part(effective, name):
+            path = f"spec.{name}"
+            yield from amounts.findings(found, path)
+            yield from pods.findings(found, path)
 
 
 def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> ClusterFacts:
@@ -259,6 +269,7 @@ def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> Clu
         requests=defaults.requests,
         defaults=defaults,
         canary=CanaryFacts(server_version=of_canary.version, requests=defaults.requests),
+        components={one: CanaryFacts(requests=defaults.requests) for one in components.NAMES},
     )
 
 

@@ -9,7 +9,7 @@ from naiad_operator.api.parsing.service import InferenceService, status_of
 from naiad_operator.builders import canary as canaries, names
 from naiad_operator.builders.workload import accelerator, deployment, image
 from naiad_operator.errors import Problem
-from naiad_operator.status import autoscaling, canary, models, traffic, workload
+from naiad_operator.status import autoscaling, canary, components, models, traffic, workload
 from naiad_operator.status.conditions import (
     AUTOSCALING_READY,
     AVAILABLE,
@@ -58,15 +58,19 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         observed: the observed objects.
         now: the time as Kubernetes writes it, e.g. 2026-01-31T12:00:00Z.
     """
-    observed, of_canary = canary.divided(service, observed)
     at = dt.datetime.fromisoformat(now)
+    others = components.of(service, observed, at)
+    observed, of_canary = canary.divided(service, observed)
     pods, conditions = _conditions(service, observed, at)
+    conditions[0] = _with_components(conditions[0], others.conditions)
     canary_conditions, canary_status = _canary(service, of_canary, at)
     model_status = _model_status(service, pods, _of_type(conditions, MODELS_LOADED))
     if observed.upgrade is not None:
         blocked = _blocked(conditions, model_status)
         if observed.upgrade.is_canary:
             blocked = _blocked_canary(service, of_canary, at)
+        if observed.upgrade.component:
+            blocked = others.blocked.get(observed.upgrade.component, "")
         before = condition_of(service.status, UPGRADED)
         conditions.append(upgraded(observed.upgrade, blocked, before))
     url, grpc_url = traffic.urls(service, observed)
@@ -74,7 +78,12 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
     return {
         "observedGeneration": service.generation,
         "conditions": dated(
-            [*conditions, *canary_conditions, stalled(_of_type(conditions, READY))],
+            [
+                *conditions,
+                *canary_conditions,
+                *others.conditions,
+                stalled(_of_type(conditions, READY)),
+            ],
             before=service.status,
             generation=service.generation,
             now=now,
@@ -95,7 +104,17 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         **_kept(service, observed),
         **models.listed(observed, service.status),
         **canary_status,
+        **others.status,
     }
+
+
+def _with_components(ready: Condition, others: collections.abc.Iterable[Condition]) -> Condition:
+    """Ready with the first component that is not: only a service whose own pods are ready speaks of them."""
+    failing = next((one for one in others if one.status != "True"), None)
+    if ready.status != "True" or failing is None:
+        return ready
+    part = failing.type.removesuffix("Ready").lower()
+    return Condition(READY, failing.status, failing.reason, f"{part}: {failing.message}")
 
 
 def _bound(service: InferenceService) -> str:

@@ -22,6 +22,8 @@ UPGRADED = "Upgraded"
 STALLED = "Stalled"
 CANARY_READY = "CanaryReady"
 CANARY_MODELS_LOADED = "CanaryModelsLoaded"
+TRANSFORMER_READY = "TransformerReady"
+EXPLAINER_READY = "ExplainerReady"
 
 _LONGEST = 1000
 _REASONS = frozenset(typing.get_args(Reason))

@@ -5,7 +5,7 @@ import typing
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import Gateway
-from naiad_operator.builders import kinds
+from naiad_operator.builders import components, kinds
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.builders.traffic import (
     ingress,
@@ -30,10 +30,14 @@ _MONITORS = (kinds.POD_MONITOR.kind, kinds.SERVICE_MONITOR.kind)
 
 
 def internal_urls(service: InferenceService) -> tuple[str, str]:
-    """The HTTP and gRPC addresses inside the cluster."""
-    host = f"{service.name}.{service.namespace}.svc"
+    """The HTTP and gRPC addresses inside the cluster: of a service with a transformer, HTTP is the transformer's."""
+    domain = f"{service.namespace}.svc"
     ports = service.spec.predictor.ports
-    return f"http://{host}:{ports.http}", f"{host}:{ports.grpc}"
+    http = f"{service.name}.{domain}:{ports.http}"
+    if service.spec.transformer is not None:
+        name = components.name(service, components.TRANSFORMER)
+        http = f"{name}.{domain}:{service.spec.transformer.port}"
+    return f"http://{http}", f"{service.name}.{domain}:{ports.grpc}"
 
 
 def urls(service: InferenceService, observed: Observed) -> tuple[str, str]:

@@ -34,6 +34,7 @@ class Upgrade:
         is_overdue: whether the pods have not become ready in that time.
         since: when the pods began to be replaced.
         is_canary: whether it is about the canary's pods alone.
+        component: the transformer or the explainer, if it is about the pods of this one alone.
         is_awaited: whether services are still to be reconciled after the operator's start, so that a pause is not known yet.
     """
 
@@ -47,6 +48,7 @@ class Upgrade:
     is_overdue: bool = False
     since: str = ""
     is_canary: bool = False
+    component: str = ""
     is_awaited: bool = False
 
     @property

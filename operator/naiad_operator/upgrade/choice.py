@@ -178,6 +178,7 @@ def state(
     limit: int,
     paused_by: str,
     is_canary: bool = False,
+    component: str = "",
 ) -> Upgrade:
     """The state for the service's condition.
 
@@ -188,6 +189,7 @@ def state(
         limit: how many services replace their pods at a time.
         paused_by: the service because of which no other is admitted; "" for none.
         is_canary: whether the pods are those of a canary.
+        component: the transformer or the explainer whose pods they are; "" for others.
     """
     held = why in (Change.STAGED, Change.NEWER) and record.template is not rendered.template
     if record.mark is not None and not held:
@@ -205,5 +207,6 @@ def state(
         limit=limit,
         paused_by=paused_by,
         is_canary=is_canary,
+        component=component,
         since=record.mark.since if record.mark is not None else "",
     )

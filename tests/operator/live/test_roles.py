@@ -142,7 +142,8 @@ def test_a_user_does_everything_with_services_but_set_a_pod_template(
     set_it = functools.partial(user.patch, "InferenceService", "mine", team, body=_SPEC)
     message = refused(set_it)
     assert (
-        "spec.predictor.podTemplate: system:serviceaccount:roles-team:user may not set" in message
+        "podTemplate (of spec.predictor, spec.transformer or spec.explainer): system:serviceaccount:roles-team:user may not set"
+        in message
     )
     assert (
         "ask for the role naiad-editor there (update of inferenceservices/podtemplate)" in message
@@ -151,6 +152,13 @@ def test_a_user_does_everything_with_services_but_set_a_pod_template(
     assert _REFUSED in refused(lambda: user.request("PUT", path, body=live))
     assert _REFUSED in refused(lambda: user.apply(inference_service("mine", team, **_WITH)))
     assert _REFUSED in refused(lambda: user.create(inference_service("other", team, **_WITH)))
+    for component in ("transformer", "explainer"):
+        of_component = {component: {"image": "registry.example.com/any:1", **_WITH}}
+        other = inference_service("other", team, spec_=of_component)
+        assert _REFUSED in refused(functools.partial(user.create, other))
+        body: Object = {"spec": of_component}
+        change = functools.partial(user.patch, "InferenceService", "mine", team, body=body)
+        assert _REFUSED in refused(change)
     user.delete("InferenceService", "mine", team)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from naiad_operator.api import names
 from naiad_operator.api.parsing import merging, validation
 from naiad_operator.api.schema import resources
+from naiad_operator.api.types.pod import Ports
 from naiad_operator.api.types.profile import ProfileSpec
 from naiad_operator.api.types.spec import Spec
 from naiad_operator.api.types.status import NOT_OBSERVED
@@ -47,7 +48,8 @@ class InferenceService:
         own_spec: its spec without them: what its user has written.
         raw: the original manifest, status included.
         profile: its NaiadProfile; None when it has none.
-        canary_of: the name of the service that this is the canary of (`builders.canary`); "" for the service itself.
+        canary_of: the name of the service that this is the canary of (`builders.canary`), or a component (`builders.components`); "" for the service itself.
+        component: "transformer" or "explainer" of one of these; else "".
     """
 
     name: str
@@ -59,11 +61,18 @@ class InferenceService:
     raw: Manifest
     profile: Profile | None = None
     canary_of: str = ""
+    component: str = ""
 
     @property
     def instance(self) -> str:
         """The name of the resource."""
         return self.canary_of or self.name
+
+    @property
+    def predictor_ports(self) -> Ports:
+        """The ports of the servers, also of a component's."""
+        ports = (self.raw.get("spec") or {}).get("predictor", {}).get("ports") or {}
+        return msgspec.convert(dict(ports), Ports) if self.component else self.spec.predictor.ports
 
     @property
     def annotations(self) -> collections.abc.Mapping[str, str]:

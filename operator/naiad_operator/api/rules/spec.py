@@ -72,6 +72,27 @@ SPEC = (
     ),
     *_METADATA,
     *traffic.SPEC,
+    Rule(
+        cel="!has(self.transformer) || !has(self.canary)",
+        message="the transformer calls the servers by their Service, so that a canary beside it would get no request: leave canary or transformer out",
+        field="transformer",
+    ),
+)
+
+COMPONENT = (
+    Rule(
+        cel="!(has(self.replicas) && has(self.autoscaling))",
+        message="the autoscaler decides the number of pods: leave replicas out, or autoscaling",
+        field="replicas",
+    ),
+)
+
+COMPONENT_SCALING = (
+    Rule(
+        cel="self.maxReplicas >= self.minReplicas",
+        message="write a maxReplicas that is at least minReplicas",
+        field="maxReplicas",
+    ),
 )
 
 _ONE_DECIDES = Rule(

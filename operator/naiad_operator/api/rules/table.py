@@ -16,6 +16,7 @@ from naiad_operator.api.rules.rule import Rule
 from naiad_operator.api.types import (
     accelerator,
     canary,
+    component,
     model,
     pod,
     policy,
@@ -54,6 +55,8 @@ RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     traffic.Gateway: traffic_rules.GATEWAY,
     traffic.NetworkPolicy: traffic_rules.NETWORK_POLICY,
     canary.Canary: spec_rules.CANARY,
+    component.Component: spec_rules.COMPONENT,
+    component.ComponentScaling: spec_rules.COMPONENT_SCALING,
     traffic.Monitoring: traffic_rules.MONITORING,
 }
 """The rules of each part of the resource."""

@@ -7,6 +7,7 @@ import msgspec
 from naiad_operator.api.types.accelerator import Accelerator
 from naiad_operator.api.types.bounds import Annotations, AnyObject, Labels, ObjectName, Quantity
 from naiad_operator.api.types.canary import Canary
+from naiad_operator.api.types.component import Component
 from naiad_operator.api.types.model import Model
 from naiad_operator.api.types.pod import (
     Arguments,
@@ -127,6 +128,8 @@ class Spec(Part, frozen=True):
             requests; without one, the server itself serves it, beside the paths without it. gRPC has no path prefix.
         canary: a second Deployment that gets a share of the requests, through Gateway routes only.
         mirror: another service, or the canary, that gets copies of the requests, through Gateway routes only.
+        transformer: a program of your own in front of the servers, as KServe's: HTTP requests from outside go to it, and it calls the servers.
+        explainer: a program of your own that answers /v1/models/NAME:explain, as KServe's.
         network_policy: which clients may open connections to the pods.
         monitoring: how the Prometheus operator finds the pods.
         auth: API tokens.
@@ -143,6 +146,8 @@ class Spec(Part, frozen=True):
     path_prefix: PathPrefix | None = None
     canary: Canary | None = None
     mirror: Mirror | None = None
+    transformer: Component | None = None
+    explainer: Component | None = None
     network_policy: NetworkPolicy | None = None
     monitoring: Monitoring | None = None
     auth: Auth | None = None

@@ -161,6 +161,26 @@ class CanaryStatus(Part, frozen=True):
     model_count: _Word | None = None
 
 
+class ComponentStatus(Part, frozen=True):
+    """A transformer or an explainer, and its pods.
+
+    Attributes:
+        url: where it is reached inside the cluster.
+        leads: whether requests from outside go to it: of a service that got it later, from when its first pod served.
+        replicas: all its pods.
+        ready_replicas: those that are ready.
+        updated_replicas: those of the newest template.
+        available_replicas: those that serve.
+    """
+
+    url: _Sentence
+    leads: bool
+    replicas: _Count
+    ready_replicas: _Count
+    updated_replicas: _Count
+    available_replicas: _Count
+
+
 class Status(Part, frozen=True):
     """The observed state of the service.
 
@@ -183,6 +203,8 @@ class Status(Part, frozen=True):
         models: the models that a pod reported, at most 64.
         model_count: ready models, and those that should be, e.g. 2/3.
         canary: the canary, if the spec has one.
+        transformer: the transformer, if the spec has one.
+        explainer: the explainer, if the spec has one.
     """
 
     observed_generation: _Count
@@ -201,5 +223,7 @@ class Status(Part, frozen=True):
     image: ImageStatus | None = None
     model_status: ModelStatus | None = None
     canary: CanaryStatus | None = None
+    transformer: ComponentStatus | None = None
+    explainer: ComponentStatus | None = None
     models: typing.Annotated[tuple[ModelEntry, ...], msgspec.Meta(max_length=64)] | None = None
     model_count: _Word | None = None

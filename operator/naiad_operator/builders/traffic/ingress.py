@@ -8,6 +8,7 @@ from naiad_operator.api.types.traffic import Gateway, Ingress
 from naiad_operator.builders import canary, kinds, names, server
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.builders.traffic import (
+    front,
     ingress_limits,
     mirror,
     service as services,
@@ -17,7 +18,7 @@ from naiad_operator.builders.traffic import (
 Object = dict[str, typing.Any]
 
 
-def ingresses(service: InferenceService) -> list[names.Manifest]:
+def ingresses(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
     """The Ingress of HTTP and the Ingress of gRPC; each only when it has a host."""
     wanted = service.spec.ingress
     if wanted is None or not wanted.enabled:
@@ -31,11 +32,12 @@ def ingresses(service: InferenceService) -> list[names.Manifest]:
             path=service.spec.path_prefix or wanted.path,
             annotations={
                 **ingress_limits.annotations(wanted),
-                **session_affinity.annotations(wanted, service=service.name),
+                **session_affinity.annotations(wanted, service=front.of(service, facts)),
                 **(wanted.annotations or {}),
             },
+            backend=front.of(service, facts),
         )
-        made.append(_ingress(service, wanted, http))
+        made.append(_ingress(service, wanted, http, front.explained(service, facts)))
     if wanted.grpc_host is not None:
         name = services.grpc_name(service)
         limits = ingress_limits.annotations(wanted, grpc_service=name)
@@ -53,19 +55,29 @@ def ingresses(service: InferenceService) -> list[names.Manifest]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Host:
-    """One host and its backend; `name` is the name of the Ingress and of the Service."""
+    """One host and its backend; `name` is the name of the Ingress, and of the Service unless `backend` names another."""
 
     name: str
     host: str
     port: str
     path: str
     annotations: dict[str, str]
+    backend: str = ""
 
 
-def _ingress(service: InferenceService, wanted: Ingress, host: _Host) -> names.Manifest:
-    target = {"service": {"name": host.name, "port": {"name": host.port}}}
-    path = {"path": host.path, "pathType": "Prefix", "backend": target}
-    spec: Object = {"rules": [{"host": host.host, "http": {"paths": [path]}}]}
+def _ingress(
+    service: InferenceService,
+    wanted: Ingress,
+    host: _Host,
+    explained: front.Explained | None = None,
+) -> names.Manifest:
+    target = {"service": {"name": host.backend or host.name, "port": {"name": host.port}}}
+    paths = [{"path": host.path, "pathType": "Prefix", "backend": target}]
+    if explained is not None:
+        exact = f"{host.path.rstrip('/')}{explained.path}"
+        backend = {"service": {"name": explained.service, "port": {"name": "http"}}}
+        paths.insert(0, {"path": exact, "pathType": "Exact", "backend": backend})
+    spec: Object = {"rules": [{"host": host.host, "http": {"paths": paths}}]}
     if wanted.class_name is not None:
         spec["ingressClassName"] = wanted.class_name
     if wanted.tls is not None:
@@ -98,7 +110,8 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
     wanted = [kind for kind in route_kinds(gateway) if kind.key in facts.apis]
     if kinds.HTTP_ROUTE in wanted:
         rule = _http_rule(service, gateway, facts)
-        made.append(_route(service, kinds.HTTP_ROUTE, gateway, gateway.hostnames, [rule]))
+        rules = [*_explain_rules(service, gateway, facts), rule]
+        made.append(_route(service, kinds.HTTP_ROUTE, gateway, gateway.hostnames, rules))
     if kinds.GRPC_ROUTE in wanted:
         matches = [
             {"method": {"type": "Exact", "service": name}}
@@ -113,6 +126,26 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
             rule["filters"] = copies
         made.append(_route(service, kinds.GRPC_ROUTE, gateway, gateway.grpc_hostnames, [rule]))
     return made
+
+
+def _explain_rules(
+    service: InferenceService, gateway: Gateway, facts: ClusterFacts
+) -> list[Object]:
+    """The rule for the paths of the explainer; none without one."""
+    explained = front.explained(service, facts)
+    if explained is None:
+        return []
+    prefix = service.spec.path_prefix or ""
+    rule: Object = {
+        "matches": [{"path": {"type": "Exact", "value": f"{prefix}{explained.path}"}}],
+        "backendRefs": [_reference(explained.service, explained.port, 1)],
+    }
+    if prefix:
+        path = {"type": "ReplaceFullPath", "replaceFullPath": explained.path}
+        rule["filters"] = [{"type": "URLRewrite", "urlRewrite": {"path": path}}]
+    if gateway.request_timeout_seconds is not None:
+        rule["timeouts"] = {"request": f"{gateway.request_timeout_seconds}s"}
+    return [rule]
 
 
 def _http_rule(service: InferenceService, gateway: Gateway, facts: ClusterFacts) -> Object:
@@ -133,14 +166,17 @@ def _http_rule(service: InferenceService, gateway: Gateway, facts: ClusterFacts)
 def _references(service: InferenceService, facts: ClusterFacts, port: str) -> list[Object]:
     """The backend references with all defaults written out, so that the API server's defaults do not look like a change."""
     number = getattr(service.spec.predictor.ports, port)
+    if port == "http" and (transformer := front.transformer(service, facts)) is not None:
+        return [_reference(transformer.service, transformer.port, 1)]
     weights = {service.name: 1}
     if service.spec.canary is not None:
         share = canary.weight(service, facts)
         weights = {service.name: canary.ALL - share, canary.name(service): share}
-    return [
-        {"group": "", "kind": "Service", "name": name, "port": number, "weight": weight}
-        for name, weight in weights.items()
-    ]
+    return [_reference(name, number, weight) for name, weight in weights.items()]
+
+
+def _reference(name: str, port: int, weight: int) -> Object:
+    return {"group": "", "kind": "Service", "name": name, "port": port, "weight": weight}
 
 
 def _route(

@@ -44,6 +44,10 @@ def policy(service: InferenceService, facts: ClusterFacts) -> names.Manifest | N
             {**({"from": scrapers} if scrapers else {}), "ports": _ports(ports.metrics)},
         ],
     }
+    if service.component:  # an HTTP port, and nothing else
+        manifest["spec"]["ingress"] = [
+            {**({} if wanted.allow_external else {"from": clients}), "ports": _ports(ports.http)}
+        ]
     return manifest
 
 

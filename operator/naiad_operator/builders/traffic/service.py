@@ -21,6 +21,8 @@ def services(service: InferenceService) -> list[names.Manifest]:
     """Every Service of an InferenceService."""
     wanted = service.spec.service
     ports = service.spec.predictor.ports
+    if service.component:
+        return [_service(service, service.name, [_port("http", ports.http, "http")])]
     protocols = wanted.app_protocols or AppProtocols()
     grpc = _port("grpc", ports.grpc, protocols.grpc or "kubernetes.io/h2c")
     open_ports = [_port("http", ports.http, protocols.http or "http"), grpc]

@@ -5,6 +5,7 @@ import typing
 
 from naiad_operator.api import quantity
 from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.api.types.spec import Predictor
 from naiad_operator.builders import server
 
 Object = dict[str, typing.Any]
@@ -32,6 +33,14 @@ def environment(
         "XDG_CACHE_HOME": {"name": "XDG_CACHE_HOME", "value": server.CACHE_FOLDER},
     }
     variables.update((variable["name"], variable) for variable in ours)
+    own = own_environment(predictor)
+    variables.update((variable["name"], variable) for variable in own.get("env", ()))
+    return {**own, "env": list(variables.values())}
+
+
+def own_environment(predictor: Predictor) -> dict[str, list[Object]]:
+    """The user's variables alone: `env` and `envFrom`, each when there are some."""
+    variables: dict[str, Object] = {}
     for theirs in predictor.env or ():
         variable: Object = {"name": theirs.name}
         if theirs.value_from is not None:
@@ -39,7 +48,9 @@ def environment(
         elif theirs.value is not None:
             variable["value"] = theirs.value
         variables[theirs.name] = variable
-    written: dict[str, list[Object]] = {"env": list(variables.values())}
+    written: dict[str, list[Object]] = {}
+    if variables:
+        written["env"] = list(variables.values())
     if predictor.env_from:
         written["envFrom"] = [dict(source) for source in predictor.env_from]
     return written

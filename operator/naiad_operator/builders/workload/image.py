@@ -23,7 +23,7 @@ _NON_POD_FIELDS = frozenset(
 """Fields of the predictor that do not affect a pod: a change of them must not cause a new image."""
 _NON_POD_PARTS = frozenset(
     (
-        "predictor", "suspend", "service", "ingress", "gateway", "path_prefix", "canary", "mirror",
+        "predictor", "suspend", "service", "ingress", "gateway", "path_prefix", "canary", "mirror", "transformer", "explainer",
         "network_policy", "monitoring",
     )
 )  # fmt: skip
@@ -128,6 +128,8 @@ def pods_hash(service: InferenceService) -> str:
     parts = _non_defaults(spec, _NON_POD_PARTS)
     if spec.path_prefix is not None and spec.gateway is None:
         parts["path_prefix"] = spec.path_prefix  # a Gateway removes it, else the server does
+    if service.component:
+        parts["component"] = _non_defaults(getattr(spec, service.component), _NON_POD_FIELDS)
     return _hash({**_predictor(service), **({"spec": parts} if parts else {})})
 
 

@@ -1,9 +1,11 @@
 """Builds the pod template: one hardened server with probes and a grace period. `podTemplate` is applied last."""
 
+import collections.abc
 import typing
 
 from naiad_operator.api import quantity
 from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.api.types.component import Component
 from naiad_operator.api.types.pod import LivenessProbe, Probes, ReadinessProbe, Toleration
 from naiad_operator.builders import names, server
 from naiad_operator.builders.facts import ClusterFacts
@@ -11,6 +13,7 @@ from naiad_operator.builders.policy import refusals
 from naiad_operator.builders.workload import (
     accelerator,
     cache,
+    component,
     container,
     fetching,
     filled,
@@ -78,15 +81,12 @@ def _patched(made: Object, patch: Object, parent: str) -> Object:
 def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
     predictor = service.spec.predictor
     device_request = accelerator.device_request(service)
-    mounted = _mounted(service)
-    volumes, mounts = _volumes(service)
     spec: Object = {
         "automountServiceAccountToken": bool(predictor.automount_service_account_token),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": server.stop(service.spec).grace,
         "securityContext": _security_context(service),
-        "containers": [_container(service, facts, mounted, mounts)],
-        "volumes": [*volumes, *mounted.volumes],
+        **_containers(service, facts),
     }
     if fetching.is_wanted(service):
         spec["initContainers"] = fetching.containers(service, facts)
@@ -112,6 +112,27 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
         }
         spec["resourceClaims"] = [claim]
     return {**spec, **_placement(service, device_request)}
+
+
+def _containers(service: InferenceService, facts: ClusterFacts) -> Object:
+    """The server with its volumes, or the container of a component, which has none."""
+    own = _OF_COMPONENT.get(service.component)
+    if own is not None:
+        wanted = own(service)
+        assert wanted is not None
+        return {"containers": [component.made(service, facts.image, wanted)]}
+    mounted = _mounted(service)
+    volumes, mounts = _volumes(service)
+    return {
+        "containers": [_container(service, facts, mounted, mounts)],
+        "volumes": [*volumes, *mounted.volumes],
+    }
+
+
+_OF_COMPONENT: dict[str, collections.abc.Callable[[InferenceService], Component | None]] = {
+    "transformer": lambda service: service.spec.transformer,
+    "explainer": lambda service: service.spec.explainer,
+}
 
 
 def _security_context(service: InferenceService) -> Object:

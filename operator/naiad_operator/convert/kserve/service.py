@@ -12,7 +12,7 @@ from naiad_operator.api.manifests.unvalidated import Fields, entries, part, text
 from naiad_operator.api.rules.spec import OWN_LABELS
 from naiad_operator.convert import workload
 from naiad_operator.convert.draft import Draft, left, outside
-from naiad_operator.convert.kserve import models, runtimes, scaling, v1alpha2
+from naiad_operator.convert.kserve import components, models, runtimes, scaling, v1alpha2
 from naiad_operator.convert.kserve.secrets import Manifests
 from naiad_operator.convert.pod import parts, requirement_files
 from naiad_operator.convert.references import DEFAULT_PORTS
@@ -39,7 +39,6 @@ _ADVICE = {
     "canaryTrafficPercent": "with a Gateway, write the other models or image and the weight in spec.canary",
     "containerConcurrency": "the server queues requests: in config.pbtxt, instance_group says how many run at once, and max_queue_size in default_queue_policy how many may wait",
     "containers": "another container of the pod: write it in predictor.podTemplate.spec.containers",
-    "explainer": "there is no such component: write a Python model that calls the others (docs/bls.md)",
     "hostIPC": "shared memory with other pods is not supported",
     "initContainers": "write it in predictor.podTemplate.spec.initContainers, if it does not fetch the models",
     "lifecycle": "write it in predictor.podTemplate, under spec.containers, name: server",
@@ -49,9 +48,6 @@ _ADVICE = {
     "timeout": "the server ends no request by time: write default_queue_policy in config.pbtxt, or spec.ingress.readTimeoutSeconds",
     "workerSpec": "a service has no pods that work together: write accelerator.count for several GPUs in one pod",
 }
-_TRANSFORMER = (
-    "there is no such component: write a Python model that calls the others (docs/bls.md)"
-)
 _NO_COUNTERPART = "there is no such field in Naiad: leave it out, or write it in predictor.podTemplate when it is a field of pods"
 
 
@@ -85,6 +81,7 @@ def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fiel
     metadata, predictor = part(rest, "metadata"), part(rest, "spec", "predictor")
     namespace = str(metadata.get("namespace") or "")
     container, field = _container(predictor)
+    protocol = str(container.get("protocolVersion") or "")
     own = len(texts(container, "args"))
     merged = runtimes.merge(predictor, container, namespace, others)
     draft = Draft(
@@ -117,11 +114,9 @@ def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fiel
     if patched := draft.patched():
         draft.predictor.setdefault("podTemplate", {})["spec"] = patched
     draft.notes += left(container, draft.container_path, _ADVICE, workload.OF_CONTAINER)
-    if part(rest, "spec").pop("transformer", None):
-        # Clients send what the transformer takes, which the models do not.
-        draft.notes.append(
-            Problem("spec.transformer", f"not converted: {_TRANSFORMER}", blocks=True)
-        )
+    beside, notes = components.convert(part(rest, "spec"), protocol, _ADVICE)
+    draft.spec |= beside
+    draft.notes += notes
     draft.notes += left(part(rest, "spec"), "spec", _ADVICE, _NO_COUNTERPART)
     draft.notes += outside(rest)
     result = workload.result(rest, draft)

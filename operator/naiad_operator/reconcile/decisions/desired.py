@@ -8,7 +8,7 @@ import typing
 from naiad_operator import versions
 from naiad_operator.api import names
 from naiad_operator.api.parsing.service import InferenceService
-from naiad_operator.builders import build, canary, kinds
+from naiad_operator.builders import build, canary, components, kinds
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from naiad_operator.builders.names import Manifest
 from naiad_operator.builders.workload import deployment, image, requests, storage
@@ -32,6 +32,7 @@ class Pods:
     Attributes:
         name: the Deployment's name.
         is_canary: whether it is the canary's.
+        component: "transformer" or "explainer" if it is that one's; else "".
         rendered: the pod template that this operator renders, and what it was rendered from.
         record: the record on the Deployment; None if there is none.
         rollout: the Deployment in numbers.
@@ -44,6 +45,7 @@ class Pods:
     record: Record | None
     rollout: Rollout
     change: Change
+    component: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,7 @@ class Desired:
                 limit=scheduler.limit,
                 paused_by=paused_by,
                 is_canary=pods.is_canary,
+                component=pods.component,
             )
             for pods in self.pods
         ]
@@ -245,6 +248,13 @@ def render(
     of_canary = _Deployed.of(children, beside or service, canary.name(service))
     facts = _facts(service, main, cluster, running)
     facts = dataclasses.replace(facts, canary=_canary_facts(beside, of_canary, facts))
+    others = [
+        (one, _Deployed.of(children, one, one.name)) for one in components.services_of(service)
+    ]
+    facts = dataclasses.replace(
+        facts,
+        components={one.component: _component_facts(one, live, facts) for one, live in others},
+    )
     manifests = build(service, facts)
     templates = {
         manifest["metadata"]["name"]: manifest["spec"]["template"]
@@ -254,6 +264,7 @@ def render(
     parts = [(service, main, facts)]
     if beside is not None:
         parts.append((beside, of_canary, canary.facts_of(service, facts)))
+    parts += [(one, live, components.facts_of(one, facts)) for one, live in others]
     pods = []
     for part, deployed, part_facts in parts:
         made_from = image.Recorded(
@@ -273,7 +284,8 @@ def render(
         pods.append(
             Pods(
                 name=part.name,
-                is_canary=part is not service,
+                is_canary=part is beside,
+                component=part.component,
                 rendered=rendered,
                 record=deployed.record,
                 rollout=rollout,
@@ -352,6 +364,19 @@ def _canary_facts(
         requests=requests.chosen(beside, facts.defaults.requests, deployed.made_from)
         if beside is not None
         else requests.NONE,
+    )
+
+
+def _component_facts(
+    component: InferenceService, deployed: _Deployed, facts: ClusterFacts
+) -> CanaryFacts:
+    """The facts for the pods of a transformer or an explainer."""
+    status = deployed.live.get("status") or {}
+    return CanaryFacts(
+        current_replicas=deployed.replicas,
+        replicas_are_ours=deployed.replicas_are_ours,
+        serves=bool(status.get("availableReplicas")),
+        requests=requests.chosen(component, facts.defaults.requests, deployed.made_from),
     )
 
 

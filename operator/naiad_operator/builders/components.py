@@ -1,0 +1,188 @@
+"""The transformer and the explainer of a service as services of their own, from which the builders make their children as they make the main ones.
+
+Their children are called <name>-transformer and <name>-explainer. Their component label differs, as that of a canary. What a platform enforces counts
+for them as for the servers: their own fields stand in the predictor's, those of the profile that belong to the server alone are left out.
+"""
+
+import dataclasses
+import typing
+
+import msgspec
+
+from naiad_operator import versions
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.api.types.accelerator import Accelerator
+from naiad_operator.api.types.component import DEFAULT_REPLICAS, Component
+from naiad_operator.api.types.model import Model
+from naiad_operator.api.types.pod import Ports, Probes, StartupProbe
+from naiad_operator.api.types.profile import ProfileSpec
+from naiad_operator.api.types.scaling import Autoscaling
+from naiad_operator.api.types.spec import Predictor, Spec
+from naiad_operator.api.types.traffic import Service
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
+from naiad_operator.errors import Problem
+
+TRANSFORMER, EXPLAINER = "transformer", "explainer"
+NAMES: typing.Final = (EXPLAINER, TRANSFORMER)
+"""In the order in which their children are applied: what is behind comes first."""
+
+_PERIOD_S = 5
+
+
+def name(service: InferenceService, component: str) -> str:
+    """The name of a component's Deployment and Service."""
+    return f"{service.name}-{component}"
+
+
+def services_of(service: InferenceService) -> list[InferenceService]:
+    """The components of a service as services."""
+    return [made for one in NAMES if (made := service_of(service, one)) is not None]
+
+
+def service_of(service: InferenceService, component: str) -> InferenceService | None:
+    """A component as a service; None when the spec has none. Only the main service has routes."""
+    wanted: Component | None = getattr(service.spec, component)
+    if wanted is None or service.canary_of:
+        return None
+    held = service.profile.spec if service.profile is not None else None
+    return dataclasses.replace(
+        service,
+        name=name(service, component),
+        canary_of=service.name,
+        component=component,
+        spec=_spec(service.spec, _with_profile(_predictor(wanted), held)),
+        own_spec=_spec(service.own_spec, _predictor(wanted)),
+    )
+
+
+def of(service: InferenceService) -> Component:
+    """The component that a service from `service_of` is."""
+    own = service.spec.transformer if service.component == TRANSFORMER else service.spec.explainer
+    assert own is not None
+    return own
+
+
+def _spec(spec: Spec, predictor: Predictor) -> Spec:
+    return msgspec.structs.replace(
+        spec,
+        predictor=predictor,
+        service=Service(),
+        ingress=None,
+        gateway=None,
+        path_prefix=None,
+        canary=None,
+        mirror=None,
+        monitoring=None,
+        auth=None,
+    )
+
+
+def _predictor(wanted: Component) -> Predictor:
+    """A component's own fields as those of a predictor without models and devices."""
+    return Predictor(
+        model=Model(),
+        image=wanted.image,
+        image_pull_secrets=wanted.image_pull_secrets,
+        args=wanted.args,
+        env=wanted.env,
+        env_from=wanted.env_from,
+        ports=Ports(http=wanted.port),
+        accelerator=Accelerator(type="none"),
+        resources=wanted.resources,
+        replicas=_replicas(wanted),
+        autoscaling=_scaling(wanted),
+        probes=_probes(wanted),
+        termination_grace_period_seconds=wanted.termination_grace_period_seconds,
+        pod_disruption_budget=wanted.pod_disruption_budget,
+        service_account_name=wanted.service_account_name,
+        automount_service_account_token=wanted.automount_service_account_token,
+        node_selector=wanted.node_selector,
+        tolerations=wanted.tolerations,
+        affinity=wanted.affinity,
+        priority_class_name=wanted.priority_class_name,
+        runtime_class_name=wanted.runtime_class_name,
+        pod_template=wanted.pod_template,
+    )
+
+
+def _replicas(wanted: Component) -> int | None:
+    if wanted.autoscaling is not None:
+        return None
+    return DEFAULT_REPLICAS if wanted.replicas is None else wanted.replicas
+
+
+def _scaling(wanted: Component) -> Autoscaling | None:
+    scaling = wanted.autoscaling
+    if scaling is None:
+        return None
+    target = {"type": "Utilization", "averageUtilization": scaling.cpu_percent}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    return Autoscaling(
+        scaler="hpa",
+        min_replicas=scaling.min_replicas,
+        max_replicas=scaling.max_replicas,
+        metrics=(metric,),
+    )
+
+
+def _probes(wanted: Component) -> Probes:
+    checks = -(-wanted.startup_seconds // _PERIOD_S)
+    startup = StartupProbe(period_seconds=_PERIOD_S, failure_threshold=max(checks, 1))
+    return Probes(startup=startup)
+
+
+_REPLACED = (
+    "service_account_name", "automount_service_account_token", "affinity", "priority_class_name", "runtime_class_name", "resources",
+)  # fmt: skip
+
+
+def _with_profile(predictor: Predictor, held: ProfileSpec | None) -> Predictor:
+    """With what a profile says of pods; what it says of the server (image, options, storage, cache) is not the component's."""
+    if held is None:
+        return predictor
+    fields: dict[str, typing.Any] = {
+        field: getattr(held, field) for field in _REPLACED if getattr(predictor, field) is None
+    }
+    fields["node_selector"] = {
+        **(held.node_selector or {}),
+        **(predictor.node_selector or {}),
+    } or None
+    fields["env_from"] = (*(held.env_from or ()), *(predictor.env_from or ())) or None
+    for field in ("env", "image_pull_secrets"):
+        both = (*(getattr(held, field) or ()), *(getattr(predictor, field) or ()))
+        fields[field] = tuple({one.name: one for one in both}.values()) or None
+    return msgspec.structs.replace(predictor, **fields)
+
+
+def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:
+    """The facts for a component: its own image, and the state of its own Deployment."""
+    own = facts.components.get(service.component, CanaryFacts())
+    return dataclasses.replace(
+        facts,
+        image=of(service).image,
+        server_version=versions.OWN,
+        requests=own.requests,
+        current_replicas=own.current_replicas,
+        kept_replicas=None,
+        replicas_are_ours=own.replicas_are_ours,
+    )
+
+
+def problem(of_predictor: Problem, component: str) -> Problem:
+    """A problem of a component's predictor, at the component's field."""
+    path = of_predictor.path.replace("spec.predictor", f"spec.{component}", 1)
+    return Problem(path, of_predictor.message)
+
+
+def leads(service: InferenceService, component: str, facts: ClusterFacts) -> bool:
+    """Whether requests go to a component now: from the first moment of a service on, else once its first pod serves, and then for ever.
+
+    Before that, the requests of a service that got a transformer later still reach the servers; after that, requests in the transformer's form must
+    not, also while none of its pods serves.
+    """
+    if getattr(service.spec, component) is None or service.canary_of:
+        return False
+    before = service.status.get(component) or {}
+    is_new = not service.status.get("url")
+    own = facts.components.get(component, CanaryFacts())
+    return is_new or own.serves or bool(before.get("leads"))

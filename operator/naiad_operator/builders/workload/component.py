@@ -1,0 +1,81 @@
+"""Builds the container of a transformer or an explainer: the user's image with KServe's arguments, and with less hardening than the server has.
+
+Its root file system is writable: images of other people write into it. Everything else that Pod Security's "restricted" asks for holds.
+"""
+
+import typing
+
+from naiad_operator.api.parsing.service import InferenceService
+from naiad_operator.api.types.component import Component
+from naiad_operator.builders import server
+from naiad_operator.builders.workload import container
+
+Object = dict[str, typing.Any]
+
+_GRPC = "grpc-v2"
+
+
+def made(service: InferenceService, image: str, wanted: Component) -> Object:
+    """The container of a component.
+
+    Args:
+        service: the component as a service.
+        image: its image.
+        wanted: the component.
+    """
+    predictor = service.spec.predictor
+    hardened = container.hardened()
+    del hardened["readOnlyRootFilesystem"]
+    found: Object = {
+        "name": server.CONTAINER,
+        "image": image,
+        "args": arguments(service, wanted),
+        **container.own_environment(predictor),
+        "ports": [{"name": "http", "containerPort": wanted.port, "protocol": "TCP"}],
+        **_probes(wanted, predictor.probes.startup.period(), predictor.probes.startup.checks()),
+        "securityContext": hardened,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if wanted.command is not None:
+        found["command"] = list(wanted.command)
+    if resources := container.amounts(service):
+        found["resources"] = resources
+    return found
+
+
+def arguments(service: InferenceService, wanted: Component) -> list[str]:
+    """The component's own arguments, and behind them those of KServe's contract that they do not have.
+
+    `service.instance` is the name of the Service in front of the servers.
+    """
+    own = list(wanted.args or ())
+    ports = service.predictor_ports
+    port = ports.grpc if wanted.protocol == _GRPC else ports.http
+    contract = {
+        "--model_name": wanted.model_name or service.instance,
+        "--predictor_host": f"{service.instance}.{service.namespace}:{port}",
+        "--predictor_protocol": wanted.protocol,
+        "--http_port": str(wanted.port),
+    }
+    given = {one.partition("=")[0].replace("-", "_").replace("__", "--", 1) for one in own if one.startswith("--")}  # fmt: skip
+    for option, value in contract.items():
+        if option not in given:
+            own += [option, value]
+    return own
+
+
+def _probes(wanted: Component, period: int, checks: int) -> Object:
+    asked: Object = {"tcpSocket": {"port": "http"}}
+    if wanted.health_path is not None:
+        asked = {"httpGet": {"path": wanted.health_path, "port": "http", "scheme": "HTTP"}}
+    times = {"timeoutSeconds": 5, "periodSeconds": period}
+    return {
+        "startupProbe": {**asked, **times, "failureThreshold": checks},
+        "readinessProbe": {**asked, **times, "failureThreshold": 2},
+        "livenessProbe": {
+            "tcpSocket": {"port": "http"},
+            "timeoutSeconds": 5,
+            "periodSeconds": 10,
+            "failureThreshold": 6,
+        },
+    }

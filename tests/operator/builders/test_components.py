@@ -1,0 +1,193 @@
+"""The transformer and the explainer: KServe's arguments, their own selectors, who gets which requests, and what a platform holds them to."""
+
+import typing
+
+import pytest
+
+from naiad_operator.api.parsing import service as services
+from naiad_operator.builders import build
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Policy
+from naiad_operator.errors import InvalidSpec
+from tests.support import manifests
+
+Object = dict[str, typing.Any]
+IMAGE = "registry.example.com/qa:2"
+
+
+def resource(*, status: Object | None = None, **spec: typing.Any) -> Object:
+    made = manifests.resource()
+    made["spec"] |= spec
+    return made | ({"status": status} if status else {})
+
+
+def built(manifest: Object, *, profile: Object | None = None, **facts: typing.Any) -> dict[tuple[str, str], Object]:  # fmt: skip
+    held = None
+    if profile is not None:
+        kind = {"apiVersion": "serving.naiad.dev/v1alpha1", "kind": "NaiadProfile"}
+        held = services.parse_profile({**kind, "metadata": {"name": "held"}, "spec": profile})
+    given = manifests.facts()
+    given = ClusterFacts(
+        apis=given.apis, image=given.image, defaults=facts.pop("defaults", given.defaults), **facts
+    )
+    children = build(services.parse(manifest, held), given)
+    return {(one["kind"], one["metadata"]["name"]): one for one in children}
+
+
+def container(children: dict[tuple[str, str], Object], name: str) -> Object:
+    found: Object = children["Deployment", name]["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("component", "wanted"),
+    [
+        ({}, ["--model_name", "demo", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2", "--http_port", "8080"]),
+        ({"protocol": "grpc-v2", "port": 9000}, ["--model_name", "demo", "--predictor_host", "demo.models:8001", "--predictor_protocol", "grpc-v2", "--http_port", "9000"]),
+        ({"args": ["--model_name=bert", "--http-port", "8080"]}, ["--model_name=bert", "--http-port", "8080", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2"]),
+    ],
+    ids=["contract", "grpc", "own"],
+)  # fmt: skip
+def test_a_component_gets_what_kserve_gives_it_behind_its_own(
+    component: Object, wanted: list[str]
+) -> None:
+    children = built(resource(transformer={"image": IMAGE, **component}))
+    assert container(children, "demo-transformer")["args"] == wanted
+
+
+def test_the_pods_of_a_component_are_no_others() -> None:
+    children = built(resource(transformer={"image": IMAGE, "replicas": 2}, explainer={"image": IMAGE}))  # fmt: skip
+    names = ("demo", "demo-transformer", "demo-explainer")
+    labels = [children["Deployment", name]["spec"]["selector"]["matchLabels"] for name in names]
+    selected = [children["Service", name]["spec"]["selector"] for name in names]
+    assert labels == selected
+    assert [each["app.kubernetes.io/component"] for each in labels] == ["server", "transformer", "explainer"]  # fmt: skip
+    assert {each["app.kubernetes.io/instance"] for each in labels} == {"demo"}
+    budget = children["PodDisruptionBudget", "demo-transformer"]["spec"]["selector"]["matchLabels"]
+    assert budget == labels[1]
+    assert ("PodDisruptionBudget", "demo-explainer") not in children
+
+
+def test_a_component_is_scaled_by_its_own_processors() -> None:
+    scaling = {"minReplicas": 2, "maxReplicas": 6, "cpuPercent": 70}
+    children = built(resource(transformer={"image": IMAGE, "autoscaling": scaling}))
+    spec = children["HorizontalPodAutoscaler", "demo-transformer"]["spec"]
+    assert spec["scaleTargetRef"]["name"] == "demo-transformer"
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (2, 6)
+    target = {"type": "Utilization", "averageUtilization": 70}
+    assert spec["metrics"] == [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    assert "replicas" not in children["Deployment", "demo-transformer"]["spec"]
+
+
+GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["g.example"]}  # fmt: skip
+SERVED = {"url": "http://a.example", "conditions": [], "observedGeneration": 3}
+
+
+def backends(children: dict[tuple[str, str], Object], kind: str) -> list[str]:
+    rules = children[kind, "demo"]["spec"]["rules"]
+    return [one["name"] for rule in rules for one in rule["backendRefs"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "serves", "leads"),
+    [
+        (None, False, True),
+        (SERVED, False, False),
+        (SERVED, True, True),
+        ({**SERVED, "transformer": {"leads": False}}, False, False),
+        ({**SERVED, "transformer": {"leads": True}}, False, True),
+    ],
+    ids=["new service", "added, starts", "added, serves", "still starts", "fails later"],
+)
+def test_requests_go_to_a_transformer_that_was_added_once_it_serves_and_then_for_ever(
+    status: Object | None, *, serves: bool, leads: bool
+) -> None:
+    """Raw requests of before reach the servers until then, and never after: the servers would misread what the transformer takes."""
+    manifest = resource(status=status, transformer={"image": IMAGE}, gateway=GATEWAY)
+    children = built(manifest, components={"transformer": CanaryFacts(serves=serves)})
+    assert backends(children, "HTTPRoute") == ["demo-transformer" if leads else "demo"]
+    assert backends(children, "GRPCRoute") == ["demo"], "it speaks HTTP"
+
+
+def test_explanations_go_to_the_explainer_and_nothing_else_does() -> None:
+    explainer = {"image": IMAGE, "modelName": "bert", "port": 9000}
+    children = built(resource(explainer=explainer, gateway=GATEWAY, pathPrefix="/qa"))
+    first, second = children["HTTPRoute", "demo"]["spec"]["rules"]
+    path = {"type": "Exact", "value": "/qa/v1/models/bert:explain"}
+    assert first["matches"] == [{"path": path}]
+    assert [(one["name"], one["port"]) for one in first["backendRefs"]] == [("demo-explainer", 9000)]  # fmt: skip
+    [rewritten] = first["filters"]
+    assert rewritten["urlRewrite"]["path"]["replaceFullPath"] == "/v1/models/bert:explain"
+    assert [one["name"] for one in second["backendRefs"]] == ["demo"]
+
+
+def test_an_ingress_leads_to_them_as_well() -> None:
+    entry = {"enabled": True, "host": "a.example", "grpcHost": "g.example", "className": "nginx"}
+    children = built(resource(transformer={"image": IMAGE}, explainer={"image": IMAGE}, ingress=entry))  # fmt: skip
+    paths = children["Ingress", "demo"]["spec"]["rules"][0]["http"]["paths"]
+    assert [(one["path"], one["pathType"], one["backend"]["service"]["name"]) for one in paths] == [
+        ("/v1/models/demo:explain", "Exact", "demo-explainer"),
+        ("/", "Prefix", "demo-transformer"),
+    ]
+    [grpc] = children["Ingress", "demo-grpc"]["spec"]["rules"][0]["http"]["paths"]
+    assert grpc["backend"]["service"]["name"] == "demo-grpc"
+
+
+def test_the_servers_pods_do_not_change_with_a_component() -> None:
+    alone = built(resource())["Deployment", "demo"]
+    beside = built(resource(transformer={"image": IMAGE}))["Deployment", "demo"]
+    assert alone == beside
+
+
+HELD: Object = {
+    "image": "registry.example.com/naiad-server:1",
+    "args": ["--log-verbose=1"],
+    "nodeSelector": {"pool": "team"},
+    "env": [{"name": "PROXY", "value": "a"}],
+    "podTemplate": {"spec": {"containers": [{"name": "server", "imagePullPolicy": "Always"}]}},
+}
+
+
+def test_a_profile_counts_for_the_pods_of_a_component_but_not_what_is_the_servers() -> None:
+    component = {"image": IMAGE, "env": [{"name": "OWN", "value": "b"}]}
+    children = built(resource(transformer=component), profile=HELD)
+    pod = children["Deployment", "demo-transformer"]["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"pool": "team"}
+    [only] = pod["containers"]
+    assert (only["image"], only["imagePullPolicy"]) == (IMAGE, "Always")
+    assert {one["name"] for one in only["env"]} == {"PROXY", "OWN"}
+    assert "--log-verbose=1" not in only["args"]
+
+
+def refusals(manifest: Object, **given: typing.Any) -> dict[str, str]:
+    with pytest.raises(InvalidSpec) as raised:
+        built(manifest, **given)
+    return {one.path: one.message for one in raised.value.problems}
+
+
+@pytest.mark.parametrize("name", ["transformer", "explainer"])
+def test_what_a_profile_enforces_a_component_cannot_walk_around(name: str) -> None:
+    profile = {**HELD, "policy": {"namespaces": {"names": ["models"]}, "enforced": ["image", "nodeSelector"]}}  # fmt: skip
+    component = {"image": IMAGE, "nodeSelector": {"pool": "others"}}
+    found = refusals(resource(**{name: component}), profile=profile)
+    assert found.keys() == {f"spec.{name}.image", f"spec.{name}.nodeSelector[pool]"}
+    assert "the NaiadProfile held enforces image" in found[f"spec.{name}.image"]
+    patch = {"spec": {"nodeSelector": {"pool": "others"}}}
+    profile["policy"]["enforced"] = ["nodeSelector"]
+    found = refusals(resource(**{name: {"image": IMAGE, "podTemplate": patch}}), profile=profile)
+    assert found.keys() == {f"spec.{name}.podTemplate"}
+
+
+@pytest.mark.parametrize("name", ["transformer", "explainer"])
+def test_a_pod_template_of_a_component_is_restricted_and_refused_as_the_predictors(
+    name: str,
+) -> None:
+    patch = {"spec": {"hostPID": True, "containers": [{"name": "server", "securityContext": {"privileged": True}}]}}  # fmt: skip
+    manifest = resource(**{name: {"image": IMAGE, "podTemplate": patch}})
+    for allowed, words in (("Restricted", "podTemplate is Restricted here"), ("Refuse", "is refused here")):  # fmt: skip
+        defaults = manifests.facts().defaults
+        policy = Policy(pod_template=typing.cast("typing.Any", allowed), triggers="Allow")
+        defaults = type(defaults)(image=defaults.image, policy=policy)
+        found = refusals(manifest, defaults=defaults)
+        assert found
+        assert all(path.startswith(f"spec.{name}.podTemplate") for path in found)
+        assert all(words in message for message in found.values())
