@@ -65,10 +65,13 @@ def test_the_entry_of_a_secret_beside_an_address_is_one_hint(convert: RUN) -> No
 def test_a_service_that_could_serve_nothing_useful_needs_an_edit(convert: RUN) -> None:
     source = kserve()
     source["spec"]["predictor"] = {"model": {"modelFormat": {"name": "triton"}, "storageUri": "s3://b/m"}}  # fmt: skip
-    source["spec"]["transformer"] = {"containers": [{"name": "kserve-container", "image": "t:1"}]}
+    source["spec"]["explainer"] = {"alibi": {"type": "AnchorText"}}
     converted = convert(source)
     assert converted.status == 1
-    assert listed(converted, "spec.transformer: not converted: there is no such component")
+    assert listed(
+        converted,
+        "spec.explainer: not converted: it has alibi, and no container with an image of its own",
+    )
 
 
 @pytest.mark.parametrize(("name", "is_read"), [("huggingface", False), ("tensorflow", True)])

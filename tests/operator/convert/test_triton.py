@@ -13,8 +13,6 @@ from tests.support import generated
 
 NEED_AN_EDIT = {
     "onprem-chart": "a repository on NFS",
-    "kserve-runtime": "a transformer",
-    "kserve-transformer": "a transformer",
     "init-copy": "a file of packages, which stays in the bucket",
     "host-path": "a folder of the node, which a platform must allow",
 }

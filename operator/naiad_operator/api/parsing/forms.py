@@ -5,10 +5,11 @@ import typing
 
 import msgspec
 
-from naiad_operator.api.types import accelerator, bounds, model, pod, policy, traffic
+from naiad_operator.api.types import accelerator, bounds, component, model, pod, policy, traffic
 
 _NAME = "the name of an object: lower-case letters, digits, '-' and '.'"
 _FORMS: tuple[tuple[typing.Any, str], ...] = (
+    (component.ComponentModelName, "the name of a model: letters, digits, '-', '_' and '.'"),
     (bounds.Quantity, "a quantity, e.g. 500m, 2 or 8Gi"),
     (bounds.Duration, "a duration, e.g. 15s or 1m30s"),
     (bounds.ObjectName, _NAME),

@@ -16,14 +16,14 @@ from naiad_operator.api.types.pod import (
 )
 from naiad_operator.api.types.scaling import PodDisruptionBudget, Replicas
 from naiad_operator.api.types.structs import Part
+from naiad_operator.api.types.traffic import UrlPath
 
 DEFAULT_REPLICAS = 1
 PORT = 8080
 """Where KServe's components listen."""
 
 _Image = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\s]*$")]
-_Path = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=256, pattern=r"^/[^\s]*$")]
-_ModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[-A-Za-z0-9._]+$")]  # fmt: skip
+ComponentModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[-A-Za-z0-9._]+$")]  # fmt: skip
 
 
 class ComponentScaling(Part, frozen=True):
@@ -79,9 +79,9 @@ class Component(Part, frozen=True):
     env_from: RawObjects | None = None
     image_pull_secrets: PullSecrets | None = None
     port: Port = PORT
-    model_name: _ModelName | None = None
+    model_name: ComponentModelName | None = None
     protocol: typing.Literal["v1", "v2", "grpc-v2"] = "v2"
-    health_path: _Path | None = None
+    health_path: UrlPath | None = None
     startup_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=86400)] = 600
     resources: Resources | None = None
     replicas: Replicas | None = None

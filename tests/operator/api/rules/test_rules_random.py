@@ -37,6 +37,7 @@ _TEXTS: dict[str, list[str]] = {
     "path": ["/", "/a", "a", "a/../b", "/a/.."],
     "mountPath": ["/a", "/tmp", "/a/../b"],
     "hostPath": ["/a", "/a/.."],
+    "healthPath": ["/a"],
     "name": ["a", "b", "tmp"],
     "pathPrefix": ["/a/b", "/v2/a", "/v2a", "/a/.."],
     "maxBodySize": ["64Mi", "64m"],

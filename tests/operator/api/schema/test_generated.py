@@ -74,6 +74,11 @@ def test_unknown_fields_are_kept_only_in_objects_of_kubernetes_own() -> None:
         "spec.canary.autoscaling.triggers[]",
         "spec.canary.env[].valueFrom",
         "spec.canary.model.overrides[].config",
+        *(
+            f"spec.{component}.{field}"
+            for component in ("transformer", "explainer")
+            for field in ("affinity", "env[].valueFrom", "envFrom[]", "podTemplate")
+        ),
     }
 
 

@@ -65,6 +65,18 @@ BAD: dict[str, tuple[Manifest, str]] = {
         "spec.mirror",
     ),
     "requests that are mirrored to no canary": (gateway(mirror={"percent": 5}), "spec.mirror"),
+    "a transformer beside a canary": (
+        gateway(canary={"weight": 10}, transformer={"image": "a"}),
+        "spec.transformer",
+    ),
+    "an explainer with replicas beside its autoscaler": (
+        spec(explainer={"image": "a", "replicas": 1, "autoscaling": {}}),
+        "spec.explainer.replicas",
+    ),
+    "a transformer whose least pods are more than its most": (
+        spec(transformer={"image": "a", "autoscaling": {"minReplicas": 3, "maxReplicas": 2}}),
+        "spec.transformer.autoscaling.maxReplicas",
+    ),
     "a canary with replicas beside its autoscaler": (
         gateway(canary={"weight": 10, "replicas": 1, "autoscaling": {"class": "hpa", "queueTimeMs": 5}}),
         "spec.canary.replicas",

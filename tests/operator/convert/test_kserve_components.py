@@ -1,0 +1,109 @@
+"""KServe's transformers and explainers, of v1beta1 and of v1alpha2, as those of a service."""
+
+import pytest
+
+from tests.operator.convert.triton import RUN, Object, listed
+
+PREDICTOR: Object = {"model": {"modelFormat": {"name": "triton"}, "storageUri": "s3://b/m"}}
+
+
+def kserve(**spec: Object) -> Object:
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": "qa"},
+        "spec": {"predictor": PREDICTOR, **spec},
+    }
+
+
+CONTAINER: Object = {"name": "kserve-container", "image": "t:1"}
+
+TABLE: dict[str, tuple[Object, Object]] = {
+    "the least": ({"containers": [CONTAINER]}, {"image": "t:1", "replicas": 1}),
+    "what it runs": (
+        {"containers": [{**CONTAINER, "command": ["python"], "args": ["-m", "qa"], "env": [{"name": "A", "value": "b"}], "envFrom": [{"secretRef": {"name": "s"}}]}]},
+        {"image": "t:1", "command": ["python"], "args": ["-m", "qa"], "env": [{"name": "A", "value": "b"}], "envFrom": [{"secretRef": {"name": "s"}}], "replicas": 1},
+    ),
+    "its port and probe": (
+        {"containers": [{**CONTAINER, "ports": [{"containerPort": 9000}], "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": 9000}}}]},
+        {"image": "t:1", "port": 9000, "healthPath": "/v2/health/ready", "replicas": 1},
+    ),
+    "KServe's own port": ({"containers": [{**CONTAINER, "ports": [{"containerPort": 8080}]}]}, {"image": "t:1", "replicas": 1}),
+    "pods by CPU": (
+        {"containers": [CONTAINER], "minReplicas": 2, "maxReplicas": 5, "scaleMetric": "cpu", "scaleTarget": 60},
+        {"image": "t:1", "autoscaling": {"minReplicas": 2, "maxReplicas": 5, "cpuPercent": 60}},
+    ),
+    "pods, without a word on what they are scaled by": (
+        {"containers": [CONTAINER], "minReplicas": 0, "maxReplicas": 3},
+        {"image": "t:1", "autoscaling": {"minReplicas": 1, "maxReplicas": 3, "cpuPercent": 80}},
+    ),
+    "so many pods": ({"containers": [CONTAINER], "minReplicas": 3, "maxReplicas": 3}, {"image": "t:1", "replicas": 3}),
+    "where it runs": (
+        {"containers": [CONTAINER], "nodeSelector": {"a": "b"}, "tolerations": [{"key": "a", "operator": "Exists"}], "serviceAccountName": "c"},
+        {"image": "t:1", "nodeSelector": {"a": "b"}, "tolerations": [{"key": "a", "operator": "Exists"}], "serviceAccountName": "c", "replicas": 1},
+    ),
+    "a volume and a neighbour": (
+        {"containers": [{"name": "proxy", "image": "p:1"}, {**CONTAINER, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}], "volumes": [{"name": "v", "emptyDir": {}}]},
+        {
+            "image": "t:1",
+            "replicas": 1,
+            "podTemplate": {"spec": {
+                "volumes": [{"name": "v", "emptyDir": {}}],
+                "containers": [{"name": "server", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}, {"name": "proxy", "image": "p:1"}],
+            }},
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["transformer", "explainer"])
+@pytest.mark.parametrize("case", TABLE)
+def test_a_component_becomes_one_that_check_accepts(convert: RUN, case: str, name: str) -> None:
+    given, wanted = TABLE[case]
+    converted = convert(kserve(**{name: given}))
+    assert converted.services[0]["spec"][name] == wanted
+    assert converted.status == 0
+    assert not listed(converted, f"spec.{name}: not converted")
+
+
+@pytest.mark.parametrize("name", ["transformer", "explainer"])
+def test_the_same_of_v1alpha2(convert: RUN, name: str) -> None:
+    default: Object = {
+        "predictor": {"triton": {"storageUri": "s3://b/m"}},
+        name: {"custom": {"container": {"name": "user-container", "image": "t:1"}}, "minReplicas": 2},
+    }  # fmt: skip
+    old = kserve() | {"apiVersion": "serving.kubeflow.org/v1alpha2", "spec": {"default": default}}
+    converted = convert(old)
+    assert converted.status == 0
+    assert converted.services[0]["spec"][name] == {"image": "t:1", "replicas": 2}
+    assert converted.predictor["model"] == {"storageUri": "s3://b/m"}
+
+
+@pytest.mark.parametrize(("protocol", "wanted"), [("v1", "v1"), ("v2", None), ("grpc-v2", "grpc-v2"), (None, None)])  # fmt: skip
+def test_it_speaks_the_protocol_of_the_predictor(
+    convert: RUN, protocol: str | None, wanted: str | None
+) -> None:
+    model = {**PREDICTOR["model"], **({"protocolVersion": protocol} if protocol else {})}
+    source = kserve(transformer={"containers": [CONTAINER]})
+    source["spec"]["predictor"] = {"model": model}
+    assert convert(source).services[0]["spec"]["transformer"].get("protocol") == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "blocks"),
+    [
+        ({"containers": [{**CONTAINER, "args": ["--predictor_host", "qa-predictor.ns"]}]}, "spec.transformer.containers[0].args[0]: names the Service of KServe's predictor", True),
+        ({"containers": [{**CONTAINER, "ports": [{"containerPort": 80}]}]}, "spec.transformer.containers[0].ports: left out: 80", False),
+        ({"containers": [CONTAINER], "minReplicas": 1, "maxReplicas": 2, "scaleMetric": "rps"}, "spec.transformer.scaleMetric: left out: rps", False),
+        ({"containers": [CONTAINER], "batcher": {"maxBatchSize": 2}}, "spec.transformer.batcher: not converted", False),
+        ({"containers": [{**CONTAINER, "strange": 1}], "other": 2}, "spec.transformer.containers[0].strange: not converted", False),
+        ({"containers": [CONTAINER], "other": 2}, "spec.transformer.other: not converted", False),
+        ({"minReplicas": 1}, "spec.transformer: not converted: it has minReplicas, and no container", True),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said(
+    convert: RUN, given: Object, words: str, *, blocks: bool
+) -> None:
+    converted = convert(kserve(transformer=given))
+    assert listed(converted, words)
+    assert converted.status == (1 if blocks else 0)

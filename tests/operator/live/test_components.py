@@ -1,0 +1,168 @@
+"""A transformer and an explainer in a cluster with the Gateway API: who gets the requests, what the conditions say, and what stays when they go."""
+
+import collections.abc
+
+import pytest
+
+from tests.apiserver import control_plane, leftovers
+from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
+from tests.apiserver.kubelet import Kubelet, crash_looping, ready, unschedulable
+from tests.apiserver.objects import condition, inference_service, is_true, make_namespace
+from tests.apiserver.operator import OperatorProcess, at_rest, bugs
+from tests.operator.live.test_canary import GATEWAY, World
+
+def failing(pod: Object) -> Object:
+    """The program ends again and again."""
+    return crash_looping(pod, message="no such model")
+
+
+COMPONENT: Object = {"image": "registry.example.com/qa:1"}
+
+
+@pytest.fixture(scope="module")
+def own_plane(full_plane: ControlPlane) -> ControlPlane:
+    """Every optional kind."""
+    return full_plane
+
+
+@pytest.fixture(scope="module")
+def operator(
+    own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> collections.abc.Iterator[tuple[OperatorProcess, str]]:
+    """An operator as a new installation starts it, and the namespace that it watches."""
+    Kubelet(admin).register()
+    namespace = make_namespace(admin, "components")
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    options = ("--default-image=registry.example.com/naiad:1", f"--watch-namespaces={namespace}", "--pod-template=Restricted")  # fmt: skip
+    with control_plane.may_do_everything(OPERATOR_USER, admin):
+        running = OperatorProcess(own_plane.kubeconfig(OPERATOR_TOKEN), *options, log=log)
+        try:
+            yield running.wait_ready(), namespace
+        finally:
+            assert running.stop() == 0, running.tail()
+            assert not bugs(running.lines())
+            leftovers.empty(admin, namespace, ("InferenceService",))
+
+
+@pytest.fixture
+def here(operator: tuple[OperatorProcess, str]) -> str:
+    return operator[1]
+
+
+class Parts(World):
+    """A Gateway and a node, which may treat the pods of each part in another way."""
+
+    def __init__(self, admin: Kubectl, namespace: str, name: str) -> None:
+        super().__init__(admin, namespace, name)
+        self.of: dict[str, collections.abc.Callable[[Object], Object]] = {}
+        self.main = self.become
+
+    def become(self, pod: Object) -> Object:
+        component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        return self.of.get(component, ready)(pod)
+
+    def backends(self, kind: str = "HTTPRoute") -> list[str]:
+        """Where the rules of a route lead."""
+        rules = self.admin.get(kind, self.name, self.namespace)["spec"]["rules"]
+        return [one["name"] for rule in rules for one in rule["backendRefs"]]
+
+
+def service(name: str, namespace: str, **parts: Object) -> Object:
+    rest = {"gateway": GATEWAY, "networkPolicy": {"enabled": True}, **parts}
+    return inference_service(name, namespace, replicas=1, spec_=rest)
+
+
+def test_a_service_with_both_is_ready_once_all_three_are(
+    own_plane: ControlPlane, operator: tuple[OperatorProcess, str], admin: Kubectl, here: str
+) -> None:
+    world = Parts(admin, here, "qa")
+    scaling = {"minReplicas": 1, "maxReplicas": 3}
+    transformer = {**COMPONENT, "autoscaling": scaling}
+    world.of["transformer"] = failing
+    admin.create(service("qa", here, transformer=transformer, explainer=COMPONENT))
+    stuck = world.until(
+        "the transformer to fail",
+        lambda one: condition(one, "Ready").get("message", "").startswith("transformer: "),
+    )
+    assert condition(stuck, "TransformerReady")["reason"] == "CrashLoopBackOff"
+    assert is_true(stuck, "ExplainerReady")
+    assert is_true(stuck, "Available")
+    world.of.clear()
+    for pod in admin.list("Pod", here):
+        admin.delete("Pod", pod["metadata"]["name"], here)
+    served = world.until("all to be ready", lambda one: is_true(one, "Ready"))
+    assert is_true(served, "TransformerReady")
+    assert served["status"]["transformer"]["url"] == f"http://qa-transformer.{here}.svc:8080"
+    assert served["status"]["address"]["url"] == f"http://qa-transformer.{here}.svc:8080"
+    assert served["status"]["replicas"] == 1, "the servers alone"
+    assert world.backends() == ["qa-explainer", "qa-transformer"]
+    assert world.backends("GRPCRoute") == ["qa"]
+    for kind in ("Deployment", "Service", "NetworkPolicy"):
+        for name in ("qa", "qa-transformer", "qa-explainer"):
+            assert admin.find(kind, name, here), (kind, name)
+    [budget] = admin.list("PodDisruptionBudget", here)
+    assert budget["metadata"]["name"] == "qa-transformer"
+    assert admin.find("HorizontalPodAutoscaler", "qa-transformer", here)
+    before = at_rest(own_plane, operator[0])
+    assert at_rest(own_plane, operator[0]) == before, "nothing is written again and again"
+    admin.delete("InferenceService", "qa", here)
+    until("no Deployment", lambda: not admin.list("Deployment", here))
+
+
+def test_a_transformer_that_is_added_gets_requests_once_it_serves_and_is_taken_out_of_the_routes_first(
+    admin: Kubectl, here: str
+) -> None:
+    world = Parts(admin, here, "later")
+    admin.create(service("later", here))
+    world.until("the service to be ready", lambda one: is_true(one, "Ready"))
+    assert world.backends() == ["later"]
+    pods = world.pods_of("later")
+    world.of["transformer"] = lambda pod: unschedulable(pod, message="no node")
+    admin.patch("InferenceService", "later", here, body={"spec": {"transformer": COMPONENT}})
+    waiting = world.until(
+        "a transformer that waits", lambda one: (one["status"].get("transformer") or {}).get("replicas")
+    )  # fmt: skip
+    assert waiting["status"]["transformer"]["leads"] is False
+    assert world.backends() == ["later"], "clients are served meanwhile"
+    assert world.pods_of("later") == pods, "the servers' pods stay"
+    world.of.clear()
+    for name in world.pods_of("later-transformer"):
+        admin.delete("Pod", name, here)
+    world.until(
+        "the transformer to lead",
+        lambda one: is_true(one, "Ready") and one["status"]["transformer"]["leads"],
+    )
+    assert world.backends() == ["later-transformer"]
+    world.of["transformer"] = failing
+    for name in world.pods_of("later-transformer"):
+        admin.delete("Pod", name, here)
+    world.until("a transformer that fails", lambda one: condition(one, "TransformerReady").get("status") == "False")  # fmt: skip
+    assert world.backends() == ["later-transformer"], "raw requests do not reach the servers"
+    admin.patch("InferenceService", "later", here, body={"spec": {"transformer": None}})
+    alone = world.until(
+        "the service alone",
+        lambda one: is_true(one, "Ready") and not condition(one, "TransformerReady"),
+    )
+    assert "transformer" not in alone["status"]
+    assert world.backends() == ["later"]
+    until("no transformer", lambda: admin.find("Deployment", "later-transformer", here) is None)
+    assert world.pods_of("later") == pods
+    admin.delete("InferenceService", "later", here)
+
+
+def test_the_pods_of_a_component_are_held_to_the_platforms_rules(admin: Kubectl, here: str) -> None:
+    """Nothing is created for a service with such a component, the servers included."""
+    patch = {"spec": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}}
+    admin.create(service("held", here, explainer={**COMPONENT, "podTemplate": patch}))
+
+    def said() -> str | None:
+        shown = condition(admin.get("InferenceService", "held", here), "SpecValid")
+        return shown["message"] if shown.get("status") == "False" else None
+
+    message = until("the refusal", said)
+    assert "spec.explainer.podTemplate.spec.volumes[0].hostPath" in message
+    assert "podTemplate is Restricted here" in message
+    assert admin.find("Deployment", "held", here) is None
+    assert admin.find("Deployment", "held-explainer", here) is None
+    admin.delete("InferenceService", "held", here)
