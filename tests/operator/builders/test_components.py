@@ -54,7 +54,7 @@ def test_a_component_gets_what_kserve_gives_it_behind_its_own(
     assert container(children, "demo-transformer")["args"] == wanted
 
 
-def test_the_pods_of_a_component_are_no_others() -> None:
+def test_the_pods_of_a_component_are_selected_by_it_alone() -> None:
     children = built(resource(transformer={"image": IMAGE, "replicas": 2}, explainer={"image": IMAGE}))  # fmt: skip
     names = ("demo", "demo-transformer", "demo-explainer")
     labels = [children["Deployment", name]["spec"]["selector"]["matchLabels"] for name in names]
@@ -136,6 +136,26 @@ def test_the_servers_pods_do_not_change_with_a_component() -> None:
     alone = built(resource())["Deployment", "demo"]
     beside = built(resource(transformer={"image": IMAGE}))["Deployment", "demo"]
     assert alone == beside
+
+
+@pytest.mark.parametrize(
+    ("controller", "parts", "words"),
+    [
+        ("nginx", (), '=~"demo(-grpc)?"'),
+        ("nginx", ("transformer", "explainer"), '=~"demo(-grpc|-explainer|-transformer)?"'),
+        ("traefik", ("transformer",), "models-demo-http|models-demo-grpc-grpc|models-demo-transformer-http"),
+    ],
+)  # fmt: skip
+def test_requests_to_a_component_start_servers_that_were_scaled_to_zero(
+    controller: str, parts: tuple[str, ...], words: str
+) -> None:
+    manifest = resource(
+        ingress={"enabled": True, "host": "a.example", "className": controller},
+        **{one: {"image": IMAGE} for one in parts},
+    )
+    manifest["spec"]["predictor"]["autoscaling"] = {"class": "keda", "minReplicas": 0}
+    triggers = built(manifest)["ScaledObject", "demo"]["spec"]["triggers"]
+    assert any(words in one["metadata"]["query"] for one in triggers)
 
 
 HELD: Object = {

@@ -12,6 +12,7 @@ from tests.apiserver.objects import condition, inference_service, is_true, make_
 from tests.apiserver.operator import OperatorProcess, at_rest, bugs
 from tests.operator.live.test_canary import GATEWAY, World
 
+
 def failing(pod: Object) -> Object:
     """The program ends again and again."""
     return crash_looping(pod, message="no such model")

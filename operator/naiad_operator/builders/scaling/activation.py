@@ -9,6 +9,7 @@ import typing
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.scaling import Activation
+from naiad_operator.builders import components
 
 Source = typing.Literal["nginx", "traefik"]
 
@@ -65,16 +66,18 @@ def requests(service: InferenceService, source: Source) -> str:
     those of the metric have the prefix `exported_`.
     """
     namespace, name = service.namespace, service.name
+    beside = [one for one in components.NAMES if getattr(service.spec, one) is not None]
     if source == "nginx":
         metric, labels = (
             "nginx_ingress_controller_requests",
             {
                 "namespace": f'="{namespace}"',
-                "service": f'=~"{name}(-grpc)?"',
+                "service": f'=~"{name}(-{"|-".join(("grpc", *beside))})?"',
             },
         )
     else:
-        routes = f"{namespace}-{name}-http|{namespace}-{name}-grpc-grpc"
+        found = [f"{name}-http", f"{name}-grpc-grpc", *(f"{name}-{one}-http" for one in beside)]
+        routes = "|".join(f"{namespace}-{one}" for one in found)
         metric, labels = "traefik_router_requests_total", {"service": f'=~"({routes})@kubernetes"'}
     series = [
         f"{metric}{{{','.join(f'{prefix}{label}{value}' for label, value in labels.items())}}}"

@@ -105,7 +105,7 @@ def _ports(container: Fields, component: Fields, path: str) -> typing.Iterator[P
         if number >= _LEAST_PORT:
             component["port"] = number
         else:
-            message = f"left out: {number}: pods are no root here, so that the program listens on --http_port=8080: write another port of 1024 or more in {path}.port"
+            message = f"left out: {number}: pods run as another user than root here, so that the program listens on --http_port=8080: write another port of 1024 or more in {path}.port"
             yield Problem(f"{path}.containers[0].ports", message)
     probe = part(container, "readinessProbe")
     asked = part(probe, "httpGet").get("path")
