@@ -77,6 +77,8 @@ def test_the_same_of_v1alpha2(convert: RUN, name: str) -> None:
     assert converted.status == 0
     assert converted.services[0]["spec"][name] == {"image": "t:1", "replicas": 2}
     assert converted.predictor["model"] == {"storageUri": "s3://b/m"}
+    default[name]["custom"]["container"]["strange"] = 1
+    assert listed(convert(old), f"spec.default.{name}.custom.container.strange: not converted")
 
 
 @pytest.mark.parametrize(("protocol", "wanted"), [("v1", "v1"), ("v2", None), ("grpc-v2", "grpc-v2"), (None, None)])  # fmt: skip

@@ -48,7 +48,7 @@ def convert(spec: Fields, protocol: str, advice: typing.Mapping[str, str]) -> tu
             continue
         path = f"spec.{name}"
         rest = part(given)
-        container, others = _container(rest)
+        container, field, others = _container(rest)
         if not container.get("image"):
             known = ", ".join(sorted(rest)) or "nothing"
             message = f"not converted: it has {known}, and no container with an image of its own: write the image that it runs in {path}.image"
@@ -57,31 +57,32 @@ def convert(spec: Fields, protocol: str, advice: typing.Mapping[str, str]) -> tu
         component = _component(rest, container)
         if protocol in {"v1", "v2", "grpc-v2"} and protocol != "v2":
             component["protocol"] = protocol
-        notes += _ports(container, component, path)
-        notes += _host(component, path)
+        notes += _ports(container, component, path, field)
+        notes += _host(component, f"{path}.{field}")
         template = _template(rest, container, component, others)
         if template:
             component["podTemplate"] = {"spec": template}
         notes += _scaling(rest, component, path)
         container.pop("name", None)
-        notes += left(container, f"{path}.containers[0]", _ADVICE, _NO_COUNTERPART)
+        notes += left(container, f"{path}.{field}", _ADVICE, _NO_COUNTERPART)
         notes += left(rest, path, {**advice, **_ADVICE}, _NO_COUNTERPART)
         made[name] = component
     return made, notes
 
 
-def _container(component: Fields) -> tuple[Fields, list[Fields]]:
-    """The container that takes the requests, and the others, taken out of the component."""
+def _container(component: Fields) -> tuple[Fields, str, list[Fields]]:
+    """The container that takes the requests, its field, and the others, taken out of the component."""
     custom = part(component, "custom", "container")  # of v1alpha2
     if custom:
         del component["custom"]
-        return custom, []
+        return custom, "custom.container", []
     containers = entries(component, "containers")
     component.pop("containers", None)
     found = [one for one in containers if one.get("name") == _CONTAINER] or containers
     if not found:
-        return {}, []
-    return found[0], [one for one in containers if one is not found[0]]
+        return {}, "containers", []
+    field = f"containers[{containers.index(found[0])}]"
+    return found[0], field, [one for one in containers if one is not found[0]]
 
 
 def _component(rest: Fields, container: Fields) -> Fields:
@@ -97,7 +98,7 @@ def _component(rest: Fields, container: Fields) -> Fields:
     return component
 
 
-def _ports(container: Fields, component: Fields, path: str) -> typing.Iterator[Problem]:
+def _ports(container: Fields, component: Fields, path: str, field: str) -> typing.Iterator[Problem]:
     ports = entries(container, "ports")
     container.pop("ports", None)
     number = ports[0].get("containerPort") if ports else None
@@ -106,7 +107,7 @@ def _ports(container: Fields, component: Fields, path: str) -> typing.Iterator[P
             component["port"] = number
         else:
             message = f"left out: {number}: pods run as another user than root here, so that the program listens on --http_port=8080: write another port of 1024 or more in {path}.port"
-            yield Problem(f"{path}.containers[0].ports", message)
+            yield Problem(f"{path}.{field}.ports", message)
     probe = part(container, "readinessProbe")
     asked = part(probe, "httpGet").get("path")
     if isinstance(asked, str) and asked.startswith("/"):
@@ -121,7 +122,7 @@ def _host(component: Fields, path: str) -> typing.Iterator[Problem]:
     for index, one in enumerate(texts(component, "args")):
         if one.startswith("--predictor_host"):
             message = "names the Service of KServe's predictor: leave it out with its value, the operator adds the one of the servers"
-            yield Problem(f"{path}.containers[0].args[{index}]", message, blocks=True)
+            yield Problem(f"{path}.args[{index}]", message, blocks=True)
 
 
 def _template(rest: Fields, container: Fields, component: Fields, others: list[Fields]) -> Fields:
