@@ -45,7 +45,7 @@ def _with_components(service: InferenceService, facts: ClusterFacts) -> list[nam
         try:
             made += _children(part, own)
         except InvalidSpec as invalid:
-            found = invalid.problems
+            found = list(invalid.problems)
             if part is not service:
                 found = [components.problem(one, part.component) for one in found]
             problems |= dict.fromkeys(found)
