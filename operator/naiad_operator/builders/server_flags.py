@@ -133,6 +133,7 @@ FLAGS: dict[str, Flag] = {
     "readiness-policy": Flag("string", since="0.2.0"),
     "auth-token-file": Flag("string"),
     "shutdown-delay-secs": Flag("float", minimum=0),
+    "batch-strategy-libraries": Flag("boolean", since="0.2.0"),
     "gpu-fallback": Flag("string", since="0.2.0", choices=("refuse", "cpu")),
     "repository-cache-directory": Flag("string"),
     "repository-cache-bytes": Flag("integer", minimum=0),

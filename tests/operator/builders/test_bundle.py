@@ -240,7 +240,7 @@ def test_no_pod_sees_a_device_that_it_did_not_ask_for() -> None:
         for manifest in manifests.built(path):
             if manifest["kind"] == "Deployment":
                 container = manifest["spec"]["template"]["spec"]["containers"][0]
-                names = {variable["name"] for variable in container["env"]}
+                names = {variable["name"] for variable in container.get("env", ())}
                 assert not names & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
 
 
