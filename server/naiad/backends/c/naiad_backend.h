@@ -40,7 +40,7 @@
 /* Once, in one source file of the library: it is read from the file before the library is loaded. A library of another version is refused. */
 #ifdef __cplusplus
 #define NAIAD_BACKEND \
-  extern "C" __attribute__((visibility("default"), used)) const uint32_t naiad_backend_abi; \
+  extern "C" __attribute__((visibility("default"))) const uint32_t naiad_backend_abi; \
   const uint32_t naiad_backend_abi = NAIAD_BACKEND_ABI;
 #else
 #define NAIAD_BACKEND __attribute__((visibility("default"), used)) const uint32_t naiad_backend_abi = NAIAD_BACKEND_ABI;
@@ -189,7 +189,7 @@ NAIAD_EXPORT int naiad_instance_ready(void *instance);
  */
 #ifdef __cplusplus
 #define NAIAD_BATCH_STRATEGY \
-  extern "C" __attribute__((visibility("default"), used)) const uint32_t naiad_batch_strategy_abi; \
+  extern "C" __attribute__((visibility("default"))) const uint32_t naiad_batch_strategy_abi; \
   const uint32_t naiad_batch_strategy_abi = NAIAD_BACKEND_ABI;
 #else
 #define NAIAD_BATCH_STRATEGY __attribute__((visibility("default"), used)) const uint32_t naiad_batch_strategy_abi = NAIAD_BACKEND_ABI;
