@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.server.config.onnx_models import model, value
+from tests.support import netdef
 
 IN = 'input { name: "IN" data_type: TYPE_FP32 dims: [ 2 ] }\n'
 OUT = 'output { name: "OUT" data_type: TYPE_FP32 dims: [ 2 ] }\n'
@@ -26,10 +27,22 @@ GRAPH = model([value("IN", ["N", 2])], [value("OUT", ["N", 2])])
 FIXED = model([value("IN", [1, 2])], [value("OUT", [1, 2])])
 TARBALL = "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
 
+CAFFE2 = 'platform: "caffe2_netdef"\nmax_batch_size: 4\n' + IN
+RELU: netdef.Op = ("Relu", ["IN"], ["OUT"], {})
+
 Content = str | bytes | onnx.ModelProto | Callable[[pathlib.Path], None] | None
 """Of a file; a function makes it; None is a folder."""
 
 _NONE: Mapping[str, Content] = types.MappingProxyType({})
+
+
+def netdefs(*ops: netdef.Op) -> dict[str, Content]:
+    """A pair of nets of Caffe2 from IN to OUT."""
+    init: netdef.Op = ("ConstantFill", [], ["unused"], {"shape": [1]})
+    return {
+        "1/model.netdef": netdef.net(ops, ["IN"], ["OUT"]),
+        "1/init_model.netdef": netdef.net([init]),
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -253,6 +266,20 @@ BROKEN: dict[str, Broken] = {
         config='platform: "tensorflow_graphdef"\n' + IN + OUT, files={"1/model.graphdef": b"x"}
     ),
     "backend_openvino": Broken(config=None, files={"1/model.xml": b"x"}),
+    "backend_caffe2": Broken(config=None, files={"1/model.netdef": b"x"}),
+    "caffe2_without_inputs": Broken(config="", files=netdefs(RELU)),
+    "caffe2_without_init_net": Broken(
+        config=CAFFE2, files={"1/model.netdef": netdefs(RELU)["1/model.netdef"]}
+    ),
+    "caffe2_operators": Broken(
+        config=CAFFE2, files=netdefs(RELU, ("NMS", ["OUT"], ["q"], {}), ("Relu", ["r"], ["s"], {}))
+    ),
+    "caffe2_output": Broken(config=CAFFE2 + OUT.replace("2", "3"), files=netdefs(RELU)),
+    "caffe2_datatype": Broken(
+        config=CAFFE2.replace("FP32", "INT32"),
+        files=netdefs(("Elu", ["IN"], ["OUT"], {})),
+        load=True,
+    ),
     "backend_fil": Broken(config=None, files={"1/checkpoint.tl": b"x"}),
     "unknown_platform": python(head='platform: "nonesuch"\n'),
     "platform_of_another_backend": python(

@@ -1,13 +1,16 @@
 """NetDef files: what is read of them, and what is said of other files."""
 
+import contextlib
 import pathlib
 import struct
 
+import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from naiad.backends.caffe2.net import NetDefError
 from naiad.backends.caffe2.reading import read
-from naiad.backends.caffe2.translation import read_nets
+from naiad.backends.caffe2.translation import InputType, Nets, read_nets, translate
 from tests.support.netdef import net, write
 
 OPS = [
@@ -19,6 +22,18 @@ OPS = [
         {"values": [1.5, -2.0, 3.0], "shape": [-1, 2**40], "texts": [b"\xff", b""]},
     ),
 ]
+
+_WHOLE = net(
+    [
+        ("GivenTensorFill", (), ("w",), {"shape": [2, 3, 1, 1], "values": [1.0] * 6}),
+        ("Conv", ("x", "w"), ("c",), {"kernel": 1, "legacy_pad": 2, "order": "NCHW"}),
+        ("MaxPool", ("c",), ("p",), {"kernels": [3, 3], "strides": [2, 2], "legacy_pad": 3}),
+        ("Reshape", ("p",), ("r", "old"), {"shape": [0, -1]}),
+        ("Softmax", ("r",), ("y",), {"axis": 1}),
+    ],
+    ["x"],
+    ["y"],
+)
 
 
 def test_operators_with_their_arguments(tmp_path: pathlib.Path) -> None:
@@ -96,6 +111,22 @@ def test_other_files(tmp_path: pathlib.Path, content: bytes, said: str) -> None:
     path.write_bytes(content)
     with pytest.raises(NetDefError, match=said):
         read(path)
+
+
+@given(data=st.data())
+def test_bytes_that_are_changed_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    changed = bytearray(_WHOLE)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(changed) - 1))
+        changed[at : at + data.draw(st.integers(0, 6))] = data.draw(st.binary(max_size=6))
+        changed = changed or bytearray(b"x")
+    path = tmp_path_factory.getbasetemp() / "changed.netdef"
+    path.write_bytes(changed)
+    types = {"x": InputType(dtype=np.dtype(np.float32), dims=(-1, 3, 8, 8))}
+    with contextlib.suppress(NetDefError):
+        translate(Nets(init=read(path), model=read(path)), types)
 
 
 def test_a_missing_init_net_is_named(tmp_path: pathlib.Path) -> None:
