@@ -20,6 +20,10 @@ _LARGEST = 1 << 26
 """Bytes of a table of symbols or of their names."""
 
 
+_LONGEST = 1 << 12
+"""Bytes of a name; C++ has long ones."""
+
+
 class Symbols(NamedTuple):
     """The dynamic symbols of a library.
 
@@ -94,8 +98,7 @@ def _symbols(file: "BinaryIO", at: int, size: int, count: int) -> Symbols:
     symbols = _read(file, symbols_at, symbols_size - symbols_size % entry)
     defined, undefined = {}, set()
     for name_at, info, _, section, value, _ in _SYMBOL.iter_unpack(symbols):
-        end = names.find(b"\0", name_at)
-        name = names[name_at : end if end >= 0 else None].decode("utf-8", "replace")
+        name = names[name_at : name_at + _LONGEST].partition(b"\0")[0].decode("utf-8", "replace")
         if not name:
             continue
         if not section:

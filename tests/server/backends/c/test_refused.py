@@ -2,6 +2,7 @@
 
 import pathlib
 import struct
+import sys
 
 import pytest
 
@@ -32,6 +33,12 @@ WORDS = {
     "in_thread": "is a C library, which runs in a worker process only",
     "decoupled": "is a C library, which answers each request once",
 }
+
+
+def _machine() -> int:
+    """The number of this machine, as this interpreter's own file has it."""
+    number: int = struct.unpack_from("<H", pathlib.Path(sys.executable).read_bytes(), 18)[0]
+    return number
 
 
 def _with(data: bytes, at: int, value: int) -> bytes:
@@ -107,3 +114,17 @@ def test_no_cut_of_a_library_is_read_as_something_else(
             elf.read(cut)
         except elf.NoLibraryError:
             continue
+
+
+def test_a_name_without_an_end_is_not_read_to_the_end_of_its_table(
+    tmp_path: pathlib.Path,
+) -> None:
+    names, symbols = b"n" * 40_000, struct.pack("<IBBHQQ", 0, 0x10, 0, 0, 0, 0)
+    sections = struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, 64 + len(names), 24, 1, 0, 8, 24)
+    sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 64, len(names), 0, 0, 1, 0)
+    head = b"\x7fELF\x02\x01" + bytes(10) + struct.pack("<HH", 3, _machine()) + bytes(20)
+    head += struct.pack("<Q", 64 + len(names) + 24) + bytes(10) + struct.pack("<HHH", 64, 2, 1)
+    path = tmp_path / "libnaiad_long.so"
+    path.write_bytes(head + names + symbols + sections)
+    (name,) = elf.read(path).undefined
+    assert len(name) == 4096
