@@ -22,6 +22,12 @@ WHAT = "a serialised DALI pipeline"
 MAX_BYTES = 1 << 30
 """Of a serialised pipeline, which is a few KB but for the constants in it."""
 
+MAX_SAMPLES = (1 << 31) - 1
+"""Of a run: DALI itself counts them in an int."""
+
+MAX_DIMENSIONS = 64
+"""Of a sample, as numpy has it; a completed config lists them all."""
+
 DATA_TYPES = (
     "TYPE_UINT8", "TYPE_UINT16", "TYPE_UINT32", "TYPE_UINT64", "TYPE_INT8", "TYPE_INT16", "TYPE_INT32", "TYPE_INT64",
     "TYPE_FP16", "TYPE_FP32", "TYPE_FP64", "TYPE_BOOL",
@@ -143,8 +149,11 @@ def describe(wire: WireFormat) -> Pipeline:
                 inputs.append(as_input)
         elif field.tag == _OUTPUT:
             outputs.append(_output(wire, field))
+    tensors = (*inputs, *outputs)
     if not batch_size:  # which every pipeline says
         raise MalformedError(f"is not {WHAT}")
+    if batch_size > MAX_SAMPLES or any(each.ndim > MAX_DIMENSIONS for each in tensors):
+        raise MalformedError("is damaged (a number in it is too large): copy it again")
     return Pipeline(
         batch_size=batch_size,
         inputs=tuple(inputs),

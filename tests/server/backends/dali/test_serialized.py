@@ -92,6 +92,20 @@ def _refusal(data: bytes) -> str:
         return str(error)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        made.pipeline(made.external_source("X"), made.tensor(7, "X"), batch_size=1 << 40),
+        made.pipeline(made.external_source("X", ndim=1 << 40), made.tensor(7, "X")),
+        made.pipeline(made.external_source("X"), made.tensor(7, "X", ndim=1 << 40)),
+    ],
+    ids=["samples", "dimensions of an input", "dimensions of an output"],
+)
+def test_numbers_that_no_config_could_hold_are_refused(data: bytes) -> None:
+    with pytest.raises(MalformedError, match="a number in it is too large"):
+        of_bytes(data)
+
+
 @pytest.mark.parametrize("size", range(1, len(made.IMAGES) - 11, 7))
 def test_a_pipeline_that_is_cut_off_before_its_last_field_is_refused(size: int) -> None:
     assert _refusal(made.IMAGES[:size])
