@@ -31,6 +31,9 @@ _LONGEST = 100
 """Bytes of a value that is looked for."""
 _END_OF_TREES = b"end of trees"
 
+_LARGEST = (1 << 31) - 1
+"""Of features, classes and targets: XGBoost and LightGBM count them in an int."""
+
 _BINARY = ("binary", "cross_entropy", "cross_entropy_lambda")
 
 
@@ -49,9 +52,16 @@ def read(path: pathlib.Path, model_type: str) -> Forest | None:
                     f"the type {model_type} there"
                 )
             file.seek(0)
-            return _READERS[model_type](file, path)
+            forest = _READERS[model_type](file, path)
     except OSError as error:
         raise ModelFileError(f"unable to read '{path}': {error.strerror}") from error
+    if forest is not None and not (
+        0 <= forest.features <= _LARGEST and max(forest.classes, forest.targets) <= _LARGEST
+    ):
+        raise ModelFileError(
+            f"'{path}' is damaged (it says that it has {forest.features} features, {forest.classes} classes and {forest.targets} targets): copy it again"
+        )
+    return forest
 
 
 def _cut_off(path: pathlib.Path, why: str) -> ModelFileError:
@@ -97,7 +107,7 @@ def _parameters(data: bytes) -> tuple[int, int, int, str] | None:
     objective = data.rfind(b"objective")
     name = _value(b"name", data[objective:]) if objective >= 0 else None
     features, classes, targets = (
-        int(each) if each and each.isdigit() else None for each in numbers
+        int(each) if each and each.isdecimal() else None for each in numbers
     )
     if features is None or classes is None or name is None:
         return None
@@ -115,7 +125,7 @@ def _parameters_of_json(file: typing.BinaryIO) -> tuple[int, int, int, str] | No
             int(numbers.get("num_target", 1)),
             str(learner["objective"]["name"]),
         )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -145,7 +155,8 @@ def _lightgbm(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
     except (KeyError, ValueError):
         return None
     if sizes:
-        file.seek(end + gap + sum(sizes))
+        # No farther than the end of the file, where no trees end.
+        file.seek(max(0, min(end + gap + sum(sizes), os.fstat(file.fileno()).st_size)))
         if gap == 2 and not file.read(len(_END_OF_TREES)) == _END_OF_TREES:  # noqa: PLR2004
             raise _cut_off(
                 path, f"it does not hold the {len(sizes)} trees that its tree_sizes name"

@@ -137,6 +137,28 @@ def test_a_missing_file_is_the_one_of_the_model_type(tmp_path: pathlib.Path) -> 
         ("checkpoint.tl", files.checkpoint(scores=2), "it has 2 base scores"),
         ("checkpoint.tl", files.checkpoint(classes=0), "it has no classes"),
         ("checkpoint.tl", files.checkpoint(major=3), "is a checkpoint of treelite 3.8.1, and only"),
+        (
+            "xgboost.json",
+            files.XGBOOST_JSON.replace(b'num_feature":"4', b'num_feature":"99999999999'),
+            "is damaged (it says that it has 99999999999 features",
+        ),
+        (
+            "xgboost.json",
+            files.XGBOOST_JSON.replace(b'num_class":"3', b'num_class":"99999999999'),
+            "99999999999 classes",
+        ),
+        ("model.txt", files.LIGHTGBM.replace(b"idx=3", b"idx=99999999999999999999"), "is damaged"),
+        ("model.txt", files.LIGHTGBM.replace(b"idx=3", b"idx=-9"), "it has -8 features"),
+        (
+            "model.txt",
+            files.LIGHTGBM.replace(b"tree_sizes=", b"tree_sizes=99999999999999999999 "),
+            "does not hold the 2 trees",
+        ),
+        (
+            "model.txt",
+            files.LIGHTGBM.replace(b"tree_sizes=", b"tree_sizes=-9999 "),
+            "does not hold the 2 trees",
+        ),
         ("xgboost.model", files.XGBOOST_UBJ, "write the parameter model_type = xgboost_ubj"),
         ("xgboost.ubj", files.XGBOOST_JSON, "write the parameter model_type = xgboost_json"),
         ("checkpoint.tl", b"", "is cut off or damaged"),
@@ -148,6 +170,12 @@ def test_a_file_that_is_not_whole_or_another_one_is_a_problem(
     found = problems(resolved(tmp_path, filename, data=data))
     assert found.startswith("unable to load model 'm': ")
     assert said in found
+
+
+def test_a_number_that_is_not_an_integer_is_left_to_treelite(tmp_path: pathlib.Path) -> None:
+    data = files.XGBOOST_JSON.replace(b'"num_feature":"4"', b'"num_feature":Infinity')
+    path = write(tmp_path, "xgboost.json", data=data) / "1" / "xgboost.json"
+    assert described.read(path, "xgboost_json") is None
 
 
 @pytest.mark.parametrize("number", range(28))
