@@ -23,6 +23,7 @@ _OPTIONS = (
     "-O2", "-std=gnu11", "-fPIC", "-shared", f"-Wl,-soname,{FILE}", f"-I{_FOLDER}",
 )  # fmt: skip
 _TIMEOUT_S = 120
+_CACHE = "set XDG_CACHE_HOME to a folder that the server may write to"
 
 
 @functools.cache
@@ -78,13 +79,18 @@ def compiled() -> pathlib.Path:
             if done.returncode:
                 raise _failed(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
             made.replace(path)
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
+        raise _failed(f"{error} ({_CACHE})") from error
+    except subprocess.SubprocessError as error:
         raise _failed(str(error)) from error
     return path
 
 
 def _compiled() -> pathlib.Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")
+    except RuntimeError as error:
+        raise _failed(f"the user of the server has no home folder ({_CACHE})") from error
     source = _SOURCE.read_bytes() + (_FOLDER / "naiad_backend.h").read_bytes()
     key = hashlib.sha256(source + repr(_OPTIONS[:4]).encode()).hexdigest()[:16]
     return pathlib.Path(cache) / "naiad" / "c-backends" / key / FILE
