@@ -16,7 +16,8 @@ import pytest
 
 import naiad
 from tests.server.embed.conftest import some
-from tests.server.embed.test_server import X
+from tests.server.embed.test_functions import add_sub
+from tests.server.embed.test_server import X, appears, text
 
 
 def settled(expected: object, measure: "object") -> object:
@@ -46,10 +47,28 @@ def everything() -> dict[str, object]:
     }
 
 
+def test_an_interrupt_cancels_a_request(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    gate = tmp_path / "gate"
+
+    def interrupt() -> None:
+        assert appears(gate.with_suffix(".begun"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with some(models, "waits") as server:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            server.infer("waits", {"GATE": text(gate)})
+        thread.join()
+        assert appears(gate.with_suffix(".cancelled"))
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_stop_leaves_the_process_as_it_was(models: pathlib.Path, times: int) -> None:
     def use() -> None:
         with some(models, "add", "text", "counts") as server:
+            server.bind(add_sub)
+            server.infer("add_sub", {"a": X, "b": X})
             server.infer("add", {"x": X})
             server.infer("text", {"TEXT": [["a"]]})
             server.serve_http(0)
