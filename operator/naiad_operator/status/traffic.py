@@ -26,6 +26,7 @@ from naiad_operator.status.reasons import Reason
 Manifest = collections.abc.Mapping[str, typing.Any]
 
 _ROUTES = (kinds.HTTP_ROUTE.kind, kinds.GRPC_ROUTE.kind)
+_LONGEST_HOST = 253
 _MONITORS = (kinds.POD_MONITOR.kind, kinds.SERVICE_MONITOR.kind)
 
 
@@ -188,11 +189,11 @@ def _has_entry(service: InferenceService) -> bool:
 
 
 def _address(manifest: Manifest) -> str:
-    """The first host name or IP address of a load balancer, in URL notation; "" when it has none."""
+    """The first host name or IP address of a load balancer, in URL notation; "" when it has none. A host name has 253 characters at most (RFC 1035)."""
     balancer = (manifest.get("status") or {}).get("loadBalancer") or {}
     for point in balancer.get("ingress") or ():
         address = str(point.get("hostname") or point.get("ip") or "")
-        if address:
+        if 0 < len(address) <= _LONGEST_HOST:
             return f"[{address}]" if ":" in address else address
     return ""
 
