@@ -228,9 +228,38 @@ def test_small_batches_are_computed_by_one_thread_and_large_ones_by_the_configs(
     model = by_xgboost("reg:squarederror")
     text = config(1, model_type="xgboost_json", is_classifier="false", cpu_nthread="2")
     instance = load(put(tmp_path / "m", model, "xgboost.json", text)).make_instance(SPEC)
+    used.clear()  # of the load
     for count in (1, SMALL // 8, SMALL // 8 + 1):
         run(instance, inference(given(rows(count=count))))
     assert used == [1, 1, 2]
+
+
+@pytest.mark.parametrize("threads", ["100000", str(10**30)])
+def test_more_threads_than_the_machine_has_are_all_of_them(
+    tmp_path: pathlib.Path, threads: str
+) -> None:
+    model = by_xgboost("reg:squarederror")
+    text = config(1, model_type="xgboost_json", is_classifier="false", cpu_nthread=threads)
+    values = rows(count=SMALL // 8 + 1)
+    (answer,) = run(
+        load(put(tmp_path / "m", model, "xgboost.json", text)).make_instance(SPEC),
+        inference(given(values)),
+    )
+    assert answer.error is None
+    np.testing.assert_allclose(
+        answer.outputs[0].array, expected_of(model, values), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("setting", ["linear_tree", "zero_as_missing"])
+def test_what_treelite_computes_otherwise_than_lightgbm_is_a_problem_of_the_file(
+    tmp_path: pathlib.Path, setting: str
+) -> None:
+    model = by_lightgbm("regression", **{setting: True})
+    resolution = resolve(put(tmp_path / "m", model, "model.txt"), backends=Catalog())
+    assert [f"was trained with {setting}=true" in each.message for each in resolution.problems] == [
+        True
+    ]
 
 
 def test_instances_share_the_model(tmp_path: pathlib.Path) -> None:
@@ -242,11 +271,6 @@ def test_instances_share_the_model(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("model", "filename", "reason"),
     [
-        (
-            lambda: by_lightgbm("regression", linear_tree=True),
-            "model.txt",
-            "unable to load model 'm': Check failed: .*linear_tree=True.* are not supported",
-        ),
         (
             lambda: by_xgboost("reg:squarederror", booster="gblinear"),
             "xgboost.json",
@@ -260,7 +284,7 @@ def test_instances_share_the_model(tmp_path: pathlib.Path) -> None:
             "unable to load model 'm': .*",
         ),
     ],
-    ids=["linear trees", "no trees", "unknown field"],
+    ids=["no trees", "unknown field"],
 )
 def test_what_treelite_refuses_is_said_at_the_load(
     tmp_path: pathlib.Path, model: Any, filename: str, reason: str

@@ -134,7 +134,7 @@ def test_models_that_cannot_be_served_say_why_and_are_the_only_ones(server: Serv
         name: reason for name, reason in others.items() if "unable to load model" not in reason
     } == {}
     assert "the forest is damaged (tree 0: its nodes are not those of a tree)" in broken["cycle"]
-    assert "Check failed" in broken["linear"]
+    assert "was trained with linear_tree=true" in broken["linear"]
     assert "does not support, because treelite computes trees on the CPU" in broken["gpu"]
 
 

@@ -75,11 +75,18 @@ class ForestModel(LoadedModel):
         check_servable(self._forest, config.name)
         check_outputs(config.message)
         _check_tensors(config, self._forest, self._settings)
+        self._threads = _threads(self._trees, self._forest, self._settings.threads)
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
         return ForestInstance(
-            spec.name, self._trees, self._forest, self._config, self._settings, clock=self._clock
+            spec.name,
+            self._trees,
+            self._forest,
+            self._config,
+            self._settings,
+            threads=self._threads,
+            clock=self._clock,
         )
 
     @override
@@ -100,13 +107,14 @@ class ForestInstance(Instance):
         config: ModelConfig,
         settings: Settings,
         *,
+        threads: int,
         clock: Clock,
     ) -> None:
         self._name = name
         self._trees: Any = trees
         self._model = config.name
         self._count = max(1, trees.num_tree)
-        self._threads = settings.threads
+        self._threads = threads
         self._now_ns = clock.monotonic_ns
         (output,) = config.outputs
         self._rule = batches.OutputRule(output, batched=True)
@@ -149,6 +157,18 @@ class ForestInstance(Instance):
     @override
     def close(self) -> None:
         self._trees = None
+
+
+def _threads(trees: Any, forest: Forest, wanted: int) -> int:
+    """As many threads as the config wants, or all, -1, where this machine has fewer: treelite fails every batch that wants more than OpenMP has."""
+    if wanted < 1:
+        return wanted
+    row = np.zeros((1, forest.features), np.float32)
+    try:
+        treelite.gtil.predict(trees, row, nthread=wanted)
+    except treelite.TreeliteError:
+        return -1
+    return wanted
 
 
 def _check_tensors(config: ModelConfig, forest: Forest, settings: Settings) -> None:

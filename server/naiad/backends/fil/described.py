@@ -34,6 +34,11 @@ _END_OF_TREES = b"end of trees"
 _LARGEST = (1 << 31) - 1
 """Of features, classes and targets: XGBoost and LightGBM count them in an int."""
 
+_UNSERVED = (
+    (b"linear_tree", "computes no linear trees"),
+    (b"zero_as_missing", "takes a zero for a value and not for a missing one"),
+)
+
 _BINARY = ("binary", "cross_entropy", "cross_entropy_lambda")
 
 
@@ -154,6 +159,7 @@ def _lightgbm(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
         sizes = [int(size) for size in fields.get("tree_sizes", "").split()]
     except (KeyError, ValueError):
         return None
+    _refuse_unserved(file, path)
     if sizes:
         # No farther than the end of the file, where no trees end.
         file.seek(max(0, min(end + gap + sum(sizes), os.fstat(file.fileno()).st_size)))
@@ -165,6 +171,17 @@ def _lightgbm(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
     return Forest(
         features=features, classes=max(1, classes), classifier=classes > 1 or objective in _BINARY
     )
+
+
+def _refuse_unserved(file: typing.BinaryIO, path: pathlib.Path) -> None:
+    """What was trained in a way that treelite does not compute; LightGBM writes how behind the trees, as lines of `[key: value]`."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+    trained = file.read(_TAIL)
+    for setting, why in _UNSERVED:
+        if b"\n[" + setting + b": 1]" in trained:
+            raise ModelFileError(
+                f"'{path}' was trained with {setting.decode()}=true, and treelite {why}: train it without, or serve it by lightgbm in a Python model"
+            )
 
 
 def _checkpoint(_file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:

@@ -159,6 +159,16 @@ def test_a_missing_file_is_the_one_of_the_model_type(tmp_path: pathlib.Path) -> 
             files.LIGHTGBM.replace(b"tree_sizes=", b"tree_sizes=-9999 "),
             "does not hold the 2 trees",
         ),
+        (
+            "model.txt",
+            files.LIGHTGBM + b"\nparameters:\n[linear_tree: 1]\n",
+            "was trained with linear_tree=true, and treelite computes no linear trees",
+        ),
+        (
+            "model.txt",
+            files.LIGHTGBM + b"\nparameters:\n[use_missing: 1]\n[zero_as_missing: 1]\n",
+            "was trained with zero_as_missing=true, and treelite takes a zero for a value",
+        ),
         ("xgboost.model", files.XGBOOST_UBJ, "write the parameter model_type = xgboost_ubj"),
         ("xgboost.ubj", files.XGBOOST_JSON, "write the parameter model_type = xgboost_json"),
         ("checkpoint.tl", b"", "is cut off or damaged"),
