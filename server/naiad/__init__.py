@@ -10,8 +10,6 @@ type checkers.
 Limits: those of `backends/instance.py`, whose worker processes import it.
 """
 
-from typing import Any, List  # noqa: UP035 - 3.8
-
 __version__ = "0.2.0"
 
 _HOMES = {
@@ -44,7 +42,7 @@ __all__ = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'naiad' has no attribute '{name}'")
@@ -54,5 +52,5 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def __dir__() -> List[str]:  # noqa: UP006 - 3.8
+def __dir__() -> "list[str]":
     return sorted({*globals(), *_HOMES})

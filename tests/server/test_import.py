@@ -67,7 +67,7 @@ def python(*words: str, cwd: pathlib.Path | None = None) -> "subprocess.Complete
 
 def test_the_import_of_naiad_imports_no_package_and_nothing_of_its_own() -> None:
     script = (
-        "import sys; import importlib, typing; before = set(sys.modules); import naiad; "
+        "import sys; before = set(sys.modules); import naiad; "
         "print(sorted(set(sys.modules) - before))"
     )
     assert python("-c", script).stdout == "['naiad']\n"
