@@ -92,7 +92,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $scaling := $predictor.autoscaling | default dict }}
 {{- $ofCanary := (.spec.canary | default dict).autoscaling | default dict }}
 {{- $isSystem := hasPrefix "system-" ($predictor.priorityClassName | default "") }}
-{{- $ofComponent := or (.spec.transformer | default dict).podTemplate (.spec.explainer | default dict).podTemplate }}
+{{- $transformer := .spec.transformer | default dict }}
+{{- $explainer := .spec.explainer | default dict }}
+{{- $ofComponent := or $transformer.podTemplate $explainer.podTemplate (hasPrefix "system-" ($transformer.priorityClassName | default "")) (hasPrefix "system-" ($explainer.priorityClassName | default "")) }}
 {{- if or $predictor.podTemplate $ofComponent $isSystem $scaling.triggers $scaling.prometheusAuth $ofCanary.triggers $ofCanary.prometheusAuth }}
 {{- $found = append $found (printf "%s/%s" .metadata.namespace .metadata.name) }}
 {{- end }}

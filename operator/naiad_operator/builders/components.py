@@ -14,7 +14,7 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.accelerator import Accelerator
 from naiad_operator.api.types.component import DEFAULT_REPLICAS, Component
 from naiad_operator.api.types.model import Model
-from naiad_operator.api.types.pod import Ports, Probes, StartupProbe
+from naiad_operator.api.types.pod import Ports, Probes, Resources, StartupProbe
 from naiad_operator.api.types.profile import ProfileSpec
 from naiad_operator.api.types.scaling import Autoscaling
 from naiad_operator.api.types.spec import Predictor, Spec
@@ -132,7 +132,7 @@ def _probes(wanted: Component) -> Probes:
 
 
 _REPLACED = (
-    "service_account_name", "automount_service_account_token", "affinity", "priority_class_name", "runtime_class_name", "resources",
+    "service_account_name", "automount_service_account_token", "affinity", "priority_class_name", "runtime_class_name",
 )  # fmt: skip
 
 
@@ -147,11 +147,28 @@ def _with_profile(predictor: Predictor, held: ProfileSpec | None) -> Predictor:
         **(held.node_selector or {}),
         **(predictor.node_selector or {}),
     } or None
+    fields["resources"] = _resources(predictor.resources, held.resources)
     fields["env_from"] = (*(held.env_from or ()), *(predictor.env_from or ())) or None
     for field in ("env", "image_pull_secrets"):
         both = (*(getattr(held, field) or ()), *(getattr(predictor, field) or ()))
         fields[field] = tuple({one.name: one for one in both}.values()) or None
     return msgspec.structs.replace(predictor, **fields)
+
+
+def _resources(own: Resources | None, held: Resources | None) -> Resources | None:
+    """Requests and limits, as `api.parsing.merging` joins the servers': those of one resource come from one side."""
+    if own is None or held is None:
+        return own or held
+    named = {*(own.requests or ()), *(own.limits or ())}
+    both = {
+        field: {
+            **{key: one for key, one in (getattr(held, field) or {}).items() if key not in named},
+            **(getattr(own, field) or {}),
+        }
+        or None
+        for field in ("requests", "limits")
+    }
+    return Resources(**both)
 
 
 def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:

@@ -197,6 +197,31 @@ def test_what_a_profile_enforces_a_component_cannot_walk_around(name: str) -> No
     assert found.keys() == {f"spec.{name}.podTemplate"}
 
 
+@pytest.mark.parametrize("field", ["image", "args"])
+def test_a_component_runs_no_command_in_an_image_that_is_enforced(field: str) -> None:
+    """The profile's image has other programs, e.g. a shell, that could write the profile's variables anywhere."""
+    profile = {**HELD, "policy": {"namespaces": {"names": ["models"]}, "enforced": [field]}}
+    component = {"image": HELD["image"], "command": ["sh", "-c", "env"]}
+    found = refusals(resource(transformer=component), profile=profile)
+    assert found.keys() == {"spec.transformer.command"}
+    assert f"enforces {field}" in found["spec.transformer.command"]
+    del component["command"]
+    children = built(resource(transformer=component), profile=profile)
+    assert container(children, "demo-transformer")["image"] == HELD["image"]
+
+
+def test_the_limits_of_a_profile_stay_beside_a_components_own_requests() -> None:
+    """As the servers' do: else a request of any CPU would leave out an enforced limit of memory."""
+    held: Object = {
+        "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "4Gi"}},
+        "policy": {"namespaces": {"names": ["models"]}, "enforced": ["resources"]},
+    }
+    component = {"image": IMAGE, "resources": {"requests": {"cpu": "100m", "ephemeral-storage": "1Gi"}}}  # fmt: skip
+    made = container(built(resource(transformer=component), profile=held), "demo-transformer")
+    assert made["resources"]["limits"] == {"memory": "4Gi"}
+    assert made["resources"]["requests"].items() >= {"cpu": "100m", "ephemeral-storage": "1Gi"}.items()  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["transformer", "explainer"])
 def test_a_pod_template_of_a_component_is_restricted_and_refused_as_the_predictors(
     name: str,

@@ -41,13 +41,19 @@ def of_spec(service: InferenceService) -> Problems:
         attribute = _ATTRIBUTES.get(field)
         if attribute is not None:
             given = getattr(own.predictor, attribute)
-            if given in (None, "", ()) or given == getattr(held, attribute):
-                continue
-            paths: collections.abc.Iterable[str] = (f"spec.predictor.{field}",)
+            is_kept = given in (None, "", ()) or given == getattr(held, attribute)
+            paths: collections.abc.Iterable[str] = () if is_kept else (f"spec.predictor.{field}",)
         else:
             paths = _LOOKS[field](own, held) if field in _LOOKS else ()
-        for path in paths:
+        for path in (*paths, *_of_command(service, field)):
             yield Problem(path, f"{_ENFORCED.format(profile.title, field)}: leave it out")
+
+
+def _of_command(service: InferenceService, field: str) -> Conflicts:
+    """The command of a component, which runs another program of the same image, and with other arguments."""
+    wanted = getattr(service.own_spec, service.component, None) if service.component else None
+    if field in ("image", "args") and wanted is not None and wanted.command is not None:
+        yield "spec.predictor.command"
 
 
 _ENFORCED = "the {} enforces {}, which a service cannot change"
