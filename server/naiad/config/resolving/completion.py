@@ -1,6 +1,7 @@
 """Completes a config from a model's files, and holds every version that is to be served against the result (row 11.48)."""
 
 import collections.abc
+import logging
 import pathlib
 from typing import Any
 
@@ -13,10 +14,13 @@ from naiad.config.findings import Findings
 from naiad.config.problem import Problem
 from naiad.config.refused import problem_of
 from naiad.core.file_kind import exists
-from naiad.errors import InferenceError
+from naiad.errors import InferenceError, internal
 
 _DEFAULT_BATCH_SIZE = "default-max-batch-size"
 """The `--backend-config` setting of row 11.50."""
+
+
+log = logging.getLogger("naiad.config")
 
 
 class Completion(msgspec.Struct, kw_only=True, eq=False):
@@ -101,7 +105,11 @@ class Completion(msgspec.Struct, kw_only=True, eq=False):
             path = self._model_file(version)
             others = files_per_gpu(path.parent, message)
             for each in others if others and not exists(path) else (path, *others):
-                self.backend.check(message, each, findings)
+                try:
+                    self.backend.check(message, each, findings)
+                except Exception as error:  # noqa: BLE001 - a backend's fault with one file must not end the check of other models
+                    text = _unexpected(self.message.name, error).message
+                    findings.problems.append(Problem(path=each, position=None, message=text))
         return findings.problems
 
     def _completed(self, failures: dict[int, list[Problem]]) -> Any | None:
@@ -124,6 +132,9 @@ class Completion(msgspec.Struct, kw_only=True, eq=False):
                 complete(attempt, folder, self.options)
             except InferenceError as error:
                 failures[version] = [self._completion_problem(error, version)]
+            except Exception as error:  # noqa: BLE001 - as in `_contradictions`
+                unexpected = _unexpected(self.message.name, error)
+                failures[version] = [self._completion_problem(unexpected, version)]
             else:
                 attempt.default_model_filename = self.message.default_model_filename
                 return attempt
@@ -204,6 +215,12 @@ class Completion(msgspec.Struct, kw_only=True, eq=False):
         return special_file(path, self.message.name) or missing_file(
             path, self.message, self.findings.document, self.backend
         )
+
+
+def _unexpected(model: str, error: Exception) -> InferenceError:
+    """The error of a backend that failed in a way that it does not know."""
+    log.error("the backend of model '%s' cannot take its files", model, exc_info=error)
+    return internal(f"unable to load model '{model}': {type(error).__name__}: {error}")
 
 
 def without_open_tensors(message: Any) -> Any:

@@ -231,6 +231,20 @@ def test_contradictions_are_problems(tmp_path: pathlib.Path, config: str, said: 
     assert said in problems(found)
 
 
+@pytest.mark.parametrize("step", ["completion.complete", "preflight.check_file"])
+def test_an_unknown_fault_of_a_backend_is_a_problem_of_its_model(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr(f"naiad.backends.fil.{step}", fails)
+    found = resolved(tmp_path, "model.txt", f'backend: "fil" {TENSORS % "1"}')
+    assert [each.message for each in found.problems] == [
+        "unable to load model 'm': IndexError: out of range"
+    ]
+
+
 def test_several_targets_are_refused(tmp_path: pathlib.Path) -> None:
     data = files.XGBOOST_JSON.replace(b'"num_target":"1"', b'"num_target":"2"')
     assert "Multi-target model not supported: it has 2 targets" in problems(
