@@ -3,6 +3,7 @@
 Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
 """
 
+import contextlib
 import threading
 from typing import Any, Tuple  # noqa: UP035 - 3.8 cannot subscript the builtin one
 
@@ -25,9 +26,10 @@ class OutputMemory:
 
     def begin(self) -> None:
         """A batch begins: the outputs of the one before are sent by now."""
-        if self._needed > self._size:
-            self._new(self._needed)
-        self._needed = 0
+        needed, self._needed = self._needed, 0
+        if needed > self._size:
+            with contextlib.suppress(MemoryError):  # of an output that was refused for it as well
+                self._new(needed)
 
     def take(self, size: int) -> Place:
         """Memory for an output, at an address that fits every datatype.
