@@ -188,6 +188,16 @@ def test_a_number_that_is_not_an_integer_is_left_to_treelite(tmp_path: pathlib.P
     assert described.read(path, "xgboost_json") is None
 
 
+@pytest.mark.parametrize("padding", [1 << 17, 1 << 21])
+def test_a_large_file_whose_end_says_nothing_is_left_to_treelite(
+    tmp_path: pathlib.Path, padding: int
+) -> None:
+    data = files.XGBOOST_JSON[:-1] + b',"z":"' + b"z" * padding + b'"}'
+    path = write(tmp_path, "xgboost.json", data=data) / "1" / "xgboost.json"
+    expected = SAYS["xgboost.json"] if padding < 1 << 20 else None
+    assert described.read(path, "xgboost_json") == expected
+
+
 @pytest.mark.parametrize("number", range(28))
 def test_no_array_of_a_checkpoint_goes_beyond_the_file(
     tmp_path: pathlib.Path, number: int, monkeypatch: pytest.MonkeyPatch
