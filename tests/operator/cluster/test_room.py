@@ -1,7 +1,6 @@
 """How many objects the store of children keeps: a hundred thousand with the operator's labels cost no more memory than some."""
 
 import logging
-import time
 import tracemalloc
 from typing import Any
 
@@ -119,26 +118,23 @@ def test_a_namespace_is_logged_once(wakes: Wakes, caplog: pytest.LogCaptureFixtu
     assert line.startswith("Service ns/x2 is left out: there are too many objects")
 
 
-def test_a_hundred_thousand_objects_of_a_tenant_take_little_memory_and_time(wakes: Wakes) -> None:
+def test_a_hundred_thousand_objects_of_a_tenant_take_little_memory(wakes: Wakes) -> None:
     """Of every form: for one service, for as many as there are, of any owner."""
     store = store_with(wakes)
     for number in range(50):
         store.put("Deployment", named(f"own-{number}", SERVICE, of=f"own-{number}"))
     tracemalloc.start()
-    began = time.process_time()
     for number in range(25_000):
         store.update("Service", named(f"a{number}", namespace="bad"))
         store.update("Service", named(f"b{number}", of=f"of-{number}", namespace="bad"))
         store.update("Service", named(f"c{number}", SERVICE, namespace="bad"))
         store.update("Pod", named(f"d{number}", REPLICAS, namespace="bad"))
-    seconds = time.process_time() - began
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     kept = 64 + (2_000 - 64) + 64 + 4_000
     assert len(store) == 50 + kept
     assert store.left_out() == {"bad": 10_000}, "more are not told apart"
     assert grown < 16_000_000
-    assert seconds / 100_000 < 0.001, "each takes less than a millisecond"
     assert len(store.of_service("ns", "own-7")) == 1
 
 
