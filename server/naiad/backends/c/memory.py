@@ -17,16 +17,20 @@ Place = Tuple[Any, int, int]  # noqa: UP006 - as above
 
 
 class OutputMemory:
-    """Memory as large as the largest batch so far. What it gives is valid until the batch after it begins. Any thread may take some."""
+    """Memory as large as the largest batch so far. What it gives is valid until the batch after it begins. Any thread may take some.
+
+    It is cleared before it is given, so that a library which does not fill all of an output sends no piece of another client's.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._needed = 0
+        self._needed = self._used = 0
         self._new(_FIRST)
 
     def begin(self) -> None:
         """A batch begins: the outputs of the one before are sent by now."""
         needed, self._needed = self._needed, 0
+        self._used = max(self._used, min(needed, self._size))
         if needed > self._size:
             with contextlib.suppress(MemoryError):  # of an output that was refused for it as well
                 self._new(needed)
@@ -40,7 +44,10 @@ class OutputMemory:
         with self._lock:
             at = self._needed
             end = self._needed = at + ((size + _ALIGNED - 1) & -_ALIGNED)
+            clear = min(end, self._used)
         if end <= self._size:
+            if at < clear:
+                self._bytes[self._start + at : self._start + clear] = 0
             at += self._start
             return self._bytes, at, self._base + at
         return _aligned(size)
@@ -49,11 +56,11 @@ class OutputMemory:
         self._size = 0  # if there is no memory, each output has some of its own
         self._bytes, self._start, address = _aligned(size)
         self._base = address - self._start
-        self._size = size
+        self._size, self._used = size, 0
 
 
 def _aligned(size: int) -> Place:
-    array = np.empty(size + _ALIGNED, np.uint8)
+    array = np.zeros(size + _ALIGNED, np.uint8)
     address: int = array.__array_interface__["data"][0]
     start = -address % _ALIGNED
     return array, start, address + start
