@@ -35,6 +35,8 @@ _LONGEST_DIGEST = 100
 
 LARGE = 1 << 16
 """From how many bytes on, packed, an object of a list or a watch is not stored whole."""
+SMALL = 1 << 12
+"""Below so many bytes an object is stored whole, also where those of its namespace take much already."""
 
 Object = dict[str, typing.Any]
 Transform = collections.abc.Callable[[Object], Object]
@@ -74,6 +76,11 @@ class Child:
     problem: str = ""
     group: Group = Group.CLAIMED
     is_partial: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many bytes of it are stored."""
+        return len(self.body) + len(self.fields)
 
     def manifest(self) -> Object:
         """The object as parsed JSON."""
@@ -231,7 +238,8 @@ class ChildStore:
         else:
             kept, fields = _identity(item), {}
         body, packed_fields = _packed(kind, kept), packed.pack(fields) if fields else b""
-        is_large = len(body) + len(packed_fields) >= LARGE
+        size, namespace = len(body) + len(packed_fields), metadata.get("namespace", "")
+        is_large = size >= LARGE or (size >= SMALL and not self._room.has_bytes(namespace, size))
         is_partial = is_large and may_be_partial and transform is None
         if is_partial or (is_large and transform is not None):
             kept = _identity(item) if transform is None else {**kept, "status": {}}

@@ -49,6 +49,9 @@ LIMITS: typing.Final = {
 }
 """A service has at most 30 children; of 1,000 replicas and a canary's, a rollout makes 4,000 pods."""
 
+NAMESPACE_BYTES: typing.Final = 16 << 20
+"""How many bytes, packed, the objects of one namespace take before those that are not small are kept in part: 8,000 ordinary children."""
+
 _REMEMBERED = 10_000
 """How many objects that were left out are counted; more are not told apart."""
 
@@ -76,16 +79,27 @@ class Placed(typing.Protocol):
     def group(self) -> Group:
         """What it is to the service."""
 
+    @property
+    def size(self) -> int:
+        """How many bytes of it are stored."""
+
 
 class Room:
     """Counts the objects in the store, and those that were left out.
 
     Args:
         limits: by group, how many are kept.
+        namespace_bytes: how many bytes those of one namespace take before the rest is kept in part.
     """
 
-    def __init__(self, limits: collections.abc.Mapping[Group, Limit] = LIMITS) -> None:
+    def __init__(
+        self,
+        limits: collections.abc.Mapping[Group, Limit] = LIMITS,
+        namespace_bytes: int = NAMESPACE_BYTES,
+    ) -> None:
         self._limits = limits
+        self._namespace_bytes = namespace_bytes
+        self._bytes: collections.Counter[str] = collections.Counter()
         self._of_services: collections.Counter[tuple[str, str, Group]] = collections.Counter()
         self._of_namespaces: collections.Counter[tuple[str, Group]] = collections.Counter()
         self._left_out: dict[str, str] = {}
@@ -101,11 +115,16 @@ class Room:
             and self._of_namespaces[item.namespace, item.group] < limit.namespace
         )
 
+    def has_bytes(self, namespace: str, size: int) -> bool:
+        """Whether so many bytes more of a namespace may be stored."""
+        return self._bytes[namespace] + size <= self._namespace_bytes
+
     def add(self, item: Placed) -> None:
         """Counts an object that is kept."""
         self._left_out.pop(item.uid, None)
         self._of_services[item.namespace, item.instance, item.group] += 1
         self._of_namespaces[item.namespace, item.group] += 1
+        self._bytes[item.namespace] += item.size
 
     def remove(self, item: Placed) -> None:
         """Counts an object no more."""
@@ -113,6 +132,9 @@ class Room:
         of_namespace = (item.namespace, item.group)
         self._of_services[of_service] -= 1
         self._of_namespaces[of_namespace] -= 1
+        self._bytes[item.namespace] -= item.size
+        if not self._bytes[item.namespace]:
+            del self._bytes[item.namespace]
         if not self._of_services[of_service]:
             del self._of_services[of_service]
         if not self._of_namespaces[of_namespace]:

@@ -1,6 +1,7 @@
 """How many objects the store of children keeps: a hundred thousand with the operator's labels cost no more memory than some."""
 
 import logging
+import random
 import tracemalloc
 from typing import Any
 
@@ -136,6 +137,29 @@ def test_a_hundred_thousand_objects_of_a_tenant_take_little_memory(wakes: Wakes)
     assert store.left_out() == {"bad": 10_000}, "more are not told apart"
     assert grown < 16_000_000
     assert len(store.of_service("ns", "own-7")) == 1
+
+
+def test_many_children_that_are_not_quite_large_do_not_fill_the_memory(wakes: Wakes) -> None:
+    """Twenty thousand of 60 KB would take 1.2 GB: from a sum for each namespace on, only what identifies them is stored."""
+    store = store_with(wakes, Room(namespace_bytes=100_000))
+    for number in range(40):
+        item = named(f"c{number}", SERVICE, of=f"of-{number}", namespace="bad")
+        store.update("Deployment", item | {"data": random.Random(number).randbytes(10_000).hex()})  # noqa: S311 - no secret
+        store.update("Service", named(f"s{number}", SERVICE, of=f"of-{number}", namespace="bad"))
+    children = [child for number in range(40) for child in store.of_service("bad", f"of-{number}")]
+    assert len(children) == 80
+    assert sum(child.size for child in children) < 120_000
+    assert {child.kind for child in children if child.is_partial} == {"Deployment"}
+    other = named("c", SERVICE) | {"data": "x" * 50_000}
+    store.update("Deployment", other)
+    assert not store.of_service("ns", "demo")[0].is_partial, "of another namespace"
+    for child in children:
+        store.remove(child.uid, "2")
+    store.update(
+        "Deployment",
+        named("c", SERVICE, namespace="bad") | {"data": random.Random(1).randbytes(10_000).hex()},
+    )  # noqa: S311 - no secret
+    assert not store.of_service("bad", "demo")[0].is_partial, "there is room again"
 
 
 def test_a_large_child_of_a_watch_is_read_when_it_is_needed(wakes: Wakes) -> None:
