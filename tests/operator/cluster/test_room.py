@@ -144,7 +144,7 @@ def test_many_children_that_are_not_quite_large_do_not_fill_the_memory(wakes: Wa
     store = store_with(wakes, Room(namespace_bytes=100_000))
     for number in range(40):
         item = named(f"c{number}", SERVICE, of=f"of-{number}", namespace="bad")
-        store.update("Deployment", item | {"data": random.Random(number).randbytes(10_000).hex()})  # noqa: S311 - no secret
+        store.update("Deployment", item | {"data": random.Random(number).randbytes(10_000).hex()})
         store.update("Service", named(f"s{number}", SERVICE, of=f"of-{number}", namespace="bad"))
     children = [child for number in range(40) for child in store.of_service("bad", f"of-{number}")]
     assert len(children) == 80
@@ -158,7 +158,7 @@ def test_many_children_that_are_not_quite_large_do_not_fill_the_memory(wakes: Wa
     store.update(
         "Deployment",
         named("c", SERVICE, namespace="bad") | {"data": random.Random(1).randbytes(10_000).hex()},
-    )  # noqa: S311 - no secret
+    )
     assert not store.of_service("bad", "demo")[0].is_partial, "there is room again"
 
 
