@@ -163,7 +163,8 @@ class Responses:
             return
         self._put(response)
         if response.final:
-            self._end()
+            # At a stop the model may still be paused: its thread must not wait for a program that takes nothing more.
+            self.cancel()
         else:
             self.backlog.came()
 

@@ -1,11 +1,17 @@
 """A model is paused while too many responses wait for the program, and resumed when half of them are taken."""
 
 import collections.abc
+import types
+import typing
 
 from typing_extensions import override
 
 from naiad.core.flow import Flow
-from naiad.embed.calls import AHEAD, Backlog
+from naiad.core.inference import Inference, OnResponse
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.embed.calls import AHEAD, Backlog, Calls, Responses
+from naiad.engine.api import Engine
 
 Call = collections.abc.Callable[[], object]
 
@@ -55,3 +61,34 @@ def test_a_program_that_takes_all_while_the_model_is_paused_resumes_it() -> None
     for _ in range(AHEAD):
         backlog.came()
     assert states == [True, False]
+
+
+class OneModel:
+    """An engine with one model, whose requests never end."""
+
+    def __init__(self) -> None:
+        self.traits = types.SimpleNamespace(decoupled=True)
+        self.begun: list[Inference] = []
+
+    def look_up(self, *_: object) -> typing.Self:
+        return self
+
+    def infer(self, request: InferRequest, on_response: OnResponse, flow: Flow) -> Inference:
+        self.begun.append(Inference(request, on_response, 1, 0, flow=flow))
+        return self.begun[0]
+
+
+def test_a_paused_model_waits_no_more_once_the_server_has_stopped() -> None:
+    model = OneModel()
+    calls = Calls(typing.cast(Engine, model))
+    request = InferRequest("m", -1, "", [], [], {})
+    came: list[InferResponse] = []
+    responses = Responses(request, came.append, lambda call: call())
+    responses.begin(calls)
+    [inference] = model.begun
+    assert inference.flow is not None
+    inference.flow.pause()
+    calls.close()
+    assert [response.final for response in came] == [True]
+    assert inference.cancelled
+    assert not inference.flow.is_full()
