@@ -55,14 +55,20 @@ class Calls:
             model = engine.look_up(request.model_name, request.model_version)
             decoupled = model.traits.decoupled
             if decoupled and flow is None:
-                raise invalid(
+                raise invalid(  # noqa: TRY301 - one handler for whatever is refused
                     f"model '{request.model_name}' is decoupled, so that a request has any number of responses: take stream(…) in place of infer(…)"
                 )
+            self._waiting[caller] = request
+            handle = model.infer(request, caller.take, flow if decoupled else None)
         except InferenceError as error:
             caller.take(failure(request, error, version=request.model_version))
-            return None
-        self._waiting[caller] = request
-        return model.infer(request, caller.take, flow if decoupled else None)
+        except Exception as error:  # noqa: BLE001 - arguments of types that no request has: the caller must not wait for ever
+            wrong = invalid(f"the request cannot be sent, an argument is of a wrong type: {error}")
+            caller.take(failure(request, wrong, version=request.model_version))
+        else:
+            return handle
+        self.end(caller)
+        return None
 
     def end(self, caller: Caller) -> None:
         """The caller waits no more."""
