@@ -136,7 +136,7 @@ class ChildStore:
         return list(self._services.get((namespace, instance), {}).values())
 
     def put(self, kind: str, item: Object) -> Child:
-        """Stores the response to the operator's own write whole, unless the store has a newer version; does not call `on_change`.
+        """Stores the response to the operator's own write whole, until `shrink`, unless the store has a newer version; does not call `on_change`.
 
         Returns:
             The newest version in the store.
@@ -154,6 +154,13 @@ class ChildStore:
         before = self._objects.get(item["metadata"]["uid"])
         if before is not None and not is_newer(before.version, item["metadata"]["resourceVersion"]):
             self._index_add(self._to_child(kind, item))
+
+    def shrink(self, namespace: str, instance: str) -> None:
+        """Keeps only a part of the large objects of a service, as of those from a watch: its reconcile has ended, and the next one reads them again."""
+        for child in self.of_service(namespace, instance):
+            if child.size >= LARGE and not child.is_partial and child.kind not in self._transforms:
+                body = _packed(child.kind, _identity(child.manifest()))
+                self._index_add(dataclasses.replace(child, body=body, fields=b"", is_partial=True))
 
     def left_out(self) -> collections.abc.Mapping[str, int]:
         """How many objects there was no room for, by namespace."""

@@ -138,6 +138,8 @@ class Reconciler:
             # The known version may be outdated: the next attempt reads it.
             self._dependencies.services.discard(key)
             raise
+        finally:
+            self._dependencies.children.shrink(key.namespace, key.name)
 
     async def _reconcile_manifest(
         self, key: Key, manifest: services.Manifest, *, is_fresh: bool

@@ -190,3 +190,23 @@ def test_of_a_pod_with_a_giant_status_it_is_known_that_it_exists(wakes: Wakes) -
     [child] = store.of_service("ns", "demo")
     assert child.manifest()["status"] == {}
     assert len(child.body) < 1_000
+
+
+def test_after_a_reconcile_a_large_child_that_the_operator_wrote_takes_little(wakes: Wakes) -> None:
+    """A tenant with two hundred services of large specs would fill the operator's memory."""
+    store = store_with(wakes)
+    written = store.put("Deployment", large("u1", SERVICE))
+    store.put("Service", named("u2", SERVICE))
+    assert not written.is_partial, "the reconcile goes on with it"
+    store.shrink("ns", "demo")
+    kept = {child.kind: child for child in store.of_service("ns", "demo")}
+    assert kept["Deployment"].is_partial
+    assert kept["Deployment"].size < 1_000
+    assert (kept["Deployment"].applied, kept["Deployment"].controller_uid) == (
+        written.applied,
+        written.controller_uid,
+    )
+    store.complete("Deployment", large("u1", SERVICE))
+    assert [
+        child.is_partial for child in store.of_service("ns", "demo") if child.kind == "Deployment"
+    ] == [False]
