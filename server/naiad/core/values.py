@@ -34,6 +34,11 @@ def to_tensor(name: str, values: Values, wanted: DataType | None) -> Tensor:
         array = array.astype(datatypes.BF16.dtype)
     datatype = datatypes.BY_DTYPE.get(array.dtype)
     if datatype is None:
+        native = array.dtype.newbyteorder("=")
+        if native in datatypes.BY_DTYPE:
+            raise invalid(
+                f"'{name}' is an array of {array.dtype.str}, in the byte order of other machines: give array.astype('{native}')"
+            )
         raise invalid(
             f"'{name}' is an array of {array.dtype}, for which there is no datatype: {_names()} have one"
         )

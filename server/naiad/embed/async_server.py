@@ -16,7 +16,8 @@ import msgspec
 
 from naiad.config.config_json import to_json
 from naiad.core.clock import SystemClock
-from naiad.core.request import LATEST
+from naiad.core.request import LATEST, InferRequest
+from naiad.embed.arguments import check, checked
 from naiad.embed.async_calls import AsyncCall, AsyncStream
 from naiad.embed.bound_functions import BoundFunctions
 from naiad.embed.calls import STOPPED, Calls
@@ -40,6 +41,8 @@ from naiad.serve.embedded import Embedded, embedded
 Json = dict[str, Any]
 
 LOCALHOST = "127.0.0.1"
+
+_OF_PARENTS: list[object] = []
 
 _NO_FILES: collections.abc.Mapping[str, bytes] = types.MappingProxyType({})
 
@@ -102,6 +105,7 @@ class AsyncServer:
             await undo.aclose()
             raise
         self._running, self._calls = running, Calls(running.assembly.engine)
+        running.on_late.append(self._calls.close)
         return self
 
     async def stop(self) -> None:
@@ -116,6 +120,13 @@ class AsyncServer:
             self._running = self._calls = None
             if calls is not None:
                 calls.close()
+
+    def forget(self) -> None:
+        """This process was forked: what runs is the parent's, and stays as it is. This one may start."""
+        # Kept: what they do when they are dropped would be done to the parent's files, descriptors and loop.
+        _OF_PARENTS.append((self._undo, self._running, self._calls))
+        self._undo = self._running = self._calls = None
+        self._functions.forget()
 
     async def bind(self, function: FunctionModel) -> None:
         """Serve another function, declared by `naiad.model`; while the server runs, it is loaded at once.
@@ -173,10 +184,11 @@ class AsyncServer:
             TimeoutError: there is no response in time.
             TypeError: an option does not exist.
         """
-        call = AsyncCall()
         calls = self.calls()
-        request = make_request(model, inputs, options, self._datatypes(model, inputs, options))
-        return await call.run(calls, request, timeout)
+        seconds = check(model, inputs, timeout)
+        request = self._request(model, inputs, options)
+        call = AsyncCall()
+        return await call.run(calls, request, seconds)
 
     def stream(
         self,
@@ -200,8 +212,9 @@ class AsyncServer:
             An asynchronous iterator over the outputs of each response, which raises what `infer` raises.
         """
         calls = self.calls()
-        request = make_request(model, inputs, options, self._datatypes(model, inputs, options))
-        return AsyncStream(calls, request, timeout)
+        seconds = check(model, inputs, timeout)
+        request = self._request(model, inputs, options)
+        return AsyncStream(calls, request, seconds)
 
     def live(self) -> bool:
         """Whether it runs (row 2.1)."""
@@ -351,8 +364,12 @@ class AsyncServer:
             return {}
         return {tensor.name: tensor.datatype for tensor in traits.inputs}
 
-    def _datatypes(self, model: str, inputs: Inputs, options: RequestOptions) -> Datatypes:
-        return {} if all_arrays(inputs) else self.datatypes(model, options.get("version", LATEST))
+    def _request(self, model: str, inputs: Inputs, options: RequestOptions) -> InferRequest:
+        options = typing.cast(RequestOptions, checked(options))
+        datatypes: Datatypes = {}
+        if not all_arrays(inputs):
+            datatypes = self.datatypes(model, options.get("version", LATEST))
+        return make_request(model, inputs, options, datatypes)
 
     async def _open(self, which: int, **ports: Any) -> str:
         closed = {"allow_http": False, "allow_grpc": False, "allow_metrics": False}

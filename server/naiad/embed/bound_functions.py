@@ -2,6 +2,7 @@
 
 import collections.abc
 import contextlib
+import os
 import pathlib
 import shutil
 import tempfile
@@ -52,9 +53,15 @@ class BoundFunctions:
         if self._folder is not None:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
+    def forget(self) -> None:
+        """This process was forked: the repository is the parent's."""
+        self._folder = None
+        self._keys = {}
+
     @contextlib.contextmanager
     def written(self) -> collections.abc.Iterator[list[str]]:
-        """Make a repository of them, removed at the end; gives its folder."""
+        """Make a repository of them, removed at the end, but not by a child of this process; gives its folder."""
+        process = os.getpid()
         folder = pathlib.Path(tempfile.mkdtemp(prefix="naiad-functions-"))
         self._folder = folder
         try:
@@ -62,10 +69,11 @@ class BoundFunctions:
                 self._write(each)
             yield [str(folder)]
         finally:
-            self._folder = None
-            forget(self._keys.values())
-            self._keys.clear()
-            shutil.rmtree(folder, ignore_errors=True)
+            if os.getpid() == process:
+                self._folder = None
+                forget(self._keys.values())
+                self._keys.clear()
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _write(self, function: FunctionModel) -> None:
         assert self._folder is not None, "the repository is there"

@@ -32,7 +32,7 @@ class Calls:
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Engine | None = engine
-        self._waiting: dict[Caller, InferRequest] = {}
+        self._waiting: dict[Caller, tuple[InferRequest, Inference | None]] = {}
 
     def begin(
         self, caller: Caller, request: InferRequest, flow: Flow | None = None
@@ -58,8 +58,10 @@ class Calls:
                 raise invalid(  # noqa: TRY301 - one handler for whatever is refused
                     f"model '{request.model_name}' is decoupled, so that a request has any number of responses: take stream(…) in place of infer(…)"
                 )
-            self._waiting[caller] = request
+            self._waiting[caller] = request, None
             handle = model.infer(request, caller.take, flow if decoupled else None)
+            if caller in self._waiting:
+                self._waiting[caller] = request, handle
         except InferenceError as error:
             caller.take(failure(request, error, version=request.model_version))
         except Exception as error:  # noqa: BLE001 - arguments of types that no request has: the caller must not wait for ever
@@ -75,11 +77,13 @@ class Calls:
         self._waiting.pop(caller, None)
 
     def close(self) -> None:
-        """Begin nothing more. What has no answer by now fails, for its model has not ended in time."""
+        """Begin nothing more. What has no answer by now fails and is cancelled, for its model has not ended in time. Idempotent."""
         self._engine = None
         waiting, self._waiting = self._waiting, {}
-        for caller, request in waiting.items():
+        for caller, (request, handle) in waiting.items():
             caller.take(failure(request, unavailable(STOPPED), version=request.model_version))
+            if handle is not None:
+                handle.cancel()
 
 
 class Backlog:

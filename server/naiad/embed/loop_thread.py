@@ -12,6 +12,8 @@ import typing
 import uvloop
 
 from naiad.core.processes.threads import UnwaitedExecutor
+from naiad.embed.calls import STOPPED
+from naiad.errors import unavailable
 
 Result = typing.TypeVar("Result")
 
@@ -59,6 +61,9 @@ class LoopThread:
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
+        self._lock = threading.Lock()
+        self._over = False
+        self._waiting: set[concurrent.futures.Future[typing.Any]] = set()
         # It ends with the program, which stops the server before (`exits.py`).
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -95,15 +100,27 @@ class LoopThread:
         """Run a coroutine on the loop and wait for its result.
 
         Raises:
+            InferenceError: UNAVAILABLE: the loop stops before the coroutine has ended.
             Exception: what it raises.
         """
         assert self._loop is not None, "it has started"
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if self._over:
+                work.close()
+                raise unavailable(STOPPED)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._waiting.add(future)
         try:
             return future.result()
-        except BaseException:
-            future.cancel()
+        except (concurrent.futures.CancelledError, RuntimeError):
+            # Of a call that the stop has overtaken: its task was cancelled, or threads that it needs have ended.
+            if self._is_stopping or self._over:
+                raise unavailable(STOPPED) from None
             raise
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
+            future.cancel()
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -131,6 +148,12 @@ class LoopThread:
             await self._runs.stop()
         finally:
             self._ended()
+            with self._lock:
+                self._over = True
+                waiting = tuple(self._waiting)
+            # A thread that waits gets an answer, whether or not its task would still run.
+            for future in waiting:
+                future.cancel()
 
     def _on_stop(self) -> None:
         if self._started.done():

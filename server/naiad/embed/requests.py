@@ -20,7 +20,7 @@ from naiad.core.request import (
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings, Tensor
 from naiad.core.values import Array, Values, to_tensor
-from naiad.errors import InferenceError, invalid
+from naiad.errors import InferenceError
 
 Inputs = collections.abc.Mapping[str, Values]
 """Values by the name of the input, in the shape that the model's metadata says: with the batch dimension where the model has one. An array keeps its
@@ -28,8 +28,6 @@ dtype, which must be the input's; lists and text become what the model's config 
 
 Datatypes = collections.abc.Mapping[str, DataType]
 """The datatypes of a model's inputs, by name."""
-
-_MAX_PRIORITY = (1 << 64) - 1
 
 
 class RequestOptions(typing.TypedDict, total=False):
@@ -56,9 +54,6 @@ class RequestOptions(typing.TypedDict, total=False):
     sequence_id: int | str
     sequence_start: bool
     sequence_end: bool
-
-
-_KNOWN = frozenset(RequestOptions.__annotations__)
 
 
 class Result(dict[str, Array]):
@@ -110,23 +105,15 @@ def make_request(
     Args:
         model: its name.
         inputs: see `Inputs`.
-        options: what else it has.
+        options: what else it has, as `arguments.checked` gives them.
         datatypes: those of the model's inputs; empty if `all_arrays`.
 
     Raises:
         InferenceError: INVALID_ARG: values that no tensor can hold.
-        TypeError: an option does not exist.
     """
     tensors = [to_tensor(name, values, datatypes.get(name)) for name, values in inputs.items()]
     if not options:
         return InferRequest(model, LATEST, "", tensors, [], {})
-    if unknown := options.keys() - _KNOWN:
-        raise TypeError(
-            f"a request has no option '{min(unknown)}': there are {', '.join(sorted(_KNOWN))}"
-        )
-    outputs = options.get("outputs", ())
-    if isinstance(outputs, str):
-        raise invalid(f"outputs='{outputs}' is one name: give a list of names, ['{outputs}']")
     flags = SEQUENCE_START if options.get("sequence_start") else 0
     flags |= SEQUENCE_END if options.get("sequence_end") else 0
     return InferRequest(
@@ -134,19 +121,13 @@ def make_request(
         model_version=options.get("version", LATEST),
         id=options.get("request_id", ""),
         inputs=tensors,
-        requested_outputs=[RequestedOutput(name) for name in outputs],
+        requested_outputs=[RequestedOutput(name) for name in options.get("outputs", ())],
         parameters=dict(options.get("parameters", ())),
-        priority=_natural("priority", options.get("priority", 0)),
-        timeout_us=_natural("queue_timeout_us", options.get("queue_timeout_us", 0)),
+        priority=options.get("priority", 0),
+        timeout_us=options.get("queue_timeout_us", 0),
         correlation_id=options.get("sequence_id", 0),
         flags=flags,
     )
-
-
-def _natural(name: str, value: int) -> int:
-    if not 0 <= value <= _MAX_PRIORITY:
-        raise invalid(f"{name}={value}: expected an integer from 0 to 2**64 - 1")
-    return value
 
 
 def _owned(tensor: Tensor) -> Array:

@@ -15,6 +15,7 @@ from naiad.core.inference import Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.embed import exits
+from naiad.embed.arguments import check, checked
 from naiad.embed.async_calls import late
 from naiad.embed.async_server import LOCALHOST, AsyncServer, Json
 from naiad.embed.calls import STOPPED, Calls
@@ -34,6 +35,8 @@ from naiad.hosts.thread_queues import LoopQueue
 from naiad.options.keywords import Values
 
 _FORKED = "the server runs in the process that forked this one: start another one here"
+_OF_PARENTS: list[object] = []
+"""Kept: what they do when they are dropped would be done to what the parent has."""
 _NUMBERS = itertools.count(1)
 _NO_FILES: collections.abc.Mapping[str, bytes] = types.MappingProxyType({})
 
@@ -114,12 +117,11 @@ class Server:
             loop = self._loop = LoopThread(
                 f"naiad-{next(_NUMBERS)}", self._server, begun=self._begun, ended=self._ended
             )
-        exits.add(self)
+            exits.add(self)
         try:
             loop.start()
         except BaseException:
-            self._loop = None
-            exits.remove(self)
+            self._ended_loop(loop)
             raise
         return self
 
@@ -131,8 +133,7 @@ class Server:
         if loop.is_current():
             raise RuntimeError("stop() was called on the server's own event loop")
         loop.stop()
-        self._loop = None
-        exits.remove(self)
+        self._ended_loop(loop)
 
     def bind(self, function: FunctionModel) -> None:
         """See `AsyncServer.bind`."""
@@ -178,8 +179,9 @@ class Server:
             TypeError: an option does not exist.
         """
         running = self._now()
+        seconds = check(model, inputs, timeout)
         request = self._request(model, inputs, options)
-        return SyncCall(running.calls, request).run(running, timeout)
+        return SyncCall(running.calls, request).run(running, seconds)
 
     def stream(
         self,
@@ -203,7 +205,9 @@ class Server:
             An iterator over the outputs of each response, which raises what `infer` raises.
         """
         running = self._now()
-        return Stream(running.post, running.calls, self._request(model, inputs, options), timeout)
+        seconds = check(model, inputs, timeout)
+        request = self._request(model, inputs, options)
+        return Stream(running.post, running.calls, request, seconds)
 
     def live(self) -> bool:
         """Whether it runs (row 2.1)."""
@@ -269,13 +273,24 @@ class Server:
 
     def forget(self) -> None:
         """This process was forked: the server is the parent's."""
+        _OF_PARENTS.append((self._loop, self._running))
         self._loop = self._running = None
+        self._starting = threading.Lock()  # a thread that is not in this process may hold the other
+        self._server.forget()
         self._why_not = _FORKED
 
     def _begun(self) -> None:
         assert self._loop is not None, "it starts"
         self._running = Running(self._loop, self._server.calls())
         self._why_not = STOPPED
+
+    def _ended_loop(self, loop: LoopThread) -> None:
+        with self._starting:
+            if (
+                self._loop is loop
+            ):  # else another thread has noted it, and perhaps started the server again
+                self._loop = None
+                exits.remove(self)
 
     def _ended(self) -> None:
         running, self._running = self._running, None
@@ -307,6 +322,7 @@ class Server:
         return self._call(call())
 
     def _request(self, model: str, inputs: Inputs, options: RequestOptions) -> InferRequest:
+        options = typing.cast(RequestOptions, checked(options))
         if all_arrays(inputs):
             return make_request(model, inputs, options, {})
         version = options.get("version", LATEST)

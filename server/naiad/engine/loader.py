@@ -252,6 +252,10 @@ class Loader:
         self._registry.close()
         self._instances.stop()
 
+    async def abandon(self, seconds: float) -> None:
+        """See `InstanceFactory.abandon`."""
+        await self._instances.abandon(seconds)
+
     def close(self) -> None:
         """End the loader's threads and what they wait for; nothing can be loaded afterwards."""
         self._registry.close()

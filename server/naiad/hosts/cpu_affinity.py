@@ -73,6 +73,11 @@ class Instances:
         self.alone = has_two and self._count == 1
         self.several = has_two and self._count > 1
 
+    @property
+    def left(self) -> bool:
+        """Whether there is any: after a stop, one whose model does not return."""
+        return self._count > 0
+
 
 INSTANCES = Instances()
 """Those of this process."""

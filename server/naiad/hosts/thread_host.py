@@ -1,7 +1,7 @@
 """Runs an instance in a thread of this process: the cheapest host, for frameworks that release the interpreter lock.
 
-One thread per instance, named after it. A batch and its outcome cost one wake-up each. Any exception of
-the instance becomes an outcome, `SystemExit` included: a model ends neither the thread nor the server. A framework that crashes the
+One thread per instance, named after it: a daemon, for code of a model that does not return must not keep a program from ending. A batch and its outcome cost one
+wake-up each. Any exception of the instance becomes an outcome, `SystemExit` included: a model ends neither the thread nor the server. A framework that crashes the
 process takes the server with it; use a process host for these. An error that CUDA does not survive in a process makes the instances on
 GPUs not ready (`DeviceState`): only a restart of the server would help.
 """
@@ -135,6 +135,9 @@ class ThreadHost:
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
+        if self._ended is not None:
+            self._refuse(batch, on_outcome)
+            return
         jobs = self._jobs or self._start()
         self._submitted += 1
         if (
@@ -211,11 +214,19 @@ class ThreadHost:
             # It has nothing more to do, but on a busy machine it takes a while to get a processor for that.
             await self._loop.run_in_executor(None, self._thread.join)
 
+    def _refuse(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+        """Fail a batch after `close`, of a model whose stop ran out of time: its thread takes nothing more."""
+        now = self._now()
+        error = unavailable(
+            f"model '{batch[0].request.model_name}': the server stops", reason=FailureReason.BACKEND
+        )
+        self._loop.call_soon(on_outcome, BatchOutcome(batch, None, error, now, now, now))
+
     def _start(self) -> "ThreadQueue[_Job | _WarmupJob | None]":
         jobs: ThreadQueue[_Job | _WarmupJob | None] = ThreadQueue()
         calls = LoopCallQueue(self._loop)
         self._thread = threading.Thread(
-            target=self._work, args=(jobs, calls), name=self.name, daemon=False
+            target=self._work, args=(jobs, calls), name=self.name, daemon=True
         )
 
         def failed(error: RuntimeError) -> None:

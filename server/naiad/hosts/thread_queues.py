@@ -79,11 +79,16 @@ class LoopQueue(typing.Generic[Item]):
             os.eventfd_write(self._event, 1)
 
     def flush(self) -> None:
-        """Take the items that are queued now; on the loop."""
+        """Take the items that are queued now; on the loop. Its exception handler gets what `take` raises."""
         items, take = self._items, self._take
         # Not until it is empty: a thread that keeps adding items would block the loop.
         for _ in range(len(items)):
-            take(items.popleft())
+            try:
+                take(items.popleft())
+            except Exception as error:  # noqa: BLE001 - the items behind it are other requests'
+                self._loop.call_exception_handler(
+                    {"message": "an item of a queue was not taken", "exception": error}
+                )
 
     def close(self) -> None:
         """Take no more items; on the loop. Threads may still call `put`: the descriptor stays open until the queue is deleted."""
@@ -111,11 +116,12 @@ class LoopCallQueue:
         loop: makes the calls, in order.
     """
 
-    __slots__ = ("_calls", "_event", "_loop")
+    __slots__ = ("_calls", "_event", "_is_open", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._calls: collections.deque[collections.abc.Callable[[], None]] = collections.deque()
+        self._is_open = True
         self._event = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         loop.add_reader(self._event, self._call_next)
 
@@ -127,7 +133,12 @@ class LoopCallQueue:
     def close(self) -> None:
         """Close the descriptor; no `put` may follow."""
         self._loop.remove_reader(self._event)
+        self._is_open = False
         os.close(self._event)
+
+    def __del__(self) -> None:
+        if self._is_open:  # the loop ended before the thread
+            os.close(self._event)
 
     def _call_next(self) -> None:
         try:

@@ -296,6 +296,10 @@ class Repository(typing.Generic[S]):
         await self._unloads.join()
         await self._reader.aclose()
 
+    def close(self) -> None:
+        """End the threads that read, after an `unload_all` that ran out of time."""
+        self._reader.close()
+
     async def names(self) -> list[str]:
         """The models that the stores hold now, or held when they could be read last, loaded or not (row 7.2).
 

@@ -48,6 +48,9 @@ from naiad.tracing.tracer import Tracer
 
 _MS_PER_SECOND = 1e3
 
+_ABANDON_SECONDS = 1.0
+"""How long what was cancelled may take to end, and then threads once more."""
+
 
 class AssemblyError(Exception):
     """The parts cannot be built; the message says why and what to change."""
@@ -118,10 +121,23 @@ class Assembly:
         """Interrupt and unload within this time, unless `interrupt` was called before."""
         if self._is_interrupted:
             return
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
                 await self.interrupt()
                 await self.unload()
+        except TimeoutError:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """The time for the stop is over, and the process goes on: have every thread end that can. Waits for two seconds at most.
+
+        Those of instances end after the batch that they have; one whose model does not return is left behind, which keeps no process from ending.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ABANDON_SECONDS):
+                await self.unload()
+        await self._loader.abandon(_ABANDON_SECONDS)
+        self.repository.close()
 
 
 @contextlib.asynccontextmanager

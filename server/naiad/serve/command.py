@@ -13,6 +13,7 @@ import uvloop
 from naiad import __version__, logs
 from naiad.backends.catalog import OWN, Catalog
 from naiad.core.processes.malloc import MALLOC
+from naiad.hosts.cpu_affinity import INSTANCES
 from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY, Options
 from naiad.repository.store import local_root
 from naiad.repository.stores.process import StoreProcess
@@ -64,8 +65,8 @@ def serve(options: Options, *, command: str) -> int:
     others = (
         thread for thread in threading.enumerate() if thread is not threading.current_thread()
     )
-    if status or not all(thread.daemon for thread in others):
-        # A thread that does not end (a model that hangs in a call) must not keep the process alive.
+    if status or INSTANCES.left or not all(thread.daemon for thread in others):
+        # A thread that does not end (a model that hangs in a call) must neither keep the process alive nor meet an interpreter that ends.
         sys.stdout.flush()
         os._exit(status)
     return status

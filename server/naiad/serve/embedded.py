@@ -36,6 +36,7 @@ class Embedded:
     Attributes:
         assembly: its parts.
         ports: the front ends of its options, and those that `open` added.
+        on_late: called if the drain runs out of time: requests of the program are to be cancelled.
     """
 
     def __init__(self, assembly: Assembly, options: Options, clock: Clock) -> None:
@@ -43,6 +44,7 @@ class Embedded:
         self._options = options
         self._clock = clock
         self.ports: list[Frontends] = []
+        self.on_late: list[collections.abc.Callable[[], object]] = []
 
     def frontends(self, options: Options) -> Frontends:
         """The ports of these options, not open yet; closed with the server."""
@@ -102,6 +104,8 @@ async def embedded(
 ) -> collections.abc.AsyncIterator[Embedded]:
     """Load the models and serve, then drain the ports and unload the models within `--exit-timeout-secs`.
 
+    What has not ended by then is cancelled and left behind: the process goes on.
+
     Args:
         options: those about logs are not read.
         clock: measures everything.
@@ -128,9 +132,13 @@ async def embedded(
             try:
                 await _start(running, options, also if loads else None)
                 yield running
-                await stop(assembly, ports, options, clock)
+                in_time = await stop(assembly, ports, options, clock)
             finally:
                 await running.close_all()
+            if not in_time:
+                for call in running.on_late:
+                    call()
+                await assembly.abandon()
     except (AssemblyError, FrontEndError, InferenceError) as error:
         raise StartError(str(error)) from error.__cause__
     finally:

@@ -67,8 +67,9 @@ async def test_a_stream_is_read_to_its_end_left_or_cancelled(
                 async with stream:
                     await anext(stream)
             elif end == "cancelled":
-                task = asyncio.ensure_future(_read(stream))
-                await asyncio.sleep(0)
+                begun = asyncio.Event()
+                task = asyncio.ensure_future(_read(stream, begun))
+                await begun.wait()
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
@@ -85,8 +86,9 @@ async def test_a_stream_is_read_to_its_end_left_or_cancelled(
             await anext(late)
 
 
-async def _read(stream: AsyncStream) -> None:
+async def _read(stream: AsyncStream, begun: asyncio.Event) -> None:
     async for _ in stream:
+        begun.set()
         await asyncio.sleep(0)
 
 

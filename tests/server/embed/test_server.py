@@ -93,15 +93,6 @@ def test_a_wrong_request_fails_with_a_code_and_words(
     assert server.infer("add", {"x": X})["y"].tolist() == [[2, 4, 6, 8]]
 
 
-@pytest.mark.parametrize("options", [{"version": [1]}, {"outputs": [[1]]}])
-def test_arguments_that_cannot_be_looked_up_fail_the_request(
-    server: naiad.Server, options: dict[str, typing.Any]
-) -> None:
-    with pytest.raises(naiad.InferenceError, match="of a wrong type: unhashable") as caught:
-        server.infer("add", {"INPUT0": X, "INPUT1": X}, timeout=30, **options)
-    assert caught.value.code is naiad.ErrorCode.INVALID_ARG
-
-
 def test_options_of_a_request(server: naiad.Server) -> None:
     assert list(server.infer("add", {"x": X}, version=1, outputs=["y"], priority=0)) == ["y"]
     with pytest.raises(naiad.InferenceError, match="unexpected inference output 'z'"):

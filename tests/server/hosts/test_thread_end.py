@@ -84,6 +84,16 @@ async def test_an_instance_that_cannot_close_does_not_keep_the_host_open(
     assert "did not close cleanly" in caplog.text
 
 
+async def test_a_batch_after_the_close_fails_and_reaches_no_descriptor(hosted: Hosted) -> None:
+    instance = ScriptedInstance()
+    host = hosted(instance)
+    await run(host)
+    await host.close()
+    outcome = await run(host)
+    assert str(outcome.error).endswith("the server stops")
+    assert instance.closed == 1
+
+
 def thread_of(host: ThreadHost, begun: threading.Event) -> threading.Thread:
     """The host's thread, once its batch has begun."""
     assert begun.wait(GIVE_UP_S)

@@ -172,6 +172,34 @@ def test_a_loop_queue_loses_no_item_behind_one_whose_taker_raises() -> None:
     loop.close()
 
 
+async def test_a_flush_takes_all_also_behind_one_whose_taker_raises() -> None:
+    loop, got, told = asyncio.get_running_loop(), list[int](), list[object]()
+    loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+    wrong = ValueError("of the taker")
+
+    def take(item: int) -> None:
+        got.append(item)
+        if item == 1:
+            raise wrong
+
+    queue: LoopQueue[int] = LoopQueue(loop, take)
+    for item in range(4):
+        queue.put(item)
+    queue.flush()
+    queue.close()
+    assert (got, told) == ([0, 1, 2, 3], [wrong])
+
+
+def test_a_call_queue_whose_loop_has_ended_gives_its_descriptor_back() -> None:
+    before = open_descriptors()
+    loop = asyncio.new_event_loop()
+    calls = LoopCallQueue(loop)
+    loop.close()
+    calls.put(lambda: None)
+    del calls
+    assert open_descriptors() == before
+
+
 def test_a_loop_queue_keeps_its_descriptor_until_the_last_producer_is_gone() -> None:
     before = open_descriptors()
     loop = asyncio.new_event_loop()

@@ -10,6 +10,7 @@ import functools
 import logging
 import time
 import typing
+import weakref
 
 import msgspec
 
@@ -127,6 +128,7 @@ class InstanceFactory:
         self._starting = set[asyncio.Task[list[HostedInstance]]]()
         self._stopping = False
         self._device = DeviceState()
+        self._threads = weakref.WeakSet[ThreadHost]()
 
     async def make(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
         """Make the instances of a version, each ready to run batches.
@@ -167,6 +169,17 @@ class InstanceFactory:
         self._stopping = True
         for task in self._starting:
             task.cancel()
+
+    async def abandon(self, seconds: float) -> None:
+        """The loop is about to end: have every thread of an instance end after the batch that it has, and wait for them no longer than this."""
+        closing = {asyncio.ensure_future(host.close()): host.name for host in self._threads}
+        if not closing:
+            return
+        _, late = await asyncio.wait(closing, timeout=seconds)
+        for task in late:
+            task.cancel()
+            log.error("instance '%s' does not end: its thread is abandoned", closing[task])
+        await asyncio.gather(*closing, return_exceptions=True)
 
     def options_of(self, backend: str) -> dict[str, str]:
         """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
@@ -210,7 +223,7 @@ class InstanceFactory:
         self, plan: VersionPlan, instances: _Made
     ) -> list[tuple[InstanceSpec, ThreadHost]]:
         loop = asyncio.get_running_loop()
-        return [
+        hosted = [
             (
                 spec,
                 ThreadHost(
@@ -224,6 +237,8 @@ class InstanceFactory:
             )
             for spec, instance in instances
         ]
+        self._threads.update(host for _, host in hosted)
+        return hosted
 
     def _load(self, plan: VersionPlan) -> tuple[LoadedModel, _Made]:
         specs = instance_specs(plan.config)

@@ -217,6 +217,10 @@ class RepositoryReader:
             self._end(copy)
         if self._releases:
             await asyncio.wait(self._releases)
+        self.close()
+
+    def close(self) -> None:
+        """Begin nothing more: its threads end after what they do now."""
         for executor in (self._scanners, self._checkouts):
             executor.shutdown(wait=False, cancel_futures=True)
         for lister in self._listers:

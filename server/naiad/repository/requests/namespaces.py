@@ -193,6 +193,11 @@ class Namespaces(typing.Generic[S]):
             await asyncio.gather(*(repository.unload_group(group) for repository in self._all))
         await asyncio.gather(*(repository.aclose() for repository in self._all))
 
+    def close(self) -> None:
+        """See `Repository.close`."""
+        for repository in self._all:
+            repository.close()
+
     def _with(self, name: str) -> list[Repository[S]]:
         return [
             repository
