@@ -244,6 +244,9 @@ SCENARIOS = [
         "latency counters are off",
         ("8.18", "17.5"),
         lambda target: _of(target, "identity", values=False),
+        expect={
+            'nv_inference_first_response_histogram_ms_count {"model": "identity", "version": "1"}': "there"
+        },
         server="optioned",
         mask=("nv_model_load*",),
     ),
@@ -253,6 +256,7 @@ SCENARIOS = [
         _kept_families,
         expect={
             "TYPE nv_inference_request_summary_us": "summary",
+            "TYPE nv_inference_first_response_histogram_ms": "histogram",
         },
         server="optioned",
     ),
@@ -262,6 +266,7 @@ SCENARIOS = [
         _distributions,
         expect={
             'nv_inference_queue_summary_us_count {"model": "identity", "version": "1"}': 2.0,
+            'nv_inference_first_response_histogram_ms_count {"model": "identity", "version": "1"}': 2.0,
         },
         server="optioned",
     ),
