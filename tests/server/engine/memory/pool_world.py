@@ -4,6 +4,7 @@ import asyncio
 import collections.abc
 import concurrent.futures
 import pathlib
+import types
 import typing
 
 from naiad.config.model_config import DynamicBatching
@@ -43,6 +44,7 @@ class Config(typing.NamedTuple):
     ensemble: None = None
     takes_device_inputs: bool = False
     response_cache: None = None
+    parameters: collections.abc.Mapping[str, str] = types.MappingProxyType({})
 
 
 class FakeModel:
