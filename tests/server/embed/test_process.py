@@ -1,6 +1,7 @@
 """What a server in a program leaves of the process as it was: threads, processes, descriptors, signals, logging; and how programs end that have one."""
 
 import asyncio
+import collections.abc
 import gc
 import logging
 import os
@@ -47,6 +48,15 @@ def everything() -> dict[str, object]:
     }
 
 
+@pytest.fixture
+def _interrupts() -> collections.abc.Iterator[None]:
+    """SIGINT as in a program in a terminal: what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
 def test_an_interrupt_cancels_a_request(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     gate = tmp_path / "gate"
 
@@ -108,11 +118,12 @@ def test_a_running_event_loop_of_the_thread_does_not_matter(models: pathlib.Path
 
 def test_workers_outlive_the_thread_that_started_the_server(models: pathlib.Path) -> None:
     server = some(models, "text")
+    before = set(psutil.Process().children())
     thread = threading.Thread(target=server.start)
     thread.start()
     thread.join()
     try:
-        (worker,) = psutil.Process().children()
+        (worker,) = set(psutil.Process().children()) - before
         assert server.infer("text", {"TEXT": [["a"]]})["LOUD"].tolist() == [[b"A"]]
         assert worker.is_running()
     finally:
