@@ -72,7 +72,7 @@ class ResponseDispatcher:
         request_ns = self._now() - inference.received_ns
         progress = self._progress.pop(inference, None) if self._progress else None
         if progress is None:
-            self._count_first(request_ns)
+            self._statistics.record_first_response(request_ns)
         for _ in range(counted):
             self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
@@ -94,7 +94,7 @@ class ResponseDispatcher:
         now = self._now()
         progress = self._progress.pop(inference, None) or _Progress(deferred.begun_ns)
         if not progress.count:
-            self._count_first(now - inference.received_ns)
+            self._statistics.record_first_response(now - inference.received_ns)
         self._count_response(progress, inference, response, now)
         if not response.final:
             self._progress[inference] = progress
@@ -139,12 +139,12 @@ class ResponseDispatcher:
         if streams:
             progress = self._progress.pop(inference, None) or _Progress(inference.queued_ns)
             if not progress.count:
-                self._count_first(now - inference.received_ns)
+                self._statistics.record_first_response(now - inference.received_ns)
             self._count_response(progress, inference, response, now)
             if not response.final:
                 self._progress[inference] = progress
         else:
-            self._count_first(now - inference.received_ns)
+            self._statistics.record_first_response(now - inference.received_ns)
         if response.final:
             rows = inference.batch_size
             self._statistics.record_composed(
@@ -192,11 +192,6 @@ class ResponseDispatcher:
         self._send(inference, response)
         # Before `submit` has returned, so that the handle which the protocol gets then would make a cycle of what belongs to the request.
         inference.on_response = _sent
-
-    def _count_first(self, took_ns: int) -> None:
-        """Count the first response to a request, if such times are kept (row 8.23)."""
-        if self._statistics.first_response is not None:
-            self._statistics.record_first_response(took_ns)
 
     def _count_response(
         self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
