@@ -7,10 +7,10 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= HYPOTHESIS_STORAGE_DIRECTORY="$${HYPOTHESIS_STORAGE_DIRECTORY:-$${XDG_CACHE_HOME:-$$HOME/.cache}/naiad/hypothesis}" PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-engines interop test-stores test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
+.PHONY: help run smoke test test-fast test-conformance test-operator test-engines interop test-stores test-stores-full test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.server ## serve the example models, send a real request, keep serving
 	@$(BIN)/python examples/first_request.py
@@ -18,11 +18,20 @@ run: $(VENV)/.server ## serve the example models, send a real request, keep serv
 smoke: $(VENV)/.server ## the same, but answer once and exit
 	@$(BIN)/python examples/first_request.py --once
 
-test: $(VENV)/.dev ## run every test but those of test-stores and test-engines, in four processes
-	@$(PYTEST) -m "not stores" --ignore=tests/engines --durations=25
+# What needs another program (tritonserver, an API server, an S3 server) has commands of its own; CI (.ci/run) runs them, but not interop and test-stores-full.
+OWN_COMMANDS = $(addprefix --ignore=tests/,conformance engines operator/live stores)
 
-test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones, Triton and Kubernetes
-	@$(PYTEST) -m "not slow and not stores" $(addprefix --ignore=tests/,engines conformance operator/live soak benchmarks fuzz large_requests)
+test: $(VENV)/.dev ## the server, the operator, the chart and the tools, without another program beside them: every test but those of the commands below
+	@$(PYTEST) $(OWN_COMMANDS) --durations=25
+
+test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones
+	@$(PYTEST) -m "not slow" $(OWN_COMMANDS) $(addprefix --ignore=tests/,soak benchmarks fuzz large_requests)
+
+test-conformance: $(VENV)/.dev ## the same requests to a real tritonserver and to ours, answers compared field by field (tritonserver is installed once into the cache)
+	@$(PYTEST) tests/conformance --durations=10
+
+test-operator: $(VENV)/.dev ## the operator against a real API server, etcd and controller-manager (built once into the cache)
+	@$(PYTEST) tests/operator/live --durations=10
 
 test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Triton over the second engines, gRPC's native and HTTP's uvicorn, and h2spec
 	@NAIAD_TEST_GRPC_ENGINE=native NAIAD_TEST_HTTP_ENGINE=uvicorn $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol \
@@ -31,13 +40,17 @@ test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Tri
 interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine; with KSERVE_PYTHON=PYTHON, KServe's server and transformer
 	@$(PYTEST) -n 2 tests/engines/interop --durations=10
 
-test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
+test-stores: $(VENV)/.dev ## object stores on loopback: an S3 server (built once into the cache), emulators of the others
+	@$(PYTEST) -m "not stores" tests/stores --durations=10
+
+test-stores-full: $(VENV)/.dev ## the same, also Azure's (needs npm) and the long ones
 	@$(PYTEST) tests/stores --durations=10
 
-test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models, which are installed once into the cache: 9 GB
+FRAMEWORKS = caffe2 dali fil openvino pytorch tensorflow
+
+test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models, which are installed once into the cache: 8 GB
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/frameworks
-	@set -e; for each in caffe2 dali fil openvino pytorch tensorflow; do \
-	  PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -n 2 tests/frameworks/$$each --durations=5; done
+	@set -e; $(foreach each,$(FRAMEWORKS),PYTHONDONTWRITEBYTECODE= $(VENV)-frameworks/bin/python -m pytest -n 2 tests/frameworks/$(each) --durations=5;)
 
 gpu-check: ## check what needs a GPU, on a machine with one and without a network, in the interpreter PYTHON (ARGS="--only plans,torch --seconds 300")
 	@PYTHONPATH=server:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tests.gpu $(ARGS)
