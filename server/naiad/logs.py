@@ -18,7 +18,9 @@ import logging
 import os
 import sys
 import textwrap
+import threading
 import typing
+import weakref
 
 from typing_extensions import override
 
@@ -208,6 +210,23 @@ FORMATS = ("default", "ISO8601")
 """The formats that Triton knows, which clients may choose at run time."""
 
 
+class FollowsLevel(typing.Hashable, typing.Protocol):
+    """What has a logger of its own, such as a worker process."""
+
+    def log_level_changed(self, level: int) -> None:
+        """Naiad's logger has this level now. In any thread; does not wait and raises nothing."""
+
+
+_followers: "weakref.WeakSet[FollowsLevel]" = weakref.WeakSet()
+_following = threading.Lock()
+
+
+def follow_level(follower: FollowsLevel) -> None:
+    """Have changes of the level that `LogSettings.change` makes told, for as long as the follower is referred to elsewhere."""
+    with _following:
+        _followers.add(follower)
+
+
 class LogSettings:
     """What the log has, as an administrator sets it; changes apply at once (rows 9.20 to 9.24).
 
@@ -281,7 +300,14 @@ class LogSettings:
                 error=bool(values["log_error"]),
             )
         )
-        self._logger.setLevel(VERBOSE if values["log_verbose_level"] else logging.INFO)
+        level = VERBOSE if values["log_verbose_level"] else logging.INFO
+        if level == self._logger.level:
+            return
+        self._logger.setLevel(level)
+        with _following:
+            followers = list(_followers)
+        for follower in followers:
+            follower.log_level_changed(level)
 
 
 def configure(

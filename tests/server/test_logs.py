@@ -175,3 +175,24 @@ def test_levels_are_switched_one_by_one(
         logging.getLogger("naiad.test").warning("hm")
         logging.getLogger("naiad.test").debug("only when verbose")
     assert len(file.read_text().splitlines()) == expected
+
+
+def test_a_change_of_the_level_reaches_what_has_loggers_of_its_own() -> None:
+    told: list[int] = []
+
+    class Apart:
+        def log_level_changed(self, level: int) -> None:
+            told.append(level)
+
+    apart = Apart()
+    logs.follow_level(apart)
+    settings = logs.LogSettings(logging.NullHandler(), logger=logging.getLogger("level-test"))
+    told.clear()
+    settings.change({"log_verbose_level": 2})
+    settings.change({"log_verbose_level": 1})  # nothing that is logged changes by this
+    settings.change({"log_info": False})
+    settings.change({"log_verbose_level": 0})
+    assert told == [logging.DEBUG, logging.INFO]
+    del apart
+    settings.change({"log_verbose_level": 1})
+    assert told == [logging.DEBUG, logging.INFO]

@@ -25,7 +25,12 @@ class Cancellable(typing.Protocol):
 
 
 class RecordsInference(typing.Protocol):
-    """The trace of an inference that is traced. Loop only."""
+    """The trace of an inference that is traced. Loop only, but for `context`."""
+
+    @property
+    def context(self) -> str:
+        """What its model may hand on, as JSON with `traceparent` and perhaps `tracestate`; "" for none. Any thread, once the model has it."""
+        ...
 
     def begins(self, model: typing.Any, inference: "Inference") -> None:
         """A model version, an `engine.model.Model`, runs the inference."""
@@ -38,13 +43,18 @@ class RecordsInference(typing.Protocol):
 
 
 class ExecutionTimes(Record, frozen=True):
-    """When a batch was executed (monotonic nanoseconds), and by which version of the model; shared by all its inferences."""
+    """When a batch was executed (monotonic nanoseconds), and by which version of the model; shared by all its inferences.
+
+    Attributes:
+        requests: how many inferences the batch had.
+    """
 
     version: int
     start_ns: int
     input_end_ns: int
     output_start_ns: int
     end_ns: int
+    requests: int = 1
 
 
 class Inference(msgspec.Struct, eq=False):
@@ -92,6 +102,11 @@ class Inference(msgspec.Struct, eq=False):
         if self.on_cancel is not None:
             self.on_cancel(self)
 
+    @property
+    def trace_context(self) -> str:
+        """See `RecordsInference.context`; "" if it is not traced. Any thread."""
+        return "" if self.traced is None else self.traced.context
+
 
 class TraceParent(Record, frozen=True):
     """The client's header `traceparent` (W3C Trace Context).
@@ -100,11 +115,13 @@ class TraceParent(Record, frozen=True):
         trace_id: 32 hexadecimal digits.
         span_id: of the client's span, 16 hexadecimal digits.
         flags: of the trace; bit 0: the client samples it.
+        state: the client's header `tracestate`, to be handed on as it is; "" for none.
     """
 
     trace_id: str
     span_id: str
     flags: int
+    state: str = ""
 
 
 class RequestContext(msgspec.Struct, eq=False):

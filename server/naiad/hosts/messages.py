@@ -169,17 +169,26 @@ def pack(
             or request.flags
             or request.timeout_us
             or inference.cancelled
+            or (inference.traced is not None and inference.traced.context)
         )
     if plain:
         return codec.write(groups)
-    fields: list[Any] = []
-    for index, inference in enumerate(batch):
-        request = inference.request
-        row: tuple[Any, ...] = (
-            request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
-        )  # fmt: skip
-        fields.append(row if places is None else (*row, places[index]))
+    fields = [
+        _row(inference, None if places is None else places[index])
+        for index, inference in enumerate(batch)
+    ]
     return codec.write(groups, _to_json(fields))
+
+
+def _row(inference: Inference, places: "list[_OutputPlace] | None") -> tuple[Any, ...]:
+    """The fields of a request that differ from request to request."""
+    request = inference.request
+    row: tuple[Any, ...] = (
+        request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
+    )  # fmt: skip
+    if context := inference.trace_context:
+        return *row, places or (), context
+    return row if places is None else (*row, places)
 
 
 def _share(tensors: list[tuple[str, str, Any]], link: Link) -> None:

@@ -24,11 +24,13 @@ class AccessObserver:
         logs: an exception of one is logged, and the response is sent all the same.
     """
 
-    active = True
-
     def __init__(self, *logs: AccessLog, clock: Clock) -> None:
         self._logs = logs
         self.now_ns = clock.monotonic_ns
+
+    def follows(self, header: HeaderLookup) -> bool:
+        """See `Observer`."""
+        return True
 
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
         """See `Observer`."""

@@ -13,12 +13,13 @@ from naiad.core.record import Record
 HeaderLookup = collections.abc.Callable[[bytes], bytes | str | None]
 """The value of a request's header or metadata by its name in lower case; None if it has none."""
 
-TRACEPARENT = b"traceparent"
+TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})", re.ASCII
 )
-_INVALID_TRACE_ID = "0" * 32
+_INVALID_TRACE_ID, _INVALID_SPAN_ID = "0" * 32, "0" * 16
+_TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}", re.ASCII)
 
 
 class Ended(Record, frozen=True):
@@ -47,10 +48,8 @@ class Ended(Record, frozen=True):
 class Observer(typing.Protocol):
     """Follows requests. Loop only; no method raises."""
 
-    @property
-    def active(self) -> bool:
-        """Whether requests that begin now are followed; the others need no context."""
-        ...
+    def follows(self, header: HeaderLookup) -> bool:
+        """Whether the request that begins now is followed; the others need no context."""
 
     def now_ns(self) -> int:
         """Now, in monotonic nanoseconds."""
@@ -62,10 +61,18 @@ class Observer(typing.Protocol):
         """The response was sent now, or will never be. Called once per context of a whole request, call or stream."""
 
 
-def trace_parent(traceparent: str | bytes) -> TraceParent | None:
-    """The header's parts; None if it is not valid: then it counts as not sent."""
-    text = traceparent if isinstance(traceparent, str) else traceparent.decode("latin-1")
-    match = _TRACEPARENT.fullmatch(text)
-    if match is None or match[1] == _INVALID_TRACE_ID:
+def trace_parent(
+    traceparent: str | bytes, tracestate: str | bytes | None = None
+) -> TraceParent | None:
+    """The parts of the two headers; None if the first is not valid: then it counts as not sent. The second one is left out if it is not."""
+    match = _TRACEPARENT.fullmatch(_text(traceparent))
+    if match is None or match[1] == _INVALID_TRACE_ID or match[2] == _INVALID_SPAN_ID:
         return None
-    return TraceParent(match[1], match[2], int(match[3], 16))
+    state = "" if tracestate is None else _text(tracestate)
+    if _TRACESTATE.fullmatch(state) is None:
+        state = ""
+    return TraceParent(match[1], match[2], int(match[3], 16), state)
+
+
+def _text(header: str | bytes) -> str:
+    return header if isinstance(header, str) else header.decode("latin-1")

@@ -3,7 +3,7 @@
 from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
 from naiad.protocol.access_log import AccessObserver
-from naiad.protocol.observer import TRACEPARENT, Ended, HeaderLookup, trace_parent
+from naiad.protocol.observer import TRACEPARENT, TRACESTATE, Ended, HeaderLookup, trace_parent
 from naiad.tracing.trace import TracedContext
 from naiad.tracing.tracer import Tracer
 
@@ -24,15 +24,19 @@ class TraceObserver:
         self._log = log
         self.now_ns = clock.monotonic_ns
 
-    @property
-    def active(self) -> bool:
-        """See `Observer`."""
-        return self._tracer.active or self._log is not None
+    def follows(self, header: HeaderLookup) -> bool:
+        """See `Observer`. What is not followed the tracer learns by `Tracer.passed`."""
+        tracer = self._tracer
+        return (
+            tracer.due
+            or self._log is not None
+            or (tracer.forces and header(TRACEPARENT) is not None)
+        )
 
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
         """See `Observer`."""
         traceparent = header(TRACEPARENT)
-        trace = None if traceparent is None else trace_parent(traceparent)
+        trace = None if traceparent is None else trace_parent(traceparent, header(TRACESTATE))
         if not self._tracer.active:
             return RequestContext(received_ns, size, trace=trace)
         return TracedContext(

@@ -273,6 +273,7 @@ class ResponseDispatcher:
             input_end,
             execution.output_start_ns,
             outcome.compute_end_ns,
+            len(outcome.batch),
         )
         statistics.record_successes(
             rows=rows, request_ns=request_ns, queue_ns=queue_ns, timing=timing

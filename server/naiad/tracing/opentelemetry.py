@@ -11,7 +11,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
 
 from naiad.tracing.background import Background
 from naiad.tracing.settings import CollectorOptions, TraceSetting
@@ -52,7 +52,7 @@ class SpanSender:
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""
-        size = 1 + sum(1 if part.execution is None else 3 for part in trace.parts)
+        size = 1 + sum(1 if part.execution is None else 4 for part in trace.parts)
         if not self.background.put(trace, size) and not self._is_lossy:
             self._report(f"more than {self.background.most} spans wait for {self._url}")
 
@@ -93,16 +93,21 @@ class SpanSender:
     def _span(self, data: SpanData) -> ReadableSpan:
         offset = self._offset_ns
 
-        def context(span_id: int, *, is_remote: bool) -> SpanContext:
-            return SpanContext(data.trace_id, span_id, is_remote, TraceFlags(data.flags))
+        state = TraceState.from_header([data.state]) if data.state else None
+
+        def context(
+            span_id: int, *, trace_id: int = data.trace_id, is_remote: bool = False
+        ) -> SpanContext:
+            return SpanContext(trace_id, span_id, is_remote, TraceFlags(data.flags), state)
 
         return ReadableSpan(
             data.name,
-            context(data.span_id, is_remote=False),
+            context(data.span_id),
             context(data.parent_id, is_remote=data.is_remote) if data.parent_id else None,
             self._resource,
             data.attributes,
             [Event(name, timestamp=ns + offset) for name, ns in data.events],
+            [Link(context(span_id, trace_id=trace_id)) for trace_id, span_id in data.links],
             kind=SpanKind.SERVER,
             start_time=data.start_ns + offset,
             end_time=data.end_ns + offset,

@@ -76,12 +76,12 @@ class TraceOptions(Record, frozen=True, eq=True):
 
 
 class TraceSetting(msgspec.Struct, eq=False):
-    """A setting in force, and how many requests it has seen.
+    """A setting in force, and which request it traces next.
 
     Attributes:
         count: traces that are still to be collected; -1: without end.
         specified: the fields that were set for it; the others follow the setting above.
-        sampled: requests that it has seen.
+        left: requests that come before the next one that is traced; -1: it traces none, unless the client has begun a trace.
         collected: traces that are complete.
         open: traces that are not.
         replaced: whether a change has replaced it.
@@ -94,10 +94,16 @@ class TraceSetting(msgspec.Struct, eq=False):
     file: str
     mode: str
     specified: frozenset[str] = frozenset()
-    sampled: int = 0
+    left: int = -1
     collected: int = 0
     open: int = 0
     replaced: bool = False
+
+    def __post_init__(self) -> None:
+        self._count_anew()
+
+    def _count_anew(self) -> None:
+        self.left = self.rate - 1 if self.fault() is None else -1
 
     def fault(self) -> str | None:
         """Why it traces nothing, in the reference's words; "" if its count is used up, None if it traces."""
@@ -115,15 +121,14 @@ class TraceSetting(msgspec.Struct, eq=False):
         Args:
             forced: the client has begun a trace that the request belongs to (row 9.19).
         """
-        chosen = False
-        if self.rate:
-            if not forced and self.fault() is not None:
-                return False
-            self.sampled += 1
-            chosen = self.count != 0 and self.sampled % self.rate == 0
-            if chosen and self.count > 0:
+        if self.left > 0:
+            self.left -= 1
+        elif self.left == 0:
+            if self.count > 0:
                 self.count -= 1
-        return chosen or forced
+            self._count_anew()
+            return True
+        return forced
 
 
 class TraceSettings:

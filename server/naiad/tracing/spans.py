@@ -1,7 +1,8 @@
 """A trace as spans, named as the reference names them, with the client's trace as their parent (row 9.18). Pure.
 
 `InferRequest` is the request; below it is a span per inference, named after its model, with `queue` (ours) and `compute` below that. Steps of
-ensembles are below the ensemble's span.
+ensembles are below the ensemble's span, calls of a model (BLS) below that of the model. `batch` (ours) is in the trace of the first traced request of
+an executed batch, and linked with the spans of all of them.
 """
 
 import msgspec
@@ -21,6 +22,8 @@ class SpanData(msgspec.Struct, frozen=True):
         is_remote: whether the span above is the client's.
         flags: of the trace.
         events: name and time of each.
+        links: trace and span of those that it belongs together with.
+        state: the client's `tracestate`.
     """
 
     name: str
@@ -33,6 +36,8 @@ class SpanData(msgspec.Struct, frozen=True):
     end_ns: int
     attributes: dict[str, Attribute]
     events: list[tuple[str, int]]
+    links: list[tuple[int, int]] = []
+    state: str = ""
 
 
 def spans(trace: RequestTrace) -> list[SpanData]:
@@ -60,6 +65,7 @@ def spans(trace: RequestTrace) -> list[SpanData]:
             end_ns,
             {},
             events,
+            state=context.state,
         )
     ]
     above = {0: root_id, **{part.id: part.span_id for part in trace.parts}}
@@ -88,6 +94,8 @@ def _of_inference(context: SpanIds, part: InferenceTrace, above: int) -> list[Sp
         above: int,
         times: list[tuple[str, int]],
         attributes: dict[str, Attribute],
+        *,
+        links: list[tuple[int, int]] | None = None,
     ) -> SpanData:
         return SpanData(
             name,
@@ -100,6 +108,8 @@ def _of_inference(context: SpanIds, part: InferenceTrace, above: int) -> list[Sp
             end_ns=times[-1][1],
             attributes=attributes,
             events=times,
+            links=links or [],
+            state=context.state,
         )
 
     found = [span(part.model_name, part.span_id, above, events, attributes)]
@@ -113,5 +123,16 @@ def _of_inference(context: SpanIds, part: InferenceTrace, above: int) -> list[Sp
             ("COMPUTE_OUTPUT_START", times.output_start_ns),
             ("COMPUTE_END", times.end_ns),
         ]
-        found.append(span("compute", random_id(64), part.span_id, computed, {}))
+        batch = part.batch
+        if batch is None:
+            found.append(span("compute", random_id(64), part.span_id, computed, {}))
+            return found
+        link = [(batch.trace_id, batch.span_id)]
+        found.append(span("compute", random_id(64), part.span_id, computed, {}, links=link))
+        if batch.parent_id == part.span_id:
+            size: dict[str, Attribute] = {"naiad.batch_requests": times.requests}
+            ends = [computed[0], computed[-1]]
+            found.append(
+                span("batch", batch.span_id, part.span_id, ends, size, links=list(batch.members))
+            )
     return found

@@ -1,6 +1,7 @@
 """What is kept of a traced request: its own times, and one part per inference that it caused, with the parent of each. Loop only, until it is complete."""
 
 import collections.abc
+import json
 import random
 import typing
 
@@ -11,6 +12,7 @@ from naiad.core.device_tensor import DeviceTensor
 from naiad.core.inference import ExecutionTimes, Inference, RequestContext, TraceParent
 from naiad.core.response import InferResponse
 from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, packed_strings
+from naiad.tracing.batch import Batches, BatchTrace
 from naiad.tracing.settings import TENSORS, TraceSetting
 
 
@@ -20,17 +22,19 @@ class SpanIds(msgspec.Struct, frozen=True):
     Attributes:
         trace_id: the client's, or one of its own; 128 bits.
         flags: the client's; 1 for a trace of its own.
+        state: the client's `tracestate`.
     """
 
     trace_id: int
     flags: int
+    state: str = ""
 
 
 def span_ids(parent: TraceParent | None) -> SpanIds:
     """The client's trace, or a new one."""
     if parent is None:
         return SpanIds(random_id(128), 1)
-    return SpanIds(int(parent.trace_id, 16), parent.flags)
+    return SpanIds(int(parent.trace_id, 16), parent.flags, parent.state)
 
 
 def random_id(bits: int) -> int:
@@ -50,9 +54,11 @@ class RequestTrace(msgspec.Struct, eq=False):
         parts: its inferences, each behind the one that caused it.
         open: inferences that have no final response yet.
         ended: whether its response was sent, or will never be.
+        completed: whether nothing more is recorded.
         spans: the trace of its spans, in the mode OPENTELEMETRY.
         complete: called once, when nothing more will be recorded.
         next_id: gives the ids of further inferences.
+        batches: those that executed its inferences, in the mode OPENTELEMETRY.
     """
 
     id: int
@@ -68,7 +74,9 @@ class RequestTrace(msgspec.Struct, eq=False):
     parts: "list[InferenceTrace]" = []
     open: int = 0
     ended: bool = False
+    completed: bool = False
     spans: SpanIds | None = None
+    batches: Batches | None = None
 
     def end(self) -> None:
         """Its response was sent, or will never be."""
@@ -76,12 +84,14 @@ class RequestTrace(msgspec.Struct, eq=False):
             return
         self.ended = True
         if not self.open:
+            self.completed = True
             self.complete(self)
 
     def closed(self) -> None:
         """An inference has its final response."""
         self.open -= 1
         if self.ended and not self.open:
+            self.completed = True
             self.complete(self)
 
 
@@ -94,7 +104,9 @@ class InferenceTrace(msgspec.Struct, eq=False):
         responded_ns: when each of its responses came.
         ended_ns: when its final one did.
         composed: whether it is an ensemble's, which computes nothing itself.
+        recorded: whether it is a part of the request. A call that a model makes once its own request has ended is not.
         span_id: of its span, where the request has spans.
+        batch: the batch that executed it, there as well.
         inputs, outputs: with the level TENSORS, in files.
     """
 
@@ -109,7 +121,9 @@ class InferenceTrace(msgspec.Struct, eq=False):
     queued_ns: int = 0
     execution: ExecutionTimes | None = None
     composed: bool = False
+    recorded: bool = False
     span_id: int = 0
+    batch: BatchTrace | None = None
     responded_ns: list[int] = []
     ended_ns: int = 0
     inputs: list[Tensor] = []
@@ -118,6 +132,9 @@ class InferenceTrace(msgspec.Struct, eq=False):
     def begins(self, model: typing.Any, inference: Inference) -> None:
         """See `RecordsInference`."""
         request, asked = self.request, inference.request
+        if request.completed:
+            return
+        self.recorded = True
         request.open += 1
         request.parts.append(self)
         self.model_name, self.request_id = asked.model_name, asked.id
@@ -130,6 +147,8 @@ class InferenceTrace(msgspec.Struct, eq=False):
 
     def responds(self, inference: Inference, response: InferResponse) -> None:
         """See `RecordsInference`."""
+        if not self.recorded:
+            return
         now = self.now_ns()
         if not response.empty:
             self.responded_ns.append(now)
@@ -138,9 +157,25 @@ class InferenceTrace(msgspec.Struct, eq=False):
         if response.final and not self.ended_ns:
             self.queued_ns = inference.queued_ns
             if not self.composed:
-                self.execution = inference.execution
+                self._executed(inference.execution)
             self.ended_ns = now
             self.request.closed()
+
+    def _executed(self, execution: ExecutionTimes | None) -> None:
+        self.execution = execution
+        spans, batches = self.request.spans, self.request.batches
+        if execution is not None and spans is not None and batches is not None:
+            self.batch = batches.add(execution, spans.trace_id, self.span_id, new_id=random_id(64))
+
+    @property
+    def context(self) -> str:
+        """See `RecordsInference`."""
+        spans = self.request.spans
+        if spans is None or not self.recorded:
+            return ""
+        parent = f"00-{spans.trace_id:032x}-{self.span_id:016x}-{spans.flags:02x}"
+        state = f',"tracestate":{json.dumps(spans.state)}' if spans.state else ""
+        return f'{{"traceparent":"{parent}"{state}}}'
 
     def child(self) -> "InferenceTrace":
         """See `RecordsInference`."""

@@ -8,6 +8,7 @@ import logging
 
 from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
+from naiad.tracing.batch import Batches
 from naiad.tracing.files import TraceFiles, TraceSink
 from naiad.tracing.settings import (
     OPENTELEMETRY,
@@ -33,6 +34,8 @@ class Tracer:
 
     Attributes:
         active: whether any request may be traced now.
+        due: whether the next one may be, whose client has begun no trace.
+        forces: whether one is whose client has begun a trace (row 9.19).
         possible: whether a change of the settings could make it so.
     """
 
@@ -50,9 +53,10 @@ class Tracer:
         self._next_id = functools.partial(next, self._ids)
         self._make_sink = functools.partial(TraceFiles, self._failed) if sink is None else sink
         self._sink: TraceSink | None = None
+        self._batches = Batches()
         self._has_failed = False
         self.possible = bool(options.file) or options.mode == OPENTELEMETRY
-        self.active = False
+        self.active = self.due = self.forces = False
 
     def open(self) -> None:
         """Begin to trace; again after `aclose`, too."""
@@ -65,7 +69,11 @@ class Tracer:
         setting = self._settings.of(model)
         parent = context.trace
         forced = parent is not None and setting.mode == OPENTELEMETRY and bool(setting.level)
-        if not self.active or not setting.samples(forced=forced):
+        if not self.active:
+            return None
+        chosen = setting.samples(forced=forced)
+        self._update_due()
+        if not chosen:
             return None
         setting.open += 1
         return RequestTrace(
@@ -78,7 +86,19 @@ class Tracer:
             self._complete,
             self._next_id,
             spans=span_ids(parent) if setting.mode == OPENTELEMETRY else None,
+            batches=self._batches if setting.mode == OPENTELEMETRY else None,
         )
+
+    def passed(self, model: str) -> None:
+        """A request for this model came while none was due: it counts. This is all that tracing costs most requests."""
+        settings = self._settings
+        setting = settings.models.get(model, settings.overall)
+        left = setting.left
+        if left > 1:
+            setting.left = left - 1
+        elif left == 1:
+            setting.left = 0
+            self.due = True
 
     def shown(self, model: str) -> dict[str, str | list[str]]:
         """The setting of a model, or of all of them for "", as clients see it."""
@@ -97,7 +117,7 @@ class Tracer:
 
     async def aclose(self) -> None:
         """Write what was collected; no request is traced after that."""
-        self.active = False
+        self.active = self.due = self.forces = False
         sink = self._sink
         if sink is None:
             return
@@ -123,12 +143,17 @@ class Tracer:
             setting.level and (setting.fault() is None or setting.mode == OPENTELEMETRY)
             for setting in self._settings.all()
         )
+        self.forces = self.active and self.options.mode == OPENTELEMETRY
+        self._update_due()
+
+    def _update_due(self) -> None:
+        self.due = self.active and any(setting.left == 0 for setting in self._settings.all())
 
     def _failed(self, error: OSError, path: str) -> None:
         """A file cannot be written; on the writer's thread."""
         if self._has_failed:
             return
-        self._has_failed, self.active = True, False
+        self._has_failed, self.active, self.due = True, False, False
         _log.error(
             "tracing stops: %s cannot be written: %s; requests go on. Make room or choose another --trace-config=triton,file=…, then "
             "send any change to /v2/trace/setting to begin again",

@@ -128,3 +128,16 @@ def test_a_worker_that_reports_an_endless_number_of_requests_delays_no_other() -
     in_flight.defer(outcome(False, False, False))
     in_flight.end()
     assert in_flight.batch_at(1, 10**18) == batch[1:]
+
+
+def test_one_request_of_the_batch_in_execution_is_found_by_its_number() -> None:
+    in_flight = InFlight(4)
+    batch = asked(3)
+    in_flight.begin(batch)
+    assert in_flight.batch_at(5, 1) == [batch[1]]
+    assert in_flight.batch_at(6, 1) == [batch[2]]
+    assert in_flight.batch_at(7, 1) is None
+    in_flight.defer(outcome(True, False, False))
+    in_flight.end()
+    assert in_flight.batch_at(5, 1) == [batch[1]]
+    assert in_flight.batch_at(4, 1) is None

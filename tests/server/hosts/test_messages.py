@@ -2,6 +2,7 @@
 
 import collections.abc
 import struct
+import unittest.mock
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from typing_extensions import override
 
 from naiad.backends.instance import Execution, Instance, Response
 from naiad.core import datatypes
-from naiad.core.inference import Inference
+from naiad.core.inference import Inference, RecordsInference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
@@ -51,6 +52,18 @@ def journey(
     execution = answers.outcome(bytearray(payload.joined()), header, asked(len(given)))
     assert (execution.input_end_ns, execution.output_start_ns) == (11, 22)
     return execution.responses
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_model_gets_the_context_of_the_trace_of_its_request(number: int) -> None:
+    batch = asked(3)
+    batch[1].traced = unittest.mock.create_autospec(RecordsInference, context="")
+    batch[2].traced = unittest.mock.create_autospec(RecordsInference, context=f"here {number}")
+    header, payload = pack(batch)
+    received = RequestReader().read(bytearray(payload.joined()), header, 8)
+    assert [each.trace_context for each in received] == ["", "", f"here {number}"]
+    assert [each.places for each in received] == [(), (), ()]
+    assert [each.traced for each in received] == [8, 9, 10]
 
 
 def test_a_state_that_is_not_an_output_of_the_config_comes_back() -> None:

@@ -1,19 +1,15 @@
 """Spans on their way to a collector over HTTP: what it gets, and what one that hangs or is not there costs."""
 
 import collections.abc
-import http.server
 import logging
 import socket
-import threading
 import typing
 
 import pytest
-from typing_extensions import override
 
 pytest.importorskip("opentelemetry.sdk.trace", reason="needs the extra tracing")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="needs the extra tracing")
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from naiad.core.clock import SystemClock
@@ -22,46 +18,8 @@ from naiad.tracing.opentelemetry import SpanSender
 from naiad.tracing.settings import OPENTELEMETRY, TIMESTAMPS, CollectorOptions, TraceOptions
 from naiad.tracing.tracer import Tracer
 from tests.server.tracing.traces import Requests
+from tests.support.collector import Collector
 from tests.support.waiting import wait_until
-
-
-class Collector:
-    """A collector on a port of this machine."""
-
-    def __init__(self) -> None:
-        self.received: list[typing.Any] = []
-        collector = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.received.append(ExportTraceServiceRequest.FromString(body))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            @override
-            def log_request(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def spans(self) -> list[typing.Any]:
-        return [
-            span
-            for request in self.received
-            for resource in request.resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
 
 
 @pytest.fixture
@@ -88,16 +46,20 @@ async def test_a_collector_gets_the_spans_of_a_request_with_the_attributes_of_th
 ) -> None:
     requests, _ = opened(collector.url)
     context = requests.begin(
-        trace=TraceParent("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1)
+        trace=TraceParent("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1, "shop=7")
     )
     requests.respond(requests.run(context))
     requests.finish(context)
     await requests.tracer.aclose()
     root, *_ = found = collector.spans()
-    assert [span.name for span in found] == ["InferRequest", "m", "queue", "compute"]
+    assert [span.name for span in found] == ["InferRequest", "m", "queue", "compute", "batch"]
     assert root.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
     assert root.parent_span_id.hex() == "b7ad6b7169203331"
     assert found[1].parent_span_id == root.span_id
+    assert {span.trace_state for span in found} == {"shop=7"}
+    compute, batch = found[3:]
+    assert [link.span_id for link in compute.links] == [batch.span_id]
+    assert [link.span_id for link in batch.links] == [found[1].span_id]
     assert [event.name for event in root.events][:2] == ["HTTP_RECV_START", "HTTP_RECV_END"]
     assert root.start_time_unix_nano <= found[1].start_time_unix_nano
     resource = collector.received[0].resource_spans[0].resource
@@ -110,10 +72,10 @@ async def test_a_collector_gets_the_spans_of_a_request_with_the_attributes_of_th
 
 
 async def test_a_full_batch_does_not_wait_for_the_delay(collector: Collector) -> None:
-    requests, _ = opened(collector.url, schedule_delay_ms=3_600_000, max_export_batch_size=8)
+    requests, _ = opened(collector.url, schedule_delay_ms=3_600_000, max_export_batch_size=10)
     requests.whole()
     requests.whole()
-    wait_until(lambda: len(collector.spans()) == 8)
+    wait_until(lambda: len(collector.spans()) == 10)
     await requests.tracer.aclose()
 
 
@@ -123,20 +85,20 @@ async def test_a_collector_that_hangs_costs_spans_and_nothing_else(
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and never answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"
         requests, sender = opened(
-            url, max_queue_size=8, schedule_delay_ms=0, max_export_batch_size=4
+            url, max_queue_size=10, schedule_delay_ms=0, max_export_batch_size=5
         )
         with caplog.at_level(logging.WARNING, logger="naiad.trace"):
             requests.whole()
             wait_until(lambda: sender.background.is_busy)
             for _ in range(5):
                 requests.whole()
-            assert sender.background.dropped == 12
+            assert sender.background.dropped == 15
             sender.close(0)
     wait_until(lambda: not sender.background.is_busy)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
-    assert lines[0].startswith(f"traces are lost: more than 8 spans wait for {url}")
-    assert lines[1] == f"12 spans were not sent to {url}"
+    assert lines[0].startswith(f"traces are lost: more than 10 spans wait for {url}")
+    assert lines[1] == f"15 spans were not sent to {url}"
 
 
 class Refusing:
@@ -162,4 +124,4 @@ async def test_a_collector_that_is_not_there_is_named_once(
         await requests.tracer.aclose()
     first, last = (record.getMessage() for record in caplog.records)
     assert first.startswith("traces are lost: http://nowhere does not take them; requests go on")
-    assert last == "12 spans were not sent to http://nowhere"
+    assert last == "15 spans were not sent to http://nowhere"

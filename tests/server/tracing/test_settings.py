@@ -34,7 +34,7 @@ def test_a_count_ends_tracing_and_is_what_is_left() -> None:
     table = settings(level=TIMESTAMPS, rate=2, count=2)
     assert traced(table, 9) == [2, 4]
     assert table.overall.count == 0
-    assert table.overall.sampled == 4
+    assert table.overall.left == -1
 
 
 def test_nothing_is_traced_when_off_without_a_file_or_without_a_rate() -> None:
@@ -74,7 +74,7 @@ def test_a_change_counts_requests_again_and_keeps_what_is_left_of_a_count() -> N
     assert traced(table, 2) == [1, 2]
     replaced = table.change("m", {"log_frequency": 9})
     assert [setting.count for setting in replaced] == [3]
-    assert (table.of("m").count, table.of("m").sampled) == (3, 0)
+    assert (table.of("m").count, table.of("m").left) == (3, 0)
 
 
 @pytest.mark.parametrize(

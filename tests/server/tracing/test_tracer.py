@@ -17,7 +17,7 @@ from naiad.core.datatypes import BY_NAME
 from naiad.core.device_tensor import DeviceTensor
 from naiad.core.response import InferResponse
 from naiad.core.tensor import NO_VALUES, packed_strings
-from naiad.errors import InferenceError
+from naiad.errors import InferenceError, unavailable
 from naiad.scheduling.relays.calls import CallInProgress
 from naiad.tracing import files
 from naiad.tracing.settings import TENSORS, TIMESTAMPS, TraceOptions
@@ -156,6 +156,43 @@ async def test_the_inferences_that_one_causes_have_its_id_as_their_parents(
     assert "HTTP_SEND_END" in names(world.written(), 1)
     assert names(world.written(), 2)[0] == "REQUEST_START"
     assert "INFER_RESPONSE_COMPLETE" not in names(world.written(), 2)
+
+
+async def test_a_call_that_a_model_makes_after_the_end_of_its_request_is_not_traced(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    requests = world.requests
+    context = requests.begin()
+    outer = requests.run(context)
+    assert outer.traced is not None
+    child = outer.traced.child()
+    requests.respond(outer)
+    requests.finish(context)
+    call = Call(0, request=outer.request, traced=child)
+    late = type(outer)(outer.request, call.respond, 1, requests.tick(), queued_ns=requests.tick())
+    call.runs(model(), late)
+    assert late.trace_context == ""
+    requests.respond(late)
+    await world.tracer.aclose()
+    assert ids(world.written()) == [1]
+
+
+async def test_a_call_that_fails_before_its_answer_ends_the_trace(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    requests = world.requests
+    context = requests.begin()
+    outer = requests.run(context)
+    assert outer.traced is not None
+    call = Call(0, request=outer.request, traced=outer.traced.child())
+    inner = type(outer)(outer.request, call.respond, 1, requests.tick())
+    call.runs(model(), inner)
+    requests.respond(outer)
+    requests.finish(context)
+    call.fail(unavailable("its worker has died"))
+    await world.tracer.aclose()
+    assert ids(world.written()) == [1, 2]
+    assert names(world.written(), 2) == ["REQUEST_START", "REQUEST_END"]
 
 
 async def test_a_file_per_so_many_traces(tmp_path: pathlib.Path) -> None:

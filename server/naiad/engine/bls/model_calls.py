@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.inference import Inference, OnResponse, RecordsInference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import ServedModel
@@ -140,11 +140,13 @@ class ModelCalls:
         on_response: OnResponse,
         flow: Flow | None = None,
         worded: "Worded | None" = None,
+        traced: RecordsInference | None = None,
     ) -> ModelCall:
         """Make a call; `decoupled`: the caller takes any number of responses, as fast as `flow` allows.
 
         `on_response` is called on the loop with each response, perhaps before this returns; the last one is final.
-        `worded` makes the error of a call that fails before it is in progress; by default that of row 15.21.
+        `worded` makes the error of a call that fails before it is in progress; by default that of row 15.21. `traced`: the trace of the inference
+        that makes the call, of which this one becomes a child (row 9.16).
         """
         call = ModelCall(
             self._now(),
@@ -153,6 +155,7 @@ class ModelCalls:
             caller=caller,
             on_response=on_response,
             worded=worded or _error,
+            traced=None if traced is None else traced.child(),
         )
         try:
             model = self._find(request, decoupled=decoupled, worded=call.worded)

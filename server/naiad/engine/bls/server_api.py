@@ -18,6 +18,7 @@ from naiad.backends.python.api import datatypes as codes
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.datatypes import elements_of
 from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
+from naiad.backends.python.api.request import traced_of
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of, wrap
@@ -114,6 +115,7 @@ class ServerApi(ModelMetrics):
         blocks = caller.thread == threading.get_ident()
         request = _request(outgoing, keep=decoupled or not blocks)
         calling = Caller(caller.model, caller.instance, caller.batch, blocks)
+        traced = traced_of(outgoing.trace)
         begun: list[ModelCall] = []
 
         def on_response(response: InferResponse) -> None:
@@ -122,7 +124,11 @@ class ServerApi(ModelMetrics):
         def begin() -> None:
             begun.append(
                 self.calls.begin(
-                    request, caller=calling, decoupled=decoupled, on_response=on_response
+                    request,
+                    caller=calling,
+                    decoupled=decoupled,
+                    on_response=on_response,
+                    traced=traced,
                 )
             )
 

@@ -122,6 +122,9 @@ class ModelRpcHandler:
         )
         batch = batch_at(asked.first, asked.size) if asked.size else None
         caller = Caller(self._model, self._instance, batch, asked.blocks)
+        traced = None
+        if asked.traced is not None and (traces := batch_at(asked.traced, 1)):
+            traced = traces[0].traced
         in_progress = self._calls
         is_over = False
 
@@ -141,7 +144,11 @@ class ModelRpcHandler:
             reply(RESULT, number, header, payload)
 
         call = self._api.calls.begin(
-            request, caller=caller, decoupled=asked.decoupled, on_response=respond
+            request,
+            caller=caller,
+            decoupled=asked.decoupled,
+            on_response=respond,
+            traced=traced,
         )
         if not is_over:
             in_progress[number] = call

@@ -90,9 +90,12 @@ class InFlight:
         return number
 
     def batch_at(self, first: int, count: int) -> list[Inference] | None:
-        """The unfinished part of the batch with these numbers; None if there is none. The list is the same object until the part changes."""
-        if self.batch is not None and first == self.first:
-            return self.batch
+        """The unfinished part of the batch with these numbers, perhaps one request of it; None if there is none.
+
+        Of a whole batch, and of deferred requests, the list is the same object until the part changes.
+        """
+        if self.batch is not None and 0 <= (index := first - self.first) < len(self.batch):
+            return self.batch[index : index + count] if index else self.batch
         key = first, count
         left = self._left.get(key)
         if left is None:

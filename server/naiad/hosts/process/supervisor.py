@@ -8,6 +8,7 @@ Every wait here ends: `start` and `add` with the load, its failure or a death, `
 
 import asyncio
 import collections.abc
+import contextlib
 import functools
 import itertools
 import logging
@@ -15,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from naiad import logs
 from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import InstanceSpec
 from naiad.core.clock import Clock
@@ -95,6 +97,7 @@ class WorkerSupervisor:
             loop=loop,
         )
         self._state = State.DOWN
+        logs.follow_level(self)
         self.worker: WorkerProcess | None = None
         self.serving: WorkerProcess | None = None
         self.instances: dict[int, tuple[InstanceSpec, WorkerInstance]] = {}
@@ -180,6 +183,15 @@ class WorkerSupervisor:
         for place in set(places).difference(self.instances):  # removed while it loaded
             worker.close_instance(place)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
+
+    def log_level_changed(self, level: int) -> None:
+        """See `logs.FollowsLevel`: a process that runs gets the level in a notification, one that starts later in its order."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, the worker has ended
+            self._loop.call_soon_threadsafe(self._tell_log_level, level)
+
+    def _tell_log_level(self, level: int) -> None:
+        if self.worker is not None:
+            self.worker.notify(kinds.LOG_LEVEL, level)
 
     def free_places(self, count: int) -> list[int]:
         """The lowest places at which nothing is, was added, or is being closed."""

@@ -25,7 +25,7 @@ import numpy as np
 from naiad.backends.instance import Output
 from naiad.backends.python.api import datatypes
 from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
-from naiad.backends.python.api.request import CPU_MEMORY, MemoryType, received
+from naiad.backends.python.api.request import CPU_MEMORY, MemoryType, received, traced_of
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import parts_of
@@ -253,6 +253,7 @@ class AskingServer:
             len(batch) if batch else 0,
             blocks=caller.thread == threading.get_ident(),
             decoupled=decoupled,
+            traced=traced_of(asked.trace),
         )
         tensors = [_output(tensor) for tensor in asked.inputs]
         if (

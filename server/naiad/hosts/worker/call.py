@@ -1,7 +1,7 @@
 """A call of another model, as a REQUEST or a CALL has it behind the layout of its tensors.
 
 A mark that no JSON begins with; the number of the first request of the calling batch and its size (0: not known), whether the batch's own thread waits,
-whether the caller takes many responses; then, in JSON, `[model, version, id, correlation id, flags, timeout µs, parameters, requested outputs]`.
+whether the caller takes many responses; perhaps the number of the request whose trace the call belongs to; then, in JSON, `[model, version, id, correlation id, flags, timeout µs, parameters, requested outputs]`.
 A model makes the same call over and over, with other tensors for another batch: so both sides remember the JSON.
 """
 
@@ -12,7 +12,8 @@ from naiad.hosts.worker.codec import to_json
 
 _HEAD = struct.Struct("<BQQB")
 _MARK = ord("C")
-_BLOCKS, _DECOUPLED = 1, 2
+_NUMBER = struct.Struct("<Q")
+_BLOCKS, _DECOUPLED, _TRACED = 1, 2, 4
 _KNOWN = 256
 _KNOWN_BYTES = 1024
 
@@ -26,6 +27,7 @@ class Call(NamedTuple):
         size: that of this batch; 0: it is not known.
         blocks: whether the batch's own thread waits.
         decoupled: whether the caller takes many responses.
+        traced: the number of the request whose trace it belongs to, if that one is traced; None: it belongs to none.
     """
 
     text: bytes
@@ -33,6 +35,7 @@ class Call(NamedTuple):
     size: int
     blocks: bool
     decoupled: bool
+    traced: "int | None" = None
 
 
 class CallWriter:
@@ -42,12 +45,22 @@ class CallWriter:
         self._known: dict[tuple[Any, ...], bytes] = {}
 
     def write(
-        self, fields: "tuple[Any, ...]", first: int, count: int, *, blocks: bool, decoupled: bool
+        self,
+        fields: "tuple[Any, ...]",
+        first: int,
+        count: int,
+        *,
+        blocks: bool,
+        decoupled: bool,
+        traced: "int | None" = None,
     ) -> bytes:
         """See above; `fields` are those in JSON, the last two of them a dict and a list."""
         *plain, parameters, names = fields
         flags = (_BLOCKS if blocks else 0) | (_DECOUPLED if decoupled else 0)
-        head = _HEAD.pack(_MARK, first, count, flags)
+        if traced is None:
+            head = _HEAD.pack(_MARK, first, count, flags)
+        else:
+            head = _HEAD.pack(_MARK, first, count, flags | _TRACED) + _NUMBER.pack(traced)
         if parameters:
             return head + to_json(fields).encode()
         # Of equal values of other types, True is not a 1 in JSON.
@@ -67,6 +80,9 @@ def read(rest: "bytes | bytearray") -> "Call | None":
     if not rest or rest[0] != _MARK:
         return None
     _, first, count, flags = _HEAD.unpack_from(rest)
-    return Call(
-        bytes(rest[_HEAD.size :]), first, count, bool(flags & _BLOCKS), bool(flags & _DECOUPLED)
-    )
+    at, traced = _HEAD.size, None
+    if flags & _TRACED:
+        (traced,) = _NUMBER.unpack_from(rest, at)
+        at += _NUMBER.size
+    blocks, decoupled = bool(flags & _BLOCKS), bool(flags & _DECOUPLED)
+    return Call(bytes(rest[at:]), first, count, blocks, decoupled, traced)

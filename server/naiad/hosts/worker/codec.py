@@ -18,7 +18,7 @@ changes with every request: ids and parameters are in the rest, which is empty w
 
 | message | groups | the rest |
 |---|---|---|
-| BATCH | one for each request | empty, or a list of `[id, correlation id, flags, timeout µs, parameters, cancelled]`, and perhaps, of each output to be written to a client's shared memory, `[name, number of the object, offset, bytes]` |
+| BATCH | one for each request | empty, or a list of `[id, correlation id, flags, timeout µs, parameters, cancelled]`, and perhaps a list of `[name, number of the object, offset, bytes]` for the outputs to be written to a client's shared memory, and the context of its trace as JSON in text |
 | OUTCOME | one for each response | the two times of `Execution`, 8 bytes each, then nothing or a list of `[index, error, parameters]`, of a rescheduled request `[index, null, null]`; without groups an error: the batch failed |
 | RESPONSE | one | final, begun ns (9 bytes), then nothing or `[error, parameters]`; null ends the responses |
 | REQUEST | inputs, or files | `[what, ...]`, see `asking.py` |

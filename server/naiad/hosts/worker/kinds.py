@@ -14,13 +14,14 @@ NOTIFICATIONS = 64
 GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR = 64, 65, 66, 67, 68, 69, 70, 71
 ASK_ALIVE, ADD = 72, 73
 RELEASE, OWNER_ENDED, TO_HOST, SHARE = 74, 75, 76, 77
+LOG_LEVEL = 78
 """Notifications of the server. GET_READY: is the model ready. CANCEL, PAUSE, RESUME: the request of this number, or its responses while
 its client does not read. RESULT, ERROR: the reply to the REQUEST of this number, or why it gets none. CREDIT: bytes of responses that were
 received. PING: do coroutines run. ASK_ALIVE: does the worker hear this. ADD: make an instance, which has the link
 whose socket comes along; its header is `{"place": …, "instance": …}`. RELEASE: no process uses the tensor of this number on a GPU any more. OWNER_ENDED:
 the process of this number has ended, whose memory this one may have opened. TO_HOST: the call of this number is to be made again with its tensors in
 the host's memory. SHARE: the memory file that comes along, for this slot, or a client's shared memory object; on the link of an instance, before the BATCH that
-refers to it (`tensors/shared_slots.py`, `tensors/region_files.py`)."""
+refers to it (`tensors/shared_slots.py`, `tensors/region_files.py`). LOG_LEVEL: what is logged is this much from now on, as a level of Python's."""
 
 READY, RESPONSE, REQUEST, PONG, ENDS, ALIVE, WARMING, CALL = 80, 81, 82, 83, 84, 85, 86, 87
 RETURNED = 88

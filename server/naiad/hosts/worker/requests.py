@@ -123,7 +123,7 @@ def _imports() -> Any:
     return IMPORTS
 
 
-_PLACES = 6
+_PLACES, _CONTEXT = 6, 7
 
 
 class _Fields:
@@ -140,7 +140,7 @@ class _Fields:
         self._rows: Any = None
 
     def of(self, index: int) -> Any:
-        """Id, correlation id, flags, timeout, parameters, whether it was cancelled, and perhaps places of outputs, of the request at this position."""
+        """Of the request at this position: id, correlation id, flags, timeout, parameters, whether it was cancelled; perhaps places, and trace context."""
         if not self._text:
             return "", 0, 0, 0, {}, False
         rows = self._rows
@@ -152,6 +152,12 @@ class _Fields:
         """See `ReceivedRequest.places`."""
         row = self.of(index)
         return row[_PLACES] if len(row) > _PLACES else ()
+
+    def trace_context(self, index: int) -> str:
+        """See `ReceivedRequest.trace_context`."""
+        row = self.of(index)
+        context: str = row[_CONTEXT] if len(row) > _CONTEXT else ""
+        return context
 
 
 _DEFAULTS = _Fields(b"")
@@ -227,6 +233,16 @@ class ReceivedRequest:
         """See `Request`."""
         parameters: dict[str, Any] = self._fields.of(self._index)[4]
         return parameters
+
+    @property
+    def traced(self) -> int:
+        """Which request's trace a call belongs to: the server knows whether there is one."""
+        return self.number
+
+    @property
+    def trace_context(self) -> str:
+        """What the model may hand on of its trace, as JSON; "" for none."""
+        return self._fields.trace_context(self._index)
 
     @property
     def requested_outputs(self) -> "list[str]":

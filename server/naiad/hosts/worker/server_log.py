@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import traceback
 
 from naiad.log_text import message_of
@@ -14,6 +15,26 @@ LOG_MARK = "\x1e"
 
 _LONGEST = 80_000
 """Characters of a message; as JSON it has to fit into what the server takes for a record."""
+
+
+class LogLevel:
+    """How much is logged: what the order to load says, or what the server has said since, which may come first."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._is_told = False
+
+    def ordered(self, level: int) -> None:
+        """The order to load says so; in the thread that loads."""
+        with self._changing:
+            if not self._is_told:
+                logging.getLogger("naiad").setLevel(level)
+
+    def told(self, level: int) -> None:
+        """The settings have changed; in the thread that listens."""
+        with self._changing:
+            self._is_told = True
+            logging.getLogger("naiad").setLevel(level)
 
 
 class ServerLogHandler(logging.Handler):

@@ -23,7 +23,7 @@ from naiad.hosts.worker import codec, kinds, link, warmup
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.requests import Returns
 from naiad.hosts.worker.runner import Ahead, Runner, not_taken
-from naiad.hosts.worker.server_log import ServerLogHandler
+from naiad.hosts.worker.server_log import LogLevel, ServerLogHandler
 
 _DEBUGGERS = frozenset(("debugpy", "pydevd", "pydevd_pycharm"))
 """Debuggers that stop all threads of a process."""
@@ -41,6 +41,7 @@ class Worker:
 
     def __init__(self, data: "Sequence[socket.socket]", control: socket.socket) -> None:
         self._ahead = Ahead()
+        self._log_level = LogLevel()
         self._links = [link.Link(each, takes_files=True) for each in data]
         self._control = link.Link(control, takes_sockets=True)
         self._model: Any = None
@@ -88,6 +89,7 @@ class Worker:
         context.worker_server = self._server
         order = codec.read_json(header)
         try:
+            self._log_level.ordered(order["log_level"])
             self._model, instances = _guarded(_load_instances, order)
         except InferenceError as refusal:
             self._links[0].send(kinds.REFUSED, codec.write_failure(refusal))
@@ -231,7 +233,9 @@ class Worker:
     def _run_one_shot(self, header: "bytes | bytearray") -> None:
         to_it = self._links[0]
         try:
-            result = _guarded(_load, codec.read_json(header))
+            order = codec.read_json(header)
+            self._log_level.ordered(order["log_level"])
+            result = _guarded(_load, order)
             to_it.send(kinds.DONE, codec.to_json(result).encode())
         except InferenceError as refusal:
             to_it.send(kinds.REFUSED, codec.write_failure(refusal))
@@ -270,6 +274,8 @@ class Worker:
             )
         elif kind == kinds.ADD:
             self._add(header)
+        elif kind == kinds.LOG_LEVEL:
+            self._log_level.told(number)
         else:
             runner = self._runners.get(number >> link.PLACE_SHIFT)
             if runner is not None:  # else the instance was closed meanwhile
@@ -301,7 +307,6 @@ def _load(order: "dict[str, Any]") -> Any:
     """What the callable of an order makes of its settings."""
     context.in_worker = True
     logging.basicConfig(handlers=[ServerLogHandler()], level=logging.WARNING, force=True)
-    logging.getLogger("naiad").setLevel(order["log_level"])
     module, _, name = order["load"].partition(":")
     return getattr(importlib.import_module(module), name)(order["settings"])
 

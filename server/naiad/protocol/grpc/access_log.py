@@ -35,7 +35,7 @@ def logged(path: str, method: Unary, observer: Observer) -> Unary:
     def unary(
         body: bytes | memoryview, call: RpcCall, on_response: OnRpcResponse
     ) -> Cancellable | None:
-        if not observer.active:
+        if not observer.follows(functools.partial(header_of, call)):
             return method(body, call, on_response)
         logged_call = _LoggedUnary(path, call, observer, on_response)
         context = logged_call.context
@@ -50,7 +50,7 @@ def logged_stream(path: str, streaming: Streaming, observer: Observer) -> Stream
     """The streaming method of a path, recording each stream when it ends."""
 
     def begin(call: RpcCall, writer: StreamWriter) -> StreamHandler:
-        if not observer.active:
+        if not observer.follows(functools.partial(header_of, call)):
             return streaming(call, writer)
         logged_call = _LoggedStream(path, call, observer, writer)
         logged_call.begin(streaming(call, logged_call))
@@ -61,7 +61,8 @@ def logged_stream(path: str, streaming: Streaming, observer: Observer) -> Stream
 
 def record_refused(path: str, refused: RpcStatus, observer: Observer) -> None:
     """Record a call that was refused before it began; the client's address is unknown then."""
-    _end(path, "", refused.status, observer.begin(_nothing, observer.now_ns(), 0), observer)
+    if observer.follows(_nothing):
+        _end(path, "", refused.status, observer.begin(_nothing, observer.now_ns(), 0), observer)
 
 
 class _LoggedCall:

@@ -59,7 +59,7 @@ class ModelInfer:
                 )
             incoming = self._reader.read(body)
             model = self._look_up(incoming)
-            _begin(call, incoming.model_name)
+            self._begin(call, incoming.model_name)
             request = incoming.request()
             if codec is not None and unchecked(request.inputs):
                 return OffloadedCall(
@@ -79,8 +79,15 @@ class ModelInfer:
         """Continue with a message that a codec process has decoded."""
         decoded.raise_if_unread()
         model = self._look_up(decoded)
-        _begin(call, decoded.model_name)
+        self._begin(call, decoded.model_name)
         return self._infer(model, call, on_response, decoded.request())
+
+    def _begin(self, call: RpcCall, model: str) -> None:
+        context = context_of(call)
+        if context is not None:
+            context.asks(model)
+        elif self._engine.tracer.active:
+            self._engine.tracer.passed(model)
 
     def _look_up(self, incoming: Incoming | LargeRequest) -> ServedModel:
         """The model; raises InferenceError if it does not serve, or takes streams only (row 10.9)."""
@@ -103,12 +110,6 @@ class ModelInfer:
             forward_metadata(call.invocation_metadata(), self._forwarding, request.parameters)
         respond = functools.partial(_respond, on_response, self._codec)
         return model.infer(request, respond, None, context_of(call))
-
-
-def _begin(call: RpcCall, model: str) -> None:
-    context = context_of(call)
-    if context is not None:
-        context.asks(model)
 
 
 def _fail(on_response: OnRpcResponse, error: InferenceError) -> None:

@@ -142,7 +142,7 @@ class Methods:
         if path in self.unchecked:
             return None  # nearly every call
         refused = self._refusal(path, metadata)
-        if refused is not None and self._observer is not None and self._observer.active:
+        if refused is not None and self._observer is not None:
             record_refused(path, refused, self._observer)
         return refused
 

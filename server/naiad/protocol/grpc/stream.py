@@ -154,7 +154,7 @@ class InferStream:
         pending = _PendingRequest()
         self._in_flight.add(pending)
         observer = self._method.observer
-        if observer is not None and observer.active:
+        if observer is not None and observer.follows(self._header):
             pending.context = observer.begin(self._header, observer.now_ns(), len(body))
         codec = self._method.codec if len(body) > MAYBE_LARGE else None
         try:
@@ -319,6 +319,8 @@ class InferStream:
             raise
         if pending.context is not None:
             pending.context.asks(incoming.model_name)
+        elif method.engine.tracer.active:
+            method.engine.tracer.passed(incoming.model_name)
         if model.traits.decoupled:
             pending.ordered = False
             pending.flow = Flow()

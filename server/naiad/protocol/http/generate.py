@@ -98,6 +98,8 @@ class GenerateRoute:
         traits = self._traits(request.headers)
         if request.context is not None:
             request.context.asks(self._model)
+        elif self._engine.tracer.active:
+            self._engine.tracer.passed(self._model)
         codec = self._codec
         reader = self._reader
         if reader is None or reader.traits is not traits:

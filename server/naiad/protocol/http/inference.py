@@ -102,6 +102,8 @@ class InferRoute:
                 self._require_events(headers)
             if request.context is not None:
                 request.context.asks(self._model)
+            elif self._engine.tracer.active:
+                self._engine.tracer.passed(self._model)
             if b"content-encoding" in headers:
                 return self._unpack(request, traits, model, on_reply)
             shared = request.shared

@@ -123,6 +123,8 @@ class PredictRoute:
         model = self._asked()
         if request.context is not None:
             request.context.asks(model.target.model)
+        elif self._engine.tracer.active:
+            self._engine.tracer.passed(model.target.model)
         encoded = request.headers.get(_ENCODING, b"identity")
         encoding = compression.of_request(encoded)
         if encoding is Encoding.IDENTITY:

@@ -3,6 +3,7 @@
 import asyncio
 import collections.abc
 import gc
+import unittest.mock
 import weakref
 from typing import Any
 
@@ -13,7 +14,7 @@ from typing_extensions import override
 
 from naiad.core.datatypes import FP32
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RequestContext
+from naiad.core.inference import Inference, OnResponse, RecordsInference, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -361,3 +362,21 @@ async def test_a_look_walks_through_a_batch_once_however_many_calls_it_made() ->
         asking.ask("b", caller)
     asking.calls._check()
     assert 0 < batch.times <= 3
+
+
+async def test_a_call_that_is_given_a_trace_becomes_a_child_of_it() -> None:
+    model = ScriptedModel("a")
+    asking = Asking(model)
+    parent = unittest.mock.create_autospec(RecordsInference)
+    got: list[InferResponse] = []
+    caller = Caller("absent", "absent_0", None, blocks=False)
+    asking.calls.begin(
+        request("a"), caller=caller, decoupled=False, on_response=got.append, traced=parent
+    )
+    (inference,) = model.queue
+    child = parent.child.return_value
+    child.begins.assert_called_once_with(model, inference)
+    response = answered()
+    inference.on_response(response)
+    child.responds.assert_called_once_with(inference, response)
+    assert got == [response]

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import unittest.mock
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from naiad.core.inference import Inference
+from naiad.core.inference import Inference, RecordsInference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings
 from naiad.engine.bls.server_api import ServerApi
@@ -20,7 +21,7 @@ from naiad.hosts.worker.call import CallWriter
 from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
 from naiad.metrics.custom import CustomMetrics
-from tests.server.engine.bls.test_model_calls import Asking, ScriptedModel, answered
+from tests.server.engine.bls.test_model_calls import Asking, ScriptedModel, answered, from_client
 
 pytestmark = pytest.mark.looptime
 
@@ -258,3 +259,26 @@ async def test_a_name_that_is_not_text_is_refused_and_no_call_waits(what: str) -
     worker.ask(2, what, 5, *more)
     await asyncio.sleep(0.1)
     assert {number for number, _ in worker.results} == {1, 2}
+
+
+@pytest.mark.parametrize("traced", [True, False])
+async def test_a_call_belongs_to_the_trace_of_the_request_that_it_names(*, traced: bool) -> None:
+    model = ScriptedModel("a")
+    worker = Worker(model)
+    outer = from_client("m")
+    if traced:
+        outer.traced = unittest.mock.create_autospec(RecordsInference)
+    fields: tuple[Any, ...] = ("a", -1, "", 0, 0, 0, {}, [])
+    header, _ = codec.write(
+        [((), [])], CallWriter().write(fields, 4, 3, blocks=True, decoupled=False, traced=6)
+    )
+
+    def batch_at(first: int, count: int) -> list[Inference] | None:
+        return [outer] if (first, count) == (6, 1) else None
+
+    worker.rpc_handler.handle(1, header, bytearray(), batch_at=batch_at, reply=worker._post)
+    (inference,) = model.queue
+    if outer.traced is None:
+        assert inference.traced is None
+    else:
+        assert inference.traced is outer.traced.child.return_value  # type: ignore[attr-defined] # a mock

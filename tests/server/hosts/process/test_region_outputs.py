@@ -168,7 +168,7 @@ async def test_outputs_of_a_traced_request_come_to_the_server(
     batch = [
         to(value, regions.bound(Place(name, 0, BYTES))) for value, name in ((1, "a"), (2, "b"))
     ]
-    batch[0].traced = unittest.mock.create_autospec(RecordsInference)
+    batch[0].traced = unittest.mock.create_autospec(RecordsInference, context="")
     found = outputs(await hosted.run(*batch))
     assert [type(each) for each in found] == [Tensor, PlacedTensor]
     assert (found[0].array == 1).all()

@@ -53,13 +53,22 @@ class PreferredMemory:
 
 
 class InferenceTrace:
-    """The trace of a request; none is kept, so there is no context to hand on."""
+    """The trace of a request; one that a model makes itself belongs to none.
 
-    __slots__ = ()
+    A request that is made with `trace=request.trace()` is traced as a child of `request`, if that one is (row 9.16).
+    """
+
+    __slots__ = ("_call",)
+
+    def __init__(self) -> None:
+        self._call: Any = None
 
     def get_context(self) -> "str | None":
-        """The trace context as JSON; None without one."""
-        return None
+        """The trace context as JSON, `{"traceparent": …}` and perhaps `tracestate` (W3C Trace Context), in which the span of this model is the parent.
+
+        None if the request is not traced, or not with OpenTelemetry.
+        """
+        return getattr(self._call, "trace_context", None) or None
 
 
 NO_TRACE = InferenceTrace()
@@ -213,7 +222,12 @@ class InferenceRequest:
 
     def trace(self) -> InferenceTrace:
         """The trace it belongs to."""
-        return getattr(self._received, "trace", NO_TRACE)
+        if self._call is None:
+            trace: InferenceTrace = self._received.trace
+            return trace
+        trace = InferenceTrace()
+        trace._call = self._call  # noqa: SLF001 - as in `receive`
+        return trace
 
     def is_cancelled(self) -> bool:
         """Whether the client does not want it any more."""
@@ -281,6 +295,11 @@ class InferenceRequest:
     def _caller(self) -> "context.Running | None":
         """The instance whose code runs now, or, in an unknown thread, the one whose code made the request."""
         return context.running() or self._running
+
+
+def traced_of(trace: InferenceTrace) -> Any:
+    """For hosts: the `traced` of the request that a trace is of; None for none."""
+    return getattr(trace._call, "traced", None)  # noqa: SLF001
 
 
 def sender_of(request: InferenceRequest) -> "InferenceResponseSender | None":

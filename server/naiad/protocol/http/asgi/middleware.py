@@ -281,7 +281,7 @@ class _Request:
             self._task.cancel()
 
     def _context_of(self, headers: Headers, size: int) -> RequestContext | None:
-        if self._observer is None or not self._observer.active:
+        if self._observer is None or not self._observer.follows(headers.get):
             return None
         self._context = self._observer.begin(headers.get, self._received_ns, size)
         return self._context
@@ -290,13 +290,13 @@ class _Request:
         """Write the access log's entry, if the client got its response."""
         if self._observer is None:
             return
-        if not self._complete or not self._observer.active:
+        context, follows = self._context, self._observer.follows(self._headers.get)
+        if not self._complete or not (context or follows):
             if self._context is not None:
                 self._context.finish()
             return
-        context = self._context or self._observer.begin(
-            self._headers.get, self._received_ns, self._received
-        )
+        if context is None:
+            context = self._observer.begin(self._headers.get, self._received_ns, self._received)
         scope = self.scope
         head_only = scope["method"] == "HEAD"
         context.response_bytes = 0 if head_only else self._sent

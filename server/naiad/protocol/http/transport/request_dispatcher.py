@@ -83,7 +83,7 @@ class RequestDispatcher:
         `now_ns` is as in `RequestContext.received_ns`; 0 without an access log.
         """
         observer, context = self._observer, None
-        if observer is not None and observer.active:
+        if observer is not None and observer.follows(request.headers.get):
             shared = request.shared
             size = len(request.body) if shared is None else len(shared)
             context = observer.begin(request.headers.get, now_ns, size)
@@ -105,7 +105,7 @@ class RequestDispatcher:
         observer = self._observer
         context = (
             None
-            if observer is None or not observer.active
+            if observer is None or not observer.follows(head.headers.get)
             else observer.begin(head.headers.get, now_ns, max(head.length, 0))
         )
         exchange = Exchange(self._sender, head, context)
@@ -260,7 +260,7 @@ class RequestDispatcher:
         assert bridge is not None
         self._peer.since = self._service.registry.now
         observer = self._observer
-        if observer is not None and observer.active:
+        if observer is not None and observer.follows(bridge.head.headers.get):
             context = observer.begin(bridge.head.headers.get, bridge.started_ns, bridge.received)
             context.response_bytes = bridge.sent
             reply = HttpReply(bridge.status, (), ())

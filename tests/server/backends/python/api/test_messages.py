@@ -2,15 +2,17 @@
 
 import contextvars
 import logging
+import unittest.mock
 from typing import Any
 
 import numpy as np
 import pytest
 
 from naiad.backends.python.api import context, triton_python_backend_utils as pb_utils
-from naiad.backends.python.api.request import receive
+from naiad.backends.python.api.request import receive, traced_of
 from naiad.backends.python.api.triton_python_backend_utils import UTILS
 from naiad.core import datatypes
+from naiad.core.inference import RecordsInference
 from tests.server.backends.configs import inference, tensor
 
 
@@ -69,6 +71,22 @@ def test_a_request_shows_what_the_client_sent() -> None:
     assert request.preferred_memory().memory_type == pb_utils.TRITONSERVER_MEMORY_CPU
     request.set_flags(0)
     assert (request.flags(), call.request.flags) == (0, 3)
+
+
+def test_the_trace_of_a_request_has_its_context_and_is_handed_on_with_a_request_of_the_model() -> (
+    None
+):
+    call = inference(tensor("A", [1]))
+    call.traced = unittest.mock.create_autospec(RecordsInference, context='{"traceparent":"00"}')
+    trace = receive(call, Nowhere("X")).trace()
+    assert trace.get_context() == '{"traceparent":"00"}'
+    made = pb_utils.InferenceRequest(
+        inputs=[], requested_output_names=[], model_name="m", trace=trace
+    )
+    assert traced_of(made.trace()) is call.traced
+    plain = pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name="m")
+    assert (traced_of(plain.trace()), plain.trace().get_context()) == (None, None)
+    assert pb_utils.InferenceTrace().get_context() is None
 
 
 def test_a_request_that_names_no_output_asks_for_all() -> None:
