@@ -30,7 +30,7 @@ from naiad.core.clock import Clock
 from naiad.core.processes.threads import start_all
 from naiad.engine.instances.factory import BackendOptions, InstanceFactory
 from naiad.engine.instances.host_policies import NO_POLICIES, HostPolicies
-from naiad.engine.instances.placement import HOST_PARAMETER, known_host
+from naiad.engine.instances.placement import HOST_PARAMETER, completion_limit, known_host
 from naiad.engine.instances.update import scheduled
 from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
@@ -57,9 +57,6 @@ log = logging.getLogger("naiad.loader")
 
 _NESTED = 256
 """Threads for models that wait in their initialize for the load of another model (row 15.24), beside those of the allowed loads."""
-
-COMPLETION_TIMEOUT_S = 120.0
-"""How long a model may take to complete its config."""
 
 _Argument = typing.TypeVar("_Argument")
 _Result = typing.TypeVar("_Result")
@@ -398,7 +395,7 @@ def _complete(
         from naiad.engine.instances import workers  # noqa: PLC0415 - as in `Loader`
 
         result = workers.run_once(
-            plan, model=message.name, version=int(version_dir.name), timeout_s=COMPLETION_TIMEOUT_S
+            plan, model=message.name, version=int(version_dir.name), limit=completion_limit(message)
         )
         backend.take_completion(message, result)
 

@@ -118,7 +118,7 @@ parameters {{ key: "HOW" value {{ string_value: "{how}" }} }}
 """
 
 
-def _program(folder: pathlib.Path, **variables: str) -> Program:
+def program_in(folder: pathlib.Path, **variables: str) -> Program:
     naiad = naiad_program()
     environ = {**naiad.environ, "XDG_CACHE_HOME": str(folder / "cache"), **variables}
     return dataclasses.replace(naiad, environ=environ)
@@ -148,7 +148,7 @@ def _started(folder: pathlib.Path, program: Program, log: str) -> ServerProcess:
 
 @pytest.fixture(scope="module")
 def server(folder: pathlib.Path) -> Iterator[ServerProcess]:
-    with _started(folder, _program(folder), "log") as running:
+    with _started(folder, program_in(folder), "log") as running:
         yield running
 
 
@@ -187,7 +187,7 @@ def test_a_library_that_needs_more_is_refused_by_the_name_of_the_function(server
 
 
 def test_without_a_compiler_the_error_names_it_at_the_load_and_in_the_check(folder: pathlib.Path) -> None:  # fmt: skip
-    program = _program(folder, CC="no-such-cc", XDG_CACHE_HOME=str(folder / "empty"))
+    program = program_in(folder, CC="no-such-cc", XDG_CACHE_HOME=str(folder / "empty"))
     with _started(folder, program, "log_without_compiler") as server:
         reason = _reasons(server)["at_once"]
     assert "there is no C compiler 'no-such-cc' on this machine: install one" in reason

@@ -76,6 +76,11 @@ FAIL = ctypes.CFUNCTYPE(None, _POINTER, _U32, ctypes.c_int, _TEXT)
 PARAMETER = ctypes.CFUNCTYPE(None, _POINTER, _U32, _TEXT, _TEXT)
 CANCELLED = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _U32)
 TIMES = ctypes.CFUNCTYPE(None, _POINTER, _I64, _I64)
+DEFER = ctypes.CFUNCTYPE(_POINTER, _POINTER, _U32)
+RESPONSE = ctypes.CFUNCTYPE(_POINTER, _POINTER)
+SEND = ctypes.CFUNCTYPE(None, _POINTER, _U32)
+END = ctypes.CFUNCTYPE(None, _POINTER)
+COMPLETE = ctypes.CFUNCTYPE(None, _TEXT)
 
 
 class Host(ctypes.Structure):
@@ -90,6 +95,11 @@ class Host(ctypes.Structure):
         ("parameter", PARAMETER),
         ("cancelled", CANCELLED),
         ("times", TIMES),
+        ("defer", DEFER),
+        ("response", RESPONSE),
+        ("send", SEND),
+        ("end", END),
+        ("complete", COMPLETE),
     ]
 
 
@@ -108,6 +118,12 @@ def declare(library: Any) -> None:
         error,
     )
     library.naiad_instance_create.argtypes = (_POINTER, ctypes.POINTER(InstanceInfo), into, error)
+    if hasattr(library, "naiad_model_complete"):
+        library.naiad_model_complete.argtypes = (
+            ctypes.POINTER(Host),
+            ctypes.POINTER(ModelInfo),
+            error,
+        )
     library.naiad_execute.argtypes = (_POINTER, _POINTER, error)
     library.naiad_model_unload.argtypes = library.naiad_instance_destroy.argtypes = (_POINTER,)
     library.naiad_model_unload.restype = library.naiad_instance_destroy.restype = None

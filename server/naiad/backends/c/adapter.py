@@ -1,4 +1,4 @@
-"""The adapter behind which a library that was built for Triton runs: C source in this folder, compiled by this machine's compiler at the first use.
+"""The adapter behind which a library that was built for Triton runs: C source in `triton/`, compiled by this machine's compiler at the first use.
 
 What was compiled is kept in the user's cache, under a name that says of which source: `~/.cache/naiad/c-backends` (`XDG_CACHE_HOME`).
 """
@@ -18,9 +18,10 @@ FILE = "libtritonserver.so"
 """What libraries for Triton are linked with."""
 
 _FOLDER = pathlib.Path(__file__).parent
-_SOURCE = _FOLDER / "triton_adapter.c"
+_SOURCES = sorted((_FOLDER / "triton").glob("*.c"))
+_HEADERS = (_FOLDER / "naiad_backend.h", _FOLDER / "triton" / "adapter.h")
 _OPTIONS = (
-    "-O2", "-std=gnu11", "-fPIC", "-shared", f"-Wl,-soname,{FILE}", f"-I{_FOLDER}",
+    "-O2", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-shared", f"-Wl,-soname,{FILE}",
 )  # fmt: skip
 _TIMEOUT_S = 120
 _CACHE = "set XDG_CACHE_HOME to a folder that the server may write to"
@@ -30,7 +31,9 @@ _CACHE = "set XDG_CACHE_HOME to a folder that the server may write to"
 def functions() -> frozenset[str]:
     """The functions of Triton's interface that the adapter has."""
     return frozenset(
-        re.findall(r"^API .*?\b(TRITON\w+)\(", _SOURCE.read_text("utf-8"), re.MULTILINE)
+        name
+        for source in _SOURCES
+        for name in re.findall(r"^API .*?\b(TRITON\w+)\(", source.read_text("utf-8"), re.MULTILINE)
     )
 
 
@@ -74,8 +77,8 @@ def compiled() -> pathlib.Path:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             made = pathlib.Path(folder) / FILE
-            command = [program, *_OPTIONS, str(_SOURCE), "-o", str(made), "-ldl", "-lpthread"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603 - the compiler, with a source of ours  # fmt: skip
+            command = [program, *_OPTIONS, f"-I{_FOLDER}", *map(str, _SOURCES), "-o", str(made), "-ldl", "-lpthread"]  # fmt: skip
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603 - the compiler, with sources of ours  # fmt: skip
             if done.returncode:
                 raise _failed(f"{' '.join(command)}: {done.stderr.strip()[-1000:]}")
             made.replace(path)
@@ -91,8 +94,8 @@ def _compiled() -> pathlib.Path:
         cache = os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")
     except RuntimeError as error:
         raise _failed(f"the user of the server has no home folder ({_CACHE})") from error
-    source = _SOURCE.read_bytes() + (_FOLDER / "naiad_backend.h").read_bytes()
-    key = hashlib.sha256(source + repr(_OPTIONS[:4]).encode()).hexdigest()[:16]
+    source = b"".join(path.read_bytes() for path in (*_SOURCES, *_HEADERS))
+    key = hashlib.sha256(source + repr(_OPTIONS).encode()).hexdigest()[:16]
     return pathlib.Path(cache) / "naiad" / "c-backends" / key / FILE
 
 

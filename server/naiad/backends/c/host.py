@@ -6,13 +6,16 @@ Limits: those of `backends/instance.py`: the standard library, Python 3.8.
 import ctypes
 import itertools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from naiad.backends.c import abi
+from naiad.backends.c.deferred import DROP, FINAL, DeferredRequest
 from naiad.backends.c.outputs import BatchOutputs
 from naiad.log_text import Lines
 
 _LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG}
+_OVER = "the library calls %s for a deferred request that has had its last response, or for none: refused"
 _LATE = "the library calls %s for a batch that has ended, or for none: refused"
 
 
@@ -29,6 +32,10 @@ class LibraryHost:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._batches: dict[int, BatchOutputs] = {}
+        self._makers: dict[int, Callable[[int], DeferredRequest | None]] = {}
+        self._deferred: dict[int, DeferredRequest] = {}
+        self._of_responses: dict[int, int] = {}
+        self._completed: str | None = None
         self._contexts = itertools.count(1)
         self.table = abi.Host(
             abi.VERSION,
@@ -39,17 +46,28 @@ class LibraryHost:
             abi.PARAMETER(self._parameter),
             abi.CANCELLED(self._cancelled),
             abi.TIMES(self._times),
+            abi.DEFER(self._defer),
+            abi.RESPONSE(self._response),
+            abi.SEND(self._send),
+            abi.END(self._end),
+            abi.COMPLETE(self._complete),
         )
 
-    def begin(self, outputs: BatchOutputs) -> int:
-        """A batch begins; its context."""
+    @property
+    def completed(self) -> "str | None":
+        """The config as the library wants it; None if it left it alone."""
+        return self._completed
+
+    def begin(self, outputs: BatchOutputs, defer: "Callable[[int], DeferredRequest | None]") -> int:
+        """A batch begins; its context. `defer` takes the request of a position out of it."""
         context = next(self._contexts)
         self._batches[context] = outputs
+        self._makers[context] = defer
         return context
 
     def end(self, context: int) -> None:
         """It is over."""
-        del self._batches[context]
+        del self._batches[context], self._makers[context]
 
     def _write(self, level: int, text: "bytes | None") -> None:
         words = (text or b"").decode("utf-8", "replace")
@@ -93,13 +111,63 @@ class LibraryHost:
         batch.parameter(request, name or b"", value or b"")
 
     def _cancelled(self, context: "int | None", request: int) -> int:
-        batch = self._batches.get(context or 0)
-        return int(batch is not None and batch.cancelled(request))
+        number = context or 0
+        found = self._batches.get(number) or self._deferred.get(number)
+        return int(found is not None and found.cancelled(request))
 
     def _times(self, context: "int | None", begun_ns: int, ended_ns: int) -> None:
         batch = self._batches.get(context or 0)
         if batch is not None:
             batch.times = begun_ns, ended_ns
+
+    def _defer(self, context: "int | None", request: int) -> int:
+        maker = self._makers.get(context or 0)
+        if maker is None:
+            self._log.error(_LATE, "defer")
+            return 0
+        deferred = maker(request)
+        if deferred is None:
+            self._log.error("the library defers request %d of a batch, which is not there or has been answered: refused", request)  # fmt: skip
+            return 0
+        number = next(self._contexts)
+        self._deferred[number] = deferred
+        return number
+
+    def _response(self, number: "int | None") -> int:
+        deferred = self._deferred.get(number or 0)
+        outputs = None if deferred is None else deferred.begin()
+        if outputs is None:
+            self._log.error(_OVER, "response")
+            return 0
+        context = next(self._contexts)
+        self._batches[context] = outputs
+        self._of_responses[context] = number or 0
+        return context
+
+    def _send(self, context: "int | None", how: int) -> None:
+        number = self._of_responses.pop(context or 0, None)
+        if number is None:
+            self._log.error("the library sends a response that it has not begun, or has sent: refused")  # fmt: skip
+            return
+        outputs = self._batches.pop(context or 0)
+        if how != DROP:
+            self._hand_over(number, "send", lambda deferred: deferred.send(outputs, final=how == FINAL))  # fmt: skip
+
+    def _end(self, number: "int | None") -> None:
+        self._hand_over(number or 0, "end", DeferredRequest.end)
+
+    def _hand_over(self, number: int, what: str, send: "Callable[[DeferredRequest], bool]") -> None:
+        deferred = self._deferred.get(number)
+        try:
+            if deferred is None or not send(deferred):
+                self._log.error(_OVER, what)
+        except Exception:  # noqa: BLE001 - it would be lost in the library
+            self._log.exception("a response could not be sent")
+        if deferred is None or deferred.over:
+            self._deferred.pop(number, None)
+
+    def _complete(self, config: "bytes | None") -> None:
+        self._completed = (config or b"").decode("utf-8", "replace")
 
 
 class ErrorText:

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from naiad.backends.c.arena import Arena
+from naiad.backends.c.deferred import DeferredRequest
 from naiad.backends.c.host import ErrorText, LibraryHost
 from naiad.backends.c.memory import OutputMemory
 from naiad.backends.c.outputs import BatchOutputs, failure
 from naiad.backends.c.rules import OutputRules
-from naiad.backends.instance import Call, Execution, Instance, Response
+from naiad.backends.instance import Call, Execution, Instance, Responder, Response
 
 
 class CInstance(Instance):
@@ -25,10 +26,13 @@ class CInstance(Instance):
         host: finds the batch of a call of the library.
         rules: what outputs may be.
         who: names it, for messages.
+        decoupled: whether requests may get several responses, or none.
     """
 
-    gathers_inputs = False
+    defers = True
     keeps_arrays = True
+
+    _responder: Responder
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class CInstance(Instance):
         host: LibraryHost,
         rules: OutputRules,
         who: str,
+        decoupled: bool,
     ) -> None:
         self._library = library
         self._execute = library.naiad_execute
@@ -45,6 +50,7 @@ class CInstance(Instance):
         self._host = host
         self._rules = rules
         self._who = who
+        self._decoupled = decoupled
         self._arena = Arena([spec.name for spec in rules.specs.values()])
         self._memory = OutputMemory()
         self._error = ErrorText()
@@ -60,10 +66,25 @@ class CInstance(Instance):
             InferenceError: it failed the whole batch.
         """
         self._memory.begin()
-        outputs = BatchOutputs(batch, self._rules, self._memory, who=self._who)
+        outputs = BatchOutputs(
+            batch, self._rules, self._memory, who=self._who, decoupled=self._decoupled
+        )
         error = self._error
         error.clear()
-        context = self._host.begin(outputs)
+        begun_ns = time.monotonic_ns()
+        deferred: list[DeferredRequest] = []
+
+        def defer(index: int) -> "DeferredRequest | None":
+            call = outputs.defer(index)
+            if call is None:
+                return None
+            made = DeferredRequest(
+                call, self._responder, self._rules, self._who, decoupled=self._decoupled, begun_ns=begun_ns
+            )  # fmt: skip
+            deferred.append(made)
+            return made
+
+        context = self._host.begin(outputs, defer)
         try:
             address, keep = self._arena.write(batch, context)
             begun_ns = time.monotonic_ns()
@@ -73,10 +94,18 @@ class CInstance(Instance):
             self._host.end(context)
         del keep
         if status:
+            for each in deferred:
+                each.close()
             raise failure(self._who, status, error.text)
         if outputs.times is not None:
             begun_ns, ended_ns = _within(outputs.times, begun_ns, ended_ns)
         return Execution(outputs.responses(), begun_ns, ended_ns)
+
+    def respond_through(  # type: ignore[explicit-override]  # as above
+        self, responder: Responder
+    ) -> None:
+        """See `Instance`."""
+        self._responder = responder
 
     def ready(self) -> bool:  # type: ignore[explicit-override]  # as above
         """What `naiad_instance_ready` says, if the library has it."""

@@ -8,7 +8,7 @@ from naiad.backends.c.plugin import library_name, triton_library_name
 from naiad.config.model_config import ModelConfig
 from naiad.core import elf
 from naiad.core.file_kind import is_file
-from naiad.errors import InferenceError, invalid, unsupported
+from naiad.errors import InferenceError, invalid
 
 ABI = 1
 """`NAIAD_BACKEND_ABI` of the header in this folder."""
@@ -110,15 +110,23 @@ def check_config(config: ModelConfig, host: str) -> None:
     """Refuse what such a backend cannot do.
 
     Raises:
-        InferenceError: UNSUPPORTED: the model is decoupled; INVALID_ARG: it shall run in a thread.
+        InferenceError: INVALID_ARG: it shall run in a thread.
     """
     if host == "thread":
         raise invalid(
             f"unable to load model '{config.name}': its backend '{config.backend}' is a C library, which runs in a worker process only, so that a "
             "crash of it ends that process and not the server: take out host=thread (parameter naiad.host, or --backend-config)"
         )
-    if config.decoupled:
-        raise unsupported(
-            f"unable to load model '{config.name}': its backend '{config.backend}' is a C library, which answers each request once: take "
-            "model_transaction_policy { decoupled: true } out, or write the model in Python"
-        )
+
+
+def may_complete(path: pathlib.Path) -> bool:
+    """Whether a library may complete a config: it has, or calls, the function for that.
+
+    Raises:
+        OSError: it cannot be read.
+        NoLibraryError: it is not a library.
+    """
+    found = elf.read(path)
+    if is_for_triton(path):
+        return "TRITONBACKEND_ModelSetConfig" in found.undefined
+    return "naiad_model_complete" in found.defined

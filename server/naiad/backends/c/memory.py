@@ -59,6 +59,14 @@ class OutputMemory:
         self._size, self._used = size, 0
 
 
+class FreshMemory:
+    """Memory of its own for each output: of a response that is made beside others."""
+
+    def take(self, size: int) -> Place:
+        """See `OutputMemory`."""
+        return _aligned(size)
+
+
 def _aligned(size: int) -> Place:
     array = np.zeros(size + _ALIGNED, np.uint8)
     address: int = array.__array_interface__["data"][0]

@@ -11,13 +11,15 @@
  *     naiad_instance_create        an instance of it is made               naiad_instance_destroy    it is closed
  *     naiad_execute                a batch runs
  *     naiad_instance_ready         (optional) whether an instance could run a batch now
+ *     naiad_model_complete         (optional) fills in what the config leaves out
  *
  * Memory. Every pointer that a function of the library is given is valid until that function returns, but for naiad_host, which is valid as
  * long as the process; nothing of it is the library's to free or to write to, but for the memory that `output` returns and the text of an
  * error. The server keeps no pointer of the library's but `model` and `instance`, and copies every text before the call returns.
  *
  * Threads. The instances of a model on one device share a process and `model`; each runs in a thread of its own, one batch at a time. Functions
- * of naiad_host may be called from any thread; those with a batch only until naiad_execute has returned for it. A later call is refused.
+ * of naiad_host may be called from any thread; those with a batch only until naiad_execute has returned for it, those with a deferred request until its
+ * last response. A later call is refused.
  *
  * No C++ exception may leave a function of the library: it would end the process.
  */
@@ -80,6 +82,9 @@ enum {
 enum { NAIAD_LOG_ERROR = 1, NAIAD_LOG_WARNING = 2, NAIAD_LOG_INFO = 3, NAIAD_LOG_VERBOSE = 4 };
 
 enum { NAIAD_SEQUENCE_START = 1, NAIAD_SEQUENCE_END = 2 };
+
+/* How a response of a deferred request is sent: more will follow, it is the last, or it is not sent at all. */
+enum { NAIAD_RESPONSE_MORE = 0, NAIAD_RESPONSE_FINAL = 1, NAIAD_RESPONSE_DROP = 2 };
 
 /* Where a function that fails says why: UTF-8, at most `capacity` bytes with the 0 at its end. snprintf(error->text, error->capacity, ...). */
 typedef struct naiad_error {
@@ -160,10 +165,29 @@ typedef struct naiad_host {
 
   /* Optional: when computing began and ended, for the statistics; CLOCK_MONOTONIC in nanoseconds. By default all of naiad_execute. */
   void (*times)(void *context, int64_t begun_ns, int64_t ended_ns);
+
+  /* Optional: responses that come after their batch, from any thread, or several to a request of a decoupled model; one that is not decoupled gets exactly
+   * one. `defer` takes a request out of its batch, which naiad_execute may then leave; NULL if there is no such request, or it was taken out before. What the
+   * batch has of it (inputs, names) is valid until naiad_execute returns all the same. `response` begins a response: its context is that of a batch of this
+   * one request, number 0, for `output`, `fail` and `parameter`, until `send`. `end` says that no response will follow, without one. After the last response
+   * the request is not to be named again; `cancelled(deferred, 0)` says whether its client has gone. `send` may wait while the client reads more slowly.
+   * If naiad_execute fails, its deferred requests fail as well. */
+  void *(*defer)(void *context, uint32_t request);
+  void *(*response)(void *deferred);
+  void (*send)(void *response, uint32_t how);
+  void (*end)(void *deferred);
+
+  /* In naiad_model_complete only: the config as it shall be, JSON as it was given. What may change are inputs, outputs, max_batch_size, dynamic batching (where the
+   * config has no scheduler) and the transaction policy; the rest is left out. */
+  void (*complete)(const char *config);
 } naiad_host;
 
 /* A model version is loaded: called once per process. `*model` is whatever the library wants to be given back. */
 NAIAD_EXPORT int naiad_model_load(const naiad_host *host, const naiad_model_info *info, void **model, naiad_error *error);
+
+/* Optional: fill in what the config leaves out, by host->complete. Called in a process of its own before the model is loaded, which then ends, unless the server runs
+ * with --disable-auto-complete-config; nothing else of the library is called there. */
+NAIAD_EXPORT int naiad_model_complete(const naiad_host *host, const naiad_model_info *info, naiad_error *error);
 
 /* Called once, after every instance is destroyed. */
 NAIAD_EXPORT void naiad_model_unload(void *model);

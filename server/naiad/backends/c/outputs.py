@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from naiad.backends.c import abi
-from naiad.backends.c.memory import OutputMemory, Place
+from naiad.backends.c.memory import FreshMemory, OutputMemory, Place
 from naiad.backends.c.rules import Given, OutputRules, WrongError
 from naiad.backends.instance import Call, Output, Response
 from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
@@ -29,13 +29,21 @@ class BatchOutputs:
         rules: what outputs may be.
         memory: where they are written to.
         who: names the instance, for messages.
+        decoupled: whether outputs may be left out, and have another number of rows than the request.
 
     Attributes:
         times: when computing began and ended, if the library says so.
+        deferred: the positions of requests whose responses are sent by themselves; see `deferred.py`.
     """
 
     def __init__(
-        self, batch: "Sequence[Call]", rules: OutputRules, memory: OutputMemory, *, who: str
+        self,
+        batch: "Sequence[Call]",
+        rules: OutputRules,
+        memory: "OutputMemory | FreshMemory",
+        *,
+        who: str,
+        decoupled: bool = False,
     ) -> None:
         self._batch = batch
         self._rules = rules
@@ -44,7 +52,21 @@ class BatchOutputs:
         self._given: list[dict[str, tuple[Given, Place, int]]] = [{} for _ in batch]
         self._parameters: dict[int, dict[str, Any]] = {}
         self._errors: dict[int, InferenceError] = {}
+        self._decoupled = decoupled
         self.times: tuple[int, int] | None = None
+        self.deferred: set[int] = set()
+
+    def defer(self, index: int) -> "Call | None":
+        """Take a request out of the batch; None if there is no such request, or it is out, or has an output or an error."""
+        if (
+            index >= len(self._batch)
+            or index in self.deferred
+            or index in self._errors
+            or self._given[index]
+        ):
+            return None
+        self.deferred.add(index)
+        return self._batch[index]
 
     def output(  # noqa: PLR0917 - as the header has it
         self,
@@ -59,7 +81,10 @@ class BatchOutputs:
         if index >= len(self._batch):
             self.fail_all(f"it gives an output of request {index} of a batch of {len(self._batch)}")
             return 0
-        rows = self._batch[index].batch_size
+        if index in self.deferred:
+            self.fail_all(f"it gives an output of request {index} of a batch that it has deferred")
+            return 0
+        rows = None if self._decoupled else self._batch[index].batch_size
         try:
             given = self._rules.given(name, datatype, shape, rank, size, rows)
             place = self._memory.take(size)
@@ -106,38 +131,45 @@ class BatchOutputs:
         """Whether the client of a request has gone."""
         return index < len(self._batch) and self._batch[index].cancelled
 
-    def responses(self) -> "list[Response]":
-        """One for each request."""
-        answers: list[Response] = []
-        specs, errors = self._rules.specs.values(), self._errors
-        for index, call in enumerate(self._batch):
-            outputs: list[Output] = []
-            error = errors.get(index)
-            if error is None:
-                of_request, wanted = self._given[index], call.request.output_names
-                for spec in specs:
-                    name = spec.name
-                    if wanted and name not in wanted:
+    def responses(self) -> "list[Response | None]":
+        """One for each request; None for one that is deferred."""
+        if not self.deferred:
+            return [self.response(index) for index in range(len(self._batch))]
+        return [
+            None if index in self.deferred else self.response(index)
+            for index in range(len(self._batch))
+        ]
+
+    def response(self, index: int) -> Response:
+        """That to one request."""
+        call = self._batch[index]
+        outputs: list[Output] = []
+        error = self._errors.get(index)
+        if error is None:
+            of_request, wanted = self._given[index], call.request.output_names
+            for spec in self._rules.specs.values():
+                name = spec.name
+                if wanted and name not in wanted:
+                    continue
+                found = of_request.get(name)
+                if found is None:
+                    if self._decoupled:
                         continue
-                    found = of_request.get(name)
-                    if found is None:
-                        error = self._missing(name, call)
+                    error = self._missing(name, call)
+                    break
+                given, (memory, at, _), size = found
+                if given.dtype is None:
+                    try:
+                        values = _elements(memory[at : at + size], given.dims)
+                    except ValueError as wrong:
+                        error = failure(self._who, _INTERNAL, f"output '{name}' is not a valid BYTES tensor: {wrong}")  # fmt: skip
                         break
-                    given, (memory, at, _), size = found
-                    if given.dtype is None:
-                        try:
-                            values = _elements(memory[at : at + size], given.dims)
-                        except ValueError as wrong:
-                            error = failure(self._who, _INTERNAL, f"output '{name}' is not a valid BYTES tensor: {wrong}")  # fmt: skip
-                            break
-                    else:
-                        values = np.ndarray(given.dims, given.dtype, memory, at)
-                    outputs.append((name, spec.datatype, values))
-            parameters = self._parameters.get(index, {})
-            answers.append(
-                Response(outputs, parameters) if error is None else Response([], {}, error)
-            )
-        return answers
+                else:
+                    values = np.ndarray(given.dims, given.dtype, memory, at)
+                outputs.append((name, spec.datatype, values))
+        if error is not None:
+            return Response([], {}, error)
+        return Response(outputs, self._parameters.get(index, {}))
 
     def _missing(self, name: str, call: Call) -> InferenceError:
         if call.cancelled:

@@ -7,6 +7,7 @@ from naiad.backends.plugin import BackendPlugin, deferred
 
 _make = deferred("naiad.backends.c.backend:make")
 _preflight = deferred("naiad.backends.c.preflight:preflight")
+_completes = deferred("naiad.backends.c.preflight:completes")
 
 
 def library_name(backend: str) -> str:
@@ -31,5 +32,6 @@ def c_library(
         shares_processes=True,
         runtime=triton_library_name(name) if for_triton else library_name(name),
         missing_file="",
+        completes_itself=functools.partial(_completes, backend=name, backend_dir=backend_dir),
         preflight=functools.partial(_preflight, backend_dir=backend_dir),
     )

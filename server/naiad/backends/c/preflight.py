@@ -8,6 +8,7 @@ from naiad.config.document import Document
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem, Scope
 from naiad.config.refused import problem_of
+from naiad.core import elf
 from naiad.errors import InferenceError
 
 
@@ -41,6 +42,16 @@ def preflight(
         except InferenceError as error:
             problems.append(problem_of(error, document, path=path))
     return list(dict.fromkeys(problems))
+
+
+def completes(path: pathlib.Path, *, backend: str, backend_dir: pathlib.Path | None) -> bool:
+    """Whether the library of a version may complete a config; see `BackendType.completes_itself`. `path` is its folder, or a file in it."""
+    version_dir = path if path.is_dir() else path.parent
+    try:
+        places = library.folders(version_dir.parent, int(version_dir.name), backend_dir)
+        return library.may_complete(library.find(backend, places, ""))
+    except (InferenceError, OSError, ValueError, elf.NoLibraryError):
+        return False
 
 
 def _adapter_problem(document: Document) -> list[Problem]:

@@ -68,9 +68,9 @@ class OutputRules:
         shape: "int | None",
         rank: int,
         size: int,
-        rows: int,
+        rows: "int | None",
     ) -> Given:
-        """The output that a library gives; `shape` is the address of `rank` numbers, `rows` are those of the request.
+        """The output that a library gives; `shape` is the address of `rank` numbers, `rows` are those of the request, None for any.
 
         Raises:
             WrongError: its name, datatype, shape or size is not one that the config and the request allow.

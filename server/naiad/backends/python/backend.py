@@ -11,10 +11,10 @@ import pathlib
 import sys
 from typing import Any
 
-from google.protobuf import json_format
 from typing_extensions import override
 
 from naiad.backends.backend import ModelSource, WorkerPlan
+from naiad.backends.completed_config import adopt
 from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
 from naiad.backends.python.api.server import NO_SERVER, Server
@@ -28,13 +28,8 @@ from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
 from naiad.config.sequence_tensors import model_outputs
 from naiad.core.clock import Clock
-from naiad.core.messages import model_config_pb2
 from naiad.environments.environments import Environments
 from naiad.environments.spec import EnvironmentSpec, Options, refused_in_thread
-from naiad.errors import invalid
-
-_COMPLETED = ("input", "output", "max_batch_size", "dynamic_batching", "model_transaction_policy")
-"""The fields that a backend may set (row 11.49)."""
 
 
 def make(
@@ -101,22 +96,7 @@ class PythonBackend:
         """Take over what the model set; see `ModelsComplete`."""
         if result is None:
             return
-        wanted = {key: result[key] for key in _COMPLETED if key in result}
-        parsed = model_config_pb2.ModelConfig()
-        try:
-            json_format.ParseDict(wanted, parsed)
-        except json_format.ParseError as error:
-            raise invalid(
-                f"auto_complete_config function in model '{message.name}' set something other than a model configuration: {error}"
-            ) from error
-        for field in ("input", "output"):
-            message.ClearField(field)
-            getattr(message, field).extend(getattr(parsed, field))
-        message.max_batch_size = parsed.max_batch_size
-        if parsed.HasField("dynamic_batching") and message.WhichOneof("scheduling_choice") is None:
-            message.dynamic_batching.CopyFrom(parsed.dynamic_batching)
-        if parsed.HasField("model_transaction_policy"):
-            message.model_transaction_policy.CopyFrom(parsed.model_transaction_policy)
+        adopt(message, result, by=f"auto_complete_config function in model '{message.name}'")
 
     def load(self, source: ModelSource) -> "PythonModel":
         """Import a model version's code.

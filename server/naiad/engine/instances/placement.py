@@ -2,6 +2,7 @@
 
 import collections.abc
 import math
+from typing import Any
 
 from naiad.backends.backend import instance_specs
 from naiad.backends.visible_devices import beyond_a_thread
@@ -12,6 +13,8 @@ from naiad.errors import InferenceError, invalid
 from naiad.hosts.host import EXECUTE, LOAD, Limit, Limits
 
 HOST_PARAMETER = "naiad.host"
+COMPLETION_TIMEOUT_S = 120.0
+"""How long the code of a model may take to complete its config, where its load has no limit."""
 
 _PRIORITY_MIN = model_config_pb2.ModelOptimizationPolicy.PRIORITY_MIN
 _NICE = 10
@@ -79,15 +82,29 @@ def limits_of(config: ModelConfig) -> Limits:
     return Limits(execute=_limit(config, EXECUTE), load=_limit(config, LOAD))
 
 
+def completion_limit(message: Any) -> Limit:
+    """How long the code of a model may take to complete its config, by the config's message: as long as its load; two minutes unless that is limited.
+
+    Raises:
+        InferenceError: as `limits_of`.
+    """
+    chosen = message.parameters.get(LOAD)
+    limit = _limit_of(message.name, LOAD, chosen.string_value if chosen else "")
+    return limit if limit.seconds else Limit("", COMPLETION_TIMEOUT_S)
+
+
 def _limit(config: ModelConfig, parameter: str) -> Limit:
-    text = config.parameters.get(parameter) or "0"
+    return _limit_of(config.name, parameter, config.parameters.get(parameter) or "")
+
+
+def _limit_of(model: str, parameter: str, text: str) -> Limit:
     try:
-        seconds = float(text)
+        seconds = float(text or "0")
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < math.inf:
         raise invalid(
-            f"model '{config.name}': parameter {parameter} is '{text}': it must be a number of seconds, e.g. 2.5"
+            f"model '{model}': parameter {parameter} is '{text}': it must be a number of seconds, e.g. 2.5"
         )
     return Limit(parameter, seconds)
 

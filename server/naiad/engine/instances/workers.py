@@ -22,7 +22,7 @@ from naiad.core.clock import Clock
 from naiad.core.processes.child_process import in_words
 from naiad.core.processes.launch import Child
 from naiad.errors import ErrorCode, InferenceError, unavailable
-from naiad.hosts.host import HostedInstance, Limits, WorkerRpcHandler
+from naiad.hosts.host import HostedInstance, Limit, Limits, WorkerRpcHandler
 from naiad.hosts.process.output_log import Identity, OutputLog
 from naiad.hosts.process.spawn import ORPHAN_REAPER, end_children, is_gone, order, spawn_blocking
 from naiad.hosts.process.worker_group import WorkerGroup
@@ -176,13 +176,16 @@ def share_a_process(
     )
 
 
-def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:
+def run_once(plan: WorkerPlan, *, model: str, version: int, limit: Limit) -> typing.Any:
     """Call a function of the model in a process of its own, which ends afterwards; blocking. See `run_one_shot`."""
-    return run_one_shot(Identity(model, version, "config"), plan, timeout_s=timeout_s)
+    identity = Identity(model, version, "config")
+    return run_one_shot(identity, plan, timeout_s=limit.seconds, parameter=limit.parameter)
 
 
-def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> typing.Any:
-    """Call `plan.load` with its settings in a new process, and return its result, through JSON.
+def run_one_shot(
+    identity: Identity, plan: WorkerPlan, *, timeout_s: float, parameter: str = ""
+) -> typing.Any:
+    """Call `plan.load` with its settings in a new process, and return its result, through JSON. `parameter` is that of the config which says `timeout_s`.
 
     Raises:
         InferenceError: the function's own; UNAVAILABLE: the process could not be started, ended, or took too long.
@@ -217,7 +220,7 @@ def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> t
         except TimeoutError as error:
             end_children(process)
             raise unavailable(
-                f"{identity}: auto_complete_config took longer than {timeout_s:g} s and was ended"
+                f"{identity}: auto_complete_config took longer than {timeout_s:g} s{f' ({parameter})' if parameter else ''} and was ended"
             ) from error
     result = codec.read_json(header)
     if kind == kinds.DONE:

@@ -18,7 +18,6 @@ output {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }}
 instance_group {{ kind: KIND_CPU }}
 """
 HOST = 'parameters { key: "naiad.host" value { string_value: "thread" } }\n'
-DECOUPLED = "model_transaction_policy { decoupled: true }\n"
 
 WORDS = {
     "text": "it is not an ELF file: build it with cc -shared -fPIC",
@@ -31,7 +30,6 @@ WORDS = {
     "of_another_version": "it was built with version 7 of naiad_backend.h, and this server has version 1",
     "without_functions": "it does not define naiad_model_unload, naiad_instance_create, naiad_instance_destroy, naiad_execute",
     "in_thread": "is a C library, which runs in a worker process only",
-    "decoupled": "is a C library, which answers each request once",
 }
 
 
@@ -63,11 +61,10 @@ def compared(tmp_path_factory: pytest.TempPathFactory, library: pathlib.Path) ->
         "foreign": _with(data, 18, 3),
         "program": _with(data, 16, 2),
         "in_thread": data,
-        "decoupled": data,
     }
     for name in WORDS:
         (root / "models" / name / "1").mkdir(parents=True)
-        more = {"in_thread": HOST, "decoupled": DECOUPLED}.get(name, "")
+        more = HOST if name == "in_thread" else ""
         (root / "models" / name / "config.pbtxt").write_text(CONFIG.format(backend=name) + more)
         if name in files:
             (root / "models" / name / f"libnaiad_{name}.so").write_bytes(files[name])
