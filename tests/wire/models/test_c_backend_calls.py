@@ -44,7 +44,7 @@ int naiad_model_complete(const naiad_host *offered, const naiad_model_info *info
     snprintf(error->text, error->capacity, "it knows no model of that kind");
     return NAIAD_INVALID_ARG;
   }
-  if (strstr(info->config, "\\"NONSENSE\\"")) offered->complete("[1]");
+  if (strstr(info->config, "\\"INVALID\\"")) offered->complete("[1]");
   if (strstr(info->config, "\\"X\\"")) return NAIAD_OK;
   offered->complete("{\\"max_batch_size\\": 3, \\"backend\\": \\"another\\", \\"input\\": [{\\"name\\": \\"X\\", \\"data_type\\": \\"TYPE_INT32\\", \\"dims\\": [1]}],"
                     " \\"output\\": [{\\"name\\": \\"Y\\", \\"data_type\\": \\"TYPE_INT32\\", \\"dims\\": [1]}]}");
@@ -100,7 +100,7 @@ MODELS = {
     "sequences": TENSORS + SEQUENCES,
     "completed": "",
     "refused": 'parameters { key: "REFUSE" value { string_value: "1" } }\n',
-    "nonsense": 'parameters { key: "NONSENSE" value { string_value: "1" } }\n' + TENSORS,
+    "invalid": 'parameters { key: "INVALID" value { string_value: "1" } }\n' + TENSORS,
     "hangs": 'parameters [ { key: "HANG" value { string_value: "1" } }, { key: "naiad.load_timeout" value { string_value: "3" } } ]\n',
 }  # fmt: skip
 
@@ -180,14 +180,15 @@ def test_a_library_completes_the_config(server: ServerProcess) -> None:
     ("model", "words"),
     [
         ("refused", "backend 'calls' of model 'refused' refuses it: it knows no model of that kind"),
-        ("nonsense", "the library of backend 'calls' of model 'nonsense' set a config that is list, not an object"),
+        ("invalid", "the library of backend 'calls' of model 'invalid' set a config that is list, not an object"),
         ("hangs", "auto_complete_config took longer than 3 s (naiad.load_timeout) and was ended"),
     ],
 )  # fmt: skip
 def test_a_completion_that_fails_says_why(server: ServerProcess, model: str, words: str) -> None:
     def reason() -> str:
         _, reply = call(server.http, "POST", "/v2/repository/index", {})
-        return next(each.get("reason", "") for each in json.loads(reply) if each["name"] == model)
+        (found,) = (each for each in json.loads(reply) if each["name"] == model)
+        return str(found.get("reason", ""))
 
     wait_until(lambda: bool(reason()))
     assert words in reason()

@@ -139,10 +139,10 @@ def _x(value: int) -> list[Any]:
     return [given]
 
 
-def _stream(server: ServerProcess, model: str, value: int) -> tuple[list[list[int]], str]:
+def _stream(server: ServerProcess, model: str, value: int) -> tuple[list[Any], str]:
     """The responses to a request, and the error that follows them, if one does."""
     found: queue.Queue[Any] = queue.Queue()
-    values = []
+    values: list[Any] = []
     with triton.InferenceServerClient(server.grpc) as client:
         client.start_stream(lambda result, error: found.put((result, error)))
         client.async_stream_infer(model, _x(value), enable_empty_final_response=True)

@@ -247,7 +247,7 @@ def test_a_request_has_its_parameters(server: ServerProcess) -> None:
     ("value", "words"),
     [
         (-1, "from the factory"),
-        (-2, "the library let go of the request without its last response"),
+        (-2, "the library dropped the request without its last response"),
         (-3, "the whole batch"),
     ],
 )
@@ -265,7 +265,7 @@ def test_several_responses_of_a_model_that_is_not_decoupled_are_an_error(
     assert (status, "does not say model_transaction_policy" in reply.decode()) == (501, True), reply
     body["inputs"][0]["data"] = [-2]
     status, reply = call(server.http, "POST", "/v2/models/one/infer", body)
-    assert (status, "let go of the request" in reply.decode()) == (500, True), reply
+    assert (status, "dropped the request" in reply.decode()) == (500, True), reply
     wait_until(lambda: get(server.http, "/v2/models/one/ready")[0] == 200)
 
 
@@ -275,7 +275,7 @@ def test_the_config_is_as_the_library_completed_it(server: ServerProcess) -> Non
     assert config["model_transaction_policy"]["decoupled"] is True
 
 
-def test_states_are_no_outputs_of_a_request(server: ServerProcess) -> None:
+def test_states_are_not_outputs_of_a_request(server: ServerProcess) -> None:
     with triton.InferenceServerClient(server.grpc) as client:
         found = []
         for value in (1, 2, 3):

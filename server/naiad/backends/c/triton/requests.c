@@ -5,7 +5,7 @@ void hold(request *self) { __atomic_add_fetch(&self->holders, 1, __ATOMIC_RELAXE
 
 /* Nothing can answer a request any more that nothing holds. */
 void let_go(request *self) {
-  static const char lost[] = "the library let go of the request without its last response";
+  static const char lost[] = "the library dropped the request without its last response";
   if (__atomic_sub_fetch(&self->holders, 1, __ATOMIC_ACQ_REL)) return;
   if (!self->answered && self->deferred) {
     void *last = host->response(self->deferred);
