@@ -66,6 +66,14 @@ def test_the_address_for_all_is_for_both_families_on_every_port(
         assert "::ffff:" not in log
 
 
+def test_triton_s_default_of_grpc_is_reached_over_both_families(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with launched(models, tmp_path, *ADD, "--grpc-address=0.0.0.0") as server:
+        assert reached(server, ("127.0.0.1", "::1"))["grpc"] == ["127.0.0.1", "::1"]
+        assert f"Started GRPCInferenceService at 0.0.0.0:{server.ports.grpc}" in server.output()
+
+
 def test_the_loopback_of_ipv6_is_reached_over_ipv6_alone(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Listening sockets and their settings, and what to do about an address that cannot be listened on."""
 
 import asyncio
+import contextlib
 import errno
 import socket
 
@@ -37,6 +38,7 @@ class ListenError(Exception):
 
 
 _EVERY_ADDRESS = ("", "::")
+_EVERY_IPV4 = "0.0.0.0"  # noqa: S104 - compared, or for a machine without IPv6
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
@@ -48,6 +50,8 @@ class ListenAddress:
             each of them, `::` and "" for all of the machine, IPv4 and IPv6, whatever `net.ipv6.bindv6only` says; IPv4 alone where IPv6 is off.
         port: TCP port; 0 takes a free one.
         port_option: the option that sets the port, for messages, e.g. "--http-port".
+        as_grpc: with grpc's meaning of two hosts, which clients on IPv6 rely on: `0.0.0.0` is all of the machine as `::` is, and `localhost` is both
+            loopbacks, each as far as the machine has IPv6 and the port is free there.
     """
 
     def __init__(
@@ -58,8 +62,10 @@ class ListenAddress:
         port_option: str,
         reuse_port: bool = False,
         reuse_option: str = "",
+        as_grpc: bool = False,
     ) -> None:
         self._host = host
+        self._as_grpc = as_grpc
         self._port = port
         self._reuse_port = reuse_port
         self._port_option = port_option
@@ -71,17 +77,29 @@ class ListenAddress:
         Raises:
             ListenError: an address is taken, unknown or not allowed.
         """
-        if self._host not in _EVERY_ADDRESS:
+        if self._as_grpc and self._host == "localhost":
+            return await self._bind_loopbacks(settings)
+        every_ipv4 = self._as_grpc and self._host == _EVERY_IPV4
+        if not every_ipv4 and self._host not in _EVERY_ADDRESS:
             return await self._bind(self._host, settings)
         try:
             return await self._bind("::", settings)
         except ListenError as error:
-            cause = error.__cause__
-            if isinstance(cause, OSError) and cause.errno in _NO_IPV6:
-                return await self._bind("0.0.0.0", settings)  # noqa: S104 - the same for a machine without IPv6
+            if every_ipv4 or _is_without_ipv6(error):
+                return await self._bind(_EVERY_IPV4, settings)
             raise
 
-    async def _bind(self, host: str, settings: TransportSettings) -> list[socket.socket]:
+    async def _bind_loopbacks(self, settings: TransportSettings) -> list[socket.socket]:
+        sockets = await self._bind(self._host, settings)
+        if all(sock.family == socket.AF_INET for sock in sockets):
+            port = sockets[0].getsockname()[1]
+            with contextlib.suppress(ListenError):
+                sockets += await self._bind("::1", settings, port)
+        return sockets
+
+    async def _bind(
+        self, host: str, settings: TransportSettings, port: int | None = None
+    ) -> list[socket.socket]:
         loop = asyncio.get_running_loop()
         try:
             infos = await loop.getaddrinfo(
@@ -93,7 +111,7 @@ class ListenAddress:
                 "Give an address of this machine, or one for all: 0.0.0.0 for IPv4, :: for IPv4 and IPv6."
             ) from None
         sockets: list[socket.socket] = []
-        port = self._port
+        port = self._port if port is None else port
         try:
             for family, kind, protocol, _, address in dict.fromkeys(infos):
                 sock = socket.socket(family, kind, protocol)
@@ -147,6 +165,11 @@ class ListenAddress:
         return ListenError(
             f"{where} cannot be listened on ({error.strerror}). Give an address of this machine and a free port with {self._port_option}."
         )
+
+
+def _is_without_ipv6(error: ListenError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _NO_IPV6
 
 
 def written(host: str, port: int) -> str:

@@ -45,9 +45,11 @@ def test_the_kernel_says_why_another_library_cannot_listen(taken: int) -> None:
     assert bind_error("127.0.0.1", 0) == ""
 
 
-async def reached(host: str, by: collections.abc.Iterable[str]) -> list[str]:
+async def reached(
+    host: str, by: collections.abc.Iterable[str], *, as_grpc: bool = False
+) -> list[str]:
     """Which of these addresses of this machine reach a socket that listens on `host`."""
-    address = ListenAddress(host, 0, port_option="--http-port")
+    address = ListenAddress(host, 0, port_option="--http-port", as_grpc=as_grpc)
     sockets = await address.bind(TransportSettings())
     try:
         address.listen(sockets, 8)
@@ -74,6 +76,41 @@ async def reached(host: str, by: collections.abc.Iterable[str]) -> list[str]:
 )
 async def test_the_address_for_all_is_for_both_families(host: str, expected: list[str]) -> None:
     assert await reached(host, ("127.0.0.1", "::1")) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("0.0.0.0", ["127.0.0.1", "::1"]),
+        ("localhost", ["127.0.0.1", "::1"]),
+        ("127.0.0.1", ["127.0.0.1"]),
+        ("::1", ["::1"]),
+    ],
+)
+async def test_grpcs_address_for_all_is_for_both_families(host: str, expected: list[str]) -> None:
+    assert await reached(host, ("127.0.0.1", "::1"), as_grpc=True) == expected
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "localhost"])
+async def test_grpcs_addresses_do_without_ipv6(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.socket
+
+    def without_ipv6(family: int, *others: typing.Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "no IPv6")
+        return real(family, *others)
+
+    monkeypatch.setattr("naiad.protocol.transport.sockets.socket.socket", without_ipv6)
+    address = ListenAddress(host, 0, port_option="--grpc-port", as_grpc=True)
+    sockets = await address.bind(TransportSettings())
+    assert [sock.family for sock in sockets] == [socket.AF_INET]
+    sockets[0].close()
+
+
+async def test_a_port_that_is_taken_is_in_use_for_grpc_as_well(taken: int) -> None:
+    address = ListenAddress("0.0.0.0", taken, port_option="--grpc-port", as_grpc=True)
+    with pytest.raises(ListenError, match=rf"0\.0\.0\.0:{taken} is in use|\*:{taken} is in use"):
+        await address.bind(TransportSettings())
 
 
 def link_local() -> str:

@@ -22,6 +22,9 @@ _RESERVED = frozenset(
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])").fullmatch
 _SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
+UNREADABLE = -1.0
+"""The timeout of a call whose grpc-timeout is not what gRPC knows."""
+
 ENCODINGS = (b"identity", b"deflate", b"gzip")
 """What we can read and write."""
 
@@ -34,7 +37,7 @@ class CallHead(msgspec.Struct, frozen=True):
         http_status: 200, or what a request that is not a gRPC call is answered with.
         encoding: of request messages that say that they are compressed.
         accepts: the encodings that the client reads.
-        timeout: seconds; None for no deadline.
+        timeout: seconds; None for no deadline, UNREADABLE for one that cannot be read.
         metadata: what the fields say to the method.
     """
 
@@ -56,17 +59,17 @@ def head_of(headers: Headers) -> CallHead:
 
 
 def timeout_of(headers: Headers, head: CallHead) -> float | None:
-    """Seconds until the deadline of a call; None for none."""
+    """As `CallHead.timeout`, of one call."""
     for name, value in headers.per_call:
         if name == b"grpc-timeout":
             return timeout_seconds(value)
     return head.timeout
 
 
-def timeout_seconds(value: bytes) -> float | None:
-    """What grpc-timeout says; None for what cannot be read."""
+def timeout_seconds(value: bytes) -> float:
+    """What grpc-timeout says, in seconds; UNREADABLE for what cannot be read."""
     match = _TIMEOUT(value)
-    return None if match is None else int(match[1]) * _SECONDS[match[2]]
+    return UNREADABLE if match is None else int(match[1]) * _SECONDS[match[2]]
 
 
 class CallMetadata:

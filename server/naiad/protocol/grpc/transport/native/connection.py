@@ -19,7 +19,12 @@ from naiad.protocol.grpc.transport.native.call_head import (
 )
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
 from naiad.protocol.grpc.transport.native.refused import ForeignRequest, RefusedCall
-from naiad.protocol.grpc.transport.native.service import NO_METHOD, BegunCall, GrpcService
+from naiad.protocol.grpc.transport.native.service import (
+    DEADLINE,
+    NO_METHOD,
+    BegunCall,
+    GrpcService,
+)
 from naiad.protocol.grpc.transport.native.stream_call import StreamCall
 from naiad.protocol.grpc.transport.native.tls import ALPN
 from naiad.protocol.grpc.transport.native.unary_call import UnaryCall
@@ -49,7 +54,9 @@ _FINISH_S = 1.0
 
 _KEEPALIVE_PING = b"keepaliv"
 
-_RESOURCE_EXHAUSTED = 8
+_RESOURCE_EXHAUSTED, _INTERNAL = 8, 13
+_NO_TIMEOUT = RpcStatus(_INTERNAL, "Error parsing 'grpc-timeout' metadata")
+"""In grpc's words."""
 _TOO_MUCH_METADATA = RpcStatus(
     _RESOURCE_EXHAUSTED,
     f"received metadata size exceeds hard limit of {MAX_LIST_BYTES} bytes: send less metadata",
@@ -245,6 +252,9 @@ class GrpcConnection(asyncio.Protocol):
                 return
         h2.give_up_table()
         timeout = timeout_of(headers, head) if headers.per_call else head.timeout
+        if timeout is not None and timeout <= 0:
+            self._refuse(stream, DEADLINE if timeout == 0 else _NO_TIMEOUT)
+            return
         make = UnaryCall if entry.streaming is None else StreamCall
         call = stream.call = make(self, service, BegunCall(stream, headers, head, entry, timeout))
         if event.ended:

@@ -39,6 +39,7 @@ class NativeGrpcServer(Listener):
             port_option="--grpc-port",
             reuse_port=settings.reuse_port,
             reuse_option="--reuse-grpc-port",
+            as_grpc=True,
         )
         certificates = None if settings.tls is None else Certificates(settings.tls)
         super().__init__(
@@ -47,6 +48,14 @@ class NativeGrpcServer(Listener):
             protocol=self._connections,
             tls=None if certificates is None else certificates.context,
         )
+
+    @property
+    @override
+    def address(self) -> tuple[str, int]:
+        """The address of the settings, with the real port in place of 0 once that is taken."""
+        if self._address is None:
+            return self._grpc.address, self._grpc.port
+        return self._grpc.address, self._address[1]
 
     @override
     async def reserve(self) -> None:

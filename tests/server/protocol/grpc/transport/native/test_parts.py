@@ -11,7 +11,11 @@ from hypothesis import given, strategies as st
 from naiad.protocol.grpc.call import LongMessage, RpcStatus, in_one_piece
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.transport.native import compression, messages, responses
-from naiad.protocol.grpc.transport.native.call_head import metadata_of, timeout_seconds
+from naiad.protocol.grpc.transport.native.call_head import (
+    UNREADABLE,
+    metadata_of,
+    timeout_seconds,
+)
 from naiad.protocol.grpc.transport.native.deadlines import Deadlines
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
 from naiad.protocol.grpc.transport.native.listener import tick
@@ -31,16 +35,17 @@ from naiad.protocol.transport.http2.streams import Filling
         (b"250m", 0.25),
         (b"2H", 7200.0),
         (b"7u", 7e-6),
+        (b"0S", 0.0),
         (b"99999999n", 0.099999999),
-        (b"123456789S", None),
-        (b"5", None),
-        (b"-5S", None),
-        (b"5s", None),
-        (b"", None),
+        (b"123456789S", UNREADABLE),
+        (b"5", UNREADABLE),
+        (b"-5S", UNREADABLE),
+        (b"5s", UNREADABLE),
+        (b"", UNREADABLE),
     ],
 )
-def test_timeouts(value: bytes, seconds: float | None) -> None:
-    assert timeout_seconds(value) == (None if seconds is None else pytest.approx(seconds))
+def test_timeouts(value: bytes, seconds: float) -> None:
+    assert timeout_seconds(value) == pytest.approx(seconds)
 
 
 def test_metadata_are_what_is_neither_http_s_nor_grpc_s() -> None:
