@@ -5,6 +5,8 @@ On a connection that carries calls we announce SETTINGS_HEADER_TABLE_SIZE 0. A c
 that ignores the setting, which works, too. From then on a block means the same on every connection, and all share `BlockCache`.
 """
 
+import collections.abc
+import contextlib
 import typing
 
 import hpack
@@ -56,13 +58,43 @@ class Block:
 
 
 class Headers:
-    """The fields of one request: a block that others may have too, and what only this one has."""
+    """The fields of one request: a block that others may have too, and what only this one has, which is decoded when it is read.
 
-    __slots__ = ("block", "per_call")
+    Args:
+        encoded: name and whole field of each of those, none of them long.
 
-    def __init__(self, block: Block, per_call: Fields = ()) -> None:
+    Attributes:
+        has_per_call: whether it has any.
+    """
+
+    __slots__ = ("_encoded", "block", "has_per_call")
+
+    def __init__(
+        self, block: Block, encoded: collections.abc.Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
         self.block = block
-        self.per_call = per_call
+        self._encoded = encoded
+        self.has_per_call = bool(encoded)
+
+    @property
+    def per_call(self) -> Fields:
+        """What only this one has. A value that Huffman's code does not allow is left out: a trace that cannot be read is no reason to end a connection."""
+        fields: list[tuple[bytes, bytes]] = []
+        for name, field in self._encoded:
+            with contextlib.suppress(ConnectionFault):
+                fields.append((name, value_of(field)))
+        return fields
+
+    def value(self, name: bytes) -> bytes | None:
+        """The value of a field that only this one has; None if it has none.
+
+        Raises:
+            ConnectionFault: it cannot be decoded.
+        """
+        for each, field in self._encoded:
+            if each == name:
+                return value_of(field)
+        return None
 
     @property
     def fields(self) -> Fields:
@@ -72,7 +104,7 @@ class Headers:
     @property
     def size(self) -> int:
         """Of the list (section 6.5.2)."""
-        return self.block.size + (size_of(self.per_call) if self.per_call else 0)
+        return self.block.size + size_of(self.per_call)
 
 
 def size_of(fields: Fields) -> int:
@@ -93,6 +125,9 @@ def decoder(table_bytes: int) -> hpack.Decoder:
     if not table_bytes:
         made.header_table_size = 0
     return made
+
+
+_WITHOUT_TABLE = decoder(0)
 
 
 def decode(with_table: hpack.Decoder, block: bytes) -> Fields:
@@ -146,16 +181,11 @@ def gives_up_table(block: bytes) -> bool:
 
 
 class BlockCache:
-    """What blocks without a dynamic table hold. Bounded: twice 1,024 blocks of 2 KiB, those that were not used for longest go first.
-
-    Attributes:
-        decoder: without a dynamic table.
-    """
+    """What blocks without a dynamic table hold. Bounded: twice 1,024 blocks of 2 KiB, those that were not used for longest go first."""
 
     def __init__(self) -> None:
         self._young: dict[bytes | tuple[bytes, int], Block] = {}
         self._old: dict[bytes | tuple[bytes, int], Block] = {}
-        self.decoder = decoder(0)
         self._template: _Template | None = None
 
     def read(self, block: bytes) -> Headers:
@@ -171,15 +201,14 @@ class BlockCache:
         if template is not None:
             fields = template.match(block)
             if fields is not None:
-                return Headers(template.block, [(n, self._value(field, n)) for n, field in fields])
+                return _headers(template.block, fields, len(block))
         parts = split(block)
         if parts is None or not parts.per_call:
             return Headers(self._known(block, block, None))
-        per_call = [(name, self._value(field, name)) for name, field in parts.per_call]
         shared = self._known((parts.stable, parts.first), parts.stable, parts.first)
         if len(parts.stable) <= _REMEMBERED_BYTES:
             self._template = _Template(parts.stable, parts.first, shared)
-        return Headers(shared, per_call)
+        return _headers(shared, parts.per_call, len(block))
 
     def _known(
         self, key: bytes | tuple[bytes, int], block: bytes, first_per_call: int | None
@@ -187,10 +216,10 @@ class BlockCache:
         known = self._young.get(key) or self._old.get(key)
         if known is None:
             if first_per_call is None:
-                known = Block(decode(self.decoder, block))
+                known = Block(decode(_WITHOUT_TABLE, block))
             else:
-                before = decode(self.decoder, block[:first_per_call])
-                after = decode(self.decoder, block[first_per_call:])
+                before = decode(_WITHOUT_TABLE, block[:first_per_call])
+                after = decode(_WITHOUT_TABLE, block[first_per_call:])
                 known = Block((*before, *after), len(before))
         if len(block) <= _REMEMBERED_BYTES and key not in self._young:
             if len(self._young) >= _REMEMBERED:
@@ -198,19 +227,34 @@ class BlockCache:
             self._young[key] = known
         return known
 
-    def _value(self, field: bytes, name: bytes) -> bytes:
-        """The value of a field with a literal name."""
-        at = 2 + (field[1] & 0x7F)  # such names are short
-        length = field[at]
-        if length < 0x7F:  # noqa: PLR2004 - plain, and its length in one byte
-            return field[at + 1 :]
-        if length & 0x7F != 0x7F:  # noqa: PLR2004 - its length in one byte
-            try:
-                return huffman_decoded(field[at + 1 :])
-            except hpack.HPACKError as error:
-                raise _undecodable(error) from None
-        ((_, value),) = decode(self.decoder, field)
-        return value
+
+def _headers(
+    block: Block, encoded: collections.abc.Sequence[tuple[bytes, bytes]], size: int
+) -> Headers:
+    """Those of a block of `size` bytes. Only a long one can hold a list that is too long, and is decoded to see that."""
+    headers = Headers(block, encoded)
+    if size > _REMEMBERED_BYTES and headers.size > MAX_LIST_BYTES:
+        return TOO_LONG
+    return headers
+
+
+def value_of(field: bytes) -> bytes:
+    """The value of a field with a literal name of `PER_CALL`.
+
+    Raises:
+        ConnectionFault: it cannot be decoded.
+    """
+    at = 2 + (field[1] & 0x7F)  # such names are short
+    length = field[at]
+    if length < 0x7F:  # noqa: PLR2004 - plain, and its length in one byte
+        return field[at + 1 :]
+    if length & 0x7F != 0x7F:  # noqa: PLR2004 - its length in one byte
+        try:
+            return huffman_decoded(field[at + 1 :])
+        except hpack.HPACKError as error:
+            raise _undecodable(error) from None
+    ((_, value),) = decode(_WITHOUT_TABLE, field)
+    return value
 
 
 _encoder = hpack.Encoder()

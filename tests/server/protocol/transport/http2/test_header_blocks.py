@@ -8,7 +8,8 @@ from hpack.huffman_table import decode_huffman
 from hypothesis import given, strategies as st
 
 from naiad.protocol.transport.http2 import frames
-from naiad.protocol.transport.http2.header_blocks import BlockCache, encode
+from naiad.protocol.transport.http2.errors import ConnectionFault
+from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES, BlockCache, encode
 from naiad.protocol.transport.http2.header_fields import PER_CALL, huffman_decoded, split
 from tests.server.protocol.transport.http2.peer import REQUEST, Client, block, headers
 
@@ -45,6 +46,28 @@ def test_calls_that_differ_in_their_deadlines_share_a_block() -> None:
         [(b"grpc-timeout", b"1S")],
         [(b"grpc-timeout", b"2S")],
     )
+
+
+def huffman(name: bytes, value: bytes) -> bytes:
+    """A field that is not indexed, whose value is what is given and said to be in Huffman's code."""
+    return b"\x00" + bytes((len(name),)) + name + bytes((0x80 | len(value),)) + value
+
+
+def test_a_trace_that_cannot_be_decoded_is_left_out_and_a_deadline_is_a_fault() -> None:
+    trace, wrong = huffman(b"traceparent", b"\xff\xff\xff\xff"), b"\xff\xff\xff\xff"
+    found = BlockCache().read(block(*REQUEST) + trace + block(("x-request-id", "7")))
+    assert found.per_call == [(b"x-request-id", b"7")]
+    assert found.value(b"grpc-timeout") is None
+    late = BlockCache().read(block(*REQUEST) + huffman(b"grpc-timeout", wrong))
+    with pytest.raises(ConnectionFault, match="cannot be decoded"):
+        late.value(b"grpc-timeout")
+
+
+def test_long_lists_of_a_calls_own_fields_are_seen_to_be_too_long() -> None:
+    cache = BlockCache()
+    for times, too_long in ((1, False), (2, True)):
+        trace = ("baggage", "y" * 8_500 * times)
+        assert (cache.read(block(*REQUEST, trace)).block.size > MAX_LIST_BYTES) is too_long
 
 
 def test_what_is_remembered_is_bounded() -> None:

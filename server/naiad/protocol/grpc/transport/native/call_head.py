@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from naiad.protocol.grpc.call import Metadata
+from naiad.protocol.transport.http2.errors import ConnectionFault
 from naiad.protocol.transport.http2.header_blocks import Headers
 from naiad.protocol.transport.http2.header_rules import Fields
 
@@ -60,10 +61,11 @@ def head_of(headers: Headers) -> CallHead:
 
 def timeout_of(headers: Headers, head: CallHead) -> float | None:
     """As `CallHead.timeout`, of one call."""
-    for name, value in headers.per_call:
-        if name == b"grpc-timeout":
-            return timeout_seconds(value)
-    return head.timeout
+    try:
+        value = headers.value(b"grpc-timeout")
+    except ConnectionFault:
+        return UNREADABLE
+    return head.timeout if value is None else timeout_seconds(value)
 
 
 def timeout_seconds(value: bytes) -> float:

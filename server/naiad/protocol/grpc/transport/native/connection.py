@@ -233,7 +233,7 @@ class GrpcConnection(asyncio.Protocol):
             return  # reset in the same read: nothing is begun for it
         h2 = self.h2
         block = headers.block
-        if (headers.size if headers.per_call else block.size) > MAX_LIST_BYTES:
+        if block.size > MAX_LIST_BYTES:
             self._refuse(stream, _TOO_MUCH_METADATA)
             return
         head: CallHead = block.memo or head_of(headers)
@@ -251,7 +251,7 @@ class GrpcConnection(asyncio.Protocol):
                 self._refuse(stream, refused or NO_METHOD)
                 return
         h2.give_up_table()
-        timeout = timeout_of(headers, head) if headers.per_call else head.timeout
+        timeout = timeout_of(headers, head) if headers.has_per_call else head.timeout
         if timeout is not None and timeout <= 0:
             self._refuse(stream, DEADLINE if timeout == 0 else _NO_TIMEOUT)
             return

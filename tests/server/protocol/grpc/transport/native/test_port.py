@@ -180,15 +180,15 @@ async def test_a_deadline_ends_a_call_of_a_client_that_does_not_watch_it(
 
 
 @pytest.mark.parametrize(
-    ("timeout", "message"),
+    ("due", "message"),
     [("soon", b"Error parsing 'grpc-timeout' metadata"), ("0n", b"Deadline Exceeded")],
 )
 async def test_a_call_whose_deadline_is_over_or_cannot_be_read_is_not_begun(
-    server: NativeGrpcServer, engine: ScriptedEngine, timeout: str, message: bytes
+    server: NativeGrpcServer, engine: ScriptedEngine, due: str, message: bytes
 ) -> None:
     arrived = held(engine)
     reader, writer = await asyncio.open_connection(*server.address)
-    writer.write(BEGIN + call(1, ("grpc-timeout", timeout)))
+    writer.write(BEGIN + call(1, ("grpc-timeout", due)))
     got = b""
     while message not in got:
         got += await reader.read(65_536)
