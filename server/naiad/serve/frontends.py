@@ -28,7 +28,7 @@ from naiad.protocol.observer import Observer
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
 from naiad.protocol.trace_observer import TraceObserver
-from naiad.protocol.transport.frontend import Frontend
+from naiad.protocol.transport.frontend import Frontend, unheard
 from naiad.protocol.transport.sockets import ListenAddress, ListenError, written
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
@@ -82,6 +82,7 @@ class Frontends:
     Args:
         states: every model version's state, for `/status`.
         gpu_uuids: by device id, for metric labels.
+        on_client: see `Frontend.announce`; for HTTP and gRPC.
     """
 
     def __init__(
@@ -93,8 +94,10 @@ class Frontends:
         system_metrics: collections.abc.Callable[[], collections.abc.Sequence[Series]],
         gpu_uuids: collections.abc.Mapping[int, str],
         clock: Clock,
+        on_client: collections.abc.Callable[[], None] = unheard,
     ) -> None:
         self._options = options
+        self._on_client = on_client
         self._engine = engine
         self._states = states
         self._system_metrics = system_metrics
@@ -124,6 +127,7 @@ class Frontends:
             if options.allow_grpc:
                 self._grpc = self._make_grpc()
             for frontend in self._inference():
+                frontend.announce(self._on_client)
                 await frontend.reserve()
         except (ListenError, ValueError) as error:
             raise FrontEndError(str(error)) from None

@@ -99,6 +99,7 @@ class Server:
             system_metrics=lambda: [self._lag.series(), *assembly.series()],
             gpu_uuids=gpu_uuids,
             clock=self._clock,
+            on_client=self._lag.client_came,
         )
         self._frontends = frontends
         try:

@@ -1,13 +1,15 @@
 """Logs where the event loop is when it stalls: a thread watches the loop's heartbeat and samples the stack of the loop's thread.
 
-It is a thread because a busy loop cannot sample itself. It wakes up about 16 times per second. `stalls.py` decides what a stall is and when it
+It is a thread because a busy loop cannot sample itself. It wakes up about 16 times per second, twice while the loop rests. `stalls.py` decides what a stall is and when it
 is reported. The thread needs the interpreter lock too, so it is as late as the loop when one call holds the lock: such a stall is reported from
 the heartbeat's own record, with the stack of the moment when the lock was free again, or without one.
 """
 
 import collections
 import collections.abc
+import functools
 import logging
+import queue
 import sys
 import threading
 import traceback
@@ -75,7 +77,8 @@ class StallWatchdog:
         self._clock = clock
         self._sample = sample
         self._rule = StallRule()
-        self._stop = threading.Event()
+        self._wakeups = queue.SimpleQueue[bool]()
+        """True ends the thread; False: the next heartbeat is due earlier than it was."""
         self._thread: threading.Thread | None = None
         self._stacks: dict[int, list[str]] = {}
         """The stacks of stalls that are not reported yet, by the heartbeat before the stall; of many, the latest."""
@@ -84,6 +87,7 @@ class StallWatchdog:
 
     def start(self) -> None:
         """Watch the loop that runs in the calling thread."""
+        self._lag.on_woken = functools.partial(self._wakeups.put, False)
         self._thread = threading.Thread(
             target=self._run, args=(threading.get_ident(),), name="stall-watchdog", daemon=True
         )
@@ -91,7 +95,7 @@ class StallWatchdog:
 
     def stop(self) -> None:
         """End the thread, after a last report of stalls that were not reported yet. Idempotent."""
-        self._stop.set()
+        self._wakeups.put(True)
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
             self._thread = None
@@ -100,13 +104,20 @@ class StallWatchdog:
         lag, rule, now = self._lag, self._rule, self._clock.monotonic_ns
         while True:
             planned_ns = now() + (wait_ns := rule.wait_ns(beat_ns=lag.beat_ns, now_ns=now()))
-            if self._stop.wait(wait_ns / _NS_PER_SECOND):
+            if self._wait(wait_ns):
                 break
             self._note_lateness(planned_ns, woken_ns := now())
             self.look(loop_thread)
             self._note_lateness(woken_ns, now())  # another thread may have taken the lock away
         rule.record(self._ended())
         self._report_ended()
+
+    def _wait(self, wait_ns: int) -> bool:
+        """Wait for so long, or until the heartbeat changes its pace; returns whether to stop."""
+        try:
+            return self._wakeups.get(timeout=wait_ns / _NS_PER_SECOND)
+        except queue.Empty:
+            return False
 
     def look(self, loop_thread: int) -> None:
         """Look at the heartbeat once, and do what the rule says."""

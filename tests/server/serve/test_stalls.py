@@ -393,3 +393,138 @@ def test_the_run_delay_is_read_from_the_kernel_or_0() -> None:
     delay.close()
     assert delay.read_ns() == 0
     assert RunDelay(1 << 30).read_ns() == 0
+
+
+class Unused:
+    """A loop's heartbeat by the loop's own clock, with a client or without; `beats` counts the heartbeats so far."""
+
+    def __init__(self, *, used: bool = False) -> None:
+        self.used = used
+        self.beats = 0
+        self.woken = 0
+        self.lag = LoopLag(clock=LoopClock(asyncio.get_running_loop()), was_in_use=self._was_in_use)
+        self.lag.on_woken = self._on_woken
+
+    async def beats_in(self, seconds: float) -> int:
+        before = self.beats
+        await asyncio.sleep(seconds)
+        return self.beats - before
+
+    def _was_in_use(self) -> bool:
+        self.beats += 1
+        return self.used
+
+    def _on_woken(self) -> None:
+        self.woken += 1
+
+
+@pytest.fixture
+def loop_computes(monkeypatch: pytest.MonkeyPatch) -> collections.abc.Callable[[int], None]:
+    """Sets how many nanoseconds the loop computes between two heartbeats, in place of what the kernel says."""
+
+    def set_to(nanoseconds: int) -> None:
+        def read_ns(delay: RunDelay) -> int:
+            delay.computed_ns += nanoseconds
+            return 0
+
+        monkeypatch.setattr(RunDelay, "read_ns", read_ns)
+
+    set_to(0)
+    return set_to
+
+
+@pytest.mark.looptime
+@pytest.mark.usefixtures("loop_computes")
+async def test_the_heartbeat_rests_while_no_client_is_there() -> None:
+    loop = Unused()
+    loop.lag.start(asyncio.get_running_loop())
+    assert await loop.beats_in(0.51) == 25
+    assert await loop.beats_in(10) == 20
+    loop.used = True
+    await asyncio.sleep(0.6)
+    assert await loop.beats_in(2) in {99, 100}
+    loop.lag.stop()
+    assert loop.woken == 0
+
+
+@pytest.mark.looptime
+@pytest.mark.usefixtures("loop_computes")
+async def test_the_first_client_wakes_a_heartbeat_that_rests() -> None:
+    loop = Unused()
+    loop.lag.start(asyncio.get_running_loop())
+    await asyncio.sleep(5.1)
+    loop.lag.client_came()
+    loop.lag.client_came()
+    assert loop.woken == 1
+    assert loop.lag.in_use
+    assert await loop.beats_in(0.5) == 25
+    assert await loop.beats_in(10) == 20
+    loop.lag.stop()
+    loop.lag.client_came()
+    assert loop.woken == 1
+
+
+@pytest.mark.looptime
+async def test_a_loop_with_work_of_its_own_does_not_rest(
+    loop_computes: collections.abc.Callable[[int], None],
+) -> None:
+    loop = Unused()
+    loop_computes(2 * MS)
+    loop.lag.start(asyncio.get_running_loop())
+    assert await loop.beats_in(2.01) == 100
+    loop.lag.stop()
+
+
+@pytest.mark.looptime
+@pytest.mark.usefixtures("loop_computes")
+async def test_a_stall_by_the_first_client_of_a_resting_loop_is_noted_with_its_length() -> None:
+    clock, used = ManualClock(), False
+    lag = LoopLag(clock=clock, was_in_use=lambda: used)
+    lag.start(asyncio.get_running_loop())
+    for _ in range(30):
+        clock.advance(ns=20 * MS)
+        await asyncio.sleep(0.02)
+    used = True
+    lag.client_came()
+    clock.advance(ns=320 * MS)
+    await asyncio.sleep(0.02)
+    lag.stop()
+    assert [stall.late_ns // MS for stall in lag.stalls] == [300]
+
+
+async def test_a_client_that_comes_to_a_late_resting_heartbeat_does_not_hide_that_it_is_late() -> (
+    None
+):
+    clock = ManualClock()
+    lag = LoopLag(clock=clock, was_in_use=lambda: True)
+    lag.start(asyncio.get_running_loop())
+    lag._rests = True
+    clock.advance(ns=90 * MS)
+    lag.client_came()
+    assert lag.stall_so_far().late_ns == 70 * MS
+    lag.stop()
+
+
+async def test_a_stall_right_after_a_rest_is_sampled_in_time(reports: Reports) -> None:
+    clock = SystemClock()
+    used = False
+    lag = LoopLag(clock=clock, was_in_use=lambda: used)
+    sampled = threading.Event()
+
+    def sample(thread: int) -> list[str]:
+        sampled.set()
+        return stack_of(thread)
+
+    watchdog = StallWatchdog(lag=lag, clock=clock, sample=sample)
+    lag.start(asyncio.get_running_loop())
+    lag._rests = True
+    lag.beat_ns += 3_600_000 * MS  # the watchdog would look after that
+    watchdog.start()
+    try:
+        lag.client_came()
+        used = True
+        assert sampled.wait(WAIT_S)
+        assert await asyncio.to_thread(reports.reported.wait, WAIT_S)
+    finally:
+        watchdog.stop()
+        lag.stop()

@@ -6,9 +6,11 @@ once their memory was given back.
 """
 
 import asyncio
+import collections.abc
 import typing
 
 from naiad.protocol.transport.disposal import Disposal
+from naiad.protocol.transport.frontend import unheard
 from naiad.tensors.shared_pool import SharedPool
 
 
@@ -41,6 +43,7 @@ class ConnectionRegistry:
         draining: connections made from now on close after their first reply.
         disposal: frees what connections leave behind.
         memory: shared memory for the large messages of connections.
+        on_added: called with each connection, see `Frontend.announce`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, tick: float) -> None:
@@ -49,6 +52,7 @@ class ConnectionRegistry:
         self.now = 0.0
         self.added = 0
         self.draining = False
+        self.on_added: collections.abc.Callable[[], None] = unheard
         self.disposal = Disposal(loop)
         self.memory = SharedPool()
         self._connections: set[RegisteredConnection] = set()
@@ -70,6 +74,7 @@ class ConnectionRegistry:
             self._timer = self.loop.call_later(self.tick, self._on_tick)
         self._connections.add(connection)
         self.added += 1
+        self.on_added()
         self._emptied.clear()
 
     def remove(self, connection: RegisteredConnection) -> None:

@@ -1,5 +1,6 @@
 """The lifecycle that every port of the server has, whatever its protocol: taken, served, drained, closed."""
 
+import collections.abc
 import typing
 
 
@@ -17,6 +18,9 @@ class Frontend(typing.Protocol):
             ListenError, ValueError: it cannot be taken; the message names the option.
         """
 
+    def announce(self, on_client: collections.abc.Callable[[], None]) -> None:
+        """Call this when a client comes, before its first request is handled. Called before `start`."""
+
     async def start(self) -> None:
         """Serve; takes the port first if `reserve` did not, and raises what `reserve` raises."""
 
@@ -32,3 +36,7 @@ class Frontend(typing.Protocol):
         Returns:
             How many connections or calls were not finished.
         """
+
+
+def unheard() -> None:
+    """Is called for each client where no other function is set."""

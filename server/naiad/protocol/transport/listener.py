@@ -12,6 +12,7 @@ import ssl
 
 from naiad.errors import unavailable
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
+from naiad.protocol.transport.frontend import unheard
 from naiad.protocol.transport.sockets import ListenAddress, TransportSettings
 
 UNANSWERED = unavailable(
@@ -50,6 +51,7 @@ class Listener:
         self._address: tuple[str, int] | None = None
         self._registry: ConnectionRegistry | None = None
         self._seen = 0
+        self._on_client: collections.abc.Callable[[], None] = unheard
 
     async def reserve(self) -> None:
         """Bind the address, so that no other process can, and accept no client yet: clients are refused until `start`.
@@ -68,6 +70,10 @@ class Listener:
         """
         self._listen_address.listen(self._bound, self._settings.backlog)
 
+    def announce(self, on_client: collections.abc.Callable[[], None]) -> None:
+        """See `Frontend`: with each connection."""
+        self._on_client = on_client
+
     async def start(self) -> None:
         """Listen and serve; binds the address first if `reserve` did not.
 
@@ -79,6 +85,7 @@ class Listener:
             await self.reserve()
         sockets, self._bound = self._bound, []
         self._registry = ConnectionRegistry(loop, tick=settings.tick)
+        self._registry.on_added = self._on_client
         factory = self._protocol(self._registry)
         self._listen_address.listen(sockets, settings.backlog)
         for sock in sockets:

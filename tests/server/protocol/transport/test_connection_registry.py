@@ -56,6 +56,18 @@ async def test_an_empty_registry_has_no_timer_and_the_current_time_for_the_next_
 
 
 @pytest.mark.looptime
+async def test_each_new_connection_is_announced() -> None:
+    registry = ConnectionRegistry(asyncio.get_running_loop(), tick=1)
+    came: list[int] = []
+    registry.on_added = lambda: came.append(registry.added)
+    for _ in range(2):
+        connection = Watcher()
+        registry.add(connection)
+        registry.remove(connection)
+    assert came == [1, 2]
+
+
+@pytest.mark.looptime
 async def test_connections_one_at_a_time_share_a_timer_that_ends_without_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

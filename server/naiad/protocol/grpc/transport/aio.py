@@ -75,6 +75,10 @@ class GrpcServer:
             raise
         self.address = (settings.address, port)
 
+    def announce(self, on_client: collections.abc.Callable[[], None]) -> None:
+        """See `Frontend`: with each call."""
+        self._calls.on_arrival = on_client
+
     async def start(self) -> None:
         """Serve; takes the port first if `reserve` did not, and raises what `reserve` raises."""
         if self._server is None:
@@ -169,6 +173,7 @@ class _Handlers:
     def service(self, handler_call_details: typing.Any) -> typing.Any:
         """The handler of a call; None for an unknown path."""
         self._calls.arrived += 1
+        self._calls.on_arrival()
         path = handler_call_details.method
         handler = self._table.get(path)
         if handler is None:

@@ -6,6 +6,7 @@ inside grpc. Then the server stops, which sends GOAWAY, and `release` sends the 
 """
 
 import asyncio
+import collections.abc
 import functools
 
 from naiad.core.inference import Cancellable
@@ -13,6 +14,7 @@ from naiad.protocol.grpc.call import Response, as_inference_error, rpc_status
 from naiad.protocol.grpc.codec.compression import HERE, decompress
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
 from naiad.protocol.grpc.transport.message_memory import MessageMemory
+from naiad.protocol.transport.frontend import unheard
 from naiad.protocol.transport.listener import UNANSWERED
 
 _UNANSWERED = rpc_status(UNANSWERED)
@@ -28,6 +30,7 @@ class CallsInProgress:
     Attributes:
         waiting: the unary calls without a response, each with the handle on its work.
         arrived: how many calls have come, refused ones included.
+        on_arrival: called with each of them.
         given_up: how many of them `give_up` has ended.
         is_held: whether a call that has its response waits for `released` before it ends.
     """
@@ -37,6 +40,7 @@ class CallsInProgress:
         self.streams = set[BidiStream]()
         self.memory = MessageMemory()
         self.arrived = 0
+        self.on_arrival: collections.abc.Callable[[], None] = unheard
         self.given_up = 0
         self.is_held = False
         self._released = asyncio.Event()

@@ -27,6 +27,7 @@ from naiad.protocol.http.message import (
 from naiad.protocol.http.replies import error_reply, options_reply, refusal, server_fault
 from naiad.protocol.http.transport.head import CONTROL_IN_PATH, holds_control
 from naiad.protocol.observer import Ended, Observer
+from naiad.protocol.transport.frontend import unheard
 from naiad.protocol.transport.listener import UNANSWERED
 from naiad.protocol.transport.peer import as_ipv4
 from naiad.protocol.transport.sockets import written
@@ -87,6 +88,8 @@ class RequestMiddleware:
         self._running: set[_Request] = set()
         self.begun = 0
         """How many requests came so far."""
+        self.on_begin: collections.abc.Callable[[], None] = unheard
+        """Called with each of them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -94,6 +97,7 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         self.begun += 1
+        self.on_begin()
         request = _Request(scope, receive, send, self._settings, self._observer)
         request.closes = self._draining
         self._running.add(request)

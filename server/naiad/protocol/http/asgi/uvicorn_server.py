@@ -98,6 +98,10 @@ class UvicornServer:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stall_ms)
         self._address = self._bound[0].getsockname()[:2]
 
+    def announce(self, on_client: collections.abc.Callable[[], None]) -> None:
+        """See `Frontend`: with each request."""
+        self._app.on_begin = on_client
+
     async def start(self) -> None:
         """See `Frontend`."""
         if not self._bound:
