@@ -19,7 +19,8 @@ from naiad.errors import ErrorCode
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.process import process_host
 from naiad.hosts.worker import kinds
-from naiad.hosts.worker.requests import ReceivedRequest, RequestsInProgress
+from naiad.hosts.worker.in_progress import RequestsInProgress
+from naiad.hosts.worker.requests import ReceivedRequest
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor
 from tests.server.hosts.process.several import DIES, RAISES, SAME, WAITS, WHERE

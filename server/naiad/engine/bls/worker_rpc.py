@@ -15,7 +15,7 @@ from naiad.errors import InferenceError, unavailable
 from naiad.hosts import messages
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, Notify
-from naiad.hosts.worker import call as calls, codec
+from naiad.hosts.worker import call as calls, codec, layouts
 from naiad.hosts.worker.kinds import ERROR, RESULT, TO_HOST
 from naiad.hosts.worker.payload import Payload
 from naiad.repository.requests.overrides import CONFIG, Value
@@ -41,7 +41,7 @@ class ModelRpcHandler:
         self._instance = instance
         self._calls: dict[int, ModelCall] = {}
         self._families = set[int]()
-        self._reader = codec.Reader(messages.resolved)
+        self._reader = layouts.Reader(messages.resolved)
         self._known: dict[bytes, _Fields] = {}
 
     def handle(

@@ -30,7 +30,7 @@ from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import parts_of
 from naiad.errors import InferenceError
-from naiad.hosts.worker import codec
+from naiad.hosts.worker import codec, layouts
 from naiad.hosts.worker.call import CallWriter
 from naiad.hosts.worker.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST, TO_HOST
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
@@ -54,8 +54,8 @@ class AskingServer:
         self._link = link
         self._thread = threading.get_ident()
         self._receives = False
-        self._reader = codec.Reader(resolved)
-        self._calls_reader = codec.Reader(resolved)  # of another thread
+        self._reader = layouts.Reader(resolved)
+        self._calls_reader = layouts.Reader(resolved)  # of another thread
         self._calls = CallWriter()
         self._numbers = itertools.count(1)
         self._deliveries: dict[int, Deliver] = {}
@@ -328,7 +328,7 @@ def _wanted(asked: Asked) -> "tuple[int, ...]":
     return (preferred.device_id if own is None else int(own),)
 
 
-def _response(found: Any, layout: codec.Layout, base: Any) -> InferenceResponse:
+def _response(found: Any, layout: layouts.Layout, base: Any) -> InferenceResponse:
     _, error, parameters = found
     if error is not None:
         code, message = error

@@ -3,7 +3,8 @@
 A message that carries tensors has a header of three parts behind two numbers (the size of the layout, the number of BYTES tensors):
 
 * the layout, JSON: for each request or response `[extra, [[name, datatype, shape, memory kind, device], ...]]`, or null for a response
-  that is deferred or failed. `extra` is `[rows, names of the requested outputs]` for a request, empty for a response;
+  that is deferred or failed. `extra` is `[rows, names of the requested outputs]` for a request, empty for a response. A number stands for so
+  many further ones like the one before it, so that a batch of sixty requests that look alike has the layout of one;
 * the size of each BYTES tensor, 8 bytes each;
 * the rest, which depends on the message: the fields that differ from request to request.
 
@@ -28,23 +29,21 @@ An error is `[code, message]` or null. Limits: standard library and numpy, Pytho
 """
 
 import json
-import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from naiad.backends.instance import Execution, Response, host_part
 from naiad.backends.python.api.datatypes import serialize_byte_tensor
-from naiad.errors import ErrorCode, FailureReason, InferenceError, unsupported
+from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.payload import ALIGNED, Payload
-from naiad.tensors import descriptor
 from naiad.tensors.host_copy import HostCopy
-from naiad.tensors.memory import HOST, Memory
-from naiad.tensors.region_files import REGION, Placed
-from naiad.tensors.shared_slots import PLACE_BYTES, SHARED, Place
+from naiad.tensors.memory import HOST
+from naiad.tensors.region_files import Placed
+from naiad.tensors.shared_slots import Place
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_), "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16), "UINT32": np.dtype(np.uint32),
@@ -62,16 +61,22 @@ RESPONSE = struct.Struct("<?q")
 THE_RESPONSE = b"[true,null,{}]"
 """The rest of the RESULT of most calls."""
 
-_HEAD = struct.Struct("<II")
-_KNOWN = 256
-_KNOWN_BYTES = 4096
-_BYTES = "BYTES"
-_CUDA = "cuda"
+HEAD = struct.Struct("<II")
+"""Before a layout: its bytes, and the number of BYTES tensors."""
+
+KNOWN = 256
+"""Layouts that each side remembers."""
+
+_JOINED = 1 << 14
+"""Tensors of requests that look alike are joined up to so many bytes: more are copied one by one into a segment."""
+
+KNOWN_BYTES = 4096
+"""Longer ones are not remembered."""
+
+BYTES = "BYTES"
 _ARRAY: Any = np.ndarray
 _NOTHING = ()
 _DESCRIBED = frozenset((Exported, Place, Placed))
-_SIZES = {SHARED: PLACE_BYTES, REGION: 0}
-_KINDS = frozenset((HOST.kind, _CUDA, SHARED.kind, REGION.kind))
 
 _encoder: Any = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]  # what the encoder makes again for each value
@@ -94,6 +99,57 @@ def to_json(value: Any) -> str:
     return "".join(_chunks(value, 0))
 
 
+_alike_heads: "dict[tuple[Any, ...], tuple[bytes, bytes, int]]" = {}
+"""By what `write_alike` takes without the contents: the head and layout of a message, what comes behind each tensor, and the size of all."""
+
+
+def write_alike(
+    extra: "tuple[Any, ...]",
+    tensor: "tuple[str, str, tuple[int, ...]]",
+    arrays: "list[Any]",
+    rest: bytes,
+) -> "tuple[bytes, Payload] | None":
+    """What `write` gives for groups that look alike, each with one tensor of numbers in the host's memory; None if they have to be written by it.
+
+    Args:
+        extra: of each.
+        tensor: the name, datatype and shape of each.
+        arrays: the numbers of each, in this shape; one more item is added.
+        rest: of the header.
+    """
+    key = (len(arrays), extra, tensor)
+    known = _alike_heads.get(key)
+    if known is None:
+        known = _written_alike(key, arrays)
+    head, gap, size = known
+    if not 0 < size <= _JOINED:
+        return None
+    arrays.append(b"")
+    try:
+        data = gap.join(arrays)
+    except (BufferError, TypeError, ValueError):  # numbers that are not next to each other
+        return None
+    if len(data) != size:
+        return None
+    return head + rest, Payload([(0, data)], size)
+
+
+def _written_alike(
+    key: "tuple[int, tuple[Any, ...], tuple[str, str, tuple[int, ...]]]", arrays: "list[Any]"
+) -> "tuple[bytes, bytes, int]":
+    count, extra, (name, datatype, shape) = key
+    used: int = arrays[0].nbytes
+    stride = behind(0, used)
+    described = [(extra, [(name, datatype, shape, *HOST)])] * count
+    text = to_json(_in_runs(described)).encode()
+    written = HEAD.pack(len(text), 0) + text, bytes(stride - used), count * stride
+    if len(text) <= KNOWN_BYTES:
+        if len(_alike_heads) >= KNOWN:
+            _alike_heads.clear()
+        _alike_heads[key] = written
+    return written
+
+
 Group = Any
 """What is written of a request or response: None, or `extra` (a tuple) and its tensors: name, datatype and array. BYTES are an object or
 S array, or what has its elements `packed` and a `shape`."""
@@ -114,14 +170,14 @@ def write(groups: "Sequence[Group]", rest: bytes = b"") -> "tuple[bytes, Payload
         extra, tensors = group
         for name, datatype, values in tensors:
             array = values
-            if type(values) is not _ARRAY and datatype != _BYTES:
+            if type(values) is not _ARRAY and datatype != BYTES:
                 array = _part(name, values)
                 if type(array) in _DESCRIBED:
                     key.append((name, datatype, array.shape, array.placed))
                     parts.append(array.descriptor)
                     continue
             key.append((name, datatype, array.shape))
-            if datatype == _BYTES:
+            if datatype == BYTES:
                 part = _packed(array)
                 parts.append(part)
                 strings.append(len(part))
@@ -172,135 +228,49 @@ def _written(
         )
         for group in groups
     ]
-    text = to_json(described).encode()
+    text = to_json(_in_runs(described)).encode()
     payload = Payload()
     places = [payload.add(part)[0] for part in parts]
     written = (
-        _HEAD.pack(len(text), strings) + text,
+        HEAD.pack(len(text), strings) + text,
         None if strings else places,
         payload.size,
     )
-    if len(text) <= _KNOWN_BYTES:
-        if len(_layouts) >= _KNOWN:
+    if len(text) <= KNOWN_BYTES:
+        if len(_layouts) >= KNOWN:
             _layouts.clear()
         _layouts[layout] = written
     return written
 
 
-class Layout:
-    """A layout that was read.
-
-    Attributes:
-        groups: for each request or response None, or `extra` and its tensors: what `resolve` made of each, its offset and its bytes.
-        size: bytes of all tensors; 0 with BYTES, whose sizes are each message's.
-    """
-
-    __slots__ = ("groups", "size")
-
-    def __init__(self, groups: "list[Any]", size: int) -> None:
-        self.groups = groups
-        self.size = size
-
-
-class Reader:
-    """Reads headers, and remembers their layouts.
-
-    Args:
-        resolve: makes of a tensor's name, datatype, shape and memory what the reader's side needs of it.
-    """
-
-    def __init__(self, resolve: "Callable[[str, str, tuple[int, ...], Memory], Any]") -> None:
-        self._resolve = resolve
-        self._known: dict[bytes, tuple[Layout, int]] = {}
-
-    def __len__(self) -> int:
-        """The number of layouts that it remembers."""
-        return len(self._known)
-
-    def read(self, header: "bytes | bytearray") -> "tuple[Layout, bytes | bytearray]":
-        """The layout of a message and the rest of its header.
-
-        Raises:
-            InferenceError: UNSUPPORTED: a tensor is not in the host's memory.
-            Exception: it is not a header.
-        """
-        length, count = _HEAD.unpack_from(header)
-        start = _HEAD.size
-        end = start + length
-        text = bytes(header[start:end])
-        known = self._known.get(text)
-        if known is None:
-            known = self._parsed(text)
-        layout, strings = known
-        if strings != count:
-            raise ValueError(f"{count} sizes for {strings} BYTES tensors")
-        if not strings:
-            return layout, header[end:]
-        sizes = struct.unpack_from(f"<{count}Q", header, end)
-        return self._placed(layout, sizes), header[end + 8 * count :]
-
-    def _parsed(self, text: bytes) -> "tuple[Layout, int]":
-        groups: list[Any] = []
-        strings = at = 0
-        for group in read_json(text):
-            if group is None:
-                groups.append(None)
-                continue
-            extra, tensors = group
-            placed: list[tuple[Any, int, int]] = []
-            for name, datatype, dims, memory, device in tensors:
-                where = Memory(memory, device)
-                if where == HOST:
-                    where = HOST
-                if where.kind not in _KINDS:
-                    raise unsupported(
-                        f"tensor '{name}' is in memory of kind '{memory}' (device {device}), which is not supported: "
-                        f"worker processes and the server exchange tensors in '{HOST.kind}' and '{_CUDA}' memory; copy it there first"
-                    )
-                shape = tuple(dims)
-                size = -1
-                if where is not HOST:
-                    size = _SIZES.get(where, descriptor.BYTES)
-                elif datatype == _BYTES:
-                    strings += 1
-                else:
-                    size = math.prod(shape) * DTYPES[datatype].itemsize
-                placed.append((self._resolve(name, datatype, shape, where), at, size))
-                at = _behind(at, size)
-            groups.append((extra, placed))
-        found = Layout(groups, 0 if strings else at), strings
-        if len(text) <= _KNOWN_BYTES:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[text] = found
-        return found
-
-    def _placed(self, layout: Layout, sizes: "tuple[int, ...]") -> Layout:
-        """A layout with the sizes of its BYTES tensors."""
-        given = iter(sizes)
-        at = 0
-        groups: list[Any] = []
-        for group in layout.groups:
-            if group is None:
-                groups.append(None)
-                continue
-            extra, tensors = group
-            placed: list[tuple[Any, int, int]] = []
-            for resolved, _, fixed in tensors:
-                size = next(given) if fixed < 0 else fixed
-                placed.append((resolved, at, size))
-                at = _behind(at, size)
-            groups.append((extra, placed))
-        return Layout(groups, at)
+def _in_runs(described: "Sequence[Any]") -> "list[Any]":
+    """Groups with a number in place of those that look like the one before them."""
+    runs: list[Any] = []
+    before: Any = None
+    further = 0
+    for group in described:
+        if group is not None and group == before:
+            further += 1
+            continue
+        if further:
+            runs.append(further)
+        runs.append(group)
+        before, further = group, 0
+    if further:
+        runs.append(further)
+    return runs
 
 
-def _behind(at: int, size: int) -> int:
+def behind(at: int, size: int) -> int:
     """Where the next tensor lies."""
     return (at + max(size, 0) + ALIGNED - 1) & -ALIGNED if size else at
 
 
 def write_outcome(execution: "Execution[Response]") -> "tuple[bytes, Payload]":
     """The header and the tensors of an OUTCOME."""
+    alike = _write_alike_outcome(execution)
+    if alike is not None:
+        return alike
     groups: list[Group] = []
     more: list[Any] = []
     for index, response in enumerate(execution.responses):
@@ -313,6 +283,31 @@ def write_outcome(execution: "Execution[Response]") -> "tuple[bytes, Payload]":
     more.extend((index, None, None) for index in execution.rescheduled)
     rest = EXECUTED.pack(execution.input_end_ns, execution.output_start_ns, execution.padding_rows)
     return write(groups, rest + to_json(more).encode() if more else rest)
+
+
+def _write_alike_outcome(execution: "Execution[Response]") -> "tuple[bytes, Payload] | None":
+    """The same for responses that look alike, each with one tensor of numbers and nothing else; None for others."""
+    arrays: list[Any] = []
+    name = datatype = ""
+    shape: Any = None
+    for response in execution.responses:
+        if response is None or response.error is not None or response.parameters:
+            return None
+        outputs = response.outputs
+        if len(outputs) != 1:
+            return None
+        this_name, this_datatype, values = outputs[0]
+        if type(values) is not _ARRAY:
+            return None
+        if values.shape != shape or this_name != name or this_datatype != datatype:
+            if arrays or this_datatype == BYTES:
+                return None
+            name, datatype, shape = this_name, this_datatype, values.shape
+        arrays.append(values)
+    if not arrays or execution.rescheduled:
+        return None
+    rest = EXECUTED.pack(execution.input_end_ns, execution.output_start_ns, execution.padding_rows)
+    return write_alike(_NOTHING, (name, datatype, shape), arrays, rest)
 
 
 def write_failed_outcome(error: InferenceError) -> bytes:

@@ -1,10 +1,9 @@
-"""The requests that a worker process has: read from the server's messages, and found again for its cancellations and pauses.
+"""The requests that a worker process has, read from the server's messages; `in_progress` finds them again for its cancellations and pauses.
 
 Limits: standard library and numpy, Python 3.8.
 """
 
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,8 @@ import numpy as np
 from naiad.backends.instance import host_array
 from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
 from naiad.errors import unavailable
-from naiad.hosts.worker import codec
+from naiad.hosts.worker import codec, layouts
+from naiad.hosts.worker.layouts import Alike
 from naiad.tensors import descriptor
 from naiad.tensors.descriptor import Descriptor
 from naiad.tensors.memory import CPU, HOST, Memory
@@ -124,6 +124,11 @@ def _imports() -> Any:
 
 
 _PLACES, _CONTEXT = 6, 7
+_PLAIN = 2
+"""Fields of `extra` of a request whose outputs go to the host."""
+
+MOST_REQUESTS = 1 << 31
+"""In a batch: the server writes no more than there are."""
 
 
 class _Fields:
@@ -280,7 +285,7 @@ class RequestReader:
     """Reads batches."""
 
     def __init__(self) -> None:
-        self._reader = codec.Reader(resolved)
+        self._reader = layouts.Reader(resolved)
 
     def __len__(self) -> int:
         """The number of layouts that it remembers."""
@@ -304,11 +309,17 @@ class RequestReader:
         Raises:
             InferenceError: a tensor is where this process cannot read it.
         """
-        layout, rest = self._reader.read(header)
+        layout, rest = self._reader.read(header, MOST_REQUESTS)
         fields = _Fields(rest) if rest else _DEFAULTS
         perhaps_cancelled = b"true" in rest
         placed = shared is not None and len(shared.files) > 0
         requests: list[ReceivedRequest] = []
+        if layout.alike is not None and not placed and len(layout.alike.extra) == _PLAIN:
+            requests = _alike(base, layout.alike, first, fields)
+            if perhaps_cancelled:
+                for index, request in enumerate(requests):
+                    request.cancelled = fields.of(index)[5]
+            return requests
         for index, ((batch_size, output_names, *on_device), tensors) in enumerate(layout.groups):
             request = ReceivedRequest(first + index, fields, index)
             request.batch_size = batch_size
@@ -322,6 +333,39 @@ class RequestReader:
                 request.places = fields.places(index)
             requests.append(request)
         return requests
+
+
+def _alike(base: Any, alike: Alike, first: int, fields: _Fields) -> "list[ReceivedRequest]":
+    """Requests that all look alike, whose tensors are views of one array for each input."""
+    batch_size, output_names = alike.extra
+    columns: list[list[ReceivedTensor]] = []
+    for (name, datatype, dtype, _), shape, at, strides in alike.columns:
+        column: list[ReceivedTensor] = []
+        new_tensor = ReceivedTensor.__new__
+        for array in np.ndarray(shape, dtype, base, at, strides):
+            # As `ReceivedTensor` and `ReceivedRequest` make themselves; their calls would take as long again.
+            tensor = new_tensor(ReceivedTensor)
+            tensor.name = name
+            tensor.datatype = datatype
+            tensor.array = array
+            column.append(tensor)
+        columns.append(column)
+    requests: list[ReceivedRequest] = []
+    new = ReceivedRequest.__new__
+    for index, inputs in enumerate(zip(*columns)):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+        request = new(ReceivedRequest)
+        request.number = first + index
+        request.cancelled = False
+        request.on_device = None
+        request.places = ()
+        request._fields = fields
+        request._index = index  # noqa: SLF001
+        request._capacity = None  # noqa: SLF001
+        request.batch_size = batch_size
+        request.output_names = output_names
+        request.inputs = list(inputs)
+        requests.append(request)
+    return requests
 
 
 def resolved(
@@ -373,76 +417,3 @@ def _shared(
     except LookupError as error:
         raise unavailable(f"its worker process could not take the request: {error}") from error
     raise unavailable("its worker process could not take the request: it has no shared files")
-
-
-class RequestsInProgress:
-    """The requests whose responses may still be sent, by number: where a cancel finds them.
-
-    Without a lock, which would cost every batch: each thread writes what the other one reads, and then reads what the other one
-    writes, so that one of them sees both.
-
-    Args:
-        first: the number of the first request to come.
-    """
-
-    def __init__(self, first: int) -> None:
-        self._batch: tuple[int, list[ReceivedRequest]] = (first, [])
-        self._early: set[int] = set()
-        self._paused: set[int] = set()
-        self._pausing = threading.Lock()
-        self._deferred: weakref.WeakValueDictionary[int, ReceivedRequest] = (
-            weakref.WeakValueDictionary()
-        )
-
-    def begin(self, first: int, batch: "list[ReceivedRequest]") -> None:
-        """A batch is about to run."""
-        self._batch = (first, batch)
-        later: set[int] = set()
-        while self._early:
-            # Its client left while it was on its way here: the control socket was faster.
-            number = self._early.pop()
-            if number >= first + len(batch):
-                later.add(number)
-            elif number >= first:
-                batch[number - first].cancelled = True
-        self._early |= later
-        if self._paused:
-            with self._pausing:
-                self._paused = {n for n in self._paused if n >= first or n in self._deferred}
-                for number in self._paused:
-                    if first <= number < first + len(batch):
-                        batch[number - first].pause(True)
-
-    def defer(self, request: ReceivedRequest) -> None:
-        """The responses of a request of the batch are deferred; it is known here for as long as a sender refers to it."""
-        self._deferred[request.number] = request
-
-    def ended(self) -> None:
-        """The batch has ended."""
-        first, batch = self._batch
-        self._batch = (first + len(batch), [])
-
-    def cancel(self, number: int) -> None:
-        """The client has gone; called by the thread that listens."""
-        first, batch = self._batch
-        if number >= first + len(batch):
-            self._early.add(number)
-            first, batch = self._batch
-            if number >= first + len(batch):
-                return
-        if number >= first:
-            batch[number - first].cancel()
-            return
-        request = self._deferred.get(number)
-        if request is not None:
-            request.cancel()
-
-    def pause(self, number: int, *, paused: bool) -> None:
-        """Whether senders of its responses wait; called by the thread that listens, for a few requests of many."""
-        with self._pausing:
-            (self._paused.add if paused else self._paused.discard)(number)
-            first, batch = self._batch
-            in_batch = first <= number < first + len(batch)
-            request = batch[number - first] if in_batch else self._deferred.get(number)
-            if request is not None:
-                request.pause(paused)

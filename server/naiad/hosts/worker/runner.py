@@ -12,8 +12,9 @@ from typing import Any
 from naiad.backends.instance import Instance, Response
 from naiad.errors import InferenceError, internal, unavailable
 from naiad.hosts.worker import codec, device, kinds, link, warmup
+from naiad.hosts.worker.in_progress import RequestsInProgress
 from naiad.hosts.worker.payload import Payload
-from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
+from naiad.hosts.worker.requests import ReceivedRequest, RequestReader
 
 DEVICE_LOST = 70
 """The exit status of a worker that cannot use its device any more."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from naiad.backends.instance import Instance, Response
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.worker import codec
-from naiad.hosts.worker.requests import ReceivedRequest, resolved, tensors_of
+from naiad.hosts.worker import codec, layouts
+from naiad.hosts.worker.requests import MOST_REQUESTS, ReceivedRequest, resolved, tensors_of
 
 
 class Sample(NamedTuple):
@@ -179,7 +179,7 @@ def received(base: Any, header: "bytes | bytearray", number: int) -> "list[Sampl
         header: the message's.
         number: that the requests have.
     """
-    layout, rest = codec.Reader(resolved).read(header)
+    layout, rest = layouts.Reader(resolved).read(header, MOST_REQUESTS)
     samples: list[Sample] = []
     for group, (name, batch_size, count, batched) in zip(layout.groups, codec.read_json(rest)):  # noqa: B905 - 3.8 knows no strict
         inputs = tensors_of(base, group)

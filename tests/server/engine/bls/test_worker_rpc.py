@@ -16,7 +16,7 @@ from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.bls.worker_rpc import ModelRpcHandler
 from naiad.errors import invalid
 from naiad.hosts import messages
-from naiad.hosts.worker import codec
+from naiad.hosts.worker import codec, layouts
 from naiad.hosts.worker.call import CallWriter
 from naiad.hosts.worker.kinds import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
@@ -85,7 +85,7 @@ class Worker:
             self.errors.append((number, header.decode()))
             return
         assert kind == RESULT
-        _, rest = codec.Reader(messages.resolved).read(header)
+        _, rest = layouts.Reader(messages.resolved).read(header)
         self.results.append((number, json.loads(rest)))
 
 

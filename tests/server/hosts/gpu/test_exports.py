@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.worker import codec
+from naiad.hosts.worker import codec, layouts
 from naiad.hosts.worker.asking import AFTER_CALLS, HostOnly
 from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.gpu.exports import Exports
@@ -120,7 +120,7 @@ def test_a_copy_to_the_host_that_fails_names_the_output(state: cuda.State) -> No
 
 def test_a_message_has_the_values_of_a_tensor_that_goes_to_the_host(state: cuda.State) -> None:
     header, payload = codec.write([((), [("Y", "FP32", device_arrays.to_device(VALUES))])])
-    layout, _ = codec.Reader(lambda *told: told).read(header)
+    layout, _ = layouts.Reader(lambda *told: told).read(header)
     ((name, kind, shape, memory), at, size) = layout.groups[0][1][0]
     assert (name, kind, shape, memory.kind, size) == ("Y", "FP32", (2, 3), "cpu", 24)
     assert payload.joined()[at : at + size] == VALUES.tobytes()

@@ -16,7 +16,7 @@ from naiad.errors import ErrorCode
 from naiad.hosts import messages
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
-from naiad.hosts.worker import call, codec
+from naiad.hosts.worker import call, codec, layouts
 from naiad.hosts.worker.kinds import RESULT
 from tests.server.hosts.process.test_shortage import COUNT, failing, no_descriptor_left
 from tests.server.hosts.process.workers import Hosts, ask
@@ -101,7 +101,7 @@ class Other(ClosedRpcHandler):
         reply: Notify,
         lent: DeviceTensors | None = None,
     ) -> None:
-        layout, rest = codec.Reader(messages.resolved).read(header)
+        layout, rest = layouts.Reader(messages.resolved).read(header)
         found = call.read(rest)
         if found is None:
             return  # a cancel

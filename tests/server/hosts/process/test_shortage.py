@@ -20,7 +20,7 @@ from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
 from naiad.hosts.process import process_host
 from naiad.hosts.process.worker_process import WorkerProcess
-from naiad.hosts.worker import codec, segments
+from naiad.hosts.worker import codec, layouts, segments
 from naiad.hosts.worker.kinds import RESULT
 from naiad.hosts.worker.link import Link
 from tests.server.backends.configs import inference, spec, tensor
@@ -210,7 +210,7 @@ class LongAnswers(ClosedRpcHandler):
         reply: Notify,
         lent: DeviceTensors | None = None,
     ) -> None:
-        _, rest = codec.Reader(messages.resolved).read(header)
+        _, rest = layouts.Reader(messages.resolved).read(header)
         name = codec.read_json(rest)[1]
         answer = b"[null, true]".ljust(COUNT * 4 if int(name) > 100 else 0)
         reply(RESULT, number, codec.write([], answer)[0])

@@ -58,13 +58,14 @@ class Tensor:
         Raises:
             TritonModelException: BF16, which numpy does not have; a tensor in GPU memory.
         """
-        if not self.is_cpu():
+        if type(self._array) is DeviceArray:
             raise TritonModelException("Tensor is stored in GPU and cannot be converted to NumPy.")
         if self._code == BF16:
             raise TritonModelException(
                 "Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead."
             )
-        return self._own()
+        array: np.ndarray[Any, Any] = self._array
+        return array if array.flags.writeable else self._own()
 
     def triton_dtype(self) -> int:
         """Triton's number of its datatype."""

@@ -58,7 +58,7 @@ def test_a_request_shows_what_the_client_sent() -> None:
         flags=3,
         timeout_us=50,
     )
-    request = receive(call, Nowhere("X", "Y"))
+    request = receive([call], Nowhere("X", "Y"))[0]
     assert [each.name() for each in request.inputs()] == ["A", "B"]
     assert request.inputs() is request.inputs()
     assert request.request_id() == "7"
@@ -78,7 +78,7 @@ def test_the_trace_of_a_request_has_its_context_and_is_handed_on_with_a_request_
 ):
     call = inference(tensor("A", [1]))
     call.traced = unittest.mock.create_autospec(RecordsInference, context='{"traceparent":"00"}')
-    trace = receive(call, Nowhere("X")).trace()
+    trace = receive([call], Nowhere("X"))[0].trace()
     assert trace.get_context() == '{"traceparent":"00"}'
     made = pb_utils.InferenceRequest(
         inputs=[], requested_output_names=[], model_name="m", trace=trace
@@ -90,20 +90,20 @@ def test_the_trace_of_a_request_has_its_context_and_is_handed_on_with_a_request_
 
 
 def test_a_request_that_names_no_output_asks_for_all() -> None:
-    request = receive(inference(tensor("A", [1])), Nowhere("X", "Y"))
+    request = receive([inference(tensor("A", [1]))], Nowhere("X", "Y"))[0]
     assert request.requested_output_names() == {"X", "Y"}
 
 
 def test_a_model_can_see_that_the_client_left() -> None:
     call = inference(tensor("A", [1]))
-    request = receive(call, Nowhere())
+    request = receive([call], Nowhere())[0]
     assert not request.is_cancelled()
     call.cancelled = True
     assert request.is_cancelled()
 
 
 def test_tensors_are_found_by_name_and_an_absent_one_gives_null() -> None:
-    request = receive(inference(tensor("A", [1])), Nowhere())
+    request = receive([inference(tensor("A", [1]))], Nowhere())[0]
     assert pb_utils.get_input_tensor_by_name(request, "A") is request.inputs()[0]
     assert pb_utils.get_input_tensor_by_name(request, "B") is None
     response = pb_utils.InferenceResponse([T])
@@ -173,7 +173,7 @@ def test_parameters_of_a_models_own_request_are_plain() -> None:
 
 
 def test_a_request_that_came_in_is_not_sent_on() -> None:
-    request = receive(inference(tensor("A", [1])), Nowhere())
+    request = receive([inference(tensor("A", [1]))], Nowhere())[0]
     with pytest.raises(pb_utils.TritonModelException, match="this one came in"):
         request.exec()
 
@@ -321,7 +321,7 @@ def test_configs_are_read_by_name() -> None:
 
 
 def test_release_flags_other_than_the_usual_are_refused() -> None:
-    request = receive(inference(tensor("A", [1])), Nowhere())
+    request = receive([inference(tensor("A", [1]))], Nowhere())[0]
     request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL)
     with pytest.raises(pb_utils.TritonModelException, match="Unsupported request release flag 9"):
         request.set_release_flags(9)
