@@ -17,6 +17,7 @@ from naiad.core.cuda_regions import CudaRegion, GpuMemory
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError, internal, invalid, not_found, unsupported
 from naiad.tensors.cudart import HANDLE_BYTES
+from naiad.tensors.region_files import too_small, unreadable
 from naiad.tensors.shared_pool import MOST_LENT, SharedPool
 
 FOLDER = "/dev/shm"  # noqa: S108 - where POSIX shared memory objects are on Linux
@@ -54,7 +55,7 @@ class Region:
         size: its bytes.
     """
 
-    __slots__ = ("_file", "key", "name", "offset", "size")
+    __slots__ = ("__weakref__", "_file", "key", "name", "offset", "size")
 
     def __init__(self, name: str, key: str, offset: int, size: int, file: int) -> None:
         self._file = file
@@ -97,7 +98,7 @@ class Region:
             try:
                 count = os.preadv(self._file, [view], at)
             except OSError as error:
-                raise internal(f"{self._label} cannot be read: {error.strerror}") from None
+                raise internal(unreadable(self.label, str(error.strerror))) from None
             if not count:
                 raise self._too_small(at + len(view))
             view, at = view[count:], at + count
@@ -116,17 +117,25 @@ class Region:
                 count = os.pwrite(self._file, view, at)
                 view, at = view[count:], at + count
         except OSError as error:
-            raise internal(f"{self._label} cannot be written: {error.strerror}") from None
+            raise internal(f"{self.label} cannot be written: {error.strerror}") from None
+
+    def require(self, offset: int, size: int) -> None:
+        """See that a part of the region is there now.
+
+        Raises:
+            InferenceError: as `read`.
+        """
+        end = self.offset + offset + size
+        if os.fstat(self._file).st_size < end:
+            raise self._too_small(end)
 
     @property
-    def _label(self) -> str:
+    def label(self) -> str:
+        """How messages name it."""
         return f"shared memory region '{self.name}' (key '{self.key}')"
 
     def _too_small(self, end: int) -> InferenceError:
-        return invalid(
-            f"{self._label} was made smaller than the tensor in it needs: byte {end} of the object is gone; "
-            "register the region again with its size"
-        )
+        return invalid(too_small(self.label, end))
 
 
 class Regions:

@@ -93,6 +93,31 @@ class RegionTensor(Tensor, frozen=True):
     place: Place = Place("", 0, 0)
 
 
+class UnreadTensor(Tensor, frozen=True):
+    """An input whose numbers are in a client's shared memory, where the worker process of its model reads them.
+
+    Attributes:
+        array: read each time, for others that need it; raises InferenceError as `Region.read`.
+        place: a bound one, of as many bytes as the shape needs.
+    """
+
+    place: Place = Place("", 0, 0)
+
+    if not TYPE_CHECKING:  # a field, for the type checker
+
+        @property
+        def array(self) -> "np.ndarray[Any, Any]":
+            """See above."""
+            place = self.place
+            # Octets: bfloat16 knows no buffer protocol.
+            octets = place.region.values(place.offset, place.size)
+            return octets.view(self.datatype.dtype).reshape(self.shape)
+
+    def shaped(self, shape: tuple[int, ...]) -> "UnreadTensor":
+        """The same values in another shape."""
+        return UnreadTensor(self.name, self.datatype, shape, NO_VALUES, None, self.place)
+
+
 class PlacedTensor(Tensor, frozen=True):
     """An output whose values were written to a client's shared memory: responses say its name, datatype and shape only (row 5.20)."""
 
@@ -137,6 +162,11 @@ def region_tensor(
 ) -> RegionTensor:
     """An input that is in a client's shared memory."""
     return RegionTensor(name, datatype, shape, NO_VALUES, None, place)
+
+
+def unread_tensor(tensor: RegionTensor) -> UnreadTensor:
+    """An input that its model's worker process reads."""
+    return UnreadTensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES, None, tensor.place)
 
 
 def placed_tensor(tensor: Tensor) -> PlacedTensor:

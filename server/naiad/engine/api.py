@@ -105,6 +105,7 @@ class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
         inputs: its inputs, without the batch dimension in `shape`.
         input_device: the GPU on which it takes its inputs from other models and from clients' regions; None: in the host's memory.
         outputs_may_stay: whether its outputs may stay on a GPU until they are in a client's region there; not those that the server keeps.
+        reads_regions: whether its instances are in worker processes that read inputs from clients' regions in the host's memory, where the server needs none of their values.
         explainer: the model that explains its predictions, for KServe's v1; "" if none does.
     """
 
@@ -113,6 +114,7 @@ class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorMetadata, ...]
     input_device: int | None = None
     outputs_may_stay: bool = False
+    reads_regions: bool = False
     explainer: str = ""
 
 

@@ -7,7 +7,7 @@ import asyncio
 import collections.abc
 import functools
 
-from naiad.config.input_device import input_device
+from naiad.config.input_device import input_device, server_reads_inputs
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
@@ -29,7 +29,7 @@ from naiad.engine.instances.update import (
 )
 from naiad.engine.sequence_validation import validator_of
 from naiad.errors import InferenceError
-from naiad.hosts.host import HostedInstance
+from naiad.hosts.host import HostedInstance, InProcess
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.plan import VersionPlan
 from naiad.scheduling.instances.resources import Resources
@@ -87,7 +87,7 @@ class Model:
         self._plain_outputs: list[RequestedOutput] | None = None
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
-        self.traits = traits_of(config)
+        self.traits = traits_of(config, self._instances)
 
     def infer(
         self,
@@ -245,7 +245,7 @@ class Model:
                 self._instances.remove(instance)
         self._instances += added
         self.config = config
-        self.traits = traits_of(config)
+        self.traits = traits_of(config, self._instances)
         self._scheduler.resize(scheduled(added), scheduled(removed))
         for _, host in passive(removed):
             closing = asyncio.ensure_future(host.close())
@@ -271,14 +271,19 @@ def _ignore(_: list[HostedInstance]) -> None:
     """What is called if nothing depends on the instances."""
 
 
-def traits_of(config: ModelConfig) -> ModelTraits:
-    """What decoders need to know of a model."""
+def traits_of(
+    config: ModelConfig, instances: collections.abc.Sequence[HostedInstance] = ()
+) -> ModelTraits:
+    """What decoders need to know of a model, and of its instances once it has some."""
     return ModelTraits(
         decoupled=config.decoupled,
         max_batch_size=config.max_batch_size,
         inputs=_metadata(config.inputs, batched=False),
         input_device=input_device(config),
         outputs_may_stay=not config.response_cache and config.ensemble is None,
+        reads_regions=bool(instances)
+        and all(isinstance(each.host, InProcess) for each in instances)
+        and not server_reads_inputs(config),
         explainer=config.parameters.get(EXPLAINER, ""),
     )
 

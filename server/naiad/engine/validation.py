@@ -16,7 +16,7 @@ from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.datatypes import DataType
 from naiad.core.device_tensor import DeviceTensor
 from naiad.core.request import InferRequest, RequestedOutput
-from naiad.core.tensor import PackedStrings, Tensor, packed_strings
+from naiad.core.tensor import PackedStrings, Tensor, UnreadTensor, packed_strings
 from naiad.errors import invalid
 
 _CACHED_SHAPES = 256
@@ -264,6 +264,8 @@ class RequestValidator:
             return packed_strings(tensor.name, shape, tensor.packed)
         if type(tensor) is DeviceTensor:
             return tensor.named(tensor.name, shape)
+        if type(tensor) is UnreadTensor:
+            return tensor.shaped(shape)
         return Tensor(tensor.name, tensor.datatype, shape, tensor.array.reshape(shape))
 
 

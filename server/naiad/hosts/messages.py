@@ -28,6 +28,7 @@ from naiad.core.tensor import (
     PackedStrings,
     PlacedTensor,
     Tensor,
+    UnreadTensor,
     check_packed,
     packed_strings,
 )
@@ -42,8 +43,8 @@ from naiad.hosts.worker.layouts import Reader
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import Payload
 from naiad.tensors.memory import HOST, Memory
-from naiad.tensors.region_files import MOST_FILES, PLACED_FROM, REGION
-from naiad.tensors.shared_slots import SHARED, SHARED_FROM
+from naiad.tensors.region_files import PLACED_FROM, REGION
+from naiad.tensors.shared_slots import SHARED, SHARED_FROM, Place
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
@@ -58,23 +59,26 @@ _Resolved = tuple[str, datatypes.DataType, tuple[int, ...], tuple[int, ...], Mem
 
 
 def described(
-    tensors: collections.abc.Iterable[Tensor], lent: DeviceTensors | None = None
+    tensors: collections.abc.Iterable[Tensor],
+    lent: DeviceTensors | None = None,
+    link: Link | None = None,
 ) -> list[tuple[str, str, Any]]:
-    """Tensors as `codec.write` takes them; `lent`: those on a device that are lent to the worker they go to.
+    """Tensors as `codec.write` takes them; `lent`: those on a device that are lent to the worker they go to; `link`: its link, if it reads clients' shared memory.
 
     Raises:
         InferenceError: UNSUPPORTED: one is on a device, and the receiver takes none.
     """
-    return [
-        (
-            each.name,
-            each.datatype.name,
-            (each if type(each) is PackedStrings else each.array)
-            if lent is None or type(each) is not DeviceTensor
-            else Exported(each.shape, each.placed, lent.lend(each)),
-        )
-        for each in tensors
-    ]
+    return [(each.name, each.datatype.name, _values(each, lent, link)) for each in tensors]
+
+
+def _values(tensor: Tensor, lent: DeviceTensors | None, link: Link | None) -> Any:
+    if type(tensor) is PackedStrings:
+        return tensor
+    if type(tensor) is UnreadTensor:
+        return _there(tensor, link)
+    if lent is None or type(tensor) is not DeviceTensor:
+        return tensor.array
+    return Exported(tensor.shape, tensor.placed, lent.lend(tensor))
 
 
 def tensors_of(base: Any, group: Any, lent: DeviceTensors | None = None) -> list[Tensor]:
@@ -163,7 +167,7 @@ def pack(
             # The usual case, which `described` describes in the same way.
             tensors = [(tensor.name, tensor.datatype.name, tensor.array)]
         else:
-            tensors = described(inputs, lent)
+            tensors = described(inputs, lent, placing)
         if link is not None and not inference.called:
             _share(tensors, link)
         groups.append((extra, tensors))
@@ -215,13 +219,24 @@ def _share(tensors: list[tuple[str, str, Any]], link: Link) -> None:
                 tensors[at] = name, datatype, place
 
 
+def _there(tensor: UnreadTensor, link: Link | None) -> Any:
+    """An input in a client's shared memory: its place, for the worker to read it; its values if the worker cannot have the object."""
+    place, region = tensor.place, tensor.place.region
+    if link is not None and isinstance(region, Region):
+        try:
+            number = link.lent.number(region, link.share)
+        except (OSError, LinkBrokenError):
+            return tensor.array
+        return Place(tensor.shape, number, region.offset + place.offset)
+    return tensor.array
+
+
 _OutputPlace = tuple[str, int, int, int]
 """Of an output that a worker writes: its name, the number of the object, offset there, bytes."""
 
 
 def _places(batch: collections.abc.Sequence[Inference], link: Link) -> list[list[_OutputPlace]]:
     """For each request the outputs that the worker is to write; the objects are sent."""
-    sent: dict[Region, int] = {}
     found: list[list[_OutputPlace]] = []
     for inference in batch:
         there: list[_OutputPlace] = []
@@ -235,14 +250,11 @@ def _places(batch: collections.abc.Sequence[Inference], link: Link) -> list[list
             region = place.region
             if not isinstance(region, Region):
                 continue
-            if region not in sent:
-                if len(sent) == MOST_FILES:
-                    continue
-                try:
-                    sent[region] = link.lend(region.descriptor)
-                except (OSError, LinkBrokenError):
-                    continue  # the server writes it
-            there.append((output.name, sent[region], region.offset + place.offset, place.size))
+            try:
+                number = link.lent.number(region, link.share)
+            except (OSError, LinkBrokenError):
+                continue  # the server writes it
+            there.append((output.name, number, region.offset + place.offset, place.size))
     return found
 
 

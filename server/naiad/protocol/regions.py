@@ -15,9 +15,9 @@ from naiad.core.cuda_regions import CudaRegion
 from naiad.core.datatypes import BYTES
 from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.inference import Cancellable
-from naiad.core.regions import Place, Regions
+from naiad.core.regions import Place, Region, Regions
 from naiad.core.request import InferRequest
-from naiad.core.tensor import NO_VALUES, UNPACKED, RegionTensor, Tensor
+from naiad.core.tensor import NO_VALUES, UNPACKED, RegionTensor, Tensor, unread_tensor
 from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
@@ -70,6 +70,10 @@ def bring(
     if any(place.region is not None and place.region.on_gpu for place in _places(bound)):
         model = engine.look_up(request.model_name, request.model_version)
         bound = on_gpu(bound, model.traits)
+    elif any(map(_may_stay, bound.inputs)):
+        model = engine.look_up(request.model_name, request.model_version)
+        if model.traits.reads_regions:
+            bound = unread(bound)
     memory = _memory(engine.regions, bound)
     if takes_long(bound):
         return offload(functools.partial(_read_and_check, codec, bound, memory), proceed)
@@ -128,6 +132,38 @@ def on_gpu(request: InferRequest, traits: ModelTraits) -> InferRequest:
                 names.add(output.name)
     stays = OnDevice(device, frozenset(names)) if names else None
     return msgspec.structs.replace(request, inputs=inputs, on_device=stays)
+
+
+def _may_stay(tensor: Tensor) -> bool:
+    """Whether an input is one of numbers in a region in the host's memory, and not a small one."""
+    return (
+        isinstance(tensor, RegionTensor)
+        and tensor.place.size >= _LARGE
+        and tensor.datatype is not BYTES
+    )
+
+
+def unread(request: InferRequest) -> InferRequest:
+    """The request with its large inputs in regions in the host's memory left there: its worker process reads them.
+
+    Args:
+        request: as `bind` returns it.
+
+    Raises:
+        InferenceError: INVALID_ARG for an object that has become too small.
+    """
+    return msgspec.structs.replace(request, inputs=[_left_there(each) for each in request.inputs])
+
+
+def _left_there(tensor: Tensor) -> Tensor:
+    if not (isinstance(tensor, RegionTensor) and _may_stay(tensor)):
+        return tensor
+    place = tensor.place
+    if place.size != math.prod(tensor.shape) * tensor.datatype.size or min(tensor.shape, default=0) < 0:  # fmt: skip
+        return tensor  # `read` says what is wrong
+    assert isinstance(place.region, Region), "bound, and in the host's memory"
+    place.region.require(place.offset, place.size)
+    return unread_tensor(tensor)
 
 
 def _opened_there(tensor: Tensor, device: int | None) -> DeviceTensor | None:

@@ -1,12 +1,15 @@
-"""Clients' shared memory objects that a worker process writes outputs to itself: what both sides say of them.
+"""Clients' shared memory objects that a worker process reads inputs from and writes outputs to itself: what both sides say of them.
 
-The server sends the descriptor of an object before the batch that refers to it, and the worker closes it after the batch, so that an object that its client has
-removed is not kept. The worker writes with `pwrite`, never through a mapping: an object that has become smaller must not end the process. What it cannot write
+The server sends the descriptor of an object before the first batch that refers to it, and says when the last of its regions is gone, so that an object that its client
+has removed and unregistered is not kept. The worker uses `preadv` and `pwrite`, never a mapping: an object that has become smaller must not end the process. What it cannot write
 goes to the server as any other output; the server then writes it, or finds the same fault and says what is wrong. Limits: standard library and numpy,
 Python 3.8.
 """
 
+import collections
 import os
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,13 +23,12 @@ REGION_FILE = 1 << 9
 """A bit in the number of a shared file: it is such an object, which is not mapped."""
 
 PLACED_FROM = 1 << 16
-"""Bytes of the smallest output that a worker writes to its place. For fewer, sending the descriptor costs more than the copy."""
-
-MOST_FILES = 16
-"""Objects that are sent along with one batch; the outputs for further ones go to the server."""
+"""Bytes of the smallest tensor that a worker reads from its place or writes there. For fewer, the copy costs less than what is said of it."""
 
 _NUMBER_SHIFT = 16
 _NUMBERS = 1 << 32
+_LABEL_BYTES = 1 << 12
+_NO_DESCRIPTOR = "its worker process could not take the request: the process has no file descriptor left for its shared memory region"
 
 
 def numbered(count: int) -> int:
@@ -46,27 +48,111 @@ class Placed:
         self.shape = shape
 
 
+def too_small(label: str, end: int) -> str:
+    """What is wrong with an object that does not reach to byte `end` any more."""
+    return (
+        f"{label} was made smaller than the tensor in it needs: byte {end} of the object is gone; "
+        "register the region again with its size"
+    )
+
+
+def unreadable(label: str, why: str) -> str:
+    """What is wrong with an object that the system does not read."""
+    return f"{label} cannot be read: {why}"
+
+
+class SentFiles:
+    """The server's side of a link: which objects the worker has. One thread; regions may end in any.
+
+    Attributes:
+        on_gone: called in whatever thread when a region has ended of which the worker has the descriptor; `forget` is to come soon.
+    """
+
+    __slots__ = ("_count", "_gone", "_numbers", "on_gone")
+
+    def __init__(self) -> None:
+        self.on_gone: Callable[[], object] = int
+        self._count = 0
+        self._gone: collections.deque[int] = collections.deque()
+        self._numbers: dict[weakref.ref[Any], int] = {}
+
+    def number(self, region: Any, send: "Callable[[int, int, bytes], None]") -> int:
+        """The number of a region's object, which has a `descriptor` and a `label`; it is sent if the worker does not have it.
+
+        Raises:
+            Exception: as `send`; the worker does not have it then.
+        """
+        known = self._numbers.get(weakref.ref(region))
+        if known is not None:
+            return known
+        number = numbered(self._count)
+        send(number, region.descriptor, region.label.encode("utf-8", "replace")[:_LABEL_BYTES])
+        self._count += 1
+        self._numbers[weakref.ref(region, self._ended)] = number
+        return number
+
+    def _ended(self, region: "weakref.ref[Any]") -> None:
+        number = self._numbers.pop(region, None)
+        if number is not None:
+            self._gone.append(number)
+            self.on_gone()
+
+    def forget(self, send: "Callable[[int, int, bytes], None]") -> None:
+        """Have the worker close what belongs to no region any more; raises as `send`, and the rest is for another time then."""
+        while self._gone:
+            send(self._gone[0], -1, b"")
+            self._gone.popleft()
+
+    def send_again(self) -> None:
+        """The worker does not have them all: those that are needed are sent again."""
+        self._gone.extend(self._numbers.values())
+        self._numbers.clear()
+
+
 class ReceivedFiles:
-    """The objects that came for a batch, by number, each a descriptor."""
+    """The worker's side: the objects that it has, by number."""
 
     __slots__ = ("_files",)
 
     def __init__(self) -> None:
-        self._files: dict[int, int] = {}
+        self._files: dict[int, tuple[int, str]] = {}
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self._files)
 
-    def add(self, number: int, descriptor: int) -> None:
-        """One came; -1 if this process could not take it."""
+    def add(self, number: int, descriptor: int, label: str = "") -> None:
+        """One came; -1 if it is to be closed, or if this process could not take it."""
+        known = self._files.pop(number, None)
+        if known is not None:
+            os.close(known[0])
         if descriptor >= 0:
-            self._files[number] = descriptor
+            self._files[number] = descriptor, label
 
     def close(self) -> None:
-        """The batch has ended."""
+        """The link is closed."""
         while self._files:
-            os.close(self._files.popitem()[1])
+            os.close(self._files.popitem()[1][0])
+
+    def read(self, number: int, values: Any, at: int) -> "tuple[str, str]":
+        """Fill an array of bytes from an object.
+
+        Returns:
+            The name of an `ErrorCode` and a message if that failed, else two empty texts.
+        """
+        file, label = self._files.get(number, (-1, ""))
+        if file < 0:
+            return "UNAVAILABLE", _NO_DESCRIPTOR
+        octets = memoryview(values)
+        try:
+            while octets:
+                count = os.preadv(file, [octets], at)
+                if not count:
+                    return "INVALID_ARG", too_small(label, at + len(octets))
+                octets, at = octets[count:], at + count
+        except OSError as error:
+            return "INTERNAL", unreadable(label, str(error.strerror))
+        return "", ""
 
     def write(self, number: int, values: Any, at: int, size: int) -> Any:
         """Write the values of an output, numbers, to an object.
@@ -80,7 +166,7 @@ class ReceivedFiles:
         Returns:
             A `Placed`; the values themselves if they are still to be written.
         """
-        file = self._files.get(number, -1)
+        file, _ = self._files.get(number, (-1, ""))
         if (
             file < 0
             or type(values) is not np.ndarray

@@ -5,6 +5,7 @@ have the pages mapped. With each outcome the worker says which slots its model s
 one path only (`SharedPool.take`). Limits: standard library and numpy, Python 3.8.
 """
 
+import math
 import struct
 import sys
 import weakref
@@ -13,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from naiad.tensors.input_memory import InputMemory
 from naiad.tensors.memory import Memory
-from naiad.tensors.region_files import ReceivedFiles
+from naiad.tensors.region_files import REGION_FILE, ReceivedFiles
 from naiad.tensors.shared_pool import KEPT_EACH, Lease, MemoryFile
 
 SLOTS = 16
 """Files of a link: two batches of eight requests. Further ones are copied."""
 
 SHARED = Memory("shared", 0)
-"""In place of a tensor's values: where they are in the file of a slot."""
+"""In place of a tensor's values: where they are in the file of a slot, or in the client's shared memory object of a number (`region_files`)."""
 
 SHARED_FROM = 1 << 16
 """Bytes of the smallest tensor that is not copied."""
@@ -140,13 +142,17 @@ class ReceivedSlots:
     """The worker's side of a link.
 
     Attributes:
-        files: clients' shared memory objects that came for the next batch, or for this one.
+        files: clients' shared memory objects.
+        memory: for what is read from them.
+        lost: what could not be read from them for this batch: the array in place of each, and what `ReceivedFiles.read` says.
     """
 
-    __slots__ = ("_arrays", "_lost", "_once", "files")
+    __slots__ = ("_arrays", "_lost", "_once", "files", "lost", "memory")
 
     def __init__(self) -> None:
         self.files = ReceivedFiles()
+        self.memory = InputMemory()
+        self.lost: list[tuple[Any, tuple[str, str]]] = []
         self._arrays: list[Any] = []
         self._lost = 0
         self._once = 0
@@ -166,21 +172,30 @@ class ReceivedSlots:
             self._once |= 1 << slot
 
     def array(self, place: "bytes | bytearray", shape: "tuple[int, ...]", dtype: Any) -> Any:
-        """The tensor at a place, a view.
+        """The tensor at a place: a view, or read from a client's shared memory object.
 
         Raises:
             LookupError: its file is not here.
         """
         slot, offset = _PLACE.unpack(place)
+        if slot & REGION_FILE:
+            return self._read(slot, offset, shape, dtype)
         base = self._arrays[slot] if slot < len(self._arrays) else None
         if base is None:
             raise LookupError(f"shared file {slot} is not there")
         return np.ndarray(shape, dtype, base, offset)
 
+    def _read(self, number: int, at: int, shape: "tuple[int, ...]", dtype: Any) -> Any:
+        size = math.prod(shape) * dtype.itemsize
+        memory = self.memory.take(size)
+        wrong = self.files.read(number, memory[:size], at)
+        array = np.ndarray(shape, dtype, memory)
+        if wrong[0]:
+            self.lost.append((array, wrong))
+        return array
+
     def drop_once(self) -> None:
         """The batch has ended: forget the files that are not used again."""
-        if self.files:
-            self.files.close()
         if self._once:
             for slot in range(len(self._arrays)):
                 if self._once >> slot & 1:
@@ -202,6 +217,7 @@ class ReceivedSlots:
         """The link is closed."""
         self._arrays.clear()
         self.files.close()
+        self.memory.clear()
 
 
 def _only_ours() -> int:

@@ -11,7 +11,8 @@ from typing_extensions import override
 from naiad.core.device_tensor import DeviceTensor
 from naiad.core.inference import ExecutionTimes, Inference, RequestContext, TraceParent
 from naiad.core.response import InferResponse
-from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, packed_strings
+from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, UnreadTensor, packed_strings
+from naiad.errors import InferenceError
 from naiad.tracing.batch import Batches, BatchTrace
 from naiad.tracing.settings import TENSORS, TraceSetting
 
@@ -187,6 +188,13 @@ def kept(tensor: Tensor) -> Tensor:
     """A tensor with values of its own: those of the request may be in memory that is used again. One on a GPU, which the server cannot read, is without."""
     if isinstance(tensor, DeviceTensor):
         return Tensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES)
+    if isinstance(tensor, UnreadTensor):
+        try:
+            return Tensor(tensor.name, tensor.datatype, tensor.shape, tensor.array)
+        except (
+            InferenceError
+        ):  # its client has made the object smaller, which its worker says as well
+            return Tensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES)
     if isinstance(tensor, PackedStrings):  # unpacked on the thread that writes
         return packed_strings(tensor.name, tensor.shape, tensor.packed.copy())
     array = tensor.array

@@ -1,5 +1,6 @@
 """Requests with tensors in clients' shared memory become ordinary ones."""
 
+import os
 import pathlib
 import types
 from typing import Any, cast
@@ -12,7 +13,7 @@ from naiad.core import regions as module
 from naiad.core.datatypes import BF16, BYTES, FP32, DataType
 from naiad.core.regions import Place, Regions
 from naiad.core.request import InferRequest, RequestedOutput
-from naiad.core.tensor import Tensor, region_tensor
+from naiad.core.tensor import Tensor, UnreadTensor, region_tensor
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError
 from naiad.protocol import regions as protocol_regions
@@ -36,8 +37,15 @@ def request_of(*inputs: Tensor, outputs: list[RequestedOutput] | None = None) ->
     return InferRequest("m", -1, "", list(inputs), outputs or [], {}, in_regions=True)
 
 
+def engine_of(known: Regions, *, reads: bool) -> Any:
+    """An engine whose models' worker processes read regions themselves, or do not."""
+    traits = types.SimpleNamespace(reads_regions=reads)
+    model = types.SimpleNamespace(traits=traits)
+    return types.SimpleNamespace(regions=known, look_up=lambda _name, _version: model)
+
+
 def bring(
-    known: Regions, request: InferRequest, codec: Codec | None = None
+    known: Regions, request: InferRequest, codec: Codec | None = None, *, reads: bool = False
 ) -> tuple[InferRequest | None, list[protocol_regions.Work]]:
     """The request that goes on at once, if it does, and the work that would run on a thread."""
     gone: list[InferRequest] = []
@@ -50,7 +58,7 @@ def bring(
         work.append(each)
 
     protocol_regions.bring(
-        cast("Engine", types.SimpleNamespace(regions=known)), codec, request, proceed, offload
+        cast("Engine", engine_of(known, reads=reads)), codec, request, proceed, offload
     )
     return (gone[0] if gone else None), work
 
@@ -83,6 +91,28 @@ async def test_large_inputs_are_plain_arrays_in_shared_memory(known: Regions) ->
         bases.append(bases[-1].base)
     assert {type(each) for each in bases[:-1]} == {np.ndarray, Lease}
     assert (type(large), type(small)) == (np.ndarray, np.ndarray)
+
+
+async def test_what_a_worker_reads_itself_is_left_there(
+    known: Regions, tmp_path: pathlib.Path
+) -> None:
+    large = there(1 << 17, shape=(1 << 15,))
+    wrong = there(1 << 17, shape=(1,))
+    brought, _ = bring(known, request_of(large, there(8), wrong), reads=True)
+    assert brought is not None
+    assert [type(each) for each in brought.inputs] == [UnreadTensor, Tensor, Tensor]
+    assert not brought.in_regions
+    assert (brought.inputs[0].array.view(np.uint32) == np.arange(1 << 15)).all()
+    os.truncate(tmp_path / "o", 1 << 16)
+    with pytest.raises(InferenceError, match="byte 131072 of the object is gone"):
+        bring(known, request_of(large), reads=True)
+
+
+async def test_strings_are_not_left_for_a_worker(known: Regions) -> None:
+    strings = there(1 << 17, datatype=BYTES, shape=(1,))
+    brought, work = bring(known, request_of(strings), reads=True)
+    assert brought is None
+    assert len(work) == 1
 
 
 async def test_bfloat16_is_read(known: Regions) -> None:

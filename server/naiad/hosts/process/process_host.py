@@ -19,7 +19,7 @@ from naiad.backends.instance import Execution
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.errors import InferenceError
+from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe
 from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.process import worker_life
@@ -286,6 +286,11 @@ class ProcessHost:
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             self._supervisor.refuse("outcome", failure)
             return
+        if execution is not None and any(
+            each is not None and each.error is not None and each.error.code is ErrorCode.UNAVAILABLE
+            for each in execution.responses
+        ):
+            worker.links[self._place].lent.send_again()
         self._copied(batch)  # the outcome may come before `_sent` is called
         self._end(batch, execution, error)
         if execution is not None:

@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 _BURST = 64
 _LOST_S = 0.3
 _STACKS_S = 1.0
+_FORGET_AGAIN_S = 1.0
 _ANNOUNCED_S = 10.0
 _LAST_BURSTS = 1_000
 """More messages than a socket holds: what a worker sent before it ended is read at once, but not what a child of it keeps sending."""
@@ -214,9 +215,26 @@ class WorkerProcess:
 
     def _listen(self, place: int, link: Link, instance: WorkerInstance) -> None:
         self.links[place] = link
+        link.lent.on_gone = functools.partial(self._forget_soon, link)
         self._loop.add_reader(
             link.fileno(), functools.partial(self._receive, place, link, instance)
         )
+
+    def _forget_soon(self, link: Link) -> None:
+        """A region has ended, in whatever thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._forget, link)
+
+    def _forget(self, link: Link) -> None:
+        """Have an instance close what it has of regions that have ended; again later if it does not read now."""
+        if link not in self.links.values():
+            return
+        try:
+            link.lent.forget(link.share)
+        except LinkBrokenError:
+            return  # its end is reported elsewhere
+        except OSError:
+            self._loop.call_later(_FORGET_AGAIN_S, self._forget, link)
 
     def _drop_links(self) -> None:
         for place in tuple(self.links):

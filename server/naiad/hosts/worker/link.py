@@ -43,7 +43,7 @@ from naiad.hosts.worker.segments import (
     passed_socket,
     received,
 )
-from naiad.tensors.region_files import REGION_FILE, numbered
+from naiad.tensors.region_files import REGION_FILE, SentFiles
 from naiad.tensors.shared_slots import ReceivedSlots, SentSlots
 
 PLACE_SHIFT = 48
@@ -103,6 +103,7 @@ class Link:
 
     Attributes:
         shared: files that the other side has as well.
+        lent: clients' shared memory objects that it has.
         shared_by_other: files of the other side.
     """
 
@@ -126,7 +127,7 @@ class Link:
         self._passed: socket.socket | None = None
         self.shared = SentSlots()
         self.shared_by_other = ReceivedSlots()
-        self._lent = 0
+        self.lent = SentFiles()
         self._pool = SegmentPool()
         self._notified = ReceivedSegments()
 
@@ -288,7 +289,7 @@ class Link:
             raise LinkBrokenError("an invalid message" if length else GONE)
         kind, held, slot, read, noted, number, at, size = _MESSAGE.unpack_from(packet)
         if kind == SHARE and self._takes_files:
-            self._take_file(number, ancillary, flags)
+            self._take_file(number, ancillary, flags, packet[_MESSAGE.size : length])
             return self.receive()
         if kind < NOTIFICATIONS and noted != self.shared.held:
             self.shared.note(noted)
@@ -343,20 +344,15 @@ class Link:
         self.shared.close()
         self.shared_by_other.clear()
 
-    def share(self, number: int, descriptor: int) -> None:
-        """Send a file for a slot; raises as `notify`."""
-        self._pass(_MESSAGE.pack(SHARE, 0, _IN_THE_PACKET, 0, 0, number, 0, 0), descriptor)
+    def share(self, number: int, descriptor: int, label: bytes = b"") -> None:
+        """Send a file for a slot, or a client's shared memory object with its label, -1 if it is to be closed; raises as `notify`."""
+        message = _MESSAGE.pack(SHARE, 0, _IN_THE_PACKET, 0, 0, number, 0, len(label))
+        self._pass(message + label, descriptor)
 
-    def lend(self, descriptor: int) -> int:
-        """Send a client's shared memory object for the batch that comes next, and return its number; raises as `notify`."""
-        number = numbered(self._lent)
-        self.share(number, descriptor)
-        self._lent += 1
-        return number
-
-    def _take_file(self, number: int, ancillary: "Any", flags: int) -> None:
+    def _take_file(self, number: int, ancillary: "Any", flags: int, label: bytearray) -> None:
         if number & REGION_FILE:
-            self.shared_by_other.files.add(number, passed_file(ancillary))
+            descriptor = passed_file(ancillary)
+            self.shared_by_other.files.add(number, descriptor, label.decode(errors="replace"))
             return
         try:
             file, _ = received(ancillary, flags)

@@ -3,14 +3,15 @@
 import contextlib
 import logging
 import os
+import select
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from naiad.backends.instance import Instance, Response
-from naiad.errors import InferenceError, internal, unavailable
+from naiad.backends.instance import Execution, Instance, Response
+from naiad.errors import ErrorCode, InferenceError, internal, unavailable
 from naiad.hosts.worker import codec, device, kinds, link, warmup
 from naiad.hosts.worker.in_progress import RequestsInProgress
 from naiad.hosts.worker.payload import Payload
@@ -89,6 +90,8 @@ class Runner:
         receive, shared = self.link.receive, self.link.shared_by_other
         while True:
             shared.drop_once()
+            if shared.memory and not _comes(self.link, shared.memory.KEPT_S):
+                shared.memory.clear()
             try:
                 kind, number, header = receive()
             except link.SegmentLostError as lost:
@@ -140,7 +143,11 @@ class Runner:
         """The outcome of a batch, and the errors in its responses."""
         requests = self._requests.read(self.link.base, header, first, self.link.shared_by_other)
         self._in_progress.begin(first, requests)
-        execution = self.instance.execute(requests)
+        lost = self.link.shared_by_other.lost
+        if lost:
+            execution = _without_lost(self.instance.execute, requests, lost)
+        else:
+            execution = self.instance.execute(requests)
         errors: list[InferenceError] = []
         for index, (request, response) in enumerate(zip(requests, execution.responses)):  # noqa: B905 - 3.8 knows no strict; the server checks
             if response is None:
@@ -153,7 +160,6 @@ class Runner:
                     _lend(response, request.on_device)
                 if request.places and not request.cancelled:
                     self._place(response, request.places)
-        self.link.shared_by_other.files.close()  # before its client knows that it is done
         answer, payload = codec.write_outcome(execution)
         return answer, payload, errors
 
@@ -236,6 +242,38 @@ class Runner:
             answer = False
         with contextlib.suppress(link.LinkBrokenError):
             self.link.notify(kinds.READY, b"", None, int(answer))
+
+
+def _comes(data: link.Link, seconds: float) -> bool:
+    """Whether a message comes within a time."""
+    waiting = select.poll()
+    waiting.register(data.fileno(), select.POLLIN)
+    return bool(waiting.poll(seconds * 1000))
+
+
+def _without_lost(
+    execute: "Callable[[Any], Execution[Response]]",
+    requests: "Sequence[ReceivedRequest]",
+    lost: "list[tuple[Any, tuple[str, str]]]",
+) -> "Execution[Response]":
+    """Run a batch without the requests whose inputs could not be read from their clients' shared memory; those are answered with why."""
+    responses: list[Response | None] = [None] * len(requests)
+    for index, request in enumerate(requests):
+        for array, (code, why) in lost:
+            # One on a device has no array of its own.
+            if any("array" in each.__slots__ and each.array is array for each in request.inputs):
+                responses[index] = Response([], {}, InferenceError(ErrorCode[code], why))
+    lost.clear()
+    places = [index for index, each in enumerate(responses) if each is None]
+    if places:
+        ran = execute([requests[index] for index in places])
+    else:
+        now = time.monotonic_ns()
+        ran = Execution([], now, now)
+    for index, response in zip(places, ran.responses):  # noqa: B905 - as above
+        responses[index] = response
+    again = [places[index] for index in ran.rescheduled]
+    return Execution(responses, ran.input_end_ns, ran.output_start_ns, ran.padding_rows, again)
 
 
 def _lend(response: Response, on_device: Any) -> None:

@@ -21,6 +21,7 @@ from naiad.hosts.host import BatchOutcome
 from naiad.tensors.region_files import PLACED_FROM
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, WAITS_FOR_A_FILE, Hosts, begun
+from tests.support.waiting import until
 
 WIDTH = PLACED_FROM // 4
 BYTES = PLACED_FROM
@@ -44,6 +45,12 @@ def content(tmp_path: pathlib.Path, name: str) -> "np.ndarray[Any, Any]":
     return np.frombuffer((tmp_path / "shm" / name).read_bytes(), np.float32)
 
 
+def objects_of(pid: int, folder: pathlib.Path) -> list[str]:
+    """The clients' objects that a worker process has open."""
+    files = [os.readlink(each) for each in pathlib.Path(f"/proc/{pid}/fd").iterdir()]  # noqa: PTH115 - of another process
+    return sorted(pathlib.Path(each).name for each in files if each.startswith(str(folder / "shm")))
+
+
 def to(value: float, place: Place | None, *, width: int = WIDTH) -> Inference:
     """A request whose output goes to this place."""
     made = inference(tensor("IN", np.full((1, width), value, np.float32)))
@@ -62,7 +69,7 @@ async def test_outputs_of_a_batch_go_where_each_request_wants_them(
     hosts: Hosts, regions: Regions, tmp_path: pathlib.Path
 ) -> None:
     hosted = await hosts.start(SAME, **WIDE)
-    for turn in range(3):  # the objects are sent each time, and closed
+    for turn in range(3):  # the objects are sent once
         batch = [
             to(1 + turn, regions.bound(Place("a", 0, BYTES))),
             to(2 + turn, regions.bound(Place("a", 2 * BYTES, 2 * BYTES))),
@@ -82,8 +89,10 @@ async def test_outputs_of_a_batch_go_where_each_request_wants_them(
         assert not a[16 + 3 * WIDTH :].any()
         assert not b[:4].any()
         assert not b[4 + WIDTH :].any()
-    files = [os.readlink(each) for each in pathlib.Path(f"/proc/{hosted.worker.pid}/fd").iterdir()]  # noqa: ASYNC240, PTH115 - of another process
-    assert not [each for each in files if each.startswith(str(tmp_path / "shm"))]
+    assert objects_of(hosted.worker.pid, tmp_path) == ["a", "b"]
+    del batch
+    regions.unregister("a")
+    await until(lambda: objects_of(hosted.worker.pid, tmp_path) == ["b"])
 
 
 async def test_what_cannot_be_written_there_comes_to_the_server(
@@ -120,7 +129,7 @@ async def test_the_server_writes_what_a_worker_has_no_descriptor_for(
     )
     # The first one needs a segment, the second one leaves no descriptor for the object of the third one.
     kinds = []
-    for place in (None, regions.bound(Place("a", 0, BYTES)), regions.bound(Place("a", 0, BYTES))):
+    for place in (None, regions.bound(Place("a", 0, BYTES)), regions.bound(Place("b", 0, BYTES))):
         (found,) = outputs(await hosted.run(to(1, place)))
         kinds.append(type(found))
     assert kinds == [Tensor, PlacedTensor, Tensor]

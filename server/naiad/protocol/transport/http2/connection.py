@@ -136,6 +136,22 @@ class Http2Server:
         self._return_credit()
         return events
 
+    def receive_in(self, buffer: bytearray, count: int) -> list[Event]:
+        """As `receive` of `buffer[:count]`, which is used again: what goes to the `Filling` of a stream is not copied before."""
+        events: list[Event] = []
+        usual = self.failed or self._unread
+        at = 0 if usual else self._incoming.fill(buffer, count, events)
+        if at < count:
+            events += self.receive(bytes(memoryview(buffer)[at:count]))
+        else:
+            self._return_credit()
+        return events
+
+    @property
+    def fills(self) -> bool:
+        """Whether the data that come next are the rest of a frame, and go to the `Filling` of its stream."""
+        return self._incoming.left > 0 and self._incoming.fills
+
     def _frames(self, data: bytes, at: int) -> int:
         """Take the frames from `data[at]` on; returns where the one begins that is not whole."""
         end = len(data)

@@ -8,9 +8,15 @@ from naiad.protocol.transport.http2 import frames
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from naiad.protocol.transport.http2.events import DataReceived, Event, StreamReset
 from naiad.protocol.transport.http2.floods import Cheap, Floods
-from naiad.protocol.transport.http2.frames import END_STREAM, HEAD_BYTES, PADDED, Kind
+from naiad.protocol.transport.http2.frames import (
+    END_STREAM,
+    HEAD_BYTES,
+    MAX_FRAME_BYTES,
+    PADDED,
+    Kind,
+)
 from naiad.protocol.transport.http2.open_streams import OpenStreams
-from naiad.protocol.transport.http2.streams import State, Step, Stream
+from naiad.protocol.transport.http2.streams import Filling, State, Step, Stream
 
 _CLOSED = State.CLOSED
 _STEP_DATA, _LAST_DATA = Step.DATA, Step.LAST_DATA
@@ -144,37 +150,91 @@ class IncomingData:
     def _alike(self, event: DataReceived, size: int, data: bytes, at: int, following: int) -> int:
         """Take the frames that follow `event`'s and have the same head, that at `data[at]`, as far as they are whole and nothing forbids them."""
         stream = event.stream
+        filling = stream.filling
+        most = (len(data) - following) // (HEAD_BYTES + size)
+        if filling is not None:
+            most = 0 if event.start < event.end else min(most, filling.missing // size)
+        taken = self._count(stream, data[at : at + HEAD_BYTES], size, data, following, most)
+        if not taken:
+            return following
+        start, stride = following + HEAD_BYTES, HEAD_BYTES + size
+        if filling is not None:
+            filling.put_alike(data, start, size, taken)
+        else:
+            event.more = [
+                (begin, begin + size) for begin in range(start, start + taken * stride, stride)
+            ]
+        return following + taken * stride
+
+    @property
+    def fills(self) -> bool:
+        """Whether the rest of the last frame goes to a stream's `Filling`."""
+        return self._stream is not None and self._stream.filling is not None
+
+    def fill(self, data: bytearray, end: int, events: list[Event]) -> int:
+        """Take what belongs to a stream's `Filling` at the beginning of `data[:end]`, which the rest of a frame begins; nothing refers to `data` afterwards.
+
+        Returns:
+            How much was taken: 0 if there is no such stream, and no more than what nothing forbids.
+        """
+        stream = self._stream
+        filling = None if stream is None else stream.filling
+        came = min(self.left, end)
+        if stream is None or filling is None or self._padding or came > filling.missing:
+            return 0
+        filling.put(data, 0, came)
+        self.left -= came
+        ended = self._ended and not self.left
+        at = came
+        if not self.left:
+            self._stream = None
+            if not ended:
+                at = self._fill_frames(stream, filling, data, at, end)
+        events.append(DataReceived(stream, b"", 0, 0, ended))
+        return at
+
+    def _fill_frames(
+        self, stream: Stream, filling: Filling, data: bytearray, at: int, end: int
+    ) -> int:
+        """Take the frames from `data[at]` on that have one head, go to `filling` and do not end the stream; the last one need not be whole. Returns where they end."""
+        if end - at < HEAD_BYTES:
+            return at
+        head = data[at : at + HEAD_BYTES]
+        size = int.from_bytes(head[:3], "big")
+        if not 0 < size <= MAX_FRAME_BYTES or head[3:] != frames.head(0, Kind.DATA, 0, stream.id)[3:]:  # fmt: skip
+            return at
         stride = HEAD_BYTES + size
-        most = min(
-            (len(data) - following) // stride,
-            stream.receive_window // size,
-            (self._window - self.credit) // size,
-        )
+        most = min((end - at) // stride, filling.missing // size)
+        taken = self._count(stream, head, size, data, at, most)
+        if taken:
+            filling.put_alike(data, at + HEAD_BYTES, size, taken)
+            at += taken * stride
+        start = at + HEAD_BYTES
+        if (
+            start <= end < start + size <= start + filling.missing
+            and data.startswith(head, at)
+            and self._count(stream, head, size, data, at, 1)
+        ):
+            filling.put(data, start, end)
+            self.left, self._padding, self._stream, self._ended = start + size - end, 0, stream, False  # fmt: skip
+            at = end
+        return at
+
+    def _count(  # noqa: PLR0917 - as above
+        self, stream: Stream, head: bytes | bytearray, size: int, data: bytes | bytearray, at: int, most: int,
+    ) -> int:  # fmt: skip
+        """Count the frames of `size` bytes from `data[at]` on that have this head, at most `most`, as far as no window and no length forbids them."""
+        most = min(most, stream.receive_window // size, (self._window - self.credit) // size)
         if stream.expected >= 0:
             most = min(most, stream.expected // size)
-        if most <= 0:
-            return following
-        head = data[at : at + HEAD_BYTES]
-        filling = stream.filling
-        more: list[tuple[int, int]] = []
-        taken = 0
-        while taken < most and data.startswith(head, following):
-            start = following + HEAD_BYTES
-            if filling is not None:
-                if event.start < event.end or filling.missing < size:
-                    break
-                filling.put(data, start, start + size)
-            else:
-                more.append((start, start + size))
-            following += stride
+        taken, stride = 0, HEAD_BYTES + size
+        while taken < most and data.startswith(head, at + taken * stride):
             taken += 1
         stream.receive_window -= taken * size
         self.credit += taken * size
         if stream.expected >= 0:
             stream.expected -= taken * size
-        if more:
-            event.more = more
-        return following
+        return taken
 
 
 def refuse(

@@ -8,8 +8,10 @@ import enum
 import typing
 
 import msgspec
+import numpy as np
 
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from naiad.protocol.transport.http2.frames import HEAD_BYTES
 
 
 class State(enum.IntEnum):
@@ -93,7 +95,7 @@ class Filling:
         """Bytes that are still to come."""
         return len(self.memory) - self.at
 
-    def put(self, data: bytes, start: int, end: int) -> int:
+    def put(self, data: bytes | bytearray, start: int, end: int) -> int:
         """Copy what belongs here of `data[start:end]`; returns how many bytes that are."""
         at = self.at
         count = min(end - start, len(self.memory) - at)
@@ -101,6 +103,12 @@ class Filling:
             self.memory[at : at + count] = memoryview(data)[start : start + count]
             self.at = at + count
         return count
+
+    def put_alike(self, data: bytes | bytearray, start: int, size: int, count: int) -> None:
+        """Copy the payloads of so many frames of one size, none longer than what is missing: the first begins at `data[start]`."""
+        rows = np.ndarray((count, size), np.uint8, data, start, (HEAD_BYTES + size, 1))
+        np.ndarray((count, size), np.uint8, self.memory, self.at)[:] = rows
+        self.at += count * size
 
 
 class Stream:

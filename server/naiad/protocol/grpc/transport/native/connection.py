@@ -17,6 +17,7 @@ from naiad.protocol.grpc.transport.native.call_head import (
     head_of,
     timeout_of,
 )
+from naiad.protocol.grpc.transport.native.direct_reader import DirectReader
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
 from naiad.protocol.grpc.transport.native.refused import ForeignRequest, RefusedCall
 from naiad.protocol.grpc.transport.native.service import (
@@ -72,7 +73,7 @@ class GrpcConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "__weakref__", "_began", "_closing", "_draining", "_goes_on", "_keepalive", "_lost", "_peer", "_scheduled", "_service", "_ticked",
+        "__weakref__", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_lost", "_peer", "_scheduled", "_service", "_ticked",
         "_transport", "h2", "peer",
     )  # fmt: skip
 
@@ -87,6 +88,7 @@ class GrpcConnection(asyncio.Protocol):
         self.peer = ""
         self._scheduled = self._goes_on = False
         self._draining = False
+        self._direct = False  # `DirectReader` is the transport's protocol
         self._closing = False
         self._lost = False
         self._ticked = self._began = 0.0
@@ -115,8 +117,21 @@ class GrpcConnection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
+        self._take(self.h2.receive(data))
+        if self.h2.fills and not (self._direct or self._transport.is_closing()):
+            self._direct = True
+            self._transport.set_protocol(DirectReader(self, self._service.read_into))
+
+    def direct_received(self, buffer: bytearray, count: int) -> None:
+        """See `Reads`."""
+        self._take(self.h2.receive_in(buffer, count))
+        if not (self.h2.fills or self._transport.is_closing()):
+            self._direct = False
+            self._transport.set_protocol(self)
+
+    def _take(self, events: list[Event]) -> None:
         self._keepalive.heard(self._service.registry.now)
-        for event in self.h2.receive(data):
+        for event in events:
             if isinstance(event, DataReceived):
                 call = event.stream.call
                 if call is not None:

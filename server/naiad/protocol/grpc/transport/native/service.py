@@ -21,6 +21,7 @@ from naiad.protocol.grpc.settings import COMPRESSION_LEVELS, GrpcSettings
 from naiad.protocol.grpc.transport.message_memory import MessageMemory
 from naiad.protocol.grpc.transport.native.call_head import CallHead
 from naiad.protocol.grpc.transport.native.deadlines import Deadlines
+from naiad.protocol.grpc.transport.native.direct_reader import BUFFER_BYTES
 from naiad.protocol.grpc.transport.native.messages import Lend
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.http2.connection import Http2Server, Limits
@@ -109,6 +110,7 @@ class GrpcService:
 
     Attributes:
         entries: by path.
+        read_into: what connections read long messages into, see `direct_reader`.
         encodings: of compressed responses, the one that is liked best first; none for no compression.
     """
 
@@ -121,6 +123,7 @@ class GrpcService:
         self.methods = methods
         self.limits = Limits()
         self.blocks = BlockCache()
+        self.read_into = bytearray(BUFFER_BYTES)
         self.deadlines = Deadlines(registry.loop)
         self.memory = MessageMemory()
         self.encodings = encodings(settings.infer_response_compression_level)
