@@ -98,19 +98,19 @@ async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
         models.python_model_in_a_thread(repository)
         connections = await _connections(repository)
         request = small("threaded").json("localhost")
-        repeated = itertools.repeat(next(_bytes_of(request)))
-        kinds = {"repeated": repeated, "changing": _bytes_of(changing(request))}
+        repeated = itertools.repeat(next(bytes_of(request)))
+        kinds = {"repeated": repeated, "changing": bytes_of(changing(request))}
         for requests in kinds.values():
-            await _rounds(connections, requests, 200)
+            await rounds(connections, requests, 200)
         gc.freeze()
         times = []
         for _ in range(7):
             replies, started = CountingTransport.replies, time.process_time()
-            await _rounds(connections, repeated, rounds)
+            await rounds(connections, repeated, rounds)
             times.append((time.process_time() - started) / (CountingTransport.replies - replies))
         profiler = cProfile.Profile()
         profiler.enable()
-        await _rounds(connections, repeated, rounds)
+        await rounds(connections, repeated, rounds)
         profiler.disable()
         steps = {
             kind: [await _steps(some, requests, detail) for some in (connections[:1], connections)]
@@ -125,11 +125,11 @@ async def _steps(
     detail: typing.TextIO | None,
 ) -> Steps:
     """What one request on each connection does."""
-    await _rounds(connections, requests, 1)
+    await rounds(connections, requests, 1)
     with request_steps.Calls() as calls:
-        await _rounds(connections, requests, 1)
+        await rounds(connections, requests, 1)
     with request_steps.Allocations() as allocations:
-        await _rounds(connections, requests, 1)
+        await rounds(connections, requests, 1)
     blocks, count = allocations.by_line(), len(connections)
     if detail is not None:
         print(f"\n{count} at once: calls, then blocks", file=detail)
@@ -152,7 +152,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
     routes = Routes(await loaded_engine(folder, clock), HttpOptions())
     service = HttpService(
         routes=routes,
-        app=_no_app,
+        app=no_app,
         settings=settings,
         registry=ConnectionRegistry(loop, tick=settings.tick),
         heads=HeadCache(
@@ -168,11 +168,12 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
     return connections
 
 
-async def _no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> None:
+async def no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> None:
+    """For what is no inference."""
     raise AssertionError(scope)
 
 
-def _bytes_of(request: HttpRequest) -> collections.abc.Iterator[bytes]:
+def bytes_of(request: HttpRequest) -> collections.abc.Iterator[bytes]:
     """The request again and again, or those that take turns, each with a number of its own."""
     texts = [
         b"POST /v2/models/threaded/infer HTTP/1.1\r\nHost: localhost\r\n%bContent-Length: %d\r\n\r\n%b"
@@ -183,9 +184,10 @@ def _bytes_of(request: HttpRequest) -> collections.abc.Iterator[bytes]:
         yield text.replace(NUMBER.encode(), b"%012d" % number)
 
 
-async def _rounds(
+async def rounds(
     connections: list[Connection], requests: collections.abc.Iterator[bytes], rounds: int
 ) -> None:
+    """Send a request on each connection and have all of them answered, so many times."""
     for _ in range(rounds):
         for connection in connections:
             connection.data_received(next(requests))

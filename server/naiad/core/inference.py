@@ -71,7 +71,7 @@ class Inference(msgspec.Struct, eq=False):
         cancelled: the client has gone. The scheduler drops it if it is queued, and a model may stop working on it (row 12.16).
         completed: its final response was sent. Nothing may respond to it any more.
         flow: limits how fast a model sends responses; None if the client gets only one.
-        execution: when it was executed; None before that, and if its batch failed.
+        execution: when it was executed; None before that, and, unless it is traced, if its batch failed.
         on_cancel: set by its scheduler; called by `cancel`.
         called: whether another model asks: its code, or an ensemble.
         traced: its trace; None for most.

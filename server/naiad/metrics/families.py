@@ -256,6 +256,11 @@ NOT_SERVED = Family(
     "Number of inference requests for a model or version that is unknown (not_found) or not ready (not_ready)",
     "counter",
 )
+TRACES_LOST = Family(
+    "naiad_traces_lost_total",
+    "Number of traces that were not written to files, or of spans that the collector did not get",
+    "counter",
+)
 LOOP_LAG = Family(
     "naiad_loop_lag_seconds", "Delay of a 20 ms timer on the event loop in seconds; requests wait as long", "histogram"
 )  # fmt: skip

@@ -26,6 +26,7 @@ class AccessObserver:
 
     def __init__(self, *logs: AccessLog, clock: Clock) -> None:
         self._logs = logs
+        self.records = bool(logs)
         self.now_ns = clock.monotonic_ns
 
     def follows(self, header: HeaderLookup) -> bool:
@@ -37,6 +38,10 @@ class AccessObserver:
         traceparent = header(TRACEPARENT)
         trace = None if traceparent is None else trace_parent(traceparent)
         return RequestContext(received_ns, size, trace=trace)
+
+    def finish(self, context: RequestContext) -> None:
+        """See `Observer`."""
+        context.sent_ns = self.now_ns()
 
     def end(self, ended: Ended) -> None:
         """See `Observer`."""

@@ -46,7 +46,13 @@ class Ended(Record, frozen=True):
 
 
 class Observer(typing.Protocol):
-    """Follows requests. Loop only; no method raises."""
+    """Follows requests. Loop only; no method raises.
+
+    Attributes:
+        records: whether `end` reads more than the context; if not, `finish` is enough.
+    """
+
+    records: bool
 
     def follows(self, header: HeaderLookup) -> bool:
         """Whether the request that begins now is followed; the others need no context."""
@@ -59,6 +65,9 @@ class Observer(typing.Protocol):
 
     def end(self, ended: Ended) -> None:
         """The response was sent now, or will never be. Called once per context of a whole request, call or stream."""
+
+    def finish(self, context: RequestContext) -> None:
+        """As `end`, of a request of which no more than the context is recorded."""
 
 
 def trace_parent(

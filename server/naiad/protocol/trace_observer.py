@@ -22,6 +22,7 @@ class TraceObserver:
         self._tracer = tracer
         self._protocol = protocol
         self._log = log
+        self.records = log is not None
         self.now_ns = clock.monotonic_ns
 
     def follows(self, header: HeaderLookup) -> bool:
@@ -45,9 +46,13 @@ class TraceObserver:
 
     def end(self, ended: Ended) -> None:
         """See `Observer`."""
-        context = ended.context
-        if self._log is not None:
-            self._log.end(ended)
-        else:
-            context.sent_ns = self.now_ns()
+        if self._log is None:
+            self.finish(ended.context)
+            return
+        self._log.end(ended)
+        ended.context.finish()
+
+    def finish(self, context: RequestContext) -> None:
+        """See `Observer`."""
+        context.sent_ns = self.now_ns()
         context.finish()

@@ -229,7 +229,18 @@ class ResponseDispatcher:
             message = f"model '{self._model}' gave invalid responses: {failure}"
         if error is None:
             error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
+        ended = outcome.compute_end_ns
+        times = ExecutionTimes(
+            self._version,
+            outcome.compute_start_ns,
+            outcome.input_end_ns,
+            ended,
+            ended,
+            len(outcome.batch),
+        )
         for inference in outcome.batch:
+            if inference.traced is not None:  # a trace shows when it was executed all the same
+                inference.execution = times
             self.fail(inference, error)
 
     def _deliver(self, outcome: BatchOutcome, execution: Execution[InferResponse]) -> None:

@@ -12,7 +12,7 @@ from naiad.engine.model import Model
 from naiad.errors import ErrorCode
 from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Rendered, Sample, Series
-from naiad.metrics.families import NOT_SERVED, PINNED_TOTAL, PINNED_USED
+from naiad.metrics.families import NOT_SERVED, PINNED_TOTAL, PINNED_USED, TRACES_LOST
 from naiad.options.options import Options
 from naiad.protocol.access_log import AccessLog, AccessObserver, LoggedAccess
 from naiad.protocol.codec.pool import Codec
@@ -334,6 +334,8 @@ class Frontends:
                 Sample((("reason", "not_ready"),), refused[ErrorCode.UNAVAILABLE]),
             ),
         )
+        if self._engine.tracer.possible:
+            yield Series(TRACES_LOST, (Sample((), self._engine.tracer.lost()),))
         # There is no pinned memory pool: tensors live in ordinary memory (row 8.20 asks for the families).
         yield Series(PINNED_TOTAL, (Sample((), 0),))
         yield Series(PINNED_USED, (Sample((), 0),))

@@ -13,7 +13,7 @@ import msgspec
 
 from naiad.tracing.background import Background
 from naiad.tracing.settings import TraceSetting
-from naiad.tracing.trace import RequestTrace, size_of
+from naiad.tracing.trace import RequestTrace
 from naiad.tracing.triton_json import joined
 
 _log = logging.getLogger("naiad.trace")
@@ -83,12 +83,20 @@ class TraceFiles:
 
     def __init__(self, failed: collections.abc.Callable[[OSError, str], None]) -> None:
         self._failed = failed
+        # Each is written by one thread only.
+        self._dropped = self._unwritten = 0
         self._groups = FileGroups()
         self._open: dict[str, _JsonArray] = {}
+        self._begun = set[str]()
         self._numbers: dict[str, int] = {}
         self.background = Background[Write](
             self._write, name="trace-files", most=_WAITING, gather_seconds=_GATHER_SECONDS
         )
+
+    @property
+    def lost(self) -> int:
+        """See `TraceSink`: traces for which there was no room, or no disk."""
+        return self._dropped + self._unwritten
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""
@@ -109,10 +117,20 @@ class TraceFiles:
             for array in self._open.values():
                 with contextlib.suppress(OSError):
                     array.close()
+        if self.lost:
+            _log.warning("%d traces were not written", self.lost)
 
     def _put(self, write: Write | None) -> None:
-        if write is not None:
-            self.background.put(write, _weight(write))
+        if write is None or self.background.put(write, _weight(write)):
+            return
+        if not self._dropped:
+            _log.warning(
+                "traces are lost: more of them come than can be written to %s; requests go on. Choose a higher trace_rate, or a faster disk",
+                write.file,
+            )
+        self._dropped += len(write.traces)
+        for trace in write.traces:
+            trace.free()
 
     def _write(self, writes: list[Write]) -> None:
         """On the thread."""
@@ -127,80 +145,84 @@ class TraceFiles:
                 number = self._numbers.get(write.file, 0)
                 self._numbers[write.file] = number + 1
                 path = f"{write.file}.{number}"
-                with self._reported(path), contextlib.closing(_JsonArray(path)) as array:
-                    array.append(_taken(write.traces))
+                with (
+                    self._reported(path, write.traces),
+                    contextlib.closing(_JsonArray(path)) as array,
+                ):
+                    array.append(joined(write.traces))
 
     def _append(self, file: str, traces: list[RequestTrace]) -> None:
-        with self._reported(file):
+        with self._reported(file, traces):
             if file not in self._open:
-                self._open[file] = _JsonArray(file)
-            self._open[file].append(_taken(traces))
+                # One that was written before goes on, once there is room again.
+                self._open[file] = _JsonArray(file, goes_on=file in self._begun)
+                self._begun.add(file)
+            self._open[file].append(joined(traces))
 
     @contextlib.contextmanager
-    def _reported(self, path: str) -> collections.abc.Iterator[None]:
+    def _reported(self, path: str, traces: list[RequestTrace]) -> collections.abc.Iterator[None]:
         try:
             yield
         except OSError as error:
+            self._unwritten += len(traces)
             if array := self._open.pop(path, None):
                 with contextlib.suppress(OSError):
                     array.close()
             self._failed(error, path)
+        finally:
+            for trace in traces:
+                trace.free()
 
 
 def _weight(write: Write) -> int:
     """About how many KB its traces have: one each, and what tensors they hold."""
-    tensors = (
-        tensor
-        for trace in write.traces
-        for part in trace.parts
-        for tensor in (*part.inputs, *part.outputs)
-    )
-    return len(write.traces) + sum(size_of(tensor) >> 10 for tensor in tensors)
-
-
-def _taken(traces: list[RequestTrace]) -> bytes:
-    """The records of traces, which are not needed any more: each is in a cycle with its parts."""
-    records = joined(traces)
-    for trace in traces:
-        trace.parts.clear()
-    return records
+    return len(write.traces) + sum(trace.held >> 10 for trace in write.traces)
 
 
 class _JsonArray:
-    """A file that holds a JSON array, whole after each write. A file that is there already is replaced. Raises OSError."""
+    """A file that holds a JSON array, whole after each write. A file that is there already is replaced, unless the array goes on. Raises OSError."""
 
-    def __init__(self, path: str) -> None:
-        self._file = io.FileIO(path, "w")
-        self._empty = True
+    def __init__(self, path: str, *, goes_on: bool = False) -> None:
+        try:
+            self._file = io.FileIO(path, "r+" if goes_on else "w")
+        except FileNotFoundError:
+            self._file = io.FileIO(path, "w")
         self._seeks = self._file.seekable()
+        # Where the bracket is that ends the array; 0: it has not begun.
+        self._end = max(self._file.seek(0, io.SEEK_END) - 1, 0) if self._seeks else 0
 
     def append(self, records: bytes) -> None:
-        """Write further records."""
-        if not self._empty and self._seeks:
-            self._file.seek(-1, io.SEEK_END)
-        end = b"]" if self._seeks else b""
-        before = self._file.tell() if self._seeks and not self._empty else None
-        rest = memoryview((b"[" if self._empty else b",") + records + end)
-        self._empty = False
+        """Write further records; after an error the file has those from before."""
+        rest = memoryview((b"," if self._end else b"[") + records + (b"]" if self._seeks else b""))
+        size = len(rest)
+        if self._seeks:
+            self._file.seek(self._end)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            if before is not None:
-                self._file.truncate(before)
-                self._file.seek(before)
-                self._file.write(end)
+            if self._seeks:
+                self._file.truncate(self._end)
+                if self._end:
+                    self._file.seek(self._end)
+                    self._file.write(b"]")
             raise
+        self._end += size - 1
 
     def close(self) -> None:
         """End the array."""
-        if not self._seeks and not self._empty:
+        if not self._seeks and self._end:
             self._file.write(b"]")
         self._file.close()
 
 
 class TraceSink(typing.Protocol):
     """Where complete traces go. Loop only, but for `close`."""
+
+    @property
+    def lost(self) -> int:
+        """Traces that were not written, or spans that were not sent; those that are open do not count."""
+        ...
 
     def collected(self, trace: RequestTrace) -> None:
         """A trace is complete."""

@@ -40,8 +40,7 @@ class SpanSender:
         self._resource = Resource.create(dict(options.resource))
         self._offset_ns = time.time_ns() - time.monotonic_ns()
         self._is_lossy = False
-        self.lost = 0
-        """Spans that the collector did not take."""
+        self._refused = 0
         self.background = Background[RequestTrace](
             self._send,
             name="trace-spans",
@@ -49,6 +48,11 @@ class SpanSender:
             gather_seconds=options.schedule_delay_ms / _MS_PER_SECOND,
             enough=options.max_export_batch_size,
         )
+
+    @property
+    def lost(self) -> int:
+        """See `TraceSink`: spans that did not fit, or that the collector did not take."""
+        return self._refused + self.background.dropped
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""
@@ -66,20 +70,20 @@ class SpanSender:
         """See `TraceSink`."""
         if not self.background.close(seconds):
             self._exporter.shutdown()  # no further attempt
-        if dropped := self.background.dropped + self.lost:
-            _log.warning("%d spans were not sent to %s", dropped, self._url)
+        if self.lost:
+            _log.warning("%d spans were not sent to %s", self.lost, self._url)
 
     def _send(self, traces: list[RequestTrace]) -> None:
         """On the thread."""
         made = [self._span(data) for trace in traces for data in spans(trace)]
         for trace in traces:
-            trace.parts.clear()
+            trace.free()
         for first in range(0, len(made), self._batch):
             batch = made[first : first + self._batch]
             if self._exporter.export(batch) is SpanExportResult.SUCCESS:
                 self._is_lossy = False
                 continue
-            self.lost += len(batch)
+            self._refused += len(batch)
             if not self._is_lossy:
                 self._report(f"{self._url} does not take them")
 

@@ -124,9 +124,10 @@ class TraceSetting(msgspec.Struct, eq=False):
         if self.left > 0:
             self.left -= 1
         elif self.left == 0:
+            self.left = self.rate - 1
             if self.count > 0:
                 self.count -= 1
-            self._count_anew()
+                self._count_anew()
             return True
         return forced
 

@@ -48,7 +48,7 @@ def spans(trace: RequestTrace) -> list[SpanData]:
     own = trace.parts[0] if trace.parts else None
     events = [(receive, trace.received_ns), (read, trace.read_ns)]
     if own is not None:
-        events += [("INFER_RESPONSE_COMPLETE", ns) for ns in own.responded_ns]
+        events += [("INFER_RESPONSE_COMPLETE", ns) for ns in own.responded_ns or ()]
         if trace.sent_ns:
             events += [(send, trace.send_ns), (sent, trace.sent_ns)]
     end_ns = max(ns for _, ns in events)

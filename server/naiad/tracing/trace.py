@@ -14,6 +14,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, UnreadTensor, packed_strings
 from naiad.errors import InferenceError
 from naiad.tracing.batch import Batches, BatchTrace
+from naiad.tracing.held import HeldTensors
 from naiad.tracing.settings import TENSORS, TraceSetting
 
 
@@ -57,9 +58,8 @@ class RequestTrace(msgspec.Struct, eq=False):
         ended: whether its response was sent, or will never be.
         completed: whether nothing more is recorded.
         spans: the trace of its spans, in the mode OPENTELEMETRY.
-        complete: called once, when nothing more will be recorded.
-        next_id: gives the ids of further inferences.
-        batches: those that executed its inferences, in the mode OPENTELEMETRY.
+        owner: has sampled it, and gets it once nothing more will be recorded.
+        held: bytes of tensors that it holds.
     """
 
     id: int
@@ -68,8 +68,7 @@ class RequestTrace(msgspec.Struct, eq=False):
     parent: TraceParent | None
     received_ns: int
     read_ns: int
-    complete: "collections.abc.Callable[[RequestTrace], None]"
-    next_id: collections.abc.Callable[[], int]
+    owner: "Samples"
     send_ns: int = 0
     sent_ns: int = 0
     parts: "list[InferenceTrace]" = []
@@ -77,7 +76,22 @@ class RequestTrace(msgspec.Struct, eq=False):
     ended: bool = False
     completed: bool = False
     spans: SpanIds | None = None
-    batches: Batches | None = None
+    held: int = 0
+
+    def keep(self, tensor: Tensor) -> Tensor:
+        """A tensor for a part, without its values if there is no room for more of them."""
+        size = size_of(tensor)
+        if not self.owner.tensors.take(size):
+            return Tensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES)
+        self.held += size
+        return kept(tensor)
+
+    def free(self) -> None:
+        """It was written, or never will be: let go of its parts, each of which is in a cycle with it, and of what they hold."""
+        self.parts.clear()
+        if self.held:
+            self.owner.tensors.free(self.held)
+            self.held = 0
 
     def end(self) -> None:
         """Its response was sent, or will never be."""
@@ -86,14 +100,14 @@ class RequestTrace(msgspec.Struct, eq=False):
         self.ended = True
         if not self.open:
             self.completed = True
-            self.complete(self)
+            self.owner.complete(self)
 
     def closed(self) -> None:
         """An inference has its final response."""
         self.open -= 1
         if self.ended and not self.open:
             self.completed = True
-            self.complete(self)
+            self.owner.complete(self)
 
 
 class InferenceTrace(msgspec.Struct, eq=False):
@@ -109,10 +123,10 @@ class InferenceTrace(msgspec.Struct, eq=False):
         span_id: of its span, where the request has spans.
         batch: the batch that executed it, there as well.
         inputs, outputs: with the level TENSORS, in files.
+        inference, on_response: what it records, and where the responses go, while it is in between as an `OnResponse`.
     """
 
     request: RequestTrace
-    now_ns: collections.abc.Callable[[], int]
     id: int
     parent_id: int = 0
     model_name: str = ""
@@ -125,10 +139,12 @@ class InferenceTrace(msgspec.Struct, eq=False):
     recorded: bool = False
     span_id: int = 0
     batch: BatchTrace | None = None
-    responded_ns: list[int] = []
+    responded_ns: list[int] | None = None
     ended_ns: int = 0
-    inputs: list[Tensor] = []
-    outputs: list[Tensor] = []
+    inputs: tuple[Tensor, ...] = ()
+    outputs: list[Tensor] | None = None
+    inference: Inference | None = None
+    on_response: collections.abc.Callable[[InferResponse], None] | None = None
 
     def begins(self, model: typing.Any, inference: Inference) -> None:
         """See `RecordsInference`."""
@@ -144,17 +160,21 @@ class InferenceTrace(msgspec.Struct, eq=False):
         if request.spans is not None:
             self.span_id = random_id(64)
         elif request.setting.level & TENSORS:
-            self.inputs = [kept(tensor) for tensor in asked.inputs]
+            self.inputs = tuple(map(request.keep, asked.inputs))
 
     def responds(self, inference: Inference, response: InferResponse) -> None:
         """See `RecordsInference`."""
         if not self.recorded:
             return
-        now = self.now_ns()
+        now = self.request.owner.now_ns()
         if not response.empty:
-            self.responded_ns.append(now)
+            if self.responded_ns is None:
+                self.responded_ns = [now]
+            else:
+                self.responded_ns.append(now)
             if self.request.spans is None and self.request.setting.level & TENSORS:
-                self.outputs += map(kept, response.outputs)
+                self.outputs = self.outputs or []
+                self.outputs += map(self.request.keep, response.outputs)
         if response.final and not self.ended_ns:
             self.queued_ns = inference.queued_ns
             if not self.composed:
@@ -164,8 +184,9 @@ class InferenceTrace(msgspec.Struct, eq=False):
 
     def _executed(self, execution: ExecutionTimes | None) -> None:
         self.execution = execution
-        spans, batches = self.request.spans, self.request.batches
-        if execution is not None and spans is not None and batches is not None:
+        spans = self.request.spans
+        if execution is not None and spans is not None:
+            batches = self.request.owner.batches
             self.batch = batches.add(execution, spans.trace_id, self.span_id, new_id=random_id(64))
 
     @property
@@ -181,7 +202,24 @@ class InferenceTrace(msgspec.Struct, eq=False):
     def child(self) -> "InferenceTrace":
         """See `RecordsInference`."""
         request = self.request
-        return InferenceTrace(request, self.now_ns, request.next_id(), self.id)
+        return InferenceTrace(request, request.owner.next_id(), self.id)
+
+    def between(self, inference: Inference) -> None:
+        """Record each response of an inference before it goes on."""
+        self.inference, self.on_response = inference, inference.on_response
+        inference.on_response = self
+
+    def __call__(self, response: InferResponse) -> None:
+        """A response comes."""
+        inference, on_response = self.inference, self.on_response
+        assert inference is not None, "it is in between"
+        assert on_response is not None, "it is in between"
+        self.responds(inference, response)
+        if response.final:
+            # Without a cycle both are freed here, not by the garbage collector.
+            inference.on_response = on_response
+            self.inference = self.on_response = None
+        on_response(response)
 
 
 def kept(tensor: Tensor) -> Tensor:
@@ -204,17 +242,34 @@ def kept(tensor: Tensor) -> Tensor:
 
 
 def size_of(tensor: Tensor) -> int:
-    """Bytes of a tensor that is kept, but for objects."""
-    return (tensor.packed if isinstance(tensor, PackedStrings) else tensor.array).nbytes
+    """Bytes of a tensor that is kept; 0 for one on a GPU."""
+    if isinstance(tensor, DeviceTensor):
+        return 0
+    if isinstance(tensor, PackedStrings):
+        return tensor.packed.nbytes
+    array = tensor.array
+    return array.nbytes + (sum(map(len, array.flat)) if array.dtype.hasobject else 0)
 
 
 class Samples(typing.Protocol):
-    """Decides whether a request is traced."""
+    """Decides whether a request is traced, and has what all traces share.
+
+    Attributes:
+        next_id: gives the ids of requests and inferences.
+        tensors: limits the memory of tensors.
+        batches: those that executed traced requests, in the mode OPENTELEMETRY.
+    """
 
     now_ns: collections.abc.Callable[[], int]
+    next_id: collections.abc.Callable[[], int]
+    tensors: HeldTensors
+    batches: Batches
 
     def sample(self, model: str, context: RequestContext, protocol: str) -> RequestTrace | None:
         """The trace of a request for this model; None if it is not traced."""
+
+    def complete(self, trace: RequestTrace) -> None:
+        """Called once for each, when nothing more will be recorded."""
 
 
 class TracedContext(RequestContext, kw_only=True, eq=False):
@@ -238,10 +293,10 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         record = self.record
         if record is None:
             return
-        part = InferenceTrace(record, self.tracer.now_ns, record.id)
+        part = InferenceTrace(record, record.id)
         part.begins(model, inference)
         inference.traced = part
-        inference.on_response = _Recorded(part, inference, inference.on_response)
+        part.between(inference)
 
     @override
     def finish(self) -> None:
@@ -249,20 +304,3 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         if record is not None:
             record.send_ns, record.sent_ns = self.send_ns, self.sent_ns
             record.end()
-
-
-class _Recorded(msgspec.Struct, eq=False):
-    """An `OnResponse` that records each response, and passes it on."""
-
-    part: InferenceTrace
-    inference: Inference
-    on_response: collections.abc.Callable[[InferResponse], None]
-
-    def __call__(self, response: InferResponse) -> None:
-        inference = self.inference
-        self.part.responds(inference, response)
-        if response.final:
-            inference.on_response = (
-                self.on_response
-            )  # without a cycle it is freed here, not by the garbage collector
-        self.on_response(response)

@@ -10,6 +10,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
 from naiad.tracing.batch import Batches
 from naiad.tracing.files import TraceFiles, TraceSink
+from naiad.tracing.held import HeldTensors
 from naiad.tracing.settings import (
     OPENTELEMETRY,
     Change,
@@ -50,11 +51,13 @@ class Tracer:
         self._settings = TraceSettings(options)
         self.now_ns = clock.monotonic_ns
         self._ids = itertools.count(1)
-        self._next_id = functools.partial(next, self._ids)
+        self.next_id = functools.partial(next, self._ids)
         self._make_sink = functools.partial(TraceFiles, self._failed) if sink is None else sink
         self._sink: TraceSink | None = None
-        self._batches = Batches()
+        self.batches = Batches()
+        self.tensors = HeldTensors()
         self._has_failed = False
+        self._lost = 0
         self.possible = bool(options.file) or options.mode == OPENTELEMETRY
         self.active = self.due = self.forces = False
 
@@ -72,21 +75,20 @@ class Tracer:
         if not self.active:
             return None
         chosen = setting.samples(forced=forced)
-        self._update_due()
+        if setting.left:  # with a rate of 1, the next one is due at once
+            self._update_due()
         if not chosen:
             return None
         setting.open += 1
         return RequestTrace(
-            self._next_id(),
+            self.next_id(),
             setting,
             protocol,
             parent,
             context.received_ns,
             self.now_ns(),
-            self._complete,
-            self._next_id,
+            self,
             spans=span_ids(parent) if setting.mode == OPENTELEMETRY else None,
-            batches=self._batches if setting.mode == OPENTELEMETRY else None,
         )
 
     def passed(self, model: str) -> None:
@@ -115,6 +117,10 @@ class Tracer:
         self._update_active()
         self._replaced(replaced)
 
+    def lost(self) -> int:
+        """Traces that were not written, or spans that were not sent, since the server has started."""
+        return self._lost + (0 if self._sink is None else self._sink.lost)
+
     async def aclose(self) -> None:
         """Write what was collected; no request is traced after that."""
         self.active = self.due = self.forces = False
@@ -124,6 +130,7 @@ class Tracer:
         sink.stop()
         self._sink = None
         await asyncio.to_thread(sink.close, _CLOSE_SECONDS)
+        self._lost += sink.lost
 
     def _replaced(self, settings: collections.abc.Iterable[TraceSetting]) -> None:
         for setting in settings:
@@ -131,7 +138,8 @@ class Tracer:
             if self._sink is not None:
                 self._sink.replaced(setting)
 
-    def _complete(self, trace: RequestTrace) -> None:
+    def complete(self, trace: RequestTrace) -> None:
+        """See `Samples`."""
         setting = trace.setting
         setting.open -= 1
         setting.collected += 1

@@ -6,6 +6,7 @@ import typing
 
 import numpy as np
 
+from naiad.core.inference import ExecutionTimes
 from naiad.core.tensor import Tensor
 from naiad.tracing.settings import TIMESTAMPS
 from naiad.tracing.trace import InferenceTrace, RequestTrace
@@ -16,13 +17,35 @@ FRONT_END = {
 }
 _AT_ONCE = 10_000
 _quoted = json.encoder.encode_basestring_ascii
+_MODEL = "{model}"
+
+
+def _usual(protocol: str) -> str:
+    """The records of most traces, to be filled with an id and a time each."""
+    receive, read, send, sent = FRONT_END[protocol]
+    before = (receive, read, _MODEL, "REQUEST_START", "QUEUE_START", "INFER_RESPONSE_COMPLETE")
+    computed = ("COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END")
+    return ",".join(
+        '{"id":%d,"model_name":%s,"model_version":%d%s}'
+        if name is _MODEL
+        else f'{{"id":%d,"timestamps":[{{"name":"{name}","ns":%d}}]}}'
+        for name in (*before, *computed, "REQUEST_END", send, sent)
+    )
+
+
+_USUAL = {protocol: _usual(protocol) for protocol in FRONT_END}
+"""One call formats a whole trace, in half the time of one for each record."""
 
 
 def written(trace: RequestTrace) -> str:
     """The records of a trace, with commas between them."""
-    records: list[str] = []
     level = trace.setting.level
     stamps = level & TIMESTAMPS
+    if level == TIMESTAMPS and len(trace.parts) == 1 and trace.sent_ns:
+        (part,) = trace.parts
+        if part.execution is not None and part.queued_ns and len(part.responded_ns or ()) == 1:
+            return _usual_trace(trace, part, part.execution)
+    records: list[str] = []
     receive, read, send, sent = FRONT_END[trace.protocol]
     own = trace.parts[0] if trace.parts else None
     if stamps:
@@ -40,6 +63,19 @@ def written(trace: RequestTrace) -> str:
     return ",".join(records)
 
 
+def _usual_trace(trace: RequestTrace, part: InferenceTrace, times: ExecutionTimes) -> str:
+    """The records of one inference that was executed and has had one response."""
+    number = trace.id
+    (responded_ns,) = part.responded_ns or (0,)
+    request_id = f',"request_id":{_quoted(part.request_id)}' if part.request_id else ""
+    return _USUAL[trace.protocol] % (
+        number, trace.received_ns, number, trace.read_ns, part.id, _quoted(part.model_name), part.model_version, request_id,
+        number, part.started_ns, number, part.queued_ns, number, responded_ns,
+        number, times.start_ns, number, times.input_end_ns, number, times.output_start_ns, number, times.end_ns,
+        number, part.ended_ns, number, trace.send_ns, number, trace.sent_ns,
+    )  # fmt: skip
+
+
 def _add_part(records: list[str], part: InferenceTrace, *, stamps: bool, first: bool) -> None:
     number = part.id
     if stamps:
@@ -51,12 +87,16 @@ def _add_part(records: list[str], part: InferenceTrace, *, stamps: bool, first: 
         records.append(_stamp(number, "REQUEST_START", part.started_ns))
         if part.queued_ns:
             records.append(_stamp(number, "QUEUE_START", part.queued_ns))
-    records += [_tensor(number, "TENSOR_QUEUE_INPUT", tensor) for tensor in part.inputs]
-    records += [_tensor(number, "TENSOR_BACKEND_OUTPUT", tensor) for tensor in part.outputs]
+    records += [
+        _tensor(number, "TENSOR_QUEUE_INPUT", tensor)
+        for tensor in part.inputs
+        if 0 not in tensor.shape  # of inputs without elements the reference writes nothing
+    ]
+    records += [_tensor(number, "TENSOR_BACKEND_OUTPUT", tensor) for tensor in part.outputs or ()]
     if not stamps:
         return
     if first:
-        records += [_stamp(number, "INFER_RESPONSE_COMPLETE", ns) for ns in part.responded_ns]
+        records += [_stamp(number, "INFER_RESPONSE_COMPLETE", ns) for ns in part.responded_ns or ()]
     execution = part.execution
     if execution is not None:
         records += (

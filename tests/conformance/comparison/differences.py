@@ -292,6 +292,16 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "a model that asks for a response cache runs without one, so there is nothing to count",
     ),
     (
+        "trace files: a request that its model refuses",
+        "files*",
+        "Triton loses the trace of a request that is refused before it waits; here it is written",
+    ),
+    (
+        "trace files: INT8",
+        "files.0.0.tensors.?.data",
+        "Triton writes the bytes of INT8 as characters, which is no UTF-8 for negative ones; here they are numbers, as of other integers",
+    ),
+    (
         "sequence: statistics",
         "iterative.*",
         "Triton counts a request each time that its model sees it, and the end of its sequence as a failure; here it is one request",

@@ -44,13 +44,11 @@ _NO_ONNX = (
 )
 _NO_GPU = "needs a GPU, and the reference at hand is a build without"
 
-_FILES = "what is written into files of traces is not compared; shown by our own tests"
 UNSHOWN: dict[str, str] = {
     "1.11": "2.51 has no --http-max-input-size and no limit; ours is shown by our own tests",
     "1.21": "nothing to observe: TLS over HTTP is a reverse proxy's work on both sides",
     "2.12": "2.51 does not call is_ready of a model; shown by our own tests",
     "8.27": _NO_GPU,
-    **{f"9.{row}": _FILES for row in (11, 12, 13, 14, 15, 16)},
     "11.7": _NO_GPU,
     "11.50": _NO_ONNX,
     "11.51": _NO_ONNX,

@@ -30,6 +30,7 @@ MODELS: dict[str, Model] = {
     "nested": ensemble(
         _IN, _OUT, step("chain", "IN=IN", "OUT=X"), step("first", "IN=X", "OUT=OUT")
     ),
+    "asks": Model(python_model(_IN, _OUT, _ONE), "asking"),
     "raising": GOOD["misbehave"],
     "senders": STREAMING["senders"],
     **{f"typed_{kind.lower()}": _typed(kind) for kind in TYPES},

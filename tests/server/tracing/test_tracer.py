@@ -20,6 +20,7 @@ from naiad.core.tensor import NO_VALUES, packed_strings
 from naiad.errors import InferenceError, unavailable
 from naiad.scheduling.relays.calls import CallInProgress
 from naiad.tracing import files
+from naiad.tracing.held import HeldTensors
 from naiad.tracing.settings import TENSORS, TIMESTAMPS, TraceOptions
 from naiad.tracing.tracer import Tracer
 from tests.server.tracing.traces import Requests, model, tensor
@@ -392,6 +393,100 @@ async def test_a_change_begins_again_after_a_file_could_not_be_written(
     world.requests.whole()
     await world.tracer.aclose()
     assert ids(world.written()) == [2]
+
+
+async def test_after_a_failure_a_change_goes_on_in_the_same_file_behind_what_is_there(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.requests.whole()
+    await until(lambda: world.file.exists() and ids(world.written()) == [1])
+    world.sink()._open[str(world.file)]._file.close()  # a write to it fails
+    world.sink()._open[str(world.file)]._file = io.FileIO(world.file, "r")
+    world.requests.whole()
+    await until(lambda: not world.tracer.active)
+    assert world.tracer.lost() == 1
+    world.tracer.change("", {})
+    world.requests.whole()
+    await world.tracer.aclose()
+    assert ids(world.written()) == [1, 3]
+
+
+async def test_a_file_that_was_removed_begins_again(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    array = files._JsonArray(str(world.file), goes_on=True)
+    array.append(b'{"id":1}')
+    array.close()
+    assert world.written() == [{"id": 1}]
+    await world.tracer.aclose()
+
+
+async def test_a_change_of_the_settings_keeps_what_is_in_the_file(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    for change in ({"level": 0}, {"level": TIMESTAMPS}, {"rate": 1}):
+        world.requests.whole()
+        world.tracer.change("", change)
+    await world.tracer.aclose()
+    assert ids(world.written()) == [1, 2]
+
+
+async def test_traces_for_which_there_is_no_room_are_counted_and_named_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(files, "_WAITING", 0)
+    world = World(tmp_path)
+    with caplog.at_level(logging.WARNING, logger="naiad.trace"):
+        for _ in range(3):
+            world.requests.whole()
+        assert world.tracer.lost() == 3
+        await world.tracer.aclose()
+    first, last = (record.getMessage() for record in caplog.records)
+    assert first.startswith(
+        f"traces are lost: more of them come than can be written to {world.file}"
+    )
+    assert last == "3 traces were not written"
+    assert world.tracer.lost() == 3
+
+
+async def test_the_tensors_of_all_traces_have_a_limit_in_bytes(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, level=TENSORS, log_frequency=3)
+    world.tracer.tensors = limited = HeldTensors(20)
+    given = tensor("A", "FP32", (4,), [1, 2, 3, 4])
+    with caplog.at_level(logging.WARNING, logger="naiad.trace"):
+        for _ in range(3):
+            context = world.requests.begin()
+            world.requests.respond(
+                world.requests.run(context, inputs=(given,)), tensor("B", "INT32", (1,), [7])
+            )
+            world.requests.finish(context)
+        await world.tracer.aclose()
+    assert [
+        (each["id"], each["tensor"]["name"], each["tensor"]["data"], each["tensor"]["shape"])
+        for each in world.written(0)
+    ] == [
+        (1, "A", "1,2,3,4", "4"), (1, "B", "7", "1"), (2, "A", "", "4"), (2, "B", "", "1"), (3, "A", "", "4"), (3, "B", "", "1"),
+    ]  # fmt: skip
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith("traces leave out the values of tensors: 20 bytes of them wait")
+    assert limited.bytes == 0
+
+
+@pytest.mark.parametrize("frequency", [0, 3])
+async def test_tensors_that_were_written_leave_room_for_others(
+    tmp_path: pathlib.Path, frequency: int
+) -> None:
+    world = World(tmp_path, level=TENSORS, log_frequency=frequency)
+    world.tracer.tensors = limited = HeldTensors(100)
+    strings = tensor("S", "BYTES", (2,), [b"ab", b"cde"])
+    for _ in range(4):
+        context = world.requests.begin()
+        world.requests.respond(world.requests.run(context, inputs=(strings,)))
+        world.requests.finish(context)
+        await until(lambda: limited.bytes <= 42)
+    await world.tracer.aclose()
+    assert limited.bytes == 0
 
 
 async def test_a_refused_change_leaves_tracing_as_it_is(tmp_path: pathlib.Path) -> None:

@@ -85,7 +85,10 @@ class _LoggedCall:
         self._recorded = True
         # The inference in it holds the callback of the call, and so this object: without a cycle the call ends here.
         context, self.context = self.context, RequestContext(0)
-        _end(self._path, _address(self._call), status, context, self._observer)
+        if self._observer.records:
+            _end(self._path, _address(self._call), status, context, self._observer)
+        else:
+            self._observer.finish(context)
 
 
 class _LoggedUnary(_LoggedCall):

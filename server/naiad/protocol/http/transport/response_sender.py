@@ -318,6 +318,11 @@ class ResponseSender:
 
     def _record(self, exchange: Exchange, reply: HttpReply, size: int) -> None:
         context, exchange.context = exchange.context, None
-        if self._observer is not None and context is not None:
-            context.response_bytes = size
-            self._observer.end(ended(exchange.head, self._peer.address(), reply, context))
+        observer = self._observer
+        if observer is None or context is None:
+            return
+        context.response_bytes = size
+        if not observer.records:
+            observer.finish(context)
+        else:
+            observer.end(ended(exchange.head, self._peer.address(), reply, context))
