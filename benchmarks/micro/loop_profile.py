@@ -169,7 +169,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
 
 
 async def no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> None:
-    """For what is no inference."""
+    """No request of these measurements comes here."""
     raise AssertionError(scope)
 
 

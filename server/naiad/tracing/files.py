@@ -100,7 +100,13 @@ class TraceFiles:
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""
-        self._put(self._groups.collected(trace))
+        setting = trace.setting
+        if (
+            setting.count < 0 and not setting.log_frequency
+        ):  # the usual case, in which nothing waits
+            self._put(Write([trace], setting.file, numbered=False))
+        else:
+            self._put(self._groups.collected(trace))
 
     def replaced(self, setting: TraceSetting) -> None:
         """See `TraceSink`."""

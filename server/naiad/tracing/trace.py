@@ -87,7 +87,7 @@ class RequestTrace(msgspec.Struct, eq=False):
         return kept(tensor)
 
     def free(self) -> None:
-        """It was written, or never will be: let go of its parts, each of which is in a cycle with it, and of what they hold."""
+        """It was written, or never will be: its parts, each of which is in a cycle with it, are dropped, and what they hold is free."""
         self.parts.clear()
         if self.held:
             self.owner.tensors.free(self.held)

@@ -17,24 +17,6 @@ FRONT_END = {
 }
 _AT_ONCE = 10_000
 _quoted = json.encoder.encode_basestring_ascii
-_MODEL = "{model}"
-
-
-def _usual(protocol: str) -> str:
-    """The records of most traces, to be filled with an id and a time each."""
-    receive, read, send, sent = FRONT_END[protocol]
-    before = (receive, read, _MODEL, "REQUEST_START", "QUEUE_START", "INFER_RESPONSE_COMPLETE")
-    computed = ("COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END")
-    return ",".join(
-        '{"id":%d,"model_name":%s,"model_version":%d%s}'
-        if name is _MODEL
-        else f'{{"id":%d,"timestamps":[{{"name":"{name}","ns":%d}}]}}'
-        for name in (*before, *computed, "REQUEST_END", send, sent)
-    )
-
-
-_USUAL = {protocol: _usual(protocol) for protocol in FRONT_END}
-"""One call formats a whole trace, in half the time of one for each record."""
 
 
 def written(trace: RequestTrace) -> str:
@@ -64,16 +46,21 @@ def written(trace: RequestTrace) -> str:
 
 
 def _usual_trace(trace: RequestTrace, part: InferenceTrace, times: ExecutionTimes) -> str:
-    """The records of one inference that was executed and has had one response."""
+    """The records of one inference that was executed and has had one response: one expression, in half the time of one for each record."""
     number = trace.id
-    (responded_ns,) = part.responded_ns or (0,)
+    receive, read, send, sent = FRONT_END[trace.protocol]
     request_id = f',"request_id":{_quoted(part.request_id)}' if part.request_id else ""
-    return _USUAL[trace.protocol] % (
-        number, trace.received_ns, number, trace.read_ns, part.id, _quoted(part.model_name), part.model_version, request_id,
-        number, part.started_ns, number, part.queued_ns, number, responded_ns,
-        number, times.start_ns, number, times.input_end_ns, number, times.output_start_ns, number, times.end_ns,
-        number, part.ended_ns, number, trace.send_ns, number, trace.sent_ns,
-    )  # fmt: skip
+    (responded_ns,) = part.responded_ns or (0,)
+    at = f'{{"id":{number},"timestamps":[{{"name":"'
+    return (
+        f'{at}{receive}","ns":{trace.received_ns}}}]}},{at}{read}","ns":{trace.read_ns}}}]}},'
+        f'{{"id":{number},"model_name":{_quoted(part.model_name)},"model_version":{part.model_version}{request_id}}},'
+        f'{at}REQUEST_START","ns":{part.started_ns}}}]}},{at}QUEUE_START","ns":{part.queued_ns}}}]}},'
+        f'{at}INFER_RESPONSE_COMPLETE","ns":{responded_ns}}}]}},{at}COMPUTE_START","ns":{times.start_ns}}}]}},'
+        f'{at}COMPUTE_INPUT_END","ns":{times.input_end_ns}}}]}},{at}COMPUTE_OUTPUT_START","ns":{times.output_start_ns}}}]}},'
+        f'{at}COMPUTE_END","ns":{times.end_ns}}}]}},{at}REQUEST_END","ns":{part.ended_ns}}}]}},'
+        f'{at}{send}","ns":{trace.send_ns}}}]}},{at}{sent}","ns":{trace.sent_ns}}}]}}'
+    )
 
 
 def _add_part(records: list[str], part: InferenceTrace, *, stamps: bool, first: bool) -> None:

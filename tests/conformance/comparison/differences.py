@@ -299,7 +299,7 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
     (
         "trace files: INT8",
         "files.0.0.tensors.?.data",
-        "Triton writes the bytes of INT8 as characters, which is no UTF-8 for negative ones; here they are numbers, as of other integers",
+        "Triton writes the bytes of INT8 as characters, which is not valid UTF-8 for negative ones; here they are numbers, as of other integers",
     ),
     (
         "sequence: statistics",

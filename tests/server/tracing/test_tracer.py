@@ -103,6 +103,17 @@ async def test_over_grpc_the_names_are_those_of_grpc(tmp_path: pathlib.Path) -> 
     assert found[-2:] == ["GRPC_SEND_START", "GRPC_SEND_END"]
 
 
+async def test_the_id_of_a_request_is_written_as_json_writes_it(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    context = world.requests.begin()
+    world.requests.respond(world.requests.run(context, request_id='"ü'))
+    world.requests.finish(context)
+    await world.tracer.aclose()
+    assert world.written()[2] == {
+        "id": 1, "model_name": "m", "model_version": 3, "request_id": '"ü',
+    }  # fmt: skip
+
+
 async def test_a_request_that_fails_before_its_model_has_the_times_of_its_arrival(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -13,7 +13,7 @@ import tritonclient.http as http_client
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.collector import Collector
 from tests.support.waiting import wait_until
-from tests.wire.plain_http import call
+from tests.wire.plain_http import call, get
 
 Records = list[dict[str, typing.Any]]
 
@@ -259,3 +259,31 @@ def test_the_verbose_level_reaches_models_that_run(host: str, tmp_path: pathlib.
         infer(server, "double")
         server.stop()
         assert server.output().count("a line of double") == 1
+
+
+@pytest.mark.timeout(600)
+def test_a_full_disk_under_a_trace_file_stops_tracing_with_one_line_and_requests_go_on(
+    tmp_path: pathlib.Path,
+) -> None:
+    file = tmp_path / "trace.json"
+    file.symlink_to("/dev/full")
+    options = [
+        "--backend-config=python,host=thread",
+        f"--trace-config=triton,file={file}",
+        "--trace-config=level=TIMESTAMPS",
+        "--trace-config=rate=1",
+    ]
+    with launched(tmp_path, *options, models="double") as server:
+        infer(server, "double")
+        wait_until(lambda: "tracing stops" in server.output())
+        for module in (http_client, grpc_client):
+            infer(server, "double", module)
+        _, page = get(server.metrics, "/metrics")
+        assert "naiad_traces_lost_total 1\n" in page.decode()
+        file.unlink()  # there is room again
+        call(server.http, "POST", "/v2/trace/setting", {})
+        infer(server, "double")
+        server.stop()
+        assert server.output().count("cannot be written") == 1
+        assert server.output().count("1 traces were not written") == 1
+    assert parents(json.loads(file.read_text())) == [("double", "outer", 0)]
