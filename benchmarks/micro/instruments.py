@@ -18,7 +18,7 @@ import uvloop
 
 from benchmarks import models
 from benchmarks.micro.in_place import CountingTransport, loaded_engine
-from benchmarks.micro.loop_profile import bytes_of, no_app, rounds
+from benchmarks.micro.loop_profile import answered, bytes_of, no_app
 from benchmarks.requests import small
 from naiad.core.clock import SystemClock
 from naiad.engine.engine import ServingEngine
@@ -151,7 +151,7 @@ async def _compare(
 ) -> Cost:
     request = itertools.repeat(next(bytes_of(small("threaded").json("localhost"))))
     for connections in (plain, observed):
-        await rounds(connections, request, _ROUNDS)
+        await answered(connections, request, _ROUNDS)
     interpreter.imported()
     interpreter.settle()
     without, with_it = [], []
@@ -160,7 +160,7 @@ async def _compare(
         order = (plain, observed) if pair % 2 else (observed, plain)
         for connections in order:
             replies, started = CountingTransport.replies, time.process_time()
-            await rounds(connections, request, _ROUNDS)
+            await answered(connections, request, _ROUNDS)
             if connections is observed:
                 await asyncio.sleep(0.06)  # the thread that writes gathers that long
             spent = time.process_time() - started

@@ -101,16 +101,16 @@ async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
         repeated = itertools.repeat(next(bytes_of(request)))
         kinds = {"repeated": repeated, "changing": bytes_of(changing(request))}
         for requests in kinds.values():
-            await rounds(connections, requests, 200)
+            await answered(connections, requests, 200)
         gc.freeze()
         times = []
         for _ in range(7):
             replies, started = CountingTransport.replies, time.process_time()
-            await rounds(connections, repeated, rounds)
+            await answered(connections, repeated, rounds)
             times.append((time.process_time() - started) / (CountingTransport.replies - replies))
         profiler = cProfile.Profile()
         profiler.enable()
-        await rounds(connections, repeated, rounds)
+        await answered(connections, repeated, rounds)
         profiler.disable()
         steps = {
             kind: [await _steps(some, requests, detail) for some in (connections[:1], connections)]
@@ -125,11 +125,11 @@ async def _steps(
     detail: typing.TextIO | None,
 ) -> Steps:
     """What one request on each connection does."""
-    await rounds(connections, requests, 1)
+    await answered(connections, requests, 1)
     with request_steps.Calls() as calls:
-        await rounds(connections, requests, 1)
+        await answered(connections, requests, 1)
     with request_steps.Allocations() as allocations:
-        await rounds(connections, requests, 1)
+        await answered(connections, requests, 1)
     blocks, count = allocations.by_line(), len(connections)
     if detail is not None:
         print(f"\n{count} at once: calls, then blocks", file=detail)
@@ -184,7 +184,7 @@ def bytes_of(request: HttpRequest) -> collections.abc.Iterator[bytes]:
         yield text.replace(NUMBER.encode(), b"%012d" % number)
 
 
-async def rounds(
+async def answered(
     connections: list[Connection], requests: collections.abc.Iterator[bytes], rounds: int
 ) -> None:
     """Send a request on each connection and have all of them answered, so many times."""
