@@ -51,7 +51,7 @@ class Tracer:
         self._settings = TraceSettings(options)
         self.now_ns = clock.monotonic_ns
         self._ids = itertools.count(1)
-        self.next_id = functools.partial(next, self._ids)
+        self.next_id: collections.abc.Callable[[], int] = functools.partial(next, self._ids)
         self._make_sink = functools.partial(TraceFiles, self._failed) if sink is None else sink
         self._sink: TraceSink | None = None
         self.batches = Batches()
