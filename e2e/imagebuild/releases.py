@@ -77,7 +77,7 @@ OLDER_SERVER = Release(
             '        _special("readiness-policy", "Which models must be ready for the server to be: all (the default), any (at least one), or models:NAME,NAME."),\n',
             "",
         ),
-        ("naiad/options/parsing.py", '    "readiness-policy": _readiness_policy,\n', ""),
+        ("naiad/options/special.py", '    "readiness-policy": _readiness_policy,\n', ""),
     ),
 )
 """A release whose parser does not have the option `REMOVED_OPTION`, as 0.1.0 did not."""

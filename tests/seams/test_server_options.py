@@ -2,7 +2,7 @@
 
 import pytest
 
-from naiad.options import parsing
+from naiad.options import parsing, special
 from naiad.options.options import FLAGS
 from naiad.options.usage import UsageError
 from naiad_operator.api.rules import spec
@@ -13,7 +13,7 @@ VALUES = (
     "", "0", "1", "-1", "true", "OFF", "yes", "1.5", "nan", "1e3", "words", "json", "none", "poll", "explicit", "high",
     "counter_latencies=true", "counter_latencies=1.5", "group,counter_latencies=off", "=x", "histogram_latencies=true", "summary_latencies=off", "99999999999999999999",
 )  # fmt: skip
-OWN_SYNTAX = frozenset(parsing.SPECIAL) - {
+OWN_SYNTAX = frozenset(special.SPECIAL) - {
     "metrics-config",
     "model-control-mode",
     "strict-model-config",
@@ -24,7 +24,7 @@ OWN_SYNTAX = frozenset(parsing.SPECIAL) - {
 @pytest.fixture(autouse=True)
 def one_option_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules over several options, such as the models that explicit control needs, are not what is compared here."""
-    monkeypatch.setattr(parsing, "_check_together", lambda options: None)
+    monkeypatch.setattr(parsing, "check_together", lambda options: None)
 
 
 def server_accepts(*words: str) -> bool:

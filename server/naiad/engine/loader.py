@@ -1,11 +1,10 @@
-"""Loads models: reads a model folder into a plan, and makes of a plan a served version with its instances and its scheduler.
+"""Loads models: makes of a plan a served version with its instances and its scheduler. The plan of a folder is made by `planner`.
 
 Everything that may block (reading and completing configs, loading, making instances) runs in the loader's own threads; hosts and
 schedulers are made on the event loop, which owns them.
 """
 
 import asyncio
-import collections
 import collections.abc
 import concurrent.futures
 import contextlib
@@ -15,28 +14,23 @@ import pathlib
 import types
 import typing
 
-from naiad.backends.backend import ModelsComplete, instance_specs
-from naiad.backends.plugin import BackendPlugin
+from naiad.backends.backend import instance_specs
 from naiad.backends.registry import Registry
-from naiad.config.backend_type import Completer, HostKind
+from naiad.config.backend_type import Completer
 from naiad.config.checks.features import ServerFeatures
 from naiad.config.document import Document
 from naiad.config.model_config import ModelConfig
-from naiad.config.pbtxt import parser as pbtxt
-from naiad.config.problem import Problem
-from naiad.config.report import one_line, render
-from naiad.config.resolving.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.core.processes.threads import start_all
 from naiad.engine.instances.factory import BackendOptions, InstanceFactory
 from naiad.engine.instances.host_policies import NO_POLICIES, HostPolicies
-from naiad.engine.instances.placement import HOST_PARAMETER, completion_limit, known_host
 from naiad.engine.instances.update import scheduled
 from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter, Measurement
 from naiad.engine.model import Model
+from naiad.engine.planner import Planner
 from naiad.engine.sequence_model import Unloading, make_model
-from naiad.errors import InferenceError, internal, invalid
+from naiad.errors import internal, invalid
 from naiad.hosts.host import HostedInstance, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor
@@ -110,16 +104,19 @@ class Loader:
     ) -> None:
         self._registry = registry
         self._unloading = unloading
-        self._features = features
         self._resources = UnlimitedResources() if resources is None else resources
         self._make_scheduler = make_scheduler
         self._submit = submit
         self._cache = cache
-        self._backend_options = backend_options
-        self._config_name = config_name
-        self._config_overrides = config_overrides
-        self._auto_complete = auto_complete
-        self._gpus = gpus
+        self._planner = Planner(
+            registry=registry,
+            backend_options=backend_options,
+            config_name=config_name,
+            config_overrides=config_overrides,
+            auto_complete=auto_complete,
+            gpus=gpus,
+            features=features,
+        )
         self._clock = clock
         self._metrics = metrics
         self._executor = concurrent.futures.ThreadPoolExecutor(
@@ -147,11 +144,11 @@ class Loader:
         Raises:
             InferenceError: INVALID_ARG: that is not a ModelConfig.
         """
-        return await self.in_thread(functools.partial(self._read, config=config), folder)
+        return await self.in_thread(functools.partial(self._planner.read, config=config), folder)
 
     async def plan(self, folder: pathlib.Path, document: Document | None = None) -> ModelPlan:
         """Which versions of a model folder to load, or why the model cannot be served; `document`: a config in place of the folder's."""
-        return await self.in_thread(functools.partial(self._plan, document), folder)
+        return await self.in_thread(functools.partial(self._planner.plan, document), folder)
 
     async def load(self, plan: VersionPlan) -> Model:
         """Load one version: all of it or, whatever refuses it, nothing.
@@ -277,67 +274,9 @@ class Loader:
         future.add_done_callback(self._running.discard)
         return await asyncio.wrap_future(future)
 
-    def _read(self, folder: pathlib.Path, *, config: Value | None) -> Document:
-        fields = self._config_overrides.get(folder.name)
-        if config is None and fields is None:
-            return pbtxt.read(config_file(folder, self._config_name))
-        from naiad.config.resolving import override  # noqa: PLC0415 - few servers need it
-
-        if config is not None:
-            return override.read(config, folder)
-        assert fields is not None
-        return override.with_fields(pbtxt.read(config_file(folder, self._config_name)), fields)
-
-    def _plan(self, document: Document | None, folder: pathlib.Path) -> ModelPlan:
-        resolution = resolve(
-            folder,
-            config_name=self._config_name,
-            document=document,
-            auto_complete=self._auto_complete,
-            gpus=self._gpus,
-            complete=self.completer,
-            backend_options=self._backend_options,
-            backends=self._registry.catalog.for_model(folder),
-            features=self._features,
-        )
-        for warning in resolution.warnings:
-            log.warning("%s: %s", folder.name, warning)
-        for note in resolution.notes:
-            log.info("%s: %s", folder.name, note)
-        config = resolution.config
-        if config is None:
-            return _failed_plan(folder, resolution)
-        return ModelPlan(
-            name=folder.name,
-            versions=tuple(
-                VersionPlan(
-                    config=config,
-                    version=version,
-                    model_dir=folder,
-                    remark=resolution.remark,
-                    strategy=resolution.strategies.get(version),
-                    fault="; ".join(
-                        one_line(fault) for fault in resolution.faults if fault.version == version
-                    ),
-                )
-                for version in resolution.versions
-            ),
-        )
-
     def completer(self, name: str) -> Completer | None:
-        """A backend's completion of configs, which may run a model's code; None if it has none. Blocking, from any thread."""
-        try:
-            plugin = self._registry.plugin(name)
-            if plugin.complete is not None:
-                if plugin.completes_by_loading is None:
-                    return plugin.complete
-                return functools.partial(_complete_one_way, self._registry, plugin)
-            backend = self._registry.get(name)
-        except InferenceError:
-            return None  # reported with the backend's name when the version is loaded
-        if isinstance(backend, ModelsComplete):
-            return functools.partial(_complete, backend, plugin.default_host)
-        return None
+        """See `Planner.completer`."""
+        return self._planner.completer(name)
 
 
 def _nothing() -> None:
@@ -357,66 +296,3 @@ def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Ar
         raise
     except BaseException as error:
         raise internal(f"the model's code raised {type(error).__name__}: {error}") from error
-
-
-def _complete_one_way(
-    registry: Registry,
-    plugin: BackendPlugin,
-    message: typing.Any,
-    version_dir: pathlib.Path,
-    options: collections.abc.Mapping[str, str],
-) -> None:
-    """Complete a config by its model's file or, where that is not enough, by loading the model."""
-    assert plugin.complete is not None
-    assert plugin.completes_by_loading is not None
-    if plugin.completes_by_loading(message, version_dir):
-        backend = registry.get(plugin.name)
-        if isinstance(backend, ModelsComplete):
-            _complete(backend, plugin.default_host, message, version_dir, options)
-            return
-    plugin.complete(message, version_dir, options)
-
-
-def _complete(
-    backend: ModelsComplete,
-    default_host: HostKind,
-    message: typing.Any,
-    version_dir: pathlib.Path,
-    options: collections.abc.Mapping[str, str],
-) -> None:
-    """Complete a config where the model's instances will run, so that its code stays out of the server's process."""
-    chosen = message.parameters.get(HOST_PARAMETER)
-    wanted = (chosen and chosen.string_value) or options.get("host") or default_host
-    if known_host(wanted, message.name, message.backend) == "thread":
-        backend.complete(message, version_dir, options)
-        return
-    plan = backend.completion_plan(message, version_dir, options)
-    if plan is not None:
-        from naiad.engine.instances import workers  # noqa: PLC0415 - as in `Loader`
-
-        result = workers.run_once(
-            plan, model=message.name, version=int(version_dir.name), limit=completion_limit(message)
-        )
-        backend.take_completion(message, result)
-
-
-def _failed_plan(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
-    return ModelPlan(
-        name=folder.name,
-        reason="; ".join(one_line(problem) for problem in resolution.problems),
-        details=render(resolution.problems, colour=False),
-        failed_versions=_failed_versions(resolution.problems),
-        without_version=all(
-            problem.message.startswith(NO_VERSION) for problem in resolution.problems
-        ),
-    )
-
-
-def _failed_versions(problems: collections.abc.Sequence[Problem]) -> dict[int, str]:
-    """Why each version would fail to load, if every problem is about a version; otherwise empty."""
-    by_version = collections.defaultdict[int, list[str]](list)
-    for problem in problems:
-        if problem.version is None:
-            return {}
-        by_version[problem.version].append(one_line(problem))
-    return {version: "; ".join(lines) for version, lines in sorted(by_version.items())}

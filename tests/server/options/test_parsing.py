@@ -8,7 +8,8 @@ import pytest
 from naiad.engine.readiness_policy import ReadinessPolicy
 from naiad.metrics.options import MetricsOptions
 from naiad.options.options import FLAGS, Options
-from naiad.options.parsing import SPECIAL, parse
+from naiad.options.parsing import parse
+from naiad.options.special import SPECIAL
 from naiad.options.usage import HelpAsked, UsageError, markdown, usage
 from naiad.repository.control_mode import ControlMode
 

@@ -8,7 +8,6 @@ import collections.abc
 import contextlib
 import functools
 import logging
-import time
 import typing
 import weakref
 
@@ -23,14 +22,14 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
 from naiad.engine.instances.host_policies import NO_POLICIES, HostPolicies, policy_of
 from naiad.engine.instances.placement import check_limits, host_of, limits_of, nice_of
+from naiad.engine.instances.warming import Warming
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import HostedInstance
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_host import DeviceState, ThreadHost
-from naiad.hosts.warmup import Warmup, WarmupRequest, ignore
+from naiad.hosts.warmup import Warmup, WarmupRequest
 from naiad.hosts.worker.placement import placed
 from naiad.metrics.statistics import ModelStatistics
-from naiad.repository.loading import progress
 from naiad.repository.plan import VersionPlan
 
 if typing.TYPE_CHECKING:
@@ -38,9 +37,6 @@ if typing.TYPE_CHECKING:
     from naiad.hosts.host import WorkerRpcHandler
 
 log = logging.getLogger("naiad.loader")
-
-LOG_INTERVAL_S = 5.0
-"""Between two lines of the log about one warmup."""
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -357,43 +353,6 @@ class OfVersion:
         self.statistics = statistics
         self.warmup = warmup
         self.workers: Workers | None = None
-
-
-class Warming:
-    """The warmup of the first instances of a version, in the progress of the load and in the log.
-
-    Args:
-        plan: the version.
-        warmup: its samples.
-        instances: how many instances run them.
-    """
-
-    def __init__(self, plan: VersionPlan, warmup: Warmup, instances: int) -> None:
-        self._name = f"'{plan.config.name}' version {plan.version}"
-        self._warmup = warmup
-        self._total = warmup.iterations * instances
-        self._begun = 0
-        self._logged_s = 0.0
-        self._show: collections.abc.Callable[[], None] = ignore
-
-    def __enter__(self) -> None:
-        if self._warmup:
-            self._show = progress.warmup(self._total)
-            self._warmup.advance = self._advance
-
-    def __exit__(self, *failed: object) -> None:
-        self._warmup.advance = ignore
-        if self._warmup and failed[0] is None:
-            log.info("%s is warm: %d runs of its warmup samples", self._name, self._total)
-
-    def _advance(self) -> None:
-        """An iteration begins; in any thread, one at a time."""
-        self._begun += 1
-        self._show()
-        now = time.monotonic()
-        if self._begun == 1 or now - self._logged_s >= LOG_INTERVAL_S:
-            self._logged_s = now
-            log.info("%s is warming %d/%d", self._name, self._begun, self._total)
 
 
 def _close(loaded: LoadedModel) -> None:
