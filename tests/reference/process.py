@@ -26,6 +26,8 @@ from tests.reference.install import ReferenceEnvironment
 from tests.support.waiting import pause
 
 _FIRST_PAUSE_S = 0.02
+_SERVE: tuple[str, ...] = (sys.executable, "-m", "naiad", "serve")
+"""How Naiad of this tree begins to serve; options of a program stand behind it."""
 
 
 class ServerFailedError(RuntimeError):
@@ -81,7 +83,7 @@ def naiad_program() -> Program:
     environ = {**os.environ, "PYTHONPATH": str(server), "TRITON_SERVER_CPU_ONLY": "1"}
     # Changes with each test: a program that one test has made is the same in the next, and is started as a fork there, too.
     environ.pop("PYTEST_CURRENT_TEST", None)
-    command: tuple[str, ...] = (sys.executable, "-m", "naiad", "serve")
+    command = _SERVE
     for protocol in ("grpc", "http"):
         if engine := os.environ.get(f"NAIAD_TEST_{protocol.upper()}_ENGINE"):
             command = (*command, f"--{protocol}-engine={engine}")
@@ -192,9 +194,9 @@ class ServerProcess:
         with self.log.open("wb") as output:
             template = self._template()
             if template is not None:
-                *_, serve = self.program.command
+                arguments = self.command[_SERVE.index("serve") :]
                 self.process = template.start(
-                    self.command, [serve, *self.arguments], self.program.environ, output.fileno()
+                    self.command, arguments, self.program.environ, output.fileno()
                 )
                 return self
             self.process = subprocess.Popen(
@@ -207,14 +209,9 @@ class ServerProcess:
         return self
 
     def _template(self) -> Template | None:
-        """The process that forks this server, where it is Naiad as it is without changes."""
+        """The process that forks this server, where it is Naiad as it is, with whatever options."""
         ours = naiad_program()
-        same = (
-            self.program.command == ours.command
-            and self.program.environ == ours.environ
-            and self.command[: len(ours.command)] == [*ours.command]
-            and ours.command[-1] == "serve"
-        )
+        same = self.program.environ == ours.environ and (*self.command[: len(_SERVE)],) == _SERVE
         return FORKING.template("naiad", ours.environ) if same else None
 
     def wait(self) -> Self:

@@ -1,5 +1,6 @@
 """A fork of a program is what a program of its own is: arguments, variables, streams, exit status, signals."""
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -91,6 +92,23 @@ def test_a_program_is_forked_after_a_test_that_leaves_a_variable_behind(
     monkeypatch.setenv(name, value)
     with server(models, _EXPLICIT) as running:
         assert isinstance(running.process, Fork)
+
+
+def test_a_program_with_options_of_its_own_is_forked_with_them(models: pathlib.Path) -> None:
+    ours = naiad_program()
+    program = dataclasses.replace(ours, command=(*ours.command, "--nonsense"))
+    running = ServerProcess(program, [models], log=models.parent / "log", options=[_EXPLICIT])
+    assert isinstance(running.start().process, Fork)
+    with pytest.raises(ServerFailedError, match="unrecognized option '--nonsense'"):
+        running.wait()
+
+
+def test_a_program_that_another_starts_is_not_forked(models: pathlib.Path) -> None:
+    ours = naiad_program()
+    program = dataclasses.replace(ours, command=("env", *ours.command))
+    running = ServerProcess(program, [models], log=models.parent / "log", options=[_EXPLICIT])
+    with running:
+        assert not isinstance(running.process, Fork)
 
 
 def test_a_program_with_other_variables_is_not_forked(models: pathlib.Path) -> None:
