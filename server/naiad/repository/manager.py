@@ -24,6 +24,7 @@ from naiad.repository.loading.ensembles import EnsembleLoads
 from naiad.repository.loading.model_loader import ModelLoader, Resolve
 from naiad.repository.loading.progress import LoadTable
 from naiad.repository.loading.retrier import LoadRetrier
+from naiad.repository.loading.start import StartLoads
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, without_duplicates
 from naiad.repository.reading.reader import RepositoryReader
@@ -116,6 +117,14 @@ class Repository(typing.Generic[S]):
                 homes=self._homes,
             ),
         )
+        self._start = StartLoads(
+            reader=reader,
+            loader=self._loader,
+            locks=self._locks,
+            explicit=coordination.dependents.explicit,
+            progress=progress,
+            sources=self.sources,
+        )
         self._ensembles = Ensembles(
             table=self._table,
             unloads=self._unloads,
@@ -151,25 +160,8 @@ class Repository(typing.Generic[S]):
         Raises:
             InferenceError: a repository cannot be read.
         """
-        models = await self._reader.models()
-        missing = set[str]()
-        if names is not None:
-            missing = set(names) - {model.name for model in models}
-            models = [model for model in models if model.name in names]
-        for name in sorted(missing):
-            log.error("failed to poll model '%s': %s", name, self._reader.not_found_reason())
-        unique, refused = without_duplicates(models)
-        self.sources = {plan.name: None for plan in refused}
-        present = {model.name for model in models}
-        self._coordination.dependents.explicit.update(present)
-        if names is None or names:
-            self._progress.starting(present)
-        for plan in refused:
-            self._loader.refuse(plan)
-        loads = await asyncio.gather(*map(self._load_at_start, unique), return_exceptions=True)
-        for failure in filter(None, loads):
-            raise failure
-        return not missing and all(map(self.evictions.is_ready_or_evicted, self.states()))
+        present = await self._start.load(names)
+        return present and all(map(self.evictions.is_ready_or_evicted, self.states()))
 
     async def load(
         self, name: str, parameters: Parameters = NO_PARAMETERS, *, requested_by: str = ""
@@ -349,25 +341,6 @@ class Repository(typing.Generic[S]):
     def _slot_released(self, requested_by: str) -> contextlib.AbstractAsyncContextManager[None]:
         """Release the slot of a model whose load waits for another operation, if any does."""
         return self._slots.released() if requested_by else contextlib.nullcontext()
-
-    async def _load_at_start(self, model: StoredModel) -> None:
-        unreadable: list[BaseException] = []
-
-        async def load() -> None:
-            # Each model by itself: no other one waits for the listing of its files. An ensemble that needs it waits for all of this.
-            try:
-                fingerprint = await self._reader.fingerprint(model, at_start=True)
-            except Exception as error:
-                unreadable.append(error)
-                raise
-            source = self.sources[model.name] = LoadedFrom(model, fingerprint)
-            await self._loader.load(source)
-
-        # A failure of the load is shown as a state.
-        with contextlib.suppress(InferenceError):
-            await self._locks.run(model.name, load)
-        for error in unreadable:
-            raise error
 
     async def has_model(self, name: str) -> bool:
         """See `Member`."""
