@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= HYPOTHESIS_STORAGE_DIRECTORY="$${HYPOTHESIS_STORAGE_DIRECTORY:-$${XDG_CACHE_HOME:-$$HOME/.cache}/naiad/hypothesis}" PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-conformance test-operator test-engines interop test-stores test-stores-full test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
+.PHONY: help run smoke test test-fast test-conformance test-operator test-tools test-engines interop test-stores test-stores-full test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,13 +19,14 @@ smoke: $(VENV)/.server ## the same, but answer once and exit
 	@$(BIN)/python examples/first_request.py --once
 
 # What needs another program (tritonserver, an API server, an S3 server) has commands of its own; CI (.ci/run) runs them, but not interop and test-stores-full.
-OWN_COMMANDS = $(addprefix --ignore=tests/,conformance engines operator/live stores)
+TOOLS = $(addprefix tests/,benchmarks e2e gpu reference soak toolchain)
+OWN_COMMANDS = $(addprefix --ignore=tests/,conformance engines operator/live stores) $(addprefix --ignore=,$(TOOLS))
 
-test: $(VENV)/.dev ## the server, the operator, the chart and the tools, without another program beside them: every test but those of the commands below
+test: $(VENV)/.dev ## the server, the operator, the chart and the examples, without another program beside them
 	@$(PYTEST) $(OWN_COMMANDS) --durations=25
 
 test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones
-	@$(PYTEST) -m "not slow" $(OWN_COMMANDS) $(addprefix --ignore=tests/,soak benchmarks fuzz large_requests)
+	@$(PYTEST) -m "not slow" $(OWN_COMMANDS) $(addprefix --ignore=tests/,fuzz large_requests)
 
 test-conformance: $(VENV)/.dev ## the same requests to a real tritonserver and to ours, answers compared field by field (tritonserver is installed once into the cache)
 	@$(PYTEST) tests/conformance --durations=10
@@ -39,6 +40,9 @@ test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Tri
 
 interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine; with KSERVE_PYTHON=PYTHON, KServe's server and transformer
 	@$(PYTEST) -n 2 tests/engines/interop --durations=10
+
+test-tools: $(VENV)/.dev ## what measures, deploys and tests: the benchmarks, soak, cluster, images and GPU check, each in small
+	@$(PYTEST) $(TOOLS) --durations=10
 
 test-stores: $(VENV)/.dev ## object stores on loopback: an S3 server (built once into the cache), emulators of the others
 	@$(PYTEST) -m "not stores" tests/stores --durations=10

@@ -19,7 +19,7 @@ NOT_IN_CI = {
 """Folders and modules that `.ci/run` does not run, and why."""
 
 
-PARTS = ("test", "test-conformance", "test-operator", "test-stores")
+PARTS = ("test", "test-conformance", "test-operator", "test-tools", "test-stores")
 """The commands that divide the tests of `.venv`; `test-engines` runs some of theirs again, over other engines."""
 
 
