@@ -213,7 +213,8 @@ async def test_a_load_that_hangs_fails_and_its_agent_is_not_called_about_it_agai
     may_end, folders = threading.Event(), list[pathlib.Path]()
 
     def hang(model: AgentModel) -> None:
-        if not folders:  # a thread that a busy machine starts after the limit gets no folder any more
+        # A thread that a busy machine starts after the limit gets no folder any more.
+        if not folders:
             folders.append(model.new_folder())
         may_end.wait()
 
