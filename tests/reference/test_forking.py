@@ -96,10 +96,10 @@ def test_a_program_is_forked_after_a_test_that_leaves_a_variable_behind(
 
 def test_a_program_with_options_of_its_own_is_forked_with_them(models: pathlib.Path) -> None:
     ours = naiad_program()
-    program = dataclasses.replace(ours, command=(*ours.command, "--nonsense"))
+    program = dataclasses.replace(ours, command=(*ours.command, "--no-such-option"))
     running = ServerProcess(program, [models], log=models.parent / "log", options=[_EXPLICIT])
     assert isinstance(running.start().process, Fork)
-    with pytest.raises(ServerFailedError, match="unrecognized option '--nonsense'"):
+    with pytest.raises(ServerFailedError, match="unrecognized option '--no-such-option'"):
         running.wait()
 
 

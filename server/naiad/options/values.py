@@ -44,7 +44,7 @@ def boolean(flag: Flag, value: str) -> bool:
     """A boolean as row 17.1 writes it, in any case.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a boolean.
     """
     word = value.lower()
     if word in TRUE:
