@@ -85,7 +85,7 @@ def test_a_service_with_any_value_anywhere(path: typing.Any, data: strategies.Da
 
 
 @hypothesis.given(document=documents(PROFILE))
-@hypothesis.settings(max_examples=300)
+@hypothesis.settings(max_examples=hypothesis.settings().max_examples * 3)
 def test_a_profile_with_any_value_anywhere(document: Object) -> None:
     assert all(str(one) for one in service.examine_profile(document, options()))
 

@@ -1,4 +1,4 @@
-"""How many objects the store of children keeps: a hundred thousand with the operator's labels cost no more memory than some."""
+"""How many objects the store of children keeps: many with the operator's labels cost no more memory than some."""
 
 import logging
 import random
@@ -119,13 +119,13 @@ def test_a_namespace_is_logged_once(wakes: Wakes, caplog: pytest.LogCaptureFixtu
     assert line.startswith("Service ns/x2 is left out: there are too many objects")
 
 
-def test_a_hundred_thousand_objects_of_a_tenant_take_little_memory(wakes: Wakes) -> None:
-    """Of every form: for one service, for as many as there are, of any owner."""
+def test_twenty_thousand_objects_of_a_tenant_take_little_memory(wakes: Wakes) -> None:
+    """Of every form, and of each more than are kept: for one service, for as many as there are, of any owner."""
     store = store_with(wakes)
     for number in range(50):
         store.put("Deployment", named(f"own-{number}", SERVICE, of=f"own-{number}"))
     tracemalloc.start()
-    for number in range(25_000):
+    for number in range(5_000):
         store.update("Service", named(f"a{number}", namespace="bad"))
         store.update("Service", named(f"b{number}", of=f"of-{number}", namespace="bad"))
         store.update("Service", named(f"c{number}", SERVICE, namespace="bad"))

@@ -315,7 +315,7 @@ _ANNOTATIONS = st.dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=settings().max_examples * 4, deadline=None)
 @given_values(_POD, _POD, _ANNOTATIONS)
 def test_looking_at_what_a_patch_changed_alone_finds_the_same_as_comparing_everything(
     profile_patch: Object, patch: Object, annotations: dict[str, str]

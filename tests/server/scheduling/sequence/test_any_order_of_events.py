@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from tests.server.scheduling.sequence.world import World, batchings, step
 
-STEPS = 100_000
+STEPS = 1_000 * hypothesis.settings().max_examples
+"""30,000, and in `make test-full` a million."""
 
 
 @hypothesis.given(seed=st.integers(0, 2**32), steps=st.integers(1, 120))
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=hypothesis.settings().max_examples * 2)
 def test_any_order_of_events(seed: int, steps: int) -> None:
     chance = random.Random(seed)
     world = World(
@@ -26,7 +27,7 @@ def test_any_order_of_events(seed: int, steps: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_a_hundred_thousand_steps_leave_nothing_behind(
+def test_tens_of_thousands_of_steps_leave_nothing_behind(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)  # sequences that start twice are warned of
