@@ -141,7 +141,7 @@ class Infers(typing.Protocol):
 class KnownReplies(typing.Protocol):
     """Replies that a protocol has written of responses from the response cache, for the same requests again. All calls are made on the event loop."""
 
-    def get(self, body: bytes, form: tuple[bytes | None, ...]) -> typing.Any:
+    def get(self, body: bytes, form: tuple[bytes | int | None, ...]) -> typing.Any:
         """The reply to a request with this body, which counts as a hit of the cache; None if it is not known.
 
         `form` is what else decides about the reply.
@@ -150,7 +150,7 @@ class KnownReplies(typing.Protocol):
     def keep(
         self,
         body: bytes,
-        form: tuple[bytes | None, ...],
+        form: tuple[bytes | int | None, ...],
         reply: typing.Any,
         size: int,
         texts: Texts,

@@ -14,8 +14,8 @@ from naiad.metrics.statistics import ModelStatistics
 if typing.TYPE_CHECKING:
     from naiad.response_cache.local import LocalStore
 
-Form = tuple[bytes | None, ...]
-"""The headers that decide, beside its body, what a request gets."""
+Form = tuple[bytes | int | None, ...]
+"""What decides, beside the body of a request, what it gets: headers, and perhaps the length of something that the body is looked up without."""
 
 Place = tuple[str, Form, typing.Any]
 """The model version, the form, and the body or, of a longer one, its length and two pieces."""

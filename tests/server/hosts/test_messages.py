@@ -13,7 +13,7 @@ from naiad.backends.instance import Execution, Instance, Response
 from naiad.core import datatypes
 from naiad.core.inference import Inference, RecordsInference
 from naiad.core.response import InferResponse
-from naiad.core.tensor import PackedStrings
+from naiad.core.tensor import PackedStrings, Tensor
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.messages import ResponseReader, pack
@@ -286,3 +286,40 @@ def test_requests_that_are_to_come_back_differ_from_those_with_later_responses()
     execution = ResponseReader(CONFIG, 1).outcome(bytearray(payload.joined()), header, asked(4))
     assert list(execution.rescheduled) == [1]
     assert [response is None for response in execution.responses] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        tensor("IN", np.array([[7]], F)),  # another shape
+        tensor("IN", np.array([[7, 8]], np.int32)),
+        tensor("MORE", np.array([[7, 8]], F)),
+        tensor("IN", np.array([["a", "b"]], object)),
+    ],
+)
+def test_one_request_that_is_unlike_the_others_of_its_batch_keeps_what_it_has(
+    other: Tensor,
+) -> None:
+    alike = [tensor("IN", np.array([[each, 0]], F)) for each in range(2)]
+    for inputs in ([*alike, other], [other, *alike], alike):
+        header, payload = pack([inference(each) for each in inputs])
+        read = RequestReader().read(bytearray(payload.joined()), header, 0)
+        assert [
+            (each.inputs[0].name, each.inputs[0].array.tolist()) for each in read
+        ] == [
+            (
+                each.name,
+                [[value.encode() if isinstance(value, str) else value for value in each.array[0].tolist()]],
+            )
+            for each in inputs
+        ]  # fmt: skip
+
+
+def test_requests_that_ask_for_different_outputs_keep_their_own() -> None:
+    batch = [
+        inference(tensor("IN", np.array([[each, 0]], F)), outputs=["OUT"] if each == 1 else ())
+        for each in range(3)
+    ]
+    header, payload = pack(batch)
+    read = RequestReader().read(bytearray(payload.joined()), header, 0)
+    assert [each.output_names for each in read] == [[], ["OUT"], []]

@@ -31,6 +31,8 @@ from naiad.response_cache.replies import KnownReplies
 from naiad.response_cache.scheduler import CachingScheduler
 from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
+from naiad.tracing.settings import TraceOptions
+from naiad.tracing.tracer import Tracer
 from tests.server.backends.configs import tensor
 from tests.support.inferences import make_config, make_spec
 
@@ -172,6 +174,7 @@ class Server:
             replies=caching.replies if known else None,
         )  # fmt: skip
         self.forwarded: HeaderPattern | None = None
+        self.tracer = Tracer(TraceOptions(), clock=ManualClock())
 
     def look_up(self, name: str, version: int) -> Model:
         return self.model

@@ -17,13 +17,16 @@ from naiad.engine.api import KnownReplies
 from naiad.protocol.http.codec import compression
 from naiad.protocol.http.message import HttpReply, OnReply
 
-Form = tuple[bytes | None, ...]
+Form = tuple[bytes | int | None, ...]
 """The headers Inference-Header-Content-Length and Accept-Encoding, and the length of the id if the request has one."""
 
 _SEARCHED = 1 << 12
 """Bytes in which an id is searched."""
 
 _MEMBER = b'"id"'
+_START = b'{"id":"'
+"""How the JSON of a reply with an id begins."""
+
 _ID = re.compile(rb'"id" ?: ?"([ !#-\[\]-~]{1,256})"').match
 """A member with an id that is written as it is: ASCII without quotes, backslashes and control characters."""
 
@@ -48,7 +51,7 @@ class _WithoutId(Record, frozen=True):
     """A reply whose JSON has the id of the request as its first member.
 
     Attributes:
-        rest: its JSON behind the id.
+        rest: its JSON behind the id, from the quote on.
         reply: to another request.
     """
 
@@ -58,7 +61,7 @@ class _WithoutId(Record, frozen=True):
     def to(self, request_id: bytes) -> HttpReply:
         """The reply to a request with this id."""
         reply = self.reply
-        text = b'{"id":"%b"%b' % (request_id, self.rest)
+        text = b"".join((_START, request_id, self.rest))
         return HttpReply(
             reply.status, reply.headers, (text, *reply.body[1:]), request_id.decode("ascii")
         )
@@ -73,12 +76,14 @@ def find(replies: KnownReplies, body: bytes, form: Form) -> HttpReply | None:
         form: the two headers.
     """
     at = body.find(_MEMBER, 0, _SEARCHED)
-    wanted = None if at < 0 else _without_id(body, form, at)
-    if wanted is None:
+    found = None if at < 0 else _ID(body, at)
+    if found is None:
         reply: HttpReply | None = replies.get(body, form)
         return reply
-    known: _WithoutId | None = replies.get(wanted.body, wanted.form)
-    return None if known is None else known.to(wanted.id)
+    start, end = found.span(1)
+    # As `_without_id`, without an object for it.
+    known: _WithoutId | None = replies.get(body[:start] + body[end:], (*form, end - start))
+    return None if known is None else known.to(found[1])
 
 
 def _without_id(body: bytes, form: Form, at: int) -> _Sought | None:
@@ -87,7 +92,7 @@ def _without_id(body: bytes, form: Form, at: int) -> _Sought | None:
     if found is None:
         return None
     start, end = found.span(1)
-    return _Sought(body[:start] + body[end:], (*form, b"%d" % (end - start)), found[1])
+    return _Sought(body[:start] + body[end:], (*form, end - start), found[1])
 
 
 class Keeping(msgspec.Struct, eq=False):
@@ -122,10 +127,14 @@ class Keeping(msgspec.Struct, eq=False):
             if not request_id:
                 self.replies.keep(self.body, self.form, reply, size, texts)
             return
-        start = b'{"id":"%b"' % wanted.id
+        start = _START + wanted.id
         text = bytes(reply.body[0])
         # What is compressed begins otherwise.
-        if wanted.id == request_id.encode() and _is_the_id(wanted) and text.startswith(start):
+        if (
+            wanted.id == request_id.encode()
+            and _is_the_id(wanted)
+            and text.startswith(start + b'"')
+        ):
             others = msgspec.structs.replace(reply, body=(b"", *reply.body[1:]))
             kept = _WithoutId(text[len(start) :], others)
             self.replies.keep(wanted.body, wanted.form, kept, size, texts)
