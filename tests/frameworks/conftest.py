@@ -3,6 +3,7 @@
 import importlib.util
 
 _FRAMEWORKS = {
+    "broken": "torch",
     "caffe2": "torch",
     "dali": "nvidia.dali",
     "fil": "treelite",

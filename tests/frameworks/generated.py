@@ -1,12 +1,16 @@
-"""The other models that Triton's own tests serve, in small, for ONNX, OpenVINO and TensorFlow: identities, reshapes, ragged batches, sequences, implicit states.
+"""The other models that Triton's own tests serve, in small, for ONNX, OpenVINO, TensorFlow and TorchScript: identities, reshapes, ragged batches, sequences, implicit states.
 
 Triton makes them by qa/common/gen_qa_identity_models.py, gen_qa_reshape_models.py, gen_qa_ragged_models.py, gen_qa_sequence_models.py, gen_qa_dyna_sequence_models.py and
 gen_qa_implicit_models.py. A framework's test file makes the model of each and runs it itself; what a model computes is its `Kind`.
 """
 
 import collections.abc
+import concurrent.futures
 import dataclasses
+import functools
 import pathlib
+import re
+import types
 from typing import Any
 
 import numpy as np
@@ -38,7 +42,7 @@ _STATE = (
     "sequence_batching { max_sequence_idle_microseconds: 600000000\n"
     'state { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_FP32 dims: 1 } }\n'
 )
-_RAGGED = """dynamic_batching {}
+_RAGGED = """dynamic_batching { max_queue_delay_microseconds: 50000 }
 batch_input { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "INDEX" data_type: TYPE_FP32 source_input: "INPUT" }
 batch_output { target_name: "OUTPUT" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "INPUT" }
 """
@@ -83,13 +87,15 @@ class Kind:
     @property
     def shape(self) -> list[int]:
         """Of the model's inputs; -1 where any size is allowed."""
-        inner = {"reshape": [2, 2], "ragged": [], "identity": [-1]}.get(self.name, [1])
+        inner = {"reshape": [2, 2], "ragged": [], "identity": [-1], "text": [-1]}.get(
+            self.name, [1]
+        )
         return [-1, *inner] if self.batched else inner
 
     @property
     def config(self) -> str:
         """The config without the backend."""
-        dims = {"reshape": "4", "identity": "-1", "ragged": "-1"}.get(self.name, "1")
+        dims = {"reshape": "4", "identity": "-1", "text": "-1", "ragged": "-1"}.get(self.name, "1")
         datatype = self.datatype.replace("BYTES", "STRING")
         ragged = "allow_ragged_batch: true" if self.name == "ragged" else ""
         inside = "reshape { shape: [ 2, 2 ] }" if self.name == "reshape" else ragged
@@ -109,7 +115,12 @@ class Kind:
 
     def given(self, step: int) -> Any:
         """What a client sends."""
-        sizes = {"reshape": (4,), "identity": (3 + step,), "ragged": (3 + step,)}
+        sizes = {
+            "reshape": (4,),
+            "identity": (3 + step,),
+            "text": (3 + step,),
+            "ragged": (3 + step,),
+        }
         shape: tuple[int, ...] = sizes.get(self.name, (1,))
         if self.batched:
             shape = (1 if self.is_sequence or self.name == "ragged" else 2, *shape)
@@ -128,13 +139,50 @@ KINDS = (
 STEPS = 3
 
 
-def write_config(model: pathlib.Path, kind: Kind, head: str) -> None:
+Names = collections.abc.Mapping[str, str]
+"""The names of the tensors of a `Kind` in a framework; those that are left out have their own."""
+
+_OWN: Names = types.MappingProxyType({})
+
+
+def write_config(model: pathlib.Path, kind: Kind, head: str, names: Names = _OWN) -> None:
     """Write the config; `head` names the backend."""
     model.mkdir(parents=True, exist_ok=True)
-    (model / "config.pbtxt").write_text(f"{head}\n{kind.config}")
+    config = re.sub(r'"(\w+)"', lambda found: f'"{names.get(found[1], found[1])}"', kind.config)
+    (model / "config.pbtxt").write_text(f"{head}\n{config}")
 
 
-def differences(server: ServerProcess, kind: Kind, run: Run) -> list[str]:
+def merged_differences(
+    server: ServerProcess, kind: Kind, run: Run, names: Names = _OWN
+) -> list[str]:
+    """Where requests of several lengths that are one batch get another answer than the framework gives to their values in one row; and whether they were one."""
+    found = []
+    parts = [kind.given(step) + 100 * step for step in range(6)]
+    expected = np.asarray(run(INPUT=np.concatenate([each.ravel() for each in parts]), INDEX=np.zeros(1, np.float32)))  # fmt: skip
+    ends = np.cumsum([each.size for each in parts])
+    for module, address in ((tritonclient.http, server.http), (tritonclient.grpc, server.grpc)):
+        before = _counts(server, kind)
+        ask = functools.partial(_asked, module, kind=kind, sequence=0, step=0, names=names)
+        with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+            answers = list(pool.map(lambda given, ask=ask, to=address: ask(given=given, address=to), parts))  # fmt: skip
+        for part, end, got in zip(parts, ends, answers, strict=True):
+            wanted = expected[end - part.size : end]
+            if got.ravel().tolist() != wanted.tolist():
+                found.append(f"{module.__name__}: {got.tolist()}, not {wanted.tolist()}")
+        requests, batches = (after - was for after, was in zip(_counts(server, kind), before, strict=True))  # fmt: skip
+        if batches >= requests:
+            found.append(f"{module.__name__}: {requests} requests were {batches} batches")
+    return found
+
+
+def _counts(server: ServerProcess, kind: Kind) -> tuple[int, int]:
+    """The requests and the batches so far."""
+    with tritonclient.http.InferenceServerClient(server.http) as client:
+        (counts,) = client.get_inference_statistics(kind.model)["model_stats"]
+    return counts["inference_count"], counts["execution_count"]
+
+
+def differences(server: ServerProcess, kind: Kind, run: Run, names: Names = _OWN) -> list[str]:
     """Where the server answers otherwise than the framework, over both protocols; of sequences in batches, two that run at the same time."""
     found = []
     for number, (module, address) in enumerate(
@@ -144,18 +192,17 @@ def differences(server: ServerProcess, kind: Kind, run: Run) -> list[str]:
         if not kind.batched:
             ids = ids[:1]  # an instance has one slot for sequences
         states = dict.fromkeys(ids, np.zeros(kind.given(0).shape, np.float32))
-        with module.InferenceServerClient(address) as client:
-            for step in range(STEPS):
-                for sequence in ids:
-                    given = kind.given(step + sequence)
-                    got = _asked(module, client, kind, given, sequence=sequence, step=step)
-                    expected = np.asarray(run(**_feeds(kind, given, sequence, step, states)))
-                    states[sequence] = expected
-                    if (
-                        got.ravel().tolist() != expected.ravel().tolist()
-                        or got.shape != _shown(kind, given).shape
-                    ):
-                        found.append(f"{kind.model} {module.__name__} {sequence} {step}: {got.tolist()}, not {expected.tolist()}")  # fmt: skip
+        for step in range(STEPS):
+            for sequence in ids:
+                given = kind.given(step + sequence)
+                got = _asked(module, kind=kind, given=given, address=address, sequence=sequence, step=step, names=names)  # fmt: skip
+                expected = np.asarray(run(**_feeds(kind, given, sequence, step, states)))
+                states[sequence] = expected
+                if (
+                    got.ravel().tolist() != expected.ravel().tolist()
+                    or got.shape != _shown(kind, given).shape
+                ):
+                    found.append(f"{kind.model} {module.__name__} {sequence} {step}: {got.tolist()}, not {expected.tolist()}")  # fmt: skip
     return found
 
 
@@ -184,8 +231,10 @@ def _feeds(
     return {"INPUT": given, **{name: controls[name] for name in kind.inputs if name != "INPUT"}}
 
 
-def _asked(module: Any, client: Any, kind: Kind, given: Any, *, sequence: int, step: int) -> Any:
-    tensor = module.InferInput("INPUT", list(given.shape), kind.datatype)
+def _asked(
+    module: Any, *, kind: Kind, given: Any, address: str, sequence: int, step: int, names: Names
+) -> Any:
+    tensor = module.InferInput(names.get("INPUT", "INPUT"), list(given.shape), kind.datatype)
     tensor.set_data_from_numpy(given)
     more = {}
     if sequence:
@@ -194,4 +243,5 @@ def _asked(module: Any, client: Any, kind: Kind, given: Any, *, sequence: int, s
             "sequence_start": step == 0,
             "sequence_end": step == STEPS - 1,
         }
-    return client.infer(kind.model, [tensor], **more).as_numpy("OUTPUT")
+    with module.InferenceServerClient(address) as client:
+        return client.infer(kind.model, [tensor], **more).as_numpy(names.get("OUTPUT", "OUTPUT"))

@@ -85,3 +85,9 @@ def onnxruntime_itself(path: pathlib.Path) -> Run:
 def test_the_server_answers_as_onnxruntime_does(server: ServerProcess, kind: Kind) -> None:
     path = server.log.parent / "models" / kind.model / "1" / "model.onnx"
     assert generated.differences(server, kind, onnxruntime_itself(path)) == []
+
+
+def test_ragged_requests_of_one_batch_get_their_own_values(server: ServerProcess) -> None:
+    kind = Kind("ragged")
+    path = server.log.parent / "models" / kind.model / "1" / "model.onnx"
+    assert generated.merged_differences(server, kind, onnxruntime_itself(path)) == []

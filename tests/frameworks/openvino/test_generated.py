@@ -74,3 +74,9 @@ def openvino_itself(path: pathlib.Path) -> Run:
 def test_the_server_answers_as_openvino_does(server: ServerProcess, kind: Kind) -> None:
     path = server.log.parent / "models" / kind.model / "1" / "model.xml"
     assert generated.differences(server, kind, openvino_itself(path)) == []
+
+
+def test_ragged_requests_of_one_batch_get_their_own_values(server: ServerProcess) -> None:
+    kind = Kind("ragged")
+    path = server.log.parent / "models" / kind.model / "1" / "model.xml"
+    assert generated.merged_differences(server, kind, openvino_itself(path)) == []

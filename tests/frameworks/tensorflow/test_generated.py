@@ -72,3 +72,8 @@ def write(models: Any, kind: Kind) -> Run:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model)
 def test_the_server_answers_as_tensorflow_does(served: Served, kind: Kind) -> None:
     assert generated.differences(served.server, kind, served.runs[kind.model]) == []
+
+
+def test_ragged_requests_of_one_batch_get_their_own_values(served: Served) -> None:
+    kind = Kind("ragged")
+    assert generated.merged_differences(served.server, kind, served.runs[kind.model]) == []
