@@ -141,7 +141,7 @@ class StreamedReply:
         size: bytes of the body that were sent.
     """
 
-    __slots__ = ("_chunked", "_ended", "_write", "keeps", "reply", "size", "stream")
+    __slots__ = ("_chunked", "_ended", "_write", "_write_parts", "keeps", "reply", "size", "stream")
 
     def __init__(
         self,
@@ -150,10 +150,12 @@ class StreamedReply:
         minor: int,
         keep: bool,
         write: collections.abc.Callable[[bytes | memoryview], None],
+        write_parts: collections.abc.Callable[[collections.abc.Sequence[bytes | memoryview]], None],
         ended: OnStreamEnd,
     ) -> None:
         assert reply.stream is not None
         self._write = write
+        self._write_parts = write_parts
         self._ended: OnStreamEnd | None = ended  # None: nothing more is sent
         self._chunked = bool(minor)
         self.reply = reply
@@ -183,8 +185,7 @@ class StreamedReply:
         elif len(data) <= _COPIED:
             self._write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
         else:
-            for part in (b"%x\r\n" % len(data), data, b"\r\n"):
-                self._write(part)
+            self._write_parts((b"%x\r\n" % len(data), data, b"\r\n"))
 
     def end(self) -> None:
         """See `BodyWriter`."""

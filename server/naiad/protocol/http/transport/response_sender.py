@@ -197,6 +197,11 @@ class ResponseSender:
         self._peer.since = self._registry.now
         self._transport.write(data)
 
+    def write_parts(self, parts: collections.abc.Sequence[bytes | memoryview]) -> None:
+        """Send bytes now, by one system call."""
+        self._peer.since = self._registry.now
+        self._transport.writelines(parts)
+
     def drained(self) -> asyncio.Future[None] | None:
         """The future to await before the next write; None if the client reads fast enough."""
         return self._peer.wait(self._registry.loop) if self.paused else None
@@ -268,9 +273,10 @@ class ResponseSender:
             _logger.exception("the reply to %s cannot be sent", head.path)
             reply = server_fault()
             first, rest = self._frame(reply, tail, head_only=head.head_only)
-        self._transport.write(first)
-        if rest:
-            self._transport.writelines(rest)
+        if rest:  # one system call: `write` would send the head at once
+            self._transport.writelines((first, *rest))
+        else:
+            self._transport.write(first)
         if context is not None:
             size = 0 if head.head_only else sum(map(bytes_of, reply.body))
             self._record(exchange, reply, size)
@@ -287,8 +293,8 @@ class ResponseSender:
         self.pipeline.appendleft(exchange)
         keep = exchange.head.keep_alive and self._life.state is _OPEN
         self._streamed = StreamedReply(
-            reply, minor=exchange.head.minor, keep=keep, write=self.write, ended=self._end_stream
-        )
+            reply, minor=exchange.head.minor, keep=keep, write=self.write, write_parts=self.write_parts, ended=self._end_stream,
+        )  # fmt: skip
         if not self._streamed.keeps:
             self._life.on(Event.LAST_REQUEST)
         self._streamed.start()
