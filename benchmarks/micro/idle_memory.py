@@ -1,6 +1,6 @@
 """What an idle client costs in resident memory: HTTP connections that have had one response, and open streams of gRPC; with both engines of each.
 
-The aims: 12 KB per HTTP connection (5,000 of them), 4 KB per stream (1,000 on each of 10 connections), with the native engines. A server is started anew for each row, its memory
+The aims: 12 KB per HTTP connection (5,000 of them), 4 KB per stream (1,000 on each of 10 connections), with the native engines. Each row has a server of its own, whose memory
 is read before and after, when it has had a second without work. What the kernel keeps for a socket is not resident memory of the server.
 `python -m benchmarks.micro.idle_memory` prints the table.
 """
