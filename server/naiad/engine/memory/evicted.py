@@ -9,6 +9,8 @@ import collections.abc
 import functools
 import logging
 
+import msgspec
+
 from naiad.config.model_config import DynamicBatching
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
@@ -232,7 +234,8 @@ class WaitingRequest:
     def run(self, model: Model) -> None:
         """The model is loaded."""
         self._timer.cancel()
-        if model.traits != self.model.traits:
+        # Who reads clients' regions is known with the instances alone: an evicted model has none, and the server has read the inputs, which suits every instance.
+        if msgspec.structs.replace(model.traits, reads_regions=False) != self.model.traits:
             self.fail(
                 unavailable(
                     f"model '{self.model_name}' has changed since it was evicted: send the request again"
