@@ -47,7 +47,7 @@ def _with_components(service: InferenceService, facts: ClusterFacts) -> list[nam
         except InvalidSpec as invalid:
             found = list(invalid.problems)
             if part is not service:
-                found = [components.problem(one, part.component) for one in found]
+                found = [components.problem(one, part) for one in found]
             problems |= dict.fromkeys(found)
     if problems:
         raise InvalidSpec(problems)

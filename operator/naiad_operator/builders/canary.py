@@ -12,7 +12,8 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.canary import DEFAULT_REPLICAS, Canary
 from naiad_operator.api.types.spec import Predictor, Spec
 from naiad_operator.api.types.traffic import Service
-from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders import components
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from naiad_operator.builders.workload import deployment
 from naiad_operator.errors import Problem
 
@@ -90,4 +91,8 @@ def problem(of_predictor: Problem) -> Problem:
 def weight(service: InferenceService, facts: ClusterFacts) -> int:
     """How many of a hundred requests the routes give to the canary now: none while it could not answer them."""
     wanted = service.spec.canary
-    return wanted.weight if wanted is not None and facts.canary.serves else 0
+    if wanted is None or not facts.canary.serves:
+        return 0
+    in_front = facts.components.get(components.CANARY_TRANSFORMER, CanaryFacts())
+    is_led = components.leads(service, components.TRANSFORMER, facts)
+    return wanted.weight if in_front.serves or not is_led else 0

@@ -1,6 +1,7 @@
 """The transformer and the explainer of a service as services of their own, from which the builders make their children as they make the main ones.
 
-Their children are called <name>-transformer and <name>-explainer. Their component label differs, as that of a canary. What a platform enforces counts
+Their children are called <name>-transformer and <name>-explainer. Their component label differs, as that of a canary. A canary has the transformer
+once more in front of it, <name>-canary-transformer: routes then divide the requests between both transformers. What a platform enforces counts
 for them as for the servers: their own fields stand in the predictor's, those of the profile that belong to the server alone are left out.
 """
 
@@ -23,8 +24,11 @@ from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 from naiad_operator.errors import Problem
 
 TRANSFORMER, EXPLAINER = "transformer", "explainer"
-NAMES: typing.Final = (EXPLAINER, TRANSFORMER)
+CANARY_TRANSFORMER = "canary-transformer"
+NAMES: typing.Final = (EXPLAINER, CANARY_TRANSFORMER, TRANSFORMER)
 """In the order in which their children are applied: what is behind comes first."""
+FIELDS: typing.Final = (EXPLAINER, TRANSFORMER)
+"""Those with a field of the spec and of the status."""
 
 _PERIOD_S = 5
 
@@ -41,9 +45,10 @@ def services_of(service: InferenceService) -> list[InferenceService]:
 
 def service_of(service: InferenceService, component: str) -> InferenceService | None:
     """A component as a service; None when the spec has none. Only the main service has routes."""
-    wanted: Component | None = getattr(service.spec, component)
+    wanted = field_of(service.spec, component)
     if wanted is None or service.canary_of:
         return None
+    own = field_of(service.own_spec, component) or wanted
     held = service.profile.spec if service.profile is not None else None
     return dataclasses.replace(
         service,
@@ -51,13 +56,25 @@ def service_of(service: InferenceService, component: str) -> InferenceService | 
         canary_of=service.name,
         component=component,
         spec=_spec(service.spec, _with_profile(_predictor(wanted), held)),
-        own_spec=_spec(service.own_spec, _predictor(wanted)),
+        own_spec=_spec(service.own_spec, _predictor(own)),
     )
+
+
+def field_of(spec: Spec, component: str) -> Component | None:
+    """What the spec says of a component; None when it has none."""
+    if component == EXPLAINER:
+        return spec.explainer
+    if component == TRANSFORMER or spec.transformer is None:
+        return spec.transformer
+    if spec.canary is None:
+        return None
+    image = spec.canary.transformer_image or spec.transformer.image
+    return msgspec.structs.replace(spec.transformer, image=image)
 
 
 def of(service: InferenceService) -> Component:
     """The component that a service from `service_of` is."""
-    own = service.spec.transformer if service.component == TRANSFORMER else service.spec.explainer
+    own = service.spec.explainer if service.component == EXPLAINER else service.spec.transformer
     assert own is not None
     return own
 
@@ -176,7 +193,7 @@ def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:
     own = facts.components.get(service.component, CanaryFacts())
     return dataclasses.replace(
         facts,
-        image=of(service).image,
+        image=service.spec.predictor.image or "",
         server_version=versions.OWN,
         requests=own.requests,
         current_replicas=own.current_replicas,
@@ -185,9 +202,16 @@ def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:
     )
 
 
-def problem(of_predictor: Problem, component: str) -> Problem:
+def problem(of_predictor: Problem, component: InferenceService) -> Problem:
     """A problem of a component's predictor, at the component's field."""
-    path = of_predictor.path.replace("spec.predictor", f"spec.{component}", 1)
+    field = component.component_field
+    path = of_predictor.path.replace("spec.predictor", f"spec.{field}", 1)
+    if (
+        component.component == CANARY_TRANSFORMER
+        and path == f"spec.{field}.image"
+        and component.own_spec.predictor.image != of(component).image
+    ):
+        path = "spec.canary.transformerImage"
     return Problem(path, of_predictor.message)
 
 
@@ -197,7 +221,7 @@ def leads(service: InferenceService, component: str, facts: ClusterFacts) -> boo
     Before that, the requests of a service that got a transformer later still reach the servers; after that, requests in the transformer's form must
     not, also while none of its pods serves.
     """
-    if getattr(service.spec, component) is None or service.canary_of:
+    if field_of(service.spec, component) is None or service.canary_of:
         return False
     before = service.status.get(component) or {}
     is_new = not service.status.get("url")

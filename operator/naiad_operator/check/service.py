@@ -241,7 +241,7 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
 
 def _of_components(effective: typing.Any) -> Findings:
     """What the schema and the rules do not find in the transformer and the explainer."""
-    for name in components.NAMES:
+    for name in components.FIELDS:
         if found := part(effective, name):
             path = f"spec.{name}"
             yield from amounts.findings(found, path)

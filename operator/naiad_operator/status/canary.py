@@ -1,4 +1,4 @@
-"""Divides what was observed between the main pods of a service, its canary, its transformer and its explainer."""
+"""Divides what was observed between the main pods of a service, its canary, its transformers and its explainer."""
 
 import collections.abc
 import dataclasses
@@ -70,10 +70,12 @@ def without_node(pods: collections.abc.Iterable[Manifest]) -> list[str]:
 
 def _part_named(service: InferenceService, name: str) -> str:
     """Whose child has this name: "" for the service's own."""
+    named = (one for one in components.NAMES if name == components.name(service, one))
+    if (component := next(named, None)) is not None:
+        return component
     if name == canary.name(service) or name.startswith(f"{canary.name(service)}-"):
         return names.CANARY
-    named = (one for one in components.NAMES if name == components.name(service, one))
-    return next(named, "")
+    return ""
 
 
 def next_change(

@@ -7,6 +7,7 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders import components
 from naiad_operator.status import autoscaling, canary, traffic, workload
 from naiad_operator.status.conditions import (
+    CANARY_READY,
     EXPLAINER_READY,
     TRANSFORMER_READY,
     Condition,
@@ -25,7 +26,7 @@ class Components(typing.NamedTuple):
     """What a status says of them.
 
     Attributes:
-        conditions: one for each in the spec.
+        conditions: one for each in the spec; that of the canary's transformer is in CanaryReady.
         status: the fields transformer and explainer.
         blocked: by component, why its pods do not become ready; "" while they may.
     """
@@ -42,27 +43,38 @@ def of(service: InferenceService, observed: Observed, now: dt.datetime) -> Compo
         name = component.component
         part = canary.of_component(service, observed, name)
         pods = workload.observe(component, part, now)
-        ready = _ready(component, part, pods, now)
-        found.conditions.append(Condition(TYPES[name], ready.status, ready.reason, ready.message))
+        progressing = workload.progressing(component, pods)
+        stands = progressing.fails and progressing.reason != "Complete"
+        found.blocked[name] = f"{progressing.reason}: {progressing.message}" if stands else ""
+        if name not in TYPES:
+            continue
+        found.conditions.append(_ready(component, part, pods, now))
+        is_taken = any(("Service", component.name) == (it.kind, it.name) for it in part.conflicts)
         found.status[name] = {
             "url": f"http://{component.name}.{component.namespace}.svc:{component.spec.predictor.ports.http}",
-            "leads": components.leads(service, name, observed.facts),
+            "leads": not is_taken and components.leads(service, name, observed.facts),
             "replicas": pods.total,
             "readyReplicas": pods.ready,
             "updatedReplicas": pods.updated,
             "availableReplicas": pods.available,
         }
-        progressing = workload.progressing(component, pods)
-        stands = progressing.fails and progressing.reason != "Complete"
-        found.blocked[name] = f"{progressing.reason}: {progressing.message}" if stands else ""
     return found
+
+
+def of_canary(service: InferenceService, observed: Observed, now: dt.datetime) -> Condition | None:
+    """Whether the pods of the transformer in front of the canary are ready; None without one. CanaryReady counts them."""
+    component = components.service_of(service, components.CANARY_TRANSFORMER)
+    if component is None:
+        return None
+    part = canary.of_component(service, observed, component.component)
+    return _ready(component, part, workload.observe(component, part, now), now)
 
 
 def _ready(
     component: InferenceService, observed: Observed, pods: workload.Workload, now: dt.datetime
 ) -> Condition:
     """What is in the way of a component's pods, or that they are ready."""
-    type_ = TYPES[component.component]
+    type_ = TYPES.get(component.component, CANARY_READY)
     stopped = workload.stopped(component, pods)
     if stopped.status == "True":
         return Condition(type_, "False", stopped.reason, stopped.message)

@@ -60,10 +60,11 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
     """
     at = dt.datetime.fromisoformat(now)
     others = components.of(service, observed, at)
+    before_canary = components.of_canary(service, observed, at)
     observed, of_canary = canary.divided(service, observed)
     pods, conditions = _conditions(service, observed, at)
     conditions[0] = _with_components(conditions[0], others.conditions)
-    canary_conditions, canary_status = _canary(service, of_canary, at)
+    canary_conditions, canary_status = _canary(service, of_canary, at, before_canary)
     model_status = _model_status(service, pods, _of_type(conditions, MODELS_LOADED))
     if observed.upgrade is not None:
         blocked = _blocked(conditions, model_status)
@@ -113,7 +114,11 @@ def _with_components(ready: Condition, others: collections.abc.Iterable[Conditio
     failing = next((one for one in others if one.status != "True"), None)
     if ready.status != "True" or failing is None:
         return ready
-    part = failing.type.removesuffix("Ready").lower()
+    part = (
+        "transformer"
+        if failing.type == CANARY_READY
+        else failing.type.removesuffix("Ready").lower()
+    )
     return Condition(READY, failing.status, failing.reason, f"{part}: {failing.message}")
 
 
@@ -137,7 +142,10 @@ def _numbers(pods: workload.Workload) -> Status:
 
 
 def _canary(
-    service: InferenceService, observed: Observed, now: dt.datetime
+    service: InferenceService,
+    observed: Observed,
+    now: dt.datetime,
+    transformer: Condition | None,
 ) -> tuple[list[Condition], Status]:
     """The conditions and the status of the canary, from what belongs to it; empty when the spec has none. They do not count for Ready."""
     beside = canaries.service_of(service)
@@ -145,6 +153,8 @@ def _canary(
         return [], {}
     pods, conditions = _conditions(beside, observed, now)
     ready, loaded = _of_type(conditions, READY), _of_type(conditions, MODELS_LOADED)
+    if transformer is not None:
+        ready = _with_components(ready, [transformer])
     weight = canaries.weight(service, observed.facts)
     message = ready.message or f"the canary gets {weight} of 100 requests"
     made = [

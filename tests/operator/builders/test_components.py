@@ -108,6 +108,71 @@ def test_requests_go_to_a_transformer_that_was_added_once_it_serves_and_then_for
     assert backends(children, "GRPCRoute") == ["demo"], "it speaks HTTP"
 
 
+BOTH: Object = {"gateway": GATEWAY, "canary": {"weight": 10}, "transformer": {"image": IMAGE, "protocol": "v1"}}  # fmt: skip
+
+
+def weights(children: dict[tuple[str, str], Object], kind: str) -> dict[str, int]:
+    [rule] = children[kind, "demo"]["spec"]["rules"]
+    return {f"{one['name']}:{one['port']}": one["weight"] for one in rule["backendRefs"]}
+
+
+@pytest.mark.parametrize(
+    ("canary", "in_front", "share"),
+    [(True, True, 10), (True, False, 0), (False, True, 0)],
+    ids=["both serve", "its transformer does not", "its servers do not"],
+)
+def test_a_canary_has_a_transformer_of_its_own_and_both_tracks_divide_the_requests(
+    *, canary: bool, in_front: bool, share: int
+) -> None:
+    """A Service has no weights: what the one transformer sends to the servers could not be divided."""
+    children = built(
+        resource(**BOTH),
+        canary=CanaryFacts(serves=canary),
+        components={"transformer": CanaryFacts(serves=True), "canary-transformer": CanaryFacts(serves=in_front)},
+    )  # fmt: skip
+    assert weights(children, "HTTPRoute") == {"demo-transformer:8080": 100 - share, "demo-canary-transformer:8080": share}  # fmt: skip
+    assert weights(children, "GRPCRoute") == {"demo:8001": 100 - share, "demo-canary:8001": share}
+    asked = container(children, "demo-canary-transformer")["args"]
+    assert asked[asked.index("--predictor_host") + 1] == "demo-canary.models:8000"
+    assert asked[asked.index("--model_name") + 1] == "demo", "the paths are those of the service"
+    asked = container(children, "demo-transformer")["args"]
+    assert asked[asked.index("--predictor_host") + 1] == "demo.models:8000"
+    selectors = [children["Service", name]["spec"]["selector"] for name in ("demo-transformer", "demo-canary-transformer")]  # fmt: skip
+    assert selectors[0] != selectors[1]
+    deployed = children["Deployment", "demo-canary-transformer"]["spec"]
+    assert deployed["selector"]["matchLabels"] == selectors[1]
+
+
+def test_a_transformer_that_does_not_lead_yet_takes_nothing_from_the_canary() -> None:
+    given: Object = {
+        "canary": CanaryFacts(serves=True),
+        "components": {"transformer": CanaryFacts()},
+    }
+    children = built(resource(status=SERVED, **BOTH), **given)
+    assert weights(children, "HTTPRoute") == {"demo:8000": 90, "demo-canary:8000": 10}
+
+
+def test_the_transformer_of_a_canary_may_have_an_image_of_its_own() -> None:
+    children = built(resource(**{**BOTH, "canary": {"weight": 10, "transformerImage": "new"}}))
+    assert container(children, "demo-canary-transformer")["image"] == "new"
+    assert container(children, "demo-transformer")["image"] == IMAGE
+    profile = {**HELD, "policy": {"namespaces": {"names": ["models"]}, "enforced": ["image"]}}
+    transformer = {"image": HELD["image"]}
+    canary = {"weight": 10, "transformerImage": "new"}
+    manifest = resource(gateway=GATEWAY, canary=canary, transformer=transformer)
+    assert refusals(manifest, profile=profile).keys() == {"spec.canary.transformerImage"}
+    del canary["transformerImage"]
+    assert ("Deployment", "demo-canary-transformer") in built(manifest, profile=profile)
+
+
+def test_copies_of_what_a_transformer_takes_go_to_a_transformer() -> None:
+    for given, names in (({}, ["demo-canary-transformer", "demo-canary"]), ({"service": "next"}, ["next-transformer", "next"])):  # fmt: skip
+        children = built(resource(**BOTH, mirror=given))
+        rules = [children[kind, "demo"]["spec"]["rules"][0] for kind in ("HTTPRoute", "GRPCRoute")]
+        copies = [rule["filters"][0]["requestMirror"]["backendRef"] for rule in rules]
+        assert [(one["name"], one["port"]) for one in copies] == [(names[0], 8080), (names[1], 8001)]  # fmt: skip
+
+
 def test_explanations_go_to_the_explainer_and_nothing_else_does() -> None:
     explainer = {"image": IMAGE, "modelName": "bert", "port": 9000}
     children = built(resource(explainer=explainer, gateway=GATEWAY, pathPrefix="/qa"))

@@ -10,7 +10,7 @@ from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, Control
 from tests.apiserver.kubelet import Kubelet, crash_looping, ready, unschedulable
 from tests.apiserver.objects import condition, inference_service, is_true, make_namespace
 from tests.apiserver.operator import OperatorProcess, at_rest, bugs
-from tests.operator.live.test_canary import GATEWAY, World
+from tests.operator.live.test_canary import GATEWAY, World, weights
 
 
 def failing(pod: Object) -> Object:
@@ -167,3 +167,92 @@ def test_the_pods_of_a_component_are_held_to_the_platforms_rules(admin: Kubectl,
     assert admin.find("Deployment", "held", here) is None
     assert admin.find("Deployment", "held-explainer", here) is None
     admin.delete("InferenceService", "held", here)
+
+
+def test_routes_divide_requests_between_the_transformers_of_both_tracks(
+    admin: Kubectl, here: str
+) -> None:
+    world = Parts(admin, here, "split")
+    world.of["canary-transformer"] = failing
+    parts = {"canary": {"weight": 30}, "transformer": COMPONENT}
+    admin.create(service("split", here, **parts))
+    stuck = world.until(
+        "the canary's transformer to fail",
+        lambda one: (
+            condition(one, "CanaryReady").get("reason") == "CrashLoopBackOff"
+            and is_true(one, "Ready")
+        ),
+    )
+    assert condition(stuck, "CanaryReady")["message"].startswith("transformer: ")
+    assert weights(admin, "split", here) == (
+        {"split-transformer": 100, "split-canary-transformer": 0},
+        {"split": 100, "split-canary": 0},
+    )
+    world.of.clear()
+    for name in world.pods_of("split-canary-transformer"):
+        admin.delete("Pod", name, here)
+    world.until("the canary to be ready", lambda one: is_true(one, "CanaryReady"))
+    until("its share", lambda: weights(admin, "split", here)[0]["split-canary-transformer"] == 30)
+    assert weights(admin, "split", here) == (
+        {"split-transformer": 70, "split-canary-transformer": 30},
+        {"split": 70, "split-canary": 30},
+    )
+    admin.patch("InferenceService", "split", here, body={"spec": {"canary": None}})
+    world.until(
+        "the canary to go", lambda one: not admin.find("Deployment", "split-canary-transformer", here)
+    )  # fmt: skip
+    assert world.backends() == ["split-transformer"]
+    admin.delete("InferenceService", "split", here)
+
+
+def test_a_transformer_leads_to_no_service_of_its_name_and_changes_nothing_of_it(
+    admin: Kubectl, here: str
+) -> None:
+    """The name of a transformer may be that of another service, whichever is there first."""
+    kinds = ("Deployment", "Service", "NetworkPolicy")
+    first = Parts(admin, here, "ask-transformer")
+    admin.create(service("ask-transformer", here))
+    first.until("the first to be ready", lambda one: is_true(one, "Ready"))
+    before = {kind: versions(admin.get(kind, "ask-transformer", here)) for kind in kinds}
+    scaling = {"minReplicas": 1, "maxReplicas": 3}
+    world = Parts(admin, here, "ask")
+    admin.create(service("ask", here, transformer={**COMPONENT, "autoscaling": scaling}))
+    refused = world.until(
+        "the conflict", lambda one: condition(one, "Ready").get("reason") == "ResourceConflict"
+    )
+    message = condition(refused, "TransformerReady")["message"]
+    assert "ask-transformer exists already" in message
+    assert "InferenceService ask-transformer" in message
+    assert refused["status"]["transformer"]["leads"] is False
+    route = admin.find("HTTPRoute", "ask", here)
+    assert route is None or world.backends() == ["ask"]
+    assert admin.find("HorizontalPodAutoscaler", "ask-transformer", here) is None
+    assert {kind: versions(admin.get(kind, "ask-transformer", here)) for kind in kinds} == before
+    admin.delete("InferenceService", "ask-transformer", here)
+
+    def is_gone() -> bool:
+        return all(owner(admin, kind, here) != "ask-transformer" for kind in kinds)
+
+    until("nothing of the first", is_gone)
+    world.until("the transformer to lead", lambda one: is_true(one, "Ready"))
+    assert world.backends() == ["ask-transformer"]
+    # The other way round: what the transformer has, a younger service does not get.
+    admin.create(service("ask-transformer", here))
+    first.until(
+        "the conflict", lambda one: condition(one, "Ready").get("reason") == "ResourceConflict"
+    )
+    assert admin.find("HTTPRoute", "ask-transformer", here) is None
+    assert owner(admin, "Deployment", here) == "ask"
+    for name in ("ask", "ask-transformer"):
+        admin.delete("InferenceService", name, here)
+
+
+def owner(admin: Kubectl, kind: str, namespace: str) -> str | None:
+    found = admin.find(kind, "ask-transformer", namespace)
+    return found["metadata"]["ownerReferences"][0]["name"] if found else None
+
+
+def versions(thing: Object) -> tuple[str, int | None, object]:
+    """What changes with a write of its spec or of its owners."""
+    metadata = thing["metadata"]
+    return metadata["uid"], metadata.get("generation"), (metadata["ownerReferences"], metadata["labels"], thing["spec"])  # fmt: skip

@@ -49,7 +49,7 @@ class InferenceService:
         raw: the original manifest, status included.
         profile: its NaiadProfile; None when it has none.
         canary_of: the name of the service that this is the canary of (`builders.canary`), or a component (`builders.components`); "" for the service itself.
-        component: "transformer" or "explainer" of one of these; else "".
+        component: "transformer", "explainer" or "canary-transformer" of one of these; else "".
     """
 
     name: str
@@ -67,6 +67,11 @@ class InferenceService:
     def instance(self) -> str:
         """The name of the resource."""
         return self.canary_of or self.name
+
+    @property
+    def component_field(self) -> str:
+        """The field of the spec that a component is from; "" when it is none."""
+        return self.component.removeprefix("canary-")
 
     @property
     def predictor_ports(self) -> Ports:

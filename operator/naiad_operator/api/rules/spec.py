@@ -37,6 +37,11 @@ ROOT = (
         message="the name becomes that of a Service: at most 50 lower-case letters, digits and '-', a letter first and no '-' at the end",
         field="metadata.name",
     ),
+    Rule(
+        cel="size(self.metadata.name) <= 44 || !(has(self.spec.canary) && has(self.spec.transformer))",
+        message="with canary and transformer there is a Service <name>-canary-transformer: make the name 44 characters at most, or leave one of both out",
+        field="metadata.name",
+    ),
 )
 
 _STARTS_AGAIN = Rule(
@@ -72,11 +77,6 @@ SPEC = (
     ),
     *_METADATA,
     *traffic.SPEC,
-    Rule(
-        cel="!has(self.transformer) || !has(self.canary)",
-        message="the transformer calls the servers by their Service, so that a canary beside it would get no request: leave canary or transformer out",
-        field="transformer",
-    ),
 )
 
 COMPONENT = (

@@ -112,6 +112,9 @@ def _root(resource: CustomResource) -> Manifest:
         },
         "spec": _described(resource.spec),
     }
+    fields = properties["spec"]["properties"]
+    if "canary" in fields:
+        _leave_out_repeated(fields["canary"], fields["predictor"])
     if resource.status is not None:
         # Until the operator has written one: readers that know no other sign (kstatus, Flux) take a resource without conditions for ready.
         properties["status"] = {"default": NOT_OBSERVED, **_described(resource.status)}
@@ -127,6 +130,18 @@ def _root(resource: CustomResource) -> Manifest:
     if resource.rules:
         root["x-kubernetes-validations"] = [openapi.validation(rule) for rule in resource.rules]
     return root
+
+
+def _leave_out_repeated(part: Manifest, told: Manifest) -> None:
+    """Takes the descriptions out of a part that another one has at the same place: whole, the definition would not fit into an annotation."""
+    for name, below in part.get("properties", {}).items():
+        before = told.get("properties", {}).get(name, {})
+        if below.get("description") == before.get("description"):
+            below.pop("description", None)
+        _leave_out_repeated(below, before)
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(part.get(keyword), dict) and isinstance(told.get(keyword), dict):
+            _leave_out_repeated(part[keyword], told[keyword])
 
 
 def _described(part: type[Part]) -> Manifest:

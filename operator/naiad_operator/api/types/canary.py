@@ -5,6 +5,7 @@ import typing
 import msgspec
 
 from naiad_operator.api.types.accelerator import Accelerator
+from naiad_operator.api.types.component import ComponentImage
 from naiad_operator.api.types.model import Model
 from naiad_operator.api.types.pod import Arguments, Image, Resources, ServerVersion, Variables
 from naiad_operator.api.types.scaling import Autoscaling, Replicas
@@ -16,7 +17,7 @@ DEFAULT_REPLICAS = 1
 class Canary(Part, frozen=True):
     """A second Deployment and Service, <name>-canary, which get a share of the requests that come through the Gateway.
 
-    Every field but weight stands in place of the predictor's field of that name, as a whole; what is left out is as in the predictor.
+    Every field but weight and transformerImage stands in place of the predictor's field of that name, as a whole; what is left out is as in the predictor.
     To promote a canary, write its fields into the predictor while weight is 100, and remove canary when the service is ready again.
 
     Attributes:
@@ -30,6 +31,7 @@ class Canary(Part, frozen=True):
         accelerator: what each pod computes on.
         replicas: how many pods; not with autoscaling class hpa or keda, which decide it. 1 when not set.
         autoscaling: who decides how many pods the canary has; the predictor's autoscaling is never the canary's.
+        transformer_image: the image of the transformer in front of the canary; the transformer's own when not set.
     """
 
     weight: typing.Annotated[int, msgspec.Meta(ge=0, le=100)]
@@ -42,3 +44,4 @@ class Canary(Part, frozen=True):
     accelerator: Accelerator | None = None
     replicas: Replicas | None = None
     autoscaling: Autoscaling | None = None
+    transformer_image: ComponentImage | None = None

@@ -22,7 +22,9 @@ DEFAULT_REPLICAS = 1
 PORT = 8080
 """Where KServe's components listen."""
 
-_Image = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\s]*$")]
+ComponentImage = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\s]*$")
+]
 ComponentModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[-A-Za-z0-9._]+$")]  # fmt: skip
 
 
@@ -72,7 +74,7 @@ class Component(Part, frozen=True):
         pod_template: any other field of the pods, as predictor.podTemplate; the container's name is server here, too.
     """
 
-    image: _Image
+    image: ComponentImage
     command: Arguments | None = None
     args: Arguments | None = None
     env: Variables | None = None

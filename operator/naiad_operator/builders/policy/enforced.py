@@ -51,7 +51,7 @@ def of_spec(service: InferenceService) -> Problems:
 
 def _of_command(service: InferenceService, field: str) -> Conflicts:
     """The command of a component, which runs another program of the same image, and with other arguments."""
-    wanted = getattr(service.own_spec, service.component, None) if service.component else None
+    wanted = getattr(service.own_spec, service.component_field, None) if service.component else None
     if field in ("image", "args") and wanted is not None and wanted.command is not None:
         yield "spec.predictor.command"
 

@@ -66,7 +66,7 @@ def requests(service: InferenceService, source: Source) -> str:
     those of the metric have the prefix `exported_`.
     """
     namespace, name = service.namespace, service.name
-    beside = [one for one in components.NAMES if getattr(service.spec, one) is not None]
+    beside = [one for one in components.NAMES if components.field_of(service.spec, one) is not None]
     if source == "nginx":
         metric, labels = (
             "nginx_ingress_controller_requests",

@@ -5,7 +5,7 @@ import typing
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.traffic import Gateway, Ingress
-from naiad_operator.builders import canary, kinds, names, server
+from naiad_operator.builders import canary, components, kinds, names, server
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.builders.traffic import (
     front,
@@ -166,12 +166,14 @@ def _http_rule(service: InferenceService, gateway: Gateway, facts: ClusterFacts)
 def _references(service: InferenceService, facts: ClusterFacts, port: str) -> list[Object]:
     """The backend references with all defaults written out, so that the API server's defaults do not look like a change."""
     number = getattr(service.spec.predictor.ports, port)
+    name, beside = service.name, canary.name(service)
     if port == "http" and (transformer := front.transformer(service, facts)) is not None:
-        return [_reference(transformer.service, transformer.port, 1)]
-    weights = {service.name: 1}
+        name, number = transformer.service, transformer.port
+        beside = components.name(service, components.CANARY_TRANSFORMER)
+    weights = {name: 1}
     if service.spec.canary is not None:
         share = canary.weight(service, facts)
-        weights = {service.name: canary.ALL - share, canary.name(service): share}
+        weights = {name: canary.ALL - share, beside: share}
     return [_reference(name, number, weight) for name, weight in weights.items()]
 
 

@@ -3,8 +3,9 @@
 import typing
 
 from naiad_operator.api.parsing.service import InferenceService
-from naiad_operator.builders import canary, kinds
+from naiad_operator.builders import canary, components, kinds
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.traffic import front
 from naiad_operator.errors import InvalidSpec, Problem
 
 Object = dict[str, typing.Any]
@@ -30,12 +31,12 @@ def filters(service: InferenceService, facts: ClusterFacts, kind: kinds.Kind) ->
     if wanted is None or not is_possible(service, facts, kind):
         return []
     protocol = "http" if kind == kinds.HTTP_ROUTE else "grpc"
-    reference = {
-        "group": "",
-        "kind": "Service",
-        "name": wanted.service or canary.name(service),
-        "port": getattr(service.spec.predictor.ports, protocol),
-    }
+    name = wanted.service or canary.name(service)
+    port = getattr(service.spec.predictor.ports, protocol)
+    if kind == kinds.HTTP_ROUTE and (leads := front.transformer(service, facts)) is not None:
+        # What a transformer takes, the servers behind the other one would misread.
+        name, port = f"{name}-{components.TRANSFORMER}", leads.port
+    reference = {"group": "", "kind": "Service", "name": name, "port": port}
     mirrored: Object = {"backendRef": reference}
     if wanted.percent is not None and wanted.percent != _ALL:
         mirrored["percent"] = wanted.percent

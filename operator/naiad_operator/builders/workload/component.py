@@ -7,7 +7,7 @@ import typing
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.component import Component
-from naiad_operator.builders import server
+from naiad_operator.builders import names, server
 from naiad_operator.builders.workload import container
 
 Object = dict[str, typing.Any]
@@ -44,16 +44,13 @@ def made(service: InferenceService, image: str, wanted: Component) -> Object:
 
 
 def arguments(service: InferenceService, wanted: Component) -> list[str]:
-    """The component's own arguments, and behind them those of KServe's contract that they do not have.
-
-    `service.instance` is the name of the Service in front of the servers.
-    """
+    """The component's own arguments, and behind them those of KServe's contract that they do not have."""
     own = list(wanted.args or ())
     ports = service.predictor_ports
     port = ports.grpc if wanted.protocol == _GRPC else ports.http
     contract = {
         "--model_name": wanted.model_name or service.instance,
-        "--predictor_host": f"{service.instance}.{service.namespace}:{port}",
+        "--predictor_host": f"{_servers(service)}.{service.namespace}:{port}",
         "--predictor_protocol": wanted.protocol,
         "--http_port": str(wanted.port),
     }
@@ -62,6 +59,12 @@ def arguments(service: InferenceService, wanted: Component) -> list[str]:
         if option not in given:
             own += [option, value]
     return own
+
+
+def _servers(service: InferenceService) -> str:
+    """The Service in front of the servers that a component asks: a canary's transformer asks the canary."""
+    of_canary = service.component != service.component_field
+    return f"{service.instance}-{names.CANARY}" if of_canary else service.instance
 
 
 def _probes(wanted: Component, period: int, checks: int) -> Object:

@@ -129,7 +129,7 @@ def pods_hash(service: InferenceService) -> str:
     if spec.path_prefix is not None and spec.gateway is None:
         parts["path_prefix"] = spec.path_prefix  # a Gateway removes it, else the server does
     if service.component:
-        parts["component"] = _non_defaults(getattr(spec, service.component), _NON_POD_FIELDS)
+        parts["component"] = _non_defaults(getattr(spec, service.component_field), _NON_POD_FIELDS)
     return _hash({**_predictor(service), **({"spec": parts} if parts else {})})
 
 

@@ -116,7 +116,7 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
 
 def _containers(service: InferenceService, facts: ClusterFacts) -> Object:
     """The server with its volumes, or the container of a component, which has none."""
-    own = _OF_COMPONENT.get(service.component)
+    own = _OF_COMPONENT.get(service.component_field)
     if own is not None:
         wanted = own(service)
         assert wanted is not None

@@ -1,4 +1,4 @@
-"""Applies a plan: sends its writes to the API server, and never changes an object of another owner.
+"""Applies a plan: sends its writes to the API server, and never changes an object of another owner, nor leads requests to one or scales it.
 
 For a new service, the creating apply names a resourceVersion that no object has, so that the API server either creates the object
 or responds with a Conflict. This costs one request per child, which matters when a thousand services are created at once.
@@ -18,7 +18,7 @@ from naiad_operator.builders import kinds
 from naiad_operator.cluster import child_store, errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.reconcile.decisions import events, ownership, plan
+from naiad_operator.reconcile.decisions import events, ownership, plan, references
 from naiad_operator.reconcile.decisions.events import Event
 from naiad_operator.status import ApiError, Conflict
 
@@ -65,6 +65,14 @@ def _is_still_reached(step: plan.Step, result: ApplyResult) -> bool:
         and step.child.kind in _REACHED
         and any(error.kind in _ENTRIES for error in result.refused)
     )
+
+
+def _names_another_owners(step: plan.Step, result: ApplyResult) -> bool:
+    """Whether a step would lead requests to, or scale, an object of another owner that has the name of a child."""
+    if not isinstance(step, plan.Create | plan.Apply):
+        return False
+    taken = {(conflict.kind, conflict.name) for conflict in result.conflicts}
+    return bool(taken) and not taken.isdisjoint(references.of(step.manifest))
 
 
 class Applier:
@@ -117,7 +125,7 @@ class Applier:
         """
         result = ApplyResult()
         for step in steps:
-            if _is_still_reached(step, result):
+            if _is_still_reached(step, result) or _names_another_owners(step, result):
                 continue
             try:
                 writes_before = result.writes

@@ -51,8 +51,10 @@ def test_every_text_list_and_map_is_bounded() -> None:
 
 
 def test_every_field_is_described() -> None:
+    """Those of a canary that say no more than the predictor's are left out: the definition has to fit into an annotation."""
+    told = {path for path, schema in SPEC if "description" in schema}
     for path, schema in [*SPEC, *STATUS, *PROFILE]:
-        if not path.endswith("[]"):
+        if not path.endswith("[]") and path.replace("spec.canary", "spec.predictor", 1) not in told:
             assert schema["description"].endswith("."), path
 
 

@@ -3,6 +3,8 @@
 from tests.operator.api.specs import MODEL, Manifest, gateway, named, spec
 from tests.support import manifests
 
+_BOTH = gateway(canary={"weight": 10}, transformer={"image": "a"})
+
 BAD: dict[str, tuple[Manifest, str]] = {
     "a name that is not valid for a Service": (named("1-demo"), "metadata.name"),
     "a name that is too long": (named("d" * 51), "metadata.name"),
@@ -65,9 +67,9 @@ BAD: dict[str, tuple[Manifest, str]] = {
         "spec.mirror",
     ),
     "requests that are mirrored to no canary": (gateway(mirror={"percent": 5}), "spec.mirror"),
-    "a transformer beside a canary": (
-        gateway(canary={"weight": 10}, transformer={"image": "a"}),
-        "spec.transformer",
+    "a name that is too long for the transformer of a canary": (
+        {**_BOTH, "metadata": {"name": "d" * 45}},
+        "metadata.name",
     ),
     "an explainer with replicas beside its autoscaler": (
         spec(explainer={"image": "a", "replicas": 1, "autoscaling": {}}),
@@ -101,6 +103,7 @@ BAD: dict[str, tuple[Manifest, str]] = {
 }  # fmt: skip
 
 GOOD: dict[str, Manifest] = {
+    "a transformer beside a canary": {**_BOTH, "metadata": {"name": "d" * 44}},
     "another vendor's and a network card": manifests.resource(
         accelerator={"resourceName": "amd.com/gpu"}, resources={"limits": {"rdma/hca": 1}}
     ),
