@@ -4,6 +4,7 @@ A call of `infer` costs a hand-over to the server's event loop and back; the cal
 """
 
 import collections.abc
+import concurrent.futures
 import itertools
 import pathlib
 import threading
@@ -11,15 +12,13 @@ import types
 import typing
 from typing import Any, Self
 
-from naiad.core.inference import Inference
 from naiad.core.request import LATEST, InferRequest
-from naiad.core.response import InferResponse
 from naiad.embed import exits
 from naiad.embed.arguments import check, checked
-from naiad.embed.async_calls import late
 from naiad.embed.async_server import LOCALHOST, AsyncServer, Json
 from naiad.embed.calls import STOPPED, Calls
 from naiad.embed.functions import FunctionModel
+from naiad.embed.future_call import FutureCall
 from naiad.embed.loop_thread import LoopThread
 from naiad.embed.requests import (
     Inputs,
@@ -27,9 +26,9 @@ from naiad.embed.requests import (
     Result,
     all_arrays,
     make_request,
-    result_of,
 )
 from naiad.embed.stream import Stream
+from naiad.embed.sync_call import SyncCall
 from naiad.errors import unavailable
 from naiad.hosts.thread_queues import LoopQueue
 from naiad.options.keywords import Values
@@ -181,7 +180,31 @@ class Server:
         running = self._now()
         seconds = check(model, inputs, timeout)
         request = self._request(model, inputs, options)
-        return SyncCall(running.calls, request).run(running, seconds)
+        return SyncCall(running.calls, request).run(running.post, seconds)
+
+    def submit(
+        self, model: str, inputs: Inputs, **options: typing.Unpack[RequestOptions]
+    ) -> "concurrent.futures.Future[Result]":
+        """Send a request that has one response, and do not wait for it: several from one thread can be one batch.
+
+        Args:
+            model: as in `infer`, as are `inputs` and `options`.
+            inputs: see above.
+            options: see above.
+
+        Returns:
+            A future of the outputs by name, for `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future`. It fails with what `infer` raises.
+            Cancelling it cancels the request, also while it is in execution. Its callbacks are called on the server's event loop: they must not wait,
+            nor call the server.
+
+        Raises:
+            InferenceError: UNAVAILABLE: the server does not run; INVALID_ARG: values that no tensor can hold.
+            TypeError: an option does not exist.
+        """
+        running = self._now()
+        check(model, inputs, None)
+        request = self._request(model, inputs, options)
+        return FutureCall(running.calls, request, running.post).future
 
     def stream(
         self,
@@ -328,59 +351,6 @@ class Server:
         version = options.get("version", LATEST)
         datatypes = self._on_loop(lambda: self._server.datatypes(model, version))
         return make_request(model, inputs, options, datatypes)
-
-
-class SyncCall:
-    """A request that has one response, for which a thread waits; a `Caller`."""
-
-    __slots__ = ("_abandoned", "_answered", "_calls", "_handle", "_request", "_response")
-
-    def __init__(self, calls: Calls, request: InferRequest) -> None:
-        self._calls = calls
-        self._request = request
-        self._response: InferResponse | None = None
-        self._handle: Inference | None = None
-        self._abandoned = False
-        self._answered = threading.Lock()
-        self._answered.acquire()
-
-    def run(self, running: Running, seconds: float | None) -> Result:
-        """Send it and wait for its response; an interrupt of the thread cancels it.
-
-        Raises:
-            InferenceError: it failed.
-            TimeoutError: the seconds have passed.
-        """
-        if not running.post(self._begin):
-            # Perhaps the loop took it after all, which changes nothing.
-            raise unavailable(STOPPED)
-        answered = False
-        try:
-            answered = self._answered.acquire(timeout=-1 if seconds is None else seconds)
-        finally:
-            if not answered:
-                running.post(self._cancel)
-        response = self._response
-        if response is None:
-            raise late(self._request, seconds)
-        return result_of(response)
-
-    def take(self, response: InferResponse) -> None:
-        """See `Caller`."""
-        if self._response is None and not self._abandoned:
-            self._response = response
-            self._calls.end(self)
-            self._answered.release()
-
-    def _begin(self) -> None:
-        if not self._abandoned:
-            self._handle = self._calls.begin(self, self._request)
-
-    def _cancel(self) -> None:
-        self._abandoned = True
-        self._calls.end(self)
-        if self._handle is not None:
-            self._handle.cancel()
 
 
 def _make(call: Call) -> None:
