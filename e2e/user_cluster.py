@@ -46,7 +46,7 @@ _TREE = (
     "tests/toolchain",
     "operator/naiad_operator",
 )
-_PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "pyyaml", "cryptography", "cyclonedx-python-lib", "google-cloud-storage", "tritonclient[grpc,http]")  # fmt: skip
+_PACKAGES = ("pytest", "pytest-asyncio", "pytest-timeout", "boto3", "numpy", "pyyaml", "cryptography", "cyclonedx-python-lib", "google-cloud-storage", "onnx", "tritonclient[grpc,http]")  # fmt: skip
 _REPORT_PACKAGES = ("aiohttp", "kubernetes", "msgspec", "typing-extensions")
 """For what is printed of a story that failed."""
 _START_S = 300
