@@ -78,8 +78,7 @@ def test_a_service_with_both_is_ready_once_all_three_are(
     own_plane: ControlPlane, operator: tuple[OperatorProcess, str], admin: Kubectl, here: str
 ) -> None:
     world = Parts(admin, here, "qa")
-    scaling = {"minReplicas": 1, "maxReplicas": 3}
-    transformer = {**COMPONENT, "autoscaling": scaling}
+    transformer = {**COMPONENT, "replicas": 2}
     world.of["transformer"] = failing
     admin.create(service("qa", here, transformer=transformer, explainer=COMPONENT))
     stuck = world.until(
@@ -104,9 +103,12 @@ def test_a_service_with_both_is_ready_once_all_three_are(
             assert admin.find(kind, name, here), (kind, name)
     [budget] = admin.list("PodDisruptionBudget", here)
     assert budget["metadata"]["name"] == "qa-transformer"
-    assert admin.find("HorizontalPodAutoscaler", "qa-transformer", here)
     before = at_rest(own_plane, operator[0])
     assert at_rest(own_plane, operator[0]) == before, "nothing is written again and again"
+    # Here no server has metrics, so that a service with an autoscaler is not ready for long.
+    scaled = {"replicas": None, "autoscaling": {"minReplicas": 1, "maxReplicas": 3}}
+    admin.patch("InferenceService", "qa", here, body={"spec": {"transformer": scaled}})
+    until("the autoscaler", lambda: admin.find("HorizontalPodAutoscaler", "qa-transformer", here))
     admin.delete("InferenceService", "qa", here)
     until("no Deployment", lambda: not admin.list("Deployment", here))
 
@@ -228,6 +230,8 @@ def test_a_transformer_leads_to_no_service_of_its_name_and_changes_nothing_of_it
     assert route is None or world.backends() == ["ask"]
     assert admin.find("HorizontalPodAutoscaler", "ask-transformer", here) is None
     assert {kind: versions(admin.get(kind, "ask-transformer", here)) for kind in kinds} == before
+    alone = {"transformer": {"autoscaling": None}}  # here no server has metrics
+    admin.patch("InferenceService", "ask", here, body={"spec": alone})
     admin.delete("InferenceService", "ask-transformer", here)
 
     def is_gone() -> bool:
