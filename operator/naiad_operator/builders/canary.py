@@ -12,8 +12,7 @@ from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.canary import DEFAULT_REPLICAS, Canary
 from naiad_operator.api.types.spec import Predictor, Spec
 from naiad_operator.api.types.traffic import Service
-from naiad_operator.builders import components
-from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
+from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.builders.workload import deployment
 from naiad_operator.errors import Problem
 
@@ -86,13 +85,3 @@ def problem(of_predictor: Problem) -> Problem:
     return Problem(
         of_predictor.path.replace("spec.predictor", "spec.canary", 1), of_predictor.message
     )
-
-
-def weight(service: InferenceService, facts: ClusterFacts) -> int:
-    """How many of a hundred requests the routes give to the canary now: none while it could not answer them."""
-    wanted = service.spec.canary
-    if wanted is None or not facts.canary.serves:
-        return 0
-    in_front = facts.components.get(components.CANARY_TRANSFORMER, CanaryFacts())
-    is_led = components.leads(service, components.TRANSFORMER, facts)
-    return wanted.weight if in_front.serves or not is_led else 0

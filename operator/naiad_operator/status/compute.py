@@ -7,6 +7,7 @@ import typing
 
 from naiad_operator.api.parsing.service import InferenceService, status_of
 from naiad_operator.builders import canary as canaries, names
+from naiad_operator.builders.traffic import front
 from naiad_operator.builders.workload import accelerator, deployment, image
 from naiad_operator.errors import Problem
 from naiad_operator.status import autoscaling, canary, components, models, traffic, workload
@@ -155,7 +156,7 @@ def _canary(
     ready, loaded = _of_type(conditions, READY), _of_type(conditions, MODELS_LOADED)
     if transformer is not None:
         ready = _with_components(ready, [transformer])
-    weight = canaries.weight(service, observed.facts)
+    weight = front.canary_weight(service, observed.facts)
     message = ready.message or f"the canary gets {weight} of 100 requests"
     made = [
         Condition(CANARY_READY, ready.status, ready.reason, message),

@@ -1,10 +1,10 @@
-"""Which Service the HTTP requests from outside go to: the transformer's, the explainer's, or the servers' own. gRPC goes to the servers."""
+"""Which Service the HTTP requests from outside go to: the transformer's, the explainer's, or the servers' own; and which share the canary gets. gRPC goes to the servers."""
 
 import typing
 
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.builders import components
-from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.builders.facts import CanaryFacts, ClusterFacts
 
 
 class Front(typing.NamedTuple):
@@ -43,3 +43,13 @@ def explained(service: InferenceService, facts: ClusterFacts) -> Explained | Non
         return None
     path = f"/v1/models/{wanted.model_name or service.name}:explain"
     return Explained(components.name(service, components.EXPLAINER), wanted.port, path)
+
+
+def canary_weight(service: InferenceService, facts: ClusterFacts) -> int:
+    """How many of a hundred requests the routes give to the canary now: none while it could not answer them."""
+    wanted = service.spec.canary
+    if wanted is None or not facts.canary.serves:
+        return 0
+    in_front = facts.components.get(components.CANARY_TRANSFORMER, CanaryFacts())
+    is_led = components.leads(service, components.TRANSFORMER, facts)
+    return wanted.weight if in_front.serves or not is_led else 0

@@ -172,7 +172,7 @@ def _references(service: InferenceService, facts: ClusterFacts, port: str) -> li
         beside = components.name(service, components.CANARY_TRANSFORMER)
     weights = {name: 1}
     if service.spec.canary is not None:
-        share = canary.weight(service, facts)
+        share = front.canary_weight(service, facts)
         weights = {name: canary.ALL - share, beside: share}
     return [_reference(name, number, weight) for name, weight in weights.items()]
 
