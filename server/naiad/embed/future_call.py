@@ -16,7 +16,7 @@ from naiad.errors import InferenceError, unavailable
 
 
 class FutureCall:
-    """A request that has one response, for which nobody has to wait; a `Caller`.
+    """A request that has one response, for which no thread has to wait; a `Caller`.
 
     Args:
         calls: of the server.

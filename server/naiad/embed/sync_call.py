@@ -1,6 +1,6 @@
 """A request for which a thread of the program waits: on an eventfd, which is written and read without the interpreter lock.
 
-A lock wakes the waiting thread while the loop still holds the interpreter lock, so that it sleeps again at once (`hosts.thread_queues` has figures).
+A lock wakes the waiting thread while the loop still holds the interpreter lock, so that it sleeps again at once (`hosts.thread_queues` says how long).
 """
 
 import collections.abc

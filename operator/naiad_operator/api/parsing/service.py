@@ -70,7 +70,7 @@ class InferenceService:
 
     @property
     def component_field(self) -> str:
-        """The field of the spec that a component is from; "" when it is none."""
+        """The field of the spec that a component is from; "" for the service itself and a canary."""
         return self.component.removeprefix("canary-")
 
     @property
