@@ -96,6 +96,10 @@ def decode(body: bytes, model: Model, request_id: str) -> Predict:
             "the request has both 'instances' and 'inputs': send rows in 'instances', or whole tensors in 'inputs'"
         )
     if not rows and _COLUMNS not in root:
+        if "specversion" in root:
+            raise invalid(
+                "the request is a CloudEvent with its data inside, which is not read here: send the data alone as the body, with the attributes as headers (ce-id, ce-type …: binary mode)"
+            )
         members = _listed(list(root)) or "no members"
         raise invalid(
             f"the request has neither 'instances' nor 'inputs': it has {members}; send {_FORMS}"

@@ -184,6 +184,7 @@ WRONG: dict[str, tuple[typing.Any, str]] = {
     "null": (None, "the request is not a JSON object"),
     "no members": ({}, "neither 'instances' nor 'inputs': it has no members"),
     "a misspelled member": ({"instance": [ROW]}, "neither 'instances' nor 'inputs': it has 'instance'"),
+    "a CloudEvent": ({"specversion": "1.0", "id": "1", "type": "a", "source": "b", "data": {"instances": [ROW]}}, "is a CloudEvent with its data inside, which is not read here: send the data alone"),
     "both forms": ({"instances": [ROW], "inputs": {}}, "both 'instances' and 'inputs'"),
     "a signature that is a number": ({"signature_name": 1, "instances": [ROW]}, "'signature_name' is not a string"),
     "instances null": ({"instances": None}, "'instances' is not a list"),
