@@ -132,7 +132,7 @@ def test_twenty_thousand_objects_of_a_tenant_take_little_memory(wakes: Wakes) ->
         store.update("Pod", named(f"d{number}", REPLICAS, namespace="bad"))
     grown, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    kept = 64 + (2_000 - 64) + 64 + 4_000
+    kept = 64 + (2_000 - 64) + 64 + 10_000
     assert len(store) == 50 + kept
     assert store.left_out() == {"bad": 10_000}, "more are not told apart"
     assert grown < 16_000_000
