@@ -121,7 +121,6 @@ def _program(models: pathlib.Path) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "transformer"}, "data": data}  # fmt: skip
 
 
-@pytest.mark.full
 def test_a_question_is_answered_from_a_converted_manifest_both_ways(
     kubernetes: Kubernetes, models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
