@@ -199,3 +199,11 @@ def test_outputs_that_are_not_there_are_refused() -> None:
     )
     with pytest.raises((TypeError, ValueError)):
         ResponseReader(CONFIG, 1).outcome(bytearray(payload.joined()[:-64]), header, alike(MANY))
+
+
+@pytest.mark.parametrize("count", [7, 8, MANY])
+def test_requests_without_inputs_arrive_all(count: int) -> None:
+    header, payload = codec.write([((1, ("OUT",)), [])] * count)
+    requests = RequestReader().read(bytearray(payload.joined()), header, 7)
+    assert [each.number for each in requests] == list(range(7, 7 + count))
+    assert values(requests) == [[]] * count

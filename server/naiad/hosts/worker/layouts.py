@@ -55,7 +55,7 @@ class Layout:
     Attributes:
         groups: for each request or response None, or `extra` and its tensors: what `resolve` made of each, its offset and its bytes.
         size: bytes of all tensors; 0 with BYTES, whose sizes are each message's.
-        alike: of many groups that all look alike and have numbers in the host's memory; None for others.
+        alike: of many groups that all look alike and have numbers in the host's memory, and some of these; None for others.
     """
 
     __slots__ = ("alike", "groups", "size")
@@ -200,6 +200,8 @@ def _repeat(groups: "list[Any]", further: int, most: int, at: int) -> int:
 def _alike(groups: "list[Any]", described: "list[Any]", size: int) -> "Alike | None":
     """What these groups have in common, which all look like the first one; `described`: its tensors."""
     extra, tensors = groups[0]
+    if not tensors:
+        return None  # no column says how many there are
     count = len(groups)
     columns: list[Column] = []
     for (resolved, at, used), (_, datatype, dims, memory, _) in zip(tensors, described):  # noqa: B905 - 3.8 knows no strict
