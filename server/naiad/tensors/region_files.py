@@ -28,7 +28,8 @@ PLACED_FROM = 1 << 16
 _NUMBER_SHIFT = 16
 _NUMBERS = 1 << 32
 _LABEL_BYTES = 1 << 12
-_NO_DESCRIPTOR = "its worker process could not take the request: the process has no file descriptor left for its shared memory region"
+NO_DESCRIPTOR = "its worker process could not take the request: the process has no file descriptor left for its shared memory region"
+"""Why a request fails whose object the worker does not have: it is sent again for the next one."""
 
 
 def numbered(count: int) -> int:
@@ -65,7 +66,7 @@ class SentFiles:
     """The server's side of a link: which objects the worker has. One thread; regions may end in any.
 
     Attributes:
-        on_gone: called in whatever thread when a region has ended of which the worker has the descriptor; `forget` is to come soon.
+        on_gone: called in whatever thread when the worker has a descriptor that it does not need any more, because a region has ended, for example; `forget` is to come soon.
     """
 
     __slots__ = ("_count", "_gone", "_numbers", "on_gone")
@@ -104,9 +105,10 @@ class SentFiles:
             self._gone.popleft()
 
     def send_again(self) -> None:
-        """The worker does not have them all: those that are needed are sent again."""
+        """The worker does not have them all: those that are needed are sent again, and it closes what it has."""
         self._gone.extend(self._numbers.values())
         self._numbers.clear()
+        self.on_gone()
 
 
 class ReceivedFiles:
@@ -142,7 +144,7 @@ class ReceivedFiles:
         """
         file, label = self._files.get(number, (-1, ""))
         if file < 0:
-            return "UNAVAILABLE", _NO_DESCRIPTOR
+            return "UNAVAILABLE", NO_DESCRIPTOR
         octets = memoryview(values)
         try:
             while octets:

@@ -19,7 +19,7 @@ from naiad.backends.instance import Execution
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.errors import ErrorCode, InferenceError
+from naiad.errors import InferenceError
 from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe
 from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.process import worker_life
@@ -30,6 +30,7 @@ from naiad.hosts.process.watchdogs import Heartbeat, Watchdog
 from naiad.hosts.worker import kinds, link
 from naiad.hosts.worker.payload import Gathering
 from naiad.log_text import Lines
+from naiad.tensors.region_files import NO_DESCRIPTOR
 
 _log = logging.getLogger(__name__)
 
@@ -287,7 +288,7 @@ class ProcessHost:
             self._supervisor.refuse("outcome", failure)
             return
         if execution is not None and any(
-            each is not None and each.error is not None and each.error.code is ErrorCode.UNAVAILABLE
+            each is not None and each.error is not None and each.error.message == NO_DESCRIPTOR
             for each in execution.responses
         ):
             worker.links[self._place].lent.send_again()

@@ -221,7 +221,7 @@ class WorkerProcess:
         )
 
     def _forget_soon(self, link: Link) -> None:
-        """A region has ended, in whatever thread."""
+        """A region has ended, or is sent again; in whatever thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._forget, link)
 

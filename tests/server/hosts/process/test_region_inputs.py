@@ -149,6 +149,23 @@ async def test_an_object_for_which_the_worker_had_no_descriptor_is_sent_again(
     assert (found == wanted(0)).all()
 
 
+async def test_objects_do_not_gather_in_the_worker_of_a_model_that_says_it_is_unavailable(
+    hosts: Hosts, regions: Regions
+) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            error = pb_utils.TritonError("not now", pb_utils.TritonError.UNAVAILABLE)
+            return [pb_utils.InferenceResponse(error=error) for _ in requests]
+        """,
+        **WIDE,
+    )
+    for _ in range(8):
+        (refused,) = results(await hosted.run(unread(regions, 0)))
+        assert refused.code is ErrorCode.UNAVAILABLE
+    assert objects_of(hosted) == 1
+
+
 def test_others_that_need_its_values_read_them(regions: Regions) -> None:
     (there,) = unread(regions, 1).request.inputs
     assert type(there) is UnreadTensor
