@@ -39,8 +39,9 @@ class DirectReader(asyncio.BufferedProtocol):
         self._buffer = buffer
 
     @override
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return self._buffer
+    def get_buffer(self, sizehint: int) -> memoryview:
+        # A view: asyncio's TLS slices what it gets, and a slice of a bytearray is a copy, so that the octets of another connection would stay here.
+        return memoryview(self._buffer)
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
