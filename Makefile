@@ -19,7 +19,7 @@ smoke: $(VENV)/.server ## the same, but answer once and exit
 	@$(BIN)/python examples/first_request.py --once
 
 # What needs another program (tritonserver, an API server, an S3 server) has commands of its own; CI (.ci/run) runs them, but not interop and test-stores-full.
-TOOLS = $(addprefix tests/,benchmarks e2e gpu reference soak toolchain)
+TOOLS = $(addprefix tests/,benchmarks e2e gpu reference soak test_images.py toolchain types)
 OWN_COMMANDS = $(addprefix --ignore=tests/,conformance engines operator/live stores) $(addprefix --ignore=,$(TOOLS))
 
 test: $(VENV)/.dev ## the server, the operator, the chart and the examples, without another program beside them
@@ -41,7 +41,7 @@ test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Tri
 interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine; with KSERVE_PYTHON=PYTHON, KServe's server and transformer
 	@$(PYTEST) -n 2 tests/engines/interop --durations=10
 
-test-tools: $(VENV)/.dev ## what measures, deploys and tests: the benchmarks, soak, cluster, images and GPU check, each in small
+test-tools: $(VENV)/.dev ## what measures, deploys and tests: the benchmarks, soak, cluster, images and GPU check, each in small; the types that a user's program sees
 	@$(PYTEST) $(TOOLS) --durations=10
 
 test-stores: $(VENV)/.dev ## object stores on loopback: an S3 server (built once into the cache), emulators of the others
