@@ -7,6 +7,9 @@ import collections.abc
 import contextlib
 import io
 import logging
+import os
+import pathlib
+import stat
 import typing
 
 import msgspec
@@ -14,7 +17,7 @@ import msgspec
 from naiad.tracing.background import Background
 from naiad.tracing.settings import TraceSetting
 from naiad.tracing.trace import RequestTrace
-from naiad.tracing.triton_json import joined
+from naiad.tracing.triton_json import written
 
 _log = logging.getLogger("naiad.trace")
 
@@ -155,15 +158,31 @@ class TraceFiles:
                     self._reported(path, write.traces),
                     contextlib.closing(_JsonArray(path)) as array,
                 ):
-                    array.append(joined(write.traces))
+                    array.append(self._joined(write.traces))
 
     def _append(self, file: str, traces: list[RequestTrace]) -> None:
         with self._reported(file, traces):
-            if file not in self._open:
+            array = self._open.get(file)
+            if array is not None and not array.is_at(file):
+                del self._open[file]
+                array.close()
+                array = None
+            if array is None:
                 # One that was written before goes on, once there is room again.
-                self._open[file] = _JsonArray(file, goes_on=file in self._begun)
+                array = self._open[file] = _JsonArray(file, goes_on=file in self._begun)
                 self._begun.add(file)
-            self._open[file].append(joined(traces))
+            array.append(self._joined(traces))
+
+    def _joined(self, traces: list[RequestTrace]) -> bytes:
+        """Several, with commas between them; one of which no text can be made is lost alone."""
+        texts = []
+        for trace in traces:
+            try:
+                texts.append(written(trace))
+            except Exception:  # noqa: BLE001 - whatever a model gave, other traces go on
+                self._unwritten += 1
+                _log.exception("trace %d cannot be written as JSON, and is lost", trace.id)
+        return ",".join(texts).encode()
 
     @contextlib.contextmanager
     def _reported(self, path: str, traces: list[RequestTrace]) -> collections.abc.Iterator[None]:
@@ -195,10 +214,30 @@ class _JsonArray:
             self._file = io.FileIO(path, "w")
         self._seeks = self._file.seekable()
         # Where the bracket is that ends the array; 0: it has not begun.
-        self._end = max(self._file.seek(0, io.SEEK_END) - 1, 0) if self._seeks else 0
+        self._end = self._found_end() if self._seeks else 0
+
+    def _found_end(self) -> int:
+        size = self._file.seek(0, io.SEEK_END)
+        if not size or not self._file.readable():
+            return size
+        self._file.seek(size - 1)
+        # There was no room for the bracket, either, when a write failed.
+        return size - (self._file.read(1) == b"]")
+
+    def is_at(self, path: str) -> bool:
+        """Whether it is what this path names, with all that was written: files are moved, removed and cut off."""
+        here = os.fstat(self._file.fileno())
+        try:
+            there = pathlib.Path(path).stat()
+        except FileNotFoundError:
+            return False
+        is_cut = stat.S_ISREG(here.st_mode) and here.st_size < self._end
+        return os.path.samestat(here, there) and not is_cut
 
     def append(self, records: bytes) -> None:
         """Write further records; after an error the file has those from before."""
+        if not records:
+            return
         rest = memoryview((b"," if self._end else b"[") + records + (b"]" if self._seeks else b""))
         size = len(rest)
         if self._seeks:

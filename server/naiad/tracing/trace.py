@@ -245,6 +245,8 @@ def size_of(tensor: Tensor) -> int:
     """Bytes of a tensor that is kept; 0 for one on a GPU."""
     if isinstance(tensor, DeviceTensor):
         return 0
+    if isinstance(tensor, UnreadTensor):
+        return tensor.place.size
     if isinstance(tensor, PackedStrings):
         return tensor.packed.nbytes
     array = tensor.array

@@ -143,7 +143,9 @@ class Tracer:
         setting = trace.setting
         setting.open -= 1
         setting.collected += 1
-        if self._sink is not None:
+        if self._sink is None:
+            trace.free()
+        else:
             self._sink.collected(trace)
 
     def _update_active(self) -> None:

@@ -1,6 +1,5 @@
 """A trace as the records of Triton's trace files, in the order in which the reference writes them (rows 9.13 to 9.15). Pure."""
 
-import collections.abc
 import json
 import typing
 
@@ -131,8 +130,3 @@ def _values(tensor: Tensor) -> str:
             for first in range(0, len(flat), _AT_ONCE)
         ]
     )
-
-
-def joined(traces: collections.abc.Iterable[RequestTrace]) -> bytes:
-    """Several traces, with commas between them."""
-    return ",".join(map(written, traces)).encode()

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from naiad.core.clock import ManualClock
 from naiad.core.datatypes import BY_NAME
 from naiad.core.device_tensor import DeviceTensor
 from naiad.core.response import InferResponse
@@ -21,36 +20,10 @@ from naiad.errors import InferenceError, unavailable
 from naiad.scheduling.relays.calls import CallInProgress
 from naiad.tracing import files
 from naiad.tracing.held import HeldTensors
-from naiad.tracing.settings import TENSORS, TIMESTAMPS, TraceOptions
-from naiad.tracing.tracer import Tracer
-from tests.server.tracing.traces import Requests, model, tensor
+from naiad.tracing.settings import TENSORS, TIMESTAMPS
+from tests.server.tracing.traces import model, tensor
+from tests.server.tracing.world import Records, World, ids
 from tests.support.waiting import until
-
-Records = list[dict[str, typing.Any]]
-
-
-class World:
-    """A tracer whose files are in a folder."""
-
-    def __init__(self, folder: pathlib.Path, **options: typing.Any) -> None:
-        self.file = folder / "t.json"
-        clock = ManualClock()
-        given = {"level": TIMESTAMPS, "rate": 1, "file": str(self.file), **options}
-        self.tracer = Tracer(TraceOptions(**given), clock=clock)
-        self.tracer.open()
-        self.requests = Requests(self.tracer, clock)
-
-    def sink(self) -> files.TraceFiles:
-        assert isinstance(self.tracer._sink, files.TraceFiles)
-        return self.tracer._sink
-
-    def written(self, number: int | None = None) -> Records:
-        path = self.file if number is None else self.file.with_name(f"t.json.{number}")
-        records: Records = json.loads(path.read_text())
-        return records
-
-    def files(self) -> list[str]:
-        return sorted(path.name for path in self.file.parent.iterdir())
 
 
 class Call(CallInProgress, kw_only=True, eq=False):
@@ -59,10 +32,6 @@ class Call(CallInProgress, kw_only=True, eq=False):
     @override
     def take(self, response: InferResponse) -> None:
         pass
-
-
-def ids(records: Records) -> list[int]:
-    return [record["id"] for record in records if "model_name" in record]
 
 
 def names(records: Records, number: int) -> list[str]:

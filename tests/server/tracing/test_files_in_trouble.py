@@ -1,0 +1,115 @@
+"""Traces that cannot be written, files that are moved, removed and cut off while the server writes them, and tensors whose memory is gone."""
+
+import json
+import logging
+import os
+import pathlib
+import shutil
+import typing
+
+import numpy as np
+import pytest
+
+from naiad.core.datatypes import BY_NAME
+from naiad.core.regions import Place
+from naiad.core.tensor import NO_VALUES, UnreadTensor
+from naiad.errors import unavailable
+from naiad.tracing import files
+from naiad.tracing.settings import TENSORS, TIMESTAMPS
+from tests.server.tracing.traces import tensor
+from tests.server.tracing.world import World, ids
+from tests.support.waiting import until
+
+
+async def test_values_that_cannot_be_written_cost_their_trace_and_no_other(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, level=TENSORS | TIMESTAMPS)
+    context = world.requests.begin()
+    with caplog.at_level(logging.ERROR, logger="naiad.trace"):
+        world.requests.respond(world.requests.run(context), tensor("S", "BYTES", (1,), ["a"]))
+        world.requests.finish(context)
+        world.requests.whole()
+        await world.tracer.aclose()
+    assert ids(world.written()) == [2]
+    assert world.tracer.lost() == 1
+    assert "trace 1 cannot be written" in caplog.text
+
+
+class Gone:
+    """A region whose client has made the object smaller."""
+
+    def values(self, offset: int, size: int) -> np.ndarray[typing.Any, typing.Any]:
+        raise unavailable(f"{size} bytes at {offset} are not there")
+
+
+async def test_a_region_that_became_too_small_costs_the_values_and_not_the_request(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, level=TENSORS)
+    place = Place("r", 0, 8, typing.cast("typing.Any", Gone()))
+    given = UnreadTensor("R", BY_NAME["FP32"], (2,), NO_VALUES, None, place)
+    context = world.requests.begin()
+    world.requests.respond(world.requests.run(context, inputs=(given,)))
+    world.requests.finish(context)
+    await world.tracer.aclose()
+    (record,) = world.written()
+    assert (record["tensor"]["shape"], record["tensor"]["data"]) == ("2", "")
+    assert not world.tracer.tensors.bytes
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "cut"])
+async def test_a_file_that_is_moved_removed_or_cut_off_while_the_server_runs_begins_again(
+    tmp_path: pathlib.Path, how: str
+) -> None:
+    world = World(tmp_path)
+    world.requests.whole()
+    await until(lambda: world.file.exists() and ids(world.written()) == [1])
+    moved = tmp_path / "earlier"
+    if how == "removed":
+        world.file.unlink()
+    elif how == "moved":
+        world.file.rename(moved)
+    else:
+        os.truncate(world.file, 0)
+    world.requests.whole()
+    await world.tracer.aclose()
+    assert ids(world.written()) == [2]
+    assert how != "moved" or ids(json.loads(moved.read_text())) == [1]
+
+
+async def test_a_folder_that_vanishes_while_the_server_runs_stops_tracing(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, file=str(tmp_path / "folder" / "t.json"))
+    (tmp_path / "folder").mkdir()
+    world.requests.whole()
+    await until((tmp_path / "folder" / "t.json").exists)
+    await until(lambda: not world.sink().background.is_busy)
+    shutil.rmtree(tmp_path / "folder")
+    world.requests.whole()
+    await until(lambda: not world.tracer.active)
+    assert world.tracer.lost() == 1
+    await world.tracer.aclose()
+
+
+async def test_a_file_whose_last_bracket_found_no_room_goes_on_as_valid_json(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    await world.tracer.aclose()
+    world.file.write_text('[{"id":1}')
+    array = files._JsonArray(str(world.file), goes_on=True)
+    array.append(b'{"id":2}')
+    array.close()
+    assert world.written() == [{"id": 1}, {"id": 2}]
+
+
+async def test_a_request_that_is_open_at_the_end_frees_its_tensors(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, level=TENSORS)
+    context = world.requests.begin()
+    inference = world.requests.run(context, inputs=(tensor("A", "FP32", (4,), [0] * 4),))
+    await world.tracer.aclose()
+    world.requests.respond(inference)
+    world.requests.finish(context)
+    assert not world.tracer.tensors.bytes
