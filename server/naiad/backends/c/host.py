@@ -69,6 +69,12 @@ class LibraryHost:
         """It is over."""
         del self._batches[context], self._makers[context]
 
+    def forget_closed(self) -> None:
+        """A batch has failed: the library will not name what it has deferred of it again."""
+        for number, deferred in tuple(self._deferred.items()):
+            if deferred.over:
+                self._deferred.pop(number, None)
+
     def _write(self, level: int, text: "bytes | None") -> None:
         words = (text or b"").decode("utf-8", "replace")
         self._log.log(_LEVELS.get(level, logging.INFO), "%s", Lines(words))

@@ -96,6 +96,8 @@ class CInstance(Instance):
         if status:
             for each in deferred:
                 each.close()
+            if deferred:
+                self._host.forget_closed()
             raise failure(self._who, status, error.text)
         if outputs.times is not None:
             begun_ns, ended_ns = _within(outputs.times, begun_ns, ended_ns)

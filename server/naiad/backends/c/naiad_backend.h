@@ -157,7 +157,7 @@ typedef struct naiad_host {
   /* This request fails, alone, with this status and text; its outputs are dropped. */
   void (*fail)(void *context, uint32_t request, int status, const char *text);
 
-  /* Optional: a parameter of the response to a request; `value` is JSON: a number, true, false, or a text in quotes. */
+  /* Optional: a parameter of the response to a request; `value` is JSON: a finite number, true, false, or a text in quotes. */
   void (*parameter)(void *context, uint32_t request, const char *name, const char *value);
 
   /* 1 if the client of a request has gone. Its outputs may be left out then. */

@@ -107,11 +107,11 @@ class BatchOutputs:
         key = name.decode("utf-8", "replace")
         try:
             parsed = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
-        if index >= len(self._batch) or not key or not isinstance(parsed, (bool, int, float, str)):
+        if index >= len(self._batch) or not key or not _may_be_sent(parsed):
             shown = value.decode("utf-8", "replace")[:200]
-            self.fail(index, _INTERNAL, f"it gives parameter '{key}' the value {shown}: it must be a number, true, false or a text as JSON")  # fmt: skip
+            self.fail(index, _INTERNAL, f"it gives parameter '{key}' the value {shown}: it must be a finite number, of 64 bits if it is whole, true, false or a text as JSON")  # fmt: skip
             return
         self._parameters.setdefault(index, {})[key] = parsed
 
@@ -188,6 +188,15 @@ def failure(who: str, status: int, text: str) -> InferenceError:
         f"{who}: {text or 'it failed without a text'}",
         reason=FailureReason.BACKEND,
     )
+
+
+def _may_be_sent(value: Any) -> bool:
+    """Whether every protocol has a parameter of this value."""
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and -(1 << 63) <= value < 1 << 64  # a truth value as well
 
 
 def _elements(array: Any, dims: "tuple[int, ...]") -> Any:
