@@ -74,7 +74,6 @@ class ResultFuture(concurrent.futures.Future[Result]):
         self._cancelled = cancelled
         self._once = threading.Lock()
         self._is_answered = False
-        self._made: Result | None = None
 
     @override
     def cancel(self) -> bool:
@@ -82,7 +81,9 @@ class ResultFuture(concurrent.futures.Future[Result]):
         was_cancelled = self.cancelled()
         is_cancelled = super().cancel()
         if is_cancelled and not was_cancelled:
+            self._takes()  # those who wait for several futures learn it by this alone
             self._cancelled()
+            self._cancelled = _nothing
         return is_cancelled
 
     @override
@@ -97,11 +98,15 @@ class ResultFuture(concurrent.futures.Future[Result]):
             TimeoutError: there is no response in time.
             CancelledError: it was cancelled.
         """
-        response = typing.cast(typing.Any, super().result(timeout))
+        found: Result | InferResponse = super().result(timeout)
+        if isinstance(found, Result):
+            return found
         with self._once:
-            if self._made is None:
-                self._made = result_of(response)
-            return self._made
+            made = self._result
+            if not isinstance(made, Result):
+                # In its place: what the model's batch holds is free.
+                made = self._result = result_of(found)
+            return made
 
     def answer(self, response: InferResponse) -> None:
         """Its response has come."""
@@ -120,4 +125,13 @@ class ResultFuture(concurrent.futures.Future[Result]):
     def _takes(self) -> bool:
         with self._once:
             is_first, self._is_answered = not self._is_answered, True
-        return is_first and self.set_running_or_notify_cancel()
+        if not (is_first and self.set_running_or_notify_cancel()):
+            return False
+        self._cancelled = (
+            _nothing  # which refers to its call: without a cycle both are freed at once
+        )
+        return True
+
+
+def _nothing() -> None:
+    """Of a future that has its result."""

@@ -54,8 +54,14 @@ class Wake:
 
 
 class _Own(threading.local):
+    """What a thread waits on.
+
+    Attributes:
+        wake: None while a call waits on it: code that interrupts the call (a signal's handler, a finalizer) and calls the server as well takes another one.
+    """
+
     def __init__(self) -> None:
-        self.wake = Wake()
+        self.wake: Wake | None = Wake()
 
 
 _OWN = _Own()
@@ -69,9 +75,10 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def wake_of_this_thread() -> Wake:
-    """That of the calling thread."""
-    return _OWN.wake
+def taken_wake() -> Wake:
+    """That of the calling thread, until it gives it back."""
+    wake, _OWN.wake = _OWN.wake, None
+    return wake or Wake()
 
 
 class SyncCall:
@@ -85,7 +92,7 @@ class SyncCall:
         self._response: InferResponse | None = None
         self._handle: Inference | None = None
         self._abandoned = False
-        self._wake = wake_of_this_thread()
+        self._wake = taken_wake()
 
     def run(self, post: Post, seconds: float | None) -> Result:
         """Send it and wait for its response; an interrupt of the thread cancels it.
@@ -101,6 +108,7 @@ class SyncCall:
         try:
             answered = self._wake.wait(self._is_answered, seconds)
         finally:
+            _OWN.wake = self._wake
             if not answered:
                 post(self._cancel)
         response = self._response

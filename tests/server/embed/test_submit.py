@@ -2,15 +2,20 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import os
 import pathlib
+import signal
 import threading
+import time
+import weakref
 
 import pytest
 
 import naiad
 from tests.server.embed.conftest import some
 from tests.server.embed.test_server import X, appears, text
+from tests.support.waiting import wait_until
 
 
 def test_many_requests_of_one_thread_are_in_progress_together(server: naiad.Server) -> None:
@@ -50,6 +55,59 @@ def test_cancelling_a_future_cancels_its_request(
     assert appears(gate.with_suffix(".cancelled"))
     with pytest.raises(concurrent.futures.CancelledError):
         future.result(timeout=60)
+
+
+def test_a_wait_for_several_futures_ends_with_one_that_was_cancelled(
+    server: naiad.Server, tmp_path: pathlib.Path
+) -> None:
+    inputs = {"GATE": text(tmp_path / "gate")}
+    early, late = server.submit("waits", inputs), server.submit("waits", inputs)
+    threading.Timer(0.2, late.cancel).start()
+    assert early.cancel()
+    found = concurrent.futures.wait([early, late], timeout=60)
+    assert (len(found.done), len(found.not_done)) == (2, 0)
+    assert {one.cancelled() for one in concurrent.futures.as_completed([early, late], 60)} == {True}
+
+
+def test_a_future_that_is_dropped_frees_its_result_without_the_garbage_collector(
+    server: naiad.Server,
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        future = server.submit("add", {"x": X})
+        freed = weakref.ref(future.result()["y"])
+        del future
+        wait_until(lambda: freed() is None)  # the loop may be in the call yet
+    finally:
+        gc.enable()
+
+
+def test_a_handler_that_calls_the_server_does_not_take_the_wake_up_of_the_call_that_it_interrupts(
+    server: naiad.Server, tmp_path: pathlib.Path
+) -> None:
+    gate = tmp_path / "gate"
+    results: list[float] = []
+
+    def ask(_signal: int, _frame: object) -> None:
+        gate.touch()  # ends the outer call, perhaps while the inner one waits
+        results.extend(server.infer("add", {"x": X})["y"][0, 0] for _ in range(20))
+
+    def interrupt() -> None:
+        appears(gate.with_suffix(".begun"))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, ask)
+    try:
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        begun = time.monotonic()
+        server.infer("waits", {"GATE": text(gate)}, timeout=120)
+        assert time.monotonic() - begun < 100, "it was answered before its time was over"
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert results == [2] * 20
 
 
 def test_callbacks_and_tasks_get_the_result(server: naiad.Server) -> None:
