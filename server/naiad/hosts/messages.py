@@ -43,7 +43,7 @@ from naiad.hosts.worker.layouts import Reader
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import Payload
 from naiad.tensors.memory import HOST, Memory
-from naiad.tensors.region_files import PLACED_FROM, REGION
+from naiad.tensors.region_files import NOWHERE, PLACED_FROM, REGION
 from naiad.tensors.shared_slots import SHARED, SHARED_FROM, Place
 
 COPIED = 1 << 18
@@ -220,13 +220,16 @@ def _share(tensors: list[tuple[str, str, Any]], link: Link) -> None:
 
 
 def _there(tensor: UnreadTensor, link: Link | None) -> Any:
-    """An input in a client's shared memory: its place, for the worker to read it; its values if the worker cannot have the object."""
+    """An input in a client's shared memory: its place, for the worker to read it; its values if the worker cannot have the object, `NOWHERE` if they are gone as well."""
     place, region = tensor.place, tensor.place.region
     if link is not None and isinstance(region, Region):
         try:
             number = link.lent.number(region, link.share)
         except (OSError, LinkBrokenError):
-            return tensor.array
+            try:
+                return tensor.array
+            except InferenceError:  # what is wrong with one must not fail the others of its batch
+                number = NOWHERE
         return Place(tensor.shape, number, region.offset + place.offset)
     return tensor.array
 

@@ -37,6 +37,10 @@ def numbered(count: int) -> int:
     return (count % _NUMBERS) << _NUMBER_SHIFT | REGION_FILE
 
 
+NOWHERE = numbered(_NUMBERS - 1)
+"""The number of an object that no worker has: a request that refers to it fails alone, with `NO_DESCRIPTOR`."""
+
+
 class Placed:
     """What a worker sends of an output that it has written to its place; written as `Exported` is."""
 

@@ -1,5 +1,6 @@
 """A worker reads large inputs from clients' shared memory itself, where the server needs none of their values."""
 
+import errno
 import os
 import pathlib
 from typing import Any
@@ -14,6 +15,7 @@ from naiad.core.regions import Place, Regions
 from naiad.core.tensor import NO_VALUES, UnreadTensor, region_tensor, unread_tensor
 from naiad.errors import ErrorCode
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.worker.link import Link
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, Hosted, Hosts
 from tests.support.waiting import until
@@ -164,6 +166,27 @@ async def test_objects_do_not_gather_in_the_worker_of_a_model_that_says_it_is_un
         (refused,) = results(await hosted.run(unread(regions, 0)))
         assert refused.code is ErrorCode.UNAVAILABLE
     assert objects_of(hosted) == 1
+
+
+async def test_an_object_that_is_not_sent_and_has_become_smaller_fails_its_request_alone(
+    hosts: Hosts, regions: Regions, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted = await hosts.start(SAME, **WIDE)
+
+    def refused(_: object, number: int, descriptor: int, label: bytes = b"") -> None:
+        raise OSError(errno.ETOOMANYREFS, "too many descriptors on their way")
+
+    os.truncate(tmp_path / "shm" / "a", 64 + 2 * BYTES)
+    with monkeypatch.context() as full:
+        full.setattr(Link, "share", refused)
+        first, lost, second = results(
+            await hosted.run(unread(regions, 0), unread(regions, 2), unread(regions, 1))
+        )
+    assert (first == wanted(0)).all()
+    assert (second == wanted(1)).all()
+    assert lost.code is ErrorCode.UNAVAILABLE
+    (found,) = results(await hosted.run(unread(regions, 0)))
+    assert (found == wanted(0)).all()
 
 
 def test_others_that_need_its_values_read_them(regions: Regions) -> None:
