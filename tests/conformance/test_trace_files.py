@@ -204,7 +204,7 @@ TIMES = [
     traces("the same over gRPC", "9.16", grpc("asks")),
     traces("a model that raises", "9.14", raising("raise")),
     traces("a model that answers with an error", "9.14", raising("error")),
-    traces("a request that its model refuses", "9.14", http("typed_int8")),
+    traces("a request that its model refuses", "9.14", http("typed_int8"), files__0__0__times__0="HTTP_RECV_END", files__0__0__times__1="HTTP_RECV_START"),
 ]  # fmt: skip
 
 TENSORS = [
