@@ -7,7 +7,6 @@ import os
 import pathlib
 import signal
 import threading
-import time
 import weakref
 
 import pytest
@@ -101,9 +100,7 @@ def test_a_handler_that_calls_the_server_does_not_take_the_wake_up_of_the_call_t
     try:
         thread = threading.Thread(target=interrupt)
         thread.start()
-        begun = time.monotonic()
-        server.infer("waits", {"GATE": text(gate)}, timeout=120)
-        assert time.monotonic() - begun < 100, "it was answered before its time was over"
+        server.infer("waits", {"GATE": text(gate)})  # for ever, had it lost its wake-up
         thread.join()
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -225,9 +225,11 @@ class TestClientsThatLeave:
     def test_a_stream_that_is_cancelled(self, server: ServerProcess) -> None:
         before = server.output().count(ABORTED)
         with TokenStream(server) as talk:
-            for _ in range(3):
-                talk.ask("left", "forever", stream=True)
-            talk.next()
+            for number in range(3):
+                talk.ask("left", "forever", request_id=str(number), stream=True)
+            begun: set[str] = set()
+            while len(begun) < 3:
+                begun.add(talk.next()[0])
             talk.cancel()
         wait_until(lambda: server.output().count(ABORTED) == before + 3)
         assert generate(server, "left", text_input="hi", max_tokens=1)[0] == 200
