@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+PROCESSES = 4
 # Most tests wait for a server, so there are more processes than cores, three where they wait less; tests/parallel.py says what they share. What is compiled is
 # kept, also where the environment forbids it: compiling again takes most of each start. What hypothesis has read of the sources, seconds in each process, is kept for all checkouts.
-PYTEST  = PYTHONDONTWRITEBYTECODE= HYPOTHESIS_STORAGE_DIRECTORY="$${HYPOTHESIS_STORAGE_DIRECTORY:-$${XDG_CACHE_HOME:-$$HOME/.cache}/naiad/hypothesis}" PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
+PYTEST  = PYTHONDONTWRITEBYTECODE= HYPOTHESIS_STORAGE_DIRECTORY="$${HYPOTHESIS_STORAGE_DIRECTORY:-$${XDG_CACHE_HOME:-$$HOME/.cache}/naiad/hypothesis}" PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke test test-fast test-conformance test-operator test-tools test-engines interop test-stores test-stores-full test-frameworks gpu-check test-full lint format generate bench bench-against bench-operator bench-repository bench-cluster large-requests soak fuzz images cluster-demo cluster-down e2e e2e-full clean
