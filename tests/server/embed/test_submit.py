@@ -164,7 +164,7 @@ def test_threads_that_come_and_go_leave_no_descriptor(models: pathlib.Path) -> N
         before = descriptors()
         for _ in range(3):
             ask(server)
-        # The loop's thread lets go of the last call a moment after the call's own has its result.
+        # The loop's thread drops the last call a moment after the call's own thread has the result.
         wait_until(lambda: descriptors() <= before)
 
 
