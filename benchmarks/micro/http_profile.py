@@ -18,14 +18,10 @@ import typing
 
 import uvloop
 
-from benchmarks.micro.in_place import CountingTransport, loaded_engine
+from benchmarks.micro.in_place import TICK_S, CountingTransport, http_connections, loaded_engine
 from naiad.core.clock import SystemClock
-from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
-from naiad.protocol.http.transport.framing import ReplyFramer
-from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import HttpService, HttpSettings
-from naiad.protocol.transport.connection_registry import ConnectionRegistry
+from naiad.protocol.http.transport.service import HttpSettings
 
 _CONFIG = """\
 backend: "python"
@@ -96,38 +92,16 @@ async def _measure(seconds: float, largest: int) -> list[Profile]:
             (model / "1").mkdir(parents=True)
             (model / "config.pbtxt").write_text(_CONFIG % (datatype, datatype))
             (model / "1" / "model.py").write_text(_MODEL)
-        connection = await _connection(folder)
+        clock = SystemClock()
+        engine = await loaded_engine(folder, clock)
+        settings = HttpSettings(tick=TICK_S, direct_bytes=1 << 40)
+        (connection,) = http_connections(engine, clock, 1, settings=settings)
         return [
             await _profiled(connection, kind, size, seconds)
             for kind in _KINDS
             for size in _SIZES
             if size <= min(largest, _LARGEST.get(kind, size))
         ]
-
-
-async def _connection(folder: pathlib.Path) -> Connection:
-    loop, clock = asyncio.get_running_loop(), SystemClock()
-    settings = HttpSettings(tick=3_600, direct_bytes=1 << 40)
-    routes = Routes(await loaded_engine(folder, clock), HttpOptions())
-    service = HttpService(
-        routes=routes,
-        app=_no_app,
-        settings=settings,
-        registry=ConnectionRegistry(loop, tick=settings.tick),
-        heads=HeadCache(
-            routes, entries=settings.known_heads, entry_bytes=settings.known_head_bytes
-        ),
-        framer=ReplyFramer(join_bytes=settings.join_bytes),
-        clock=clock,
-        observer=None,
-    )
-    connection = Connection(service)
-    connection.connection_made(CountingTransport())
-    return connection
-
-
-async def _no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> None:
-    raise AssertionError(scope)
 
 
 async def _profiled(connection: Connection, kind: str, size: int, seconds: float) -> Profile:

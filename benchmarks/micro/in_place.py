@@ -1,4 +1,4 @@
-"""A server's parts in one process, for measurements of the event loop: an engine whose batches run in place, and a transport that only counts."""
+"""A server's parts in one process, for measurements of the event loop: an engine whose batches run in place, HTTP connections, and a transport that only counts."""
 
 import asyncio
 import collections.abc
@@ -17,6 +17,13 @@ from naiad.engine.loader import Loader
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, OnDeferred, OnOutcome
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_host import DeviceState
+from naiad.protocol.http.routes import HttpOptions, Routes
+from naiad.protocol.http.transport.connection import Connection
+from naiad.protocol.http.transport.framing import ReplyFramer
+from naiad.protocol.http.transport.head_cache import HeadCache
+from naiad.protocol.http.transport.service import HttpService, HttpSettings
+from naiad.protocol.observer import Observer
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.repository.manager import Repository
 from naiad.repository.reading.reader import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
@@ -24,6 +31,11 @@ from naiad.repository.store import open_store
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.instances.resources import UnlimitedResources
 from naiad.serve.console import LoadingLines
+
+TICK_S = 3_600
+"""So seldom connections are looked after: it would be counted now and then."""
+
+_SETTINGS = HttpSettings(tick=TICK_S)
 
 
 class InPlaceHost:
@@ -122,3 +134,35 @@ async def loaded_engine(folder: pathlib.Path, clock: SystemClock) -> ServingEngi
     return ServingEngine(
         repository=repository, server_id="profile", version="0", strict_readiness=True
     )
+
+
+def http_connections(
+    engine: ServingEngine,
+    clock: SystemClock,
+    count: int,
+    *,
+    settings: HttpSettings = _SETTINGS,
+    observer: Observer | None = None,
+) -> list[Connection]:
+    """Connections to an engine, each with a transport that counts; the loop must run."""
+    routes = Routes(engine, HttpOptions())
+    service = HttpService(
+        routes=routes,
+        app=_no_app,
+        settings=settings,
+        registry=ConnectionRegistry(asyncio.get_running_loop(), tick=settings.tick),
+        heads=HeadCache(
+            routes, entries=settings.known_heads, entry_bytes=settings.known_head_bytes
+        ),
+        framer=ReplyFramer(join_bytes=settings.join_bytes),
+        clock=clock,
+        observer=observer,
+    )
+    connections = [Connection(service) for _ in range(count)]
+    for connection in connections:
+        connection.connection_made(CountingTransport())
+    return connections
+
+
+async def _no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> None:
+    raise AssertionError(scope)

@@ -17,19 +17,12 @@ import timeit
 import uvloop
 
 from benchmarks import models
-from benchmarks.micro.in_place import CountingTransport, loaded_engine
-from benchmarks.micro.loop_profile import answered, bytes_of, no_app
+from benchmarks.micro.in_place import CountingTransport, http_connections, loaded_engine
+from benchmarks.micro.loop_profile import answered, bytes_of
 from benchmarks.requests import small
 from naiad.core.clock import SystemClock
-from naiad.engine.engine import ServingEngine
-from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
-from naiad.protocol.http.transport.framing import ReplyFramer
-from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import HttpService, HttpSettings
-from naiad.protocol.observer import Observer
 from naiad.protocol.trace_observer import TraceObserver
-from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.serve import interpreter
 from naiad.tracing.settings import OPENTELEMETRY, TIMESTAMPS, TraceOptions, TraceSetting
 from naiad.tracing.trace import RequestTrace
@@ -133,14 +126,15 @@ async def _measure(pairs: int) -> list[Cost]:
         }  # fmt: skip
         clock = SystemClock()
         engine = await loaded_engine(repository, clock)
-        plain = _connections(engine, clock, None)
+        plain = http_connections(engine, clock, _CONNECTIONS)
         found = []
         for what, options in variants.items():
             sink = None if options.file == file else _Nowhere
             engine.tracer = Tracer(options, clock=clock, sink=sink)
             engine.tracer.open()
             observer = TraceObserver(engine.tracer, protocol="HTTP", log=None, clock=clock)
-            found.append(await _compare(what, plain, _connections(engine, clock, observer), pairs))
+            observed = http_connections(engine, clock, _CONNECTIONS, observer=observer)
+            found.append(await _compare(what, plain, observed, pairs))
             await engine.tracer.aclose()
             print(f"{what}: {found[-1].more_us:+.2f} µs", file=sys.stderr, flush=True)
         return found
@@ -169,29 +163,6 @@ async def _compare(
         with_it.append(took[True])
     # Other work on the machine only adds: what is left without it shows in the best of many short turns.
     return Cost(what, min(without), min(with_it) - min(without))
-
-
-def _connections(
-    engine: ServingEngine, clock: SystemClock, observer: Observer | None
-) -> list[Connection]:
-    settings = HttpSettings(tick=3_600)
-    routes = Routes(engine, HttpOptions())
-    service = HttpService(
-        routes=routes,
-        app=no_app,
-        settings=settings,
-        registry=ConnectionRegistry(asyncio.get_running_loop(), tick=settings.tick),
-        heads=HeadCache(
-            routes, entries=settings.known_heads, entry_bytes=settings.known_head_bytes
-        ),
-        framer=ReplyFramer(join_bytes=settings.join_bytes),
-        clock=clock,
-        observer=observer,
-    )
-    connections = [Connection(service) for _ in range(_CONNECTIONS)]
-    for connection in connections:
-        connection.connection_made(CountingTransport())
-    return connections
 
 
 if __name__ == "__main__":

@@ -26,16 +26,11 @@ from benchmarks import models
 from benchmarks.changing import NUMBER, changing
 from benchmarks.load import HttpRequest
 from benchmarks.micro import request_steps
-from benchmarks.micro.in_place import CountingTransport, loaded_engine
+from benchmarks.micro.in_place import CountingTransport, http_connections, loaded_engine
 from benchmarks.micro.request_steps import Steps
 from benchmarks.requests import small
 from naiad.core.clock import SystemClock
-from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
-from naiad.protocol.http.transport.framing import ReplyFramer
-from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import HttpService, HttpSettings
-from naiad.protocol.transport.connection_registry import ConnectionRegistry
 
 _CONNECTIONS = 16
 _TURNS = 6
@@ -96,7 +91,9 @@ async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
     with tempfile.TemporaryDirectory() as folder:
         repository = pathlib.Path(folder)
         models.python_model_in_a_thread(repository)
-        connections = await _connections(repository)
+        clock = SystemClock()
+        engine = await loaded_engine(repository, clock)
+        connections = http_connections(engine, clock, _CONNECTIONS)
         request = small("threaded").json("localhost")
         repeated = itertools.repeat(next(bytes_of(request)))
         kinds = {"repeated": repeated, "changing": bytes_of(changing(request))}
@@ -144,33 +141,6 @@ async def _steps(
         allocations.instructions() / count,
         blocks.total() / count,
     )
-
-
-async def _connections(folder: pathlib.Path) -> list[Connection]:
-    loop, clock = asyncio.get_running_loop(), SystemClock()
-    settings = HttpSettings(tick=3_600)  # or the check of all connections is counted now and then
-    routes = Routes(await loaded_engine(folder, clock), HttpOptions())
-    service = HttpService(
-        routes=routes,
-        app=no_app,
-        settings=settings,
-        registry=ConnectionRegistry(loop, tick=settings.tick),
-        heads=HeadCache(
-            routes, entries=settings.known_heads, entry_bytes=settings.known_head_bytes
-        ),
-        framer=ReplyFramer(join_bytes=settings.join_bytes),
-        clock=clock,
-        observer=None,
-    )
-    connections = [Connection(service) for _ in range(_CONNECTIONS)]
-    for connection in connections:
-        connection.connection_made(CountingTransport())
-    return connections
-
-
-async def no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> None:
-    """No request of these measurements comes here."""
-    raise AssertionError(scope)
 
 
 def bytes_of(request: HttpRequest) -> collections.abc.Iterator[bytes]:
