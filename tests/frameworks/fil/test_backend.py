@@ -110,11 +110,28 @@ def test_values_and_probabilities_are_those_of_the_library(
     expected = expected_of(model, values)
     if objective.startswith(("binary", "cross_entropy")):
         expected = np.stack([1 - expected, expected], axis=1)
-    parameters = 'parameters { key: "predict_proba" value { string_value: "true" } }'
+    parameters = "".join(
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+        for key, value in (("predict_proba", "true"), ("naiad.probabilities", "library"))
+    )
     folder = put(tmp_path / "m", model, filename, parameters)
     found = answers(load(folder).make_instance(SPEC), values)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["multiclass", "multiclassova"])
+def test_probabilities_of_several_classes_are_a_softmax_as_with_fil(
+    tmp_path: pathlib.Path, objective: str
+) -> None:
+    model = by_lightgbm(objective)
+    values = rows(seed=7)
+    raw = np.exp(model.predict(values, raw_score=True))
+    parameters = 'parameters { key: "predict_proba" value { string_value: "true" } }'
+    found = answers(
+        load(put(tmp_path / "m", model, "model.txt", parameters)).make_instance(SPEC), values
+    )
+    np.testing.assert_allclose(found, raw / raw.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

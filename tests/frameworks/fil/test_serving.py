@@ -11,6 +11,7 @@ import pytest
 import treelite
 import tritonclient.grpc
 import tritonclient.http
+import xgboost
 from tritonclient.utils import InferenceServerException
 
 from tests.frameworks.fil import models
@@ -24,6 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
+EXPLAINED = f'output {{ name: "treeshap_output" data_type: TYPE_FP32 dims: {models.FEATURES + 1} }}'
 PROTOCOLS = pytest.mark.parametrize(
     "module", [tritonclient.http, tritonclient.grpc], ids=["HTTP", "gRPC"]
 )
@@ -44,6 +46,10 @@ def server(
     put(repository / "binary", trained["binary"], "xgboost.ubj", text)
     text = config(1, kind="KIND_AUTO", model_type="lightgbm", output_class="true", algo="ALGO_AUTO", storage_type="AUTO", blocks_per_sm="0")  # fmt: skip
     put(repository / "multi", trained["multi"], "model.txt", text)
+    text = config(
+        2, EXPLAINED, model_type="xgboost_ubj", is_classifier="true", predict_proba="true"
+    )
+    put(repository / "explained", trained["binary"], "xgboost.ubj", text)
     put(repository / "cycle", in_a_cycle(trained["binary"], folder), "checkpoint.tl")
     put(repository / "linear", by_lightgbm("regression", linear_tree=True), "model.txt")
     text = config(1, kind="KIND_GPU", model_type="xgboost_ubj", is_classifier="true")
@@ -73,12 +79,14 @@ def in_a_cycle(booster: Any, folder: pathlib.Path) -> bytes:
     return bytes(data)
 
 
-def infer(server: ServerProcess, module: Any, model: str, values: Array) -> Array:
+def infer(
+    server: ServerProcess, module: Any, model: str, values: Array, output: str = "output__0"
+) -> Array:
     address = server.http if module is tritonclient.http else server.grpc
     with module.InferenceServerClient(address) as client:
         tensor = module.InferInput("input__0", list(values.shape), "FP32")
         tensor.set_data_from_numpy(values)
-        result: Array = client.infer(model, [tensor]).as_numpy("output__0")
+        result: Array = client.infer(model, [tensor]).as_numpy(output)
         return result
 
 
@@ -94,6 +102,16 @@ def test_answers_are_those_of_the_library(
     classes = infer(server, module, "multi", values)
     assert classes.shape == (50,)
     assert classes.tolist() == expected_of(trained["multi"], values).argmax(1).tolist()
+
+
+@PROTOCOLS
+def test_shapley_values_are_those_of_the_library(
+    server: ServerProcess, module: Any, trained: dict[str, Any]
+) -> None:
+    values = rows(seed=22, count=20)
+    found = infer(server, module, "explained", values, output="treeshap_output")
+    expected = trained["binary"].predict(xgboost.DMatrix(values), pred_contribs=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @PROTOCOLS
@@ -128,7 +146,7 @@ def test_models_that_cannot_be_served_say_why_and_are_the_only_ones(server: Serv
     with tritonclient.http.InferenceServerClient(server.http) as client:
         index = {each["name"]: each for each in client.get_model_repository_index()}
     broken = {name: each["reason"] for name, each in index.items() if each["state"] != "READY"}
-    assert set(index) - set(broken) == {"binary", "multi"}
+    assert set(index) - set(broken) == {"binary", "multi", "explained"}
     others = {name: reason for name, reason in broken.items() if name != "gpu"}
     assert {
         name: reason for name, reason in others.items() if "unable to load model" not in reason

@@ -4,6 +4,7 @@ Names, parameters and answers are those of Triton's fil backend. A model version
 """
 
 import collections.abc
+import itertools
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from naiad.backends.fil.answers import Make, maker
 from naiad.backends.fil.forest import (
     INPUT,
     OUTPUT,
+    SHAP,
     Forest,
     check_outputs,
     check_servable,
@@ -25,6 +27,7 @@ from naiad.backends.fil.forest import (
 )
 from naiad.backends.fil.plugin import PLUGIN
 from naiad.backends.fil.settings import Settings, settings_of
+from naiad.backends.fil.shapley.explaining import Explain, shapley_values
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, LoadedModel, Response
 from naiad.backends.plugin import BackendContext
 from naiad.config.model_config import ModelConfig, TensorSpec
@@ -32,6 +35,7 @@ from naiad.core.clock import Clock
 from naiad.errors import invalid, unavailable
 
 _NO_PARAMETERS: dict[str, Any] = {}
+_NONE = np.zeros(0, np.float32)
 
 SMALL = 1 << 15
 """Rows times trees up to which one thread computes a batch: about 2 ms of work, of which threads that have to be woken up first take little away."""
@@ -76,6 +80,8 @@ class ForestModel(LoadedModel):
         check_outputs(config.message)
         _check_tensors(config, self._forest, self._settings)
         self._threads = _threads(self._trees, self._forest, self._settings.threads)
+        explained = any(spec.name == SHAP for spec in config.outputs)
+        self._shapley = shapley_values(self._trees, config.name) if explained else None
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
@@ -86,12 +92,13 @@ class ForestModel(LoadedModel):
             self._config,
             self._settings,
             threads=self._threads,
+            shapley=self._shapley,
             clock=self._clock,
         )
 
     @override
     def close(self) -> None:
-        self._trees = None
+        self._trees = self._shapley = None
 
 
 class ForestInstance(Instance):
@@ -108,6 +115,7 @@ class ForestInstance(Instance):
         settings: Settings,
         *,
         threads: int,
+        shapley: Explain | None,
         clock: Clock,
     ) -> None:
         self._name = name
@@ -116,8 +124,9 @@ class ForestInstance(Instance):
         self._count = max(1, trees.num_tree)
         self._threads = threads
         self._now_ns = clock.monotonic_ns
-        (output,) = config.outputs
-        self._rule = batches.OutputRule(output, batched=True)
+        self._shapley = shapley
+        self._names = [spec.name for spec in config.outputs]
+        output = next(spec for spec in config.outputs if spec.name == OUTPUT)
         self._make: Make = maker(
             settings,
             classifier=is_classifier(forest, settings),
@@ -132,23 +141,47 @@ class ForestInstance(Instance):
         Raises:
             InferenceError: INTERNAL: treelite failed; no request gets a response.
         """
-        trees = self._trees
-        assert trees is not None, "closed"
+        assert self._trees is not None, "closed"
+        wanted = batches.wanted_names(batch, self._names)
         rows = batches.merge([call.request.inputs for call in batch])[INPUT]
-        threads = 1 if len(rows) * self._count <= SMALL else self._threads
         input_end_ns = self._now_ns()
+        columns: dict[str, list[batches.Array]] = {}
+        if SHAP in wanted:
+            columns[SHAP] = self._shares(batch, rows)
+        scores = self._scores(rows) if OUTPUT in wanted else None
+        output_start_ns = self._now_ns()
+        if scores is not None:
+            columns[OUTPUT] = batches.rows_of(batch, self._make(scores[:, 0]))
+        parts = batches.distribute(batch, [(name, "FP32", columns[name]) for name in wanted])
+        return Execution(
+            [Response(each, _NO_PARAMETERS) for each in parts], input_end_ns, output_start_ns
+        )
+
+    def _scores(self, rows: batches.Array) -> batches.Array:
+        threads = 1 if len(rows) * self._count <= SMALL else self._threads
         try:
-            scores: batches.Array = treelite.gtil.predict(trees, rows, nthread=threads)
+            return np.asarray(treelite.gtil.predict(self._trees, rows, nthread=threads))
         except treelite.TreeliteError as error:
             raise batches.broken(
                 f"treelite failed: {error} (running model '{self._model}', instance '{self._name}')"
             ) from error
-        output_start_ns = self._now_ns()
-        answers = self._make(scores[:, 0])
-        parts = batches.split(batch, [(self._rule, answers)])
-        return Execution(
-            [Response(each, _NO_PARAMETERS) for each in parts], input_end_ns, output_start_ns
-        )
+
+    def _shares(
+        self, batch: collections.abc.Sequence[Call], rows: batches.Array
+    ) -> list[batches.Array]:
+        """The Shapley values of each request; those that do not ask for them get none, because they may take longer than everything else."""
+        shapley = self._shapley
+        assert shapley is not None, "no output of the config"
+        asks = [
+            not call.request.requested_outputs or SHAP in call.request.output_names
+            for call in batch
+        ]
+        if all(asks):
+            return batches.rows_of(batch, shapley(rows))
+        asking = list(itertools.compress(batch, asks))
+        theirs = batches.merge([call.request.inputs for call in asking])[INPUT]
+        parts = iter(batches.rows_of(asking, shapley(theirs)))
+        return [next(parts) if each else _NONE for each in asks]
 
     @override
     def ready(self) -> bool:
@@ -178,26 +211,28 @@ def _check_tensors(config: ModelConfig, forest: Forest, settings: Settings) -> N
         InferenceError: INVALID_ARG: other tensors, a wrong number of features or of values.
     """
     tensors = signature(config.message, forest, settings)
-    batched = config.max_batch_size > 0
-    for side, specs, name, (tensor,) in (
-        ("input", config.inputs, INPUT, tensors.inputs),
-        ("output", config.outputs, OUTPUT, tensors.outputs),
+    begin = 1 if config.max_batch_size > 0 else 0
+    for side, specs, expected in (
+        ("input", config.inputs, tensors.inputs),
+        ("output", config.outputs, tensors.outputs),
     ):
-        size = (tensor.shape or (0,))[-1]
-        dims = [size] if batched else [-1, size]
-        if len(specs) != 1 or not _fits(specs[0], name, dims):
+        dims = {tensor.name: list((tensor.shape or ())[begin:]) for tensor in expected}
+        if sorted(spec.name for spec in specs) != sorted(dims) or not all(
+            _fits(spec, dims[spec.name]) for spec in specs
+        ):
+            takes = ", ".join(f"'{name}' of TYPE_FP32 with dims {dims[name]}" for name in dims)
             raise invalid(
-                f"unable to load model '{config.name}': it takes one {side}, '{name}' of TYPE_FP32 with dims {dims}, and its config says "
+                f"unable to load model '{config.name}': it takes {'one ' if len(dims) == 1 else ''}{side}{'s' * (len(dims) > 1)}, {takes}, and its config says "
                 + (", ".join(_shown(each) for each in specs) or "nothing")
             )
 
 
-def _fits(spec: TensorSpec, name: str, dims: list[int]) -> bool:
+def _fits(spec: TensorSpec, dims: list[int]) -> bool:
     return (
-        spec.name == name
-        and spec.datatype.dtype == np.float32
+        spec.datatype.dtype == np.float32
         and len(spec.dims) == len(dims)
-        and spec.dims[-1] == dims[-1]
+        and list(spec.dims)[-1:] == dims[-1:]
+        and all(theirs in (-1, ours) for theirs, ours in zip(spec.dims, dims, strict=True))
     )
 
 

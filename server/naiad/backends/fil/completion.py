@@ -46,12 +46,13 @@ def complete(
         if message.WhichOneof("scheduling_choice") is None:
             message.dynamic_batching.SetInParent()
     tensors = signature(message, forest, settings)
-    for side, (tensor,) in (("input", tensors.inputs), ("output", tensors.outputs)):
+    for side, found in (("input", tensors.inputs), ("output", tensors.outputs)):
         if getattr(message, side):
             continue
-        shape = tensor.shape or ()
-        getattr(message, side).add(
-            name=tensor.name,
-            data_type=model_config_pb2.TYPE_FP32,
-            dims=shape[1:] if message.max_batch_size > 0 else shape,
-        )
+        for tensor in found:
+            shape = tensor.shape or ()
+            getattr(message, side).add(
+                name=tensor.name,
+                data_type=model_config_pb2.TYPE_FP32,
+                dims=shape[1:] if message.max_batch_size > 0 else shape,
+            )

@@ -7,7 +7,7 @@ import msgspec
 from naiad.backends.fil.settings import Settings
 from naiad.backends.model_files.signature import GraphTensor, Signature
 from naiad.core import datatypes
-from naiad.errors import unsupported
+from naiad.errors import invalid, unsupported
 
 INPUT = "input__0"
 OUTPUT = "output__0"
@@ -47,17 +47,22 @@ def columns(forest: Forest, settings: Settings) -> int:
 def signature(message: Any, forest: Forest, settings: Settings) -> Signature:
     """The tensors of a model, as its config may name them.
 
-    Of a binary classifier with `predict_proba` a config may also take the probability of class 1 alone, by `dims: [ 1 ]`, as with FIL.
+    Of a binary classifier with `predict_proba` a config may also take the probability of class 1 alone, by `dims: [ 1 ]`, as with FIL. Shapley values are an output
+    of the models whose config lists it: of shape [features + 1], or [classes, features + 1] of several classes.
     """
     wanted = next((list(spec.dims) for spec in message.output if spec.name == OUTPUT), [])
     count = columns(forest, settings)
     alone = is_classifier(forest, settings) and settings.predict_proba and forest.classes == 1
     if alone and wanted in ([1], [-1, 1]):
         count = 1
+    outputs = [_tensor(OUTPUT, count)]
+    if any(spec.name == SHAP for spec in message.output):
+        groups = (forest.classes,) if forest.classes > 1 else ()
+        outputs.append(_tensor(SHAP, *groups, forest.features + 1))
     return Signature(
         inputs=(_tensor(INPUT, forest.features),),
         overridable=(),
-        outputs=(_tensor(OUTPUT, count),),
+        outputs=tuple(outputs),
     )
 
 
@@ -75,24 +80,24 @@ def check_servable(forest: Forest, model: str) -> None:
 
 
 def check_outputs(message: Any) -> None:
-    """Check that a config asks for no Shapley values.
+    """Check that a config does not ask for Shapley values alone, as FIL cannot.
 
     Raises:
-        InferenceError: UNSUPPORTED: it does.
+        InferenceError: INVALID_ARG: it does.
     """
-    if any(spec.name == SHAP for spec in message.output):
-        raise unsupported(
-            f"unable to load model '{message.name}': output '{SHAP}' is not supported: Shapley values are not computed here: take the output out, or compute "
-            "them in a Python model, with pred_contribs=True of XGBoost or pred_contrib=True of LightGBM"
+    names = [spec.name for spec in message.output]
+    if SHAP in names and OUTPUT not in names:
+        raise invalid(
+            f"unable to load model '{message.name}': its config lists the output '{SHAP}' without '{OUTPUT}': list both; a request may ask for one of them"
         )
 
 
-def _tensor(name: str, size: int) -> GraphTensor:
+def _tensor(name: str, *sizes: int) -> GraphTensor:
     return GraphTensor(
         name=name,
         kind="tensor",
         datatype=datatypes.FP32,
         type_name=datatypes.FP32.config_name,
-        shape=(-1, size),
-        symbols=("", ""),
+        shape=(-1, *sizes),
+        symbols=("",) * (1 + len(sizes)),
     )

@@ -21,6 +21,7 @@ _PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: ", re.MULTILINE)
 """What treelite writes before an error: the time, and a line of its source."""
 _CLASSIFIES = (0, 2)
 _MULTI_CLASS = 2
+_ONE_VERSUS_ALL = "multiclass_ova"
 
 
 def load(path: pathlib.Path, settings: Settings, model: str) -> Any:
@@ -90,7 +91,7 @@ def to_convert(path: pathlib.Path, model: str) -> InferenceError:
 def _adapt(loaded: Any, settings: Settings) -> None:
     """Change what is computed last, as FIL does: softmax of a multi-class model with one tree per class, nothing after vectors of probabilities.
 
-    Not of multiclassova, whose probabilities are LightGBM's own here, where FIL replaces them.
+    LightGBM's multiclassova has probabilities of its own, one sigmoid for each class, which FIL replaces by a softmax; `own_probabilities` keeps them.
     """
     header = loaded.get_header_accessor()
     several = int(header.get_field("task_type")[0]) == _MULTI_CLASS
@@ -98,5 +99,5 @@ def _adapt(loaded: Any, settings: Settings) -> None:
         return
     if int(header.get_field("leaf_vector_shape")[1]) > 1:
         header.set_field("postprocessor", "identity_multiclass")
-    elif header.get_field("postprocessor") != "multiclass_ova":
+    elif not (settings.own_probabilities and header.get_field("postprocessor") == _ONE_VERSUS_ALL):
         header.set_field("postprocessor", "softmax")

@@ -27,6 +27,9 @@ WITHOUT_EFFECT = types.MappingProxyType(
 )
 """FIL's parameters that are accepted and not read, with the reason."""
 
+OWN_PROBABILITIES = "naiad.probabilities"
+"""The parameter, `library` or `fil`."""
+
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -39,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         predict_proba: a classifier answers with a probability for each class, and else with the number of the most likely class.
         threshold: the probability above which a binary classifier without `predict_proba` answers 1.
         threads: for large batches; 0 and less for one for each core. Small ones are computed by one thread.
+        own_probabilities: of a multi-class model the probabilities are those of the library that made it, where FIL's are others.
         unknown_fields: fields that treelite does not know are left out of an XGBoost model, and are else an error.
     """
 
@@ -47,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     predict_proba: bool = False
     threshold: float = 0.5
     threads: int = -1
+    own_probabilities: bool = False
     unknown_fields: bool = False
 
 
@@ -67,12 +72,21 @@ def settings_of(
         raise _expected(
             "cpu_nthread", "a number of threads, or -1 for one for each core", threads, model
         )
+    probabilities = parameters.get(OWN_PROBABILITIES, "fil")
+    if probabilities not in ("fil", "library"):
+        raise _expected(
+            OWN_PROBABILITIES,
+            "library, for those of the library that made the model, or fil, for those of Triton's backend",
+            probabilities,
+            model,
+        )
     return Settings(
         model_type=model_type_of(model, parameters, filename),
         classifier=classifier if before is None else before,
         predict_proba=bool(_boolean(parameters, "predict_proba", model)),
         threshold=_threshold(parameters, model),
         threads=int(threads),
+        own_probabilities=probabilities == "library",
         unknown_fields=bool(_boolean(parameters, "xgboost_allow_unknown_field", model)),
     )
 

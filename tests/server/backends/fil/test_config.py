@@ -226,13 +226,21 @@ def test_no_array_of_a_checkpoint_goes_beyond_the_file(
         (TENSORS.replace("input__0", "features") % "1", "unexpected inference input 'features'"),
         (TENSORS.replace("TYPE_FP32", "TYPE_FP64") % "1", "TYPE_FP64"),
         (
-            TENSORS % "1" + ' output { name: "treeshap_output" data_type: TYPE_FP32 dims: 5 }',
-            "output 'treeshap_output' is not supported: Shapley values are not computed here",
+            TENSORS % "1" + ' output { name: "treeshap_output" data_type: TYPE_FP32 dims: 4 }',
+            "tensor 'treeshap_output': config says dims [4] after the batch dimension, the graph says [?, 5]",
+        ),
+        (
+            'output { name: "treeshap_output" data_type: TYPE_FP32 dims: 5 }',
+            "its config lists the output 'treeshap_output' without 'output__0': list both",
         ),
         (parameter("model_type", "catboost"), "catboost not recognized as a valid serialization"),
         (parameter("is_classifier", "yes"), "Expected 'true' or 'false' for parameter 'is_class"),
         (parameter("threshold", "half"), "expected the parameter 'threshold' to be a number such"),
         (parameter("threshold", "nan"), "expected the parameter 'threshold' to be a number such"),
+        (
+            parameter("naiad.probabilities", "own"),
+            "expected the parameter 'naiad.probabilities' to",
+        ),
         (parameter("cpu_nthread", "all"), "expected the parameter 'cpu_nthread' to be a number of"),
     ],
 )
@@ -253,6 +261,23 @@ def test_an_unknown_fault_of_a_backend_is_a_problem_of_its_model(
     assert [each.message for each in found.problems] == [
         "unable to load model 'm': IndexError: out of range"
     ]
+
+
+@pytest.mark.parametrize(
+    ("filename", "dims", "batch"),
+    [("model.txt", "5", 8), ("checkpoint.tl", "[ 3, 5 ]", 8), ("xgboost.json", "[ -1, 3, 5 ]", 0)],
+)
+def test_shapley_values_have_a_column_for_each_feature_and_one_more(
+    tmp_path: pathlib.Path, filename: str, dims: str, batch: int
+) -> None:
+    first = "" if batch else "-1, "
+    tensors = (
+        f'input {{ name: "input__0" data_type: TYPE_FP32 dims: [ {first}4 ] }} '
+        f'output {{ name: "treeshap_output" data_type: TYPE_FP32 dims: {dims} }} '
+        f'output {{ name: "output__0" data_type: TYPE_FP32 dims: [ {first}1 ] }}'
+    )
+    found = resolved(tmp_path, filename, f'backend: "fil" max_batch_size: {batch} {tensors}')
+    assert found.config is not None, found.problems
 
 
 def test_several_targets_are_refused(tmp_path: pathlib.Path) -> None:
