@@ -1,14 +1,15 @@
-"""What an instance adds to the framework that it runs: a batch through an instance beside the framework's own call, in turns, in one process.
+"""What an instance adds to the library that it runs: a batch of 8 requests through an instance beside the library's own call, in turns, in one process.
 
-    .venv-frameworks/bin/python -m benchmarks.frameworks.compute [ROUNDS [FRAMEWORKS]]
+    .venv-frameworks/bin/python -m benchmarks.frameworks.compute [ROUNDS [NAMES]]
 
-The model is the same convolutional network of about 1 ms per row in PyTorch, TensorFlow, OpenVINO and ONNX Runtime, with one thread each, 8 rows; for DALI it is a pipeline that resizes and normalises images. Each
-round times both ways once; printed are the medians, and the median of the rounds' ratios.
+40 rounds of everything, the default, take about a minute on a quiet machine, and 10 (the least that says something) 25 s, most of it imports; it needs a C compiler. The network of `nets` in
+four frameworks, a forest, a pipeline of images, a library in C, each with one thread. Each round times both ways once, in the other order than the last one: on the clock, and processor time of the whole process,
+threads of the library included. "Compute" is what the statistics call compute_infer, and what the aim of at most 1.03 is about. Printed are medians, and medians of the rounds' ratios.
 """
 
 import collections.abc
+import gc
 import importlib
-import itertools
 import pathlib
 import statistics
 import sys
@@ -19,229 +20,125 @@ import warnings
 
 import numpy as np
 
+from benchmarks.frameworks import nets, others
+from benchmarks.frameworks.made import Array, Call, Made
 from naiad.backends.backend import Backend, ModelSource, PlansWorkers
+from naiad.backends.c.backend import CBackend
 from naiad.backends.catalog import Catalog
-from naiad.backends.instance import InstanceSpec, LoadedModel
+from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.registry import Registry
-from naiad.config.model_config import InstanceKind
+from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.config.resolving.resolve import resolve
 from naiad.core import datatypes
-from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 
-Array = np.ndarray[typing.Any, typing.Any]
-_Method = typing.TypeVar("_Method")
-Call = collections.abc.Callable[[], typing.Any]
-
-ROWS = 8
-SHAPE = (3, 64, 64)
-CHANNELS = (3, 32, 64, 64)
-SIDE = 224
-"""Of the images that the pipeline makes."""
+MODELS: tuple[collections.abc.Callable[[pathlib.Path], Made], ...] = (
+    others.trees, others.dali, nets.onnxruntime, nets.pytorch, nets.openvino, nets.tensorflow, others.library,
+)  # fmt: skip
+_REQUESTS = 8
+_WARM_UP = 5
+_MS = 1e6
 
 
-def weights() -> list[Array]:
-    """Of three convolutions of 3 x 3."""
-    random = np.random.default_rng(1)
-    return [
-        random.normal(size=(out, into, 3, 3), scale=0.05).astype(np.float32)
-        for into, out in itertools.pairwise(CHANNELS)
-    ]
+class Took(typing.NamedTuple):
+    """One round, in ns: on the clock, or of processor time."""
+
+    bare: int
+    instance: int
+    compute: int
 
 
-def pytorch(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
-    """The model as TorchScript, and the call of it."""
-    import torch  # noqa: PLC0415
+class Marks:
+    """A clock that notes the processor time whenever an instance asks for the time, so that both are known of what the instance calls computing."""
 
-    torch.set_num_threads(1)
-    layers: list[torch.nn.Module] = []
-    for values in weights():
-        layer = torch.nn.Conv2d(values.shape[1], values.shape[0], 3, padding=1, bias=False)
-        layer.weight.data = torch.from_numpy(values)
-        layers += [layer, torch.nn.ReLU()]
-    path = folder / "1" / "model.pt"
-    torch.jit.script(torch.nn.Sequential(*layers).eval()).save(str(path))
-    module = torch.jit.load(str(path)).eval()
-    given = torch.from_numpy(rows)
+    def __init__(self) -> None:
+        self._now_ns = time.monotonic_ns
+        self.processor_ns: dict[int, int] = {}
 
-    def call() -> None:
-        with torch.inference_mode():
-            module(given)
+    def monotonic_ns(self) -> int:
+        """See `Clock`."""
+        now = self._now_ns()
+        self.processor_ns[now] = time.process_time_ns()
+        return now
 
-    parameters = 'parameters { key: "INTRA_OP_THREAD_COUNT" value { string_value: "1" } }'
-    return f'platform: "pytorch_libtorch" {_tensors("x__0", "y__0")} {parameters}', call
-
-
-def tensorflow(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
-    """The model as a SavedModel, and the call of its session."""
-    import tensorflow as tf  # noqa: PLC0415
-
-    v1 = tf.compat.v1
-    function: collections.abc.Callable[..., collections.abc.Callable[[_Method], _Method]] = (
-        tf.function
-    )
-
-    kernels = [np.transpose(values, (2, 3, 1, 0)) for values in weights()]
-
-    class Net(tf.Module):
-        @function(input_signature=[tf.TensorSpec([None, *SHAPE], tf.float32, name="x")])
-        def serve(self, x: typing.Any) -> typing.Any:
-            y = tf.transpose(x, (0, 2, 3, 1))
-            for kernel in kernels:
-                y = tf.nn.relu(tf.nn.conv2d(y, kernel, 1, "SAME"))
-            return {"y": tf.transpose(y, (0, 3, 1, 2))}
-
-    net = Net()
-    path = folder / "1" / "model.savedmodel"
-    tf.saved_model.save(net, str(path), signatures={"serving_default": net.serve})
-    graph = tf.Graph()
-    session = v1.Session(
-        graph=graph,
-        config=v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1),
-    )
-    with graph.as_default():
-        loaded = v1.saved_model.loader.load(session, ["serve"], str(path))
-    signature = loaded.signature_def["serving_default"]
-    feed, fetch = signature.inputs["x"].name, signature.outputs["y"].name
-    bare = session.make_callable(
-        [graph.get_tensor_by_name(fetch)], [graph.get_tensor_by_name(feed)]
-    )
-    threads = "".join(
-        f'parameters {{ key: "TF_NUM_{kind}_THREADS" value {{ string_value: "1" }} }}'
-        for kind in ("INTRA", "INTER")
-    )
-    return f'platform: "tensorflow_savedmodel" {_tensors("x", "y")} {threads}', lambda: bare(rows)
-
-
-def openvino(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
-    """The model in the intermediate representation, and the call of a request."""
-    import openvino as ov  # noqa: PLC0415
-    from openvino import opset13 as ops  # noqa: PLC0415
-
-    x = ops.parameter([-1, *SHAPE], np.float32, name="x")
-    x.output(0).set_names({"x"})
-    y: typing.Any = x
-    for values in weights():
-        y = ops.relu(ops.convolution(y, ops.constant(values), [1, 1], [1, 1], [1, 1], [1, 1]))
-    y.output(0).set_names({"y"})
-    path = folder / "1" / "model.xml"
-    ov.save_model(ov.Model([ops.result(y)], [x], "m"), str(path), compress_to_fp16=False)
-    properties = {"INFERENCE_NUM_THREADS": "1"}
-    request = ov.Core().compile_model(str(path), "CPU", properties).create_infer_request()
-    threads = 'parameters { key: "INFERENCE_NUM_THREADS" value { string_value: "1" } }'
-    return (
-        f'backend: "openvino" {_tensors("x", "y")} {threads}',
-        lambda: request.infer([rows], share_inputs=True, share_outputs=True),
-    )
-
-
-def onnxruntime(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
-    """The model as ONNX, and the call of a session."""
-    import onnxruntime as ort  # noqa: PLC0415
-    from onnx import TensorProto, helper, numpy_helper, save  # noqa: PLC0415
-
-    nodes, name = [], "x"
-    values = weights()
-    for index in range(len(values)):
-        nodes.append(helper.make_node("Conv", [name, f"w{index}"], [f"c{index}"], pads=[1] * 4))
-        name = "y" if index == len(values) - 1 else f"r{index}"
-        nodes.append(helper.make_node("Relu", [f"c{index}"], [name]))
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *SHAPE])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", CHANNELS[-1], *SHAPE[1:]])],
-        [numpy_helper.from_array(each, f"w{index}") for index, each in enumerate(values)],
-    )
-    path = folder / "1" / "model.onnx"
-    save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10),
-        str(path),
-    )
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    threads = 'parameters { key: "intra_op_thread_count" value { string_value: "1" } }'
-    return (
-        f'platform: "onnxruntime_onnx" {_tensors("x", "y")} {threads}',
-        lambda: session.run(["y"], {"x": rows}),
-    )
-
-
-def dali(folder: pathlib.Path, rows: Array) -> tuple[str, Call]:
-    """A serialised pipeline that resizes and normalises images, and a run of it, fed with the rows."""
-    from nvidia.dali import fn, pipeline_def, types  # noqa: PLC0415
-    from nvidia.dali.pipeline import Pipeline  # noqa: PLC0415
-
-    def graph() -> typing.Any:
-        images = fn.external_source(name="x", dtype=types.FLOAT, ndim=3, layout="CHW")
-        resized = fn.resize(images, resize_x=SIDE, resize_y=SIDE, antialias=True)
-        return fn.normalize(resized, axes=[1, 2])
-
-    define = pipeline_def(graph)
-    serialized = define(batch_size=16, num_threads=1, device_id=None).serialize()
-    (folder / "1" / "model.dali").write_bytes(serialized)
-    bare = Pipeline.deserialize(
-        serialized,
-        batch_size=16,
-        device_id=None,
-        prefetch_queue_depth=1,
-        exec_dynamic=True,
-        exec_async=True,
-        exec_pipelined=True,
-    )
-    fed = list(rows)
-
-    def call() -> None:
-        bare.feed_input("x", fed)
-        bare.run()
-
-    config = (
-        f'backend: "dali" max_batch_size: 16 input {{ name: "x" data_type: TYPE_FP32 dims: {list(SHAPE)} }} '
-        f'output {{ name: "y" data_type: TYPE_FP32 dims: {[SHAPE[0], SIDE, SIDE]} }}'
-    )
-    return config, call
-
-
-MODELS = (pytorch, tensorflow, openvino, onnxruntime, dali)
+    def wall_ns(self) -> int:
+        """See `Clock`."""
+        return time.time_ns()
 
 
 def main(rounds: int, names: collections.abc.Collection[str] = ()) -> None:
-    """Print a line for each framework, or for those that are named."""
-    print(
-        f"{'':14}{'bare loop':>12}{'instance':>12}{'compute':>12}   instance / bare   compute / bare   ({rounds} rounds of {ROWS} rows)"
-    )
-    rows = np.random.default_rng(2).normal(size=(ROWS, *SHAPE)).astype(np.float32)
+    """Print the table, or only the lines that are named."""
+    marks = Marks()
+    # Instances of worker processes ask the module itself.
+    time.monotonic_ns = marks.monotonic_ns
+    print(f"{rounds} rounds of {_REQUESTS} requests; ms on the clock / of processor time\n")
+    print("| | bare loop | instance | compute | compute / bare | instance / bare |")
+    print("|---|---|---|---|---|---|")
     for make in (each for each in MODELS if not names or each.__name__ in names):
         with tempfile.TemporaryDirectory() as root:
             folder = pathlib.Path(root) / "m"
             (folder / "1").mkdir(parents=True)
-            config, bare = make(folder, rows)
-            (folder / "config.pbtxt").write_text(config)
-            times = _times(bare, *_instance(folder, rows), rounds)
-        middle = [statistics.median(column) / 1e6 for column in zip(*times, strict=True)]
-        whole = statistics.median(instance / loop for loop, instance, _ in times)
-        compute = statistics.median(inside / loop for loop, _, inside in times)
-        print(
-            f"{make.__name__:14}"
-            + "".join(f"{value:9.2f} ms" for value in middle)
-            + f"   {whole:15.3f}   {compute:14.3f}",
-            flush=True,
-        )
+            made = make(folder)
+            (folder / "config.pbtxt").write_text(made.config)
+            instance, batch = _instance(folder, made.rows, marks)
+            clock, processor = _rounds(made.bare, instance, batch, marks, rounds)
+            instance.close()
+        print(f"| {make.__name__} | {' | '.join(_cells(clock, processor))} |", flush=True)
 
 
-def _instance(folder: pathlib.Path, rows: Array) -> tuple[Call, Call]:
-    """A call of an instance with the rows in requests of one, and how long the model ran in its last one, in ns."""
-    config = resolve(folder, backends=Catalog()).config
-    assert config is not None
-    clock = SystemClock()
-    backend: Backend = Registry(clock=clock).get(config.backend)
+def _cells(clock: list[Took], processor: list[Took]) -> list[str]:
+    """Of each column the value on the clock and that of processor time."""
+    columns = [
+        [f"{statistics.median(column) / _MS:.2f}" for column in zip(*rounds, strict=True)]
+        + [
+            f"{statistics.median(part / took.bare for took, part in zip(rounds, parts, strict=True)):.3f}"
+            for parts in ([took.compute for took in rounds], [took.instance for took in rounds])
+        ]
+        for rounds in (clock, processor)
+    ]
+    return [" / ".join(both) for both in zip(*columns, strict=True)]
+
+
+def _rounds(
+    bare: Call, instance: Instance, batch: list[Inference], marks: Marks, rounds: int
+) -> tuple[list[Took], list[Took]]:
+    """Of each round on the clock and of processor time."""
+    found: list[tuple[Took, Took]] = []
+    gc.collect()
+    gc.disable()
+    for number in range(rounds + _WARM_UP):
+        took: dict[str, tuple[int, int]] = {}
+        execution: typing.Any = None
+        marks.processor_ns.clear()
+        for which in ("bare", "instance") if number % 2 else ("instance", "bare"):
+            used, begun = time.process_time_ns(), time.perf_counter_ns()
+            if which == "bare":
+                bare()
+            else:
+                execution = instance.execute(batch)
+            took[which] = time.perf_counter_ns() - begun, time.process_time_ns() - used
+        begin, end = execution.input_end_ns, execution.output_start_ns
+        inside = end - begin, marks.processor_ns[end] - marks.processor_ns[begin]
+        if number >= _WARM_UP:
+            clock, processor = (
+                Took(took["bare"][i], took["instance"][i], inside[i]) for i in range(2)
+            )
+            found.append((clock, processor))
+    gc.enable()
+    return [clock for clock, _ in found], [processor for _, processor in found]
+
+
+def _instance(folder: pathlib.Path, rows: Array, clock: Marks) -> tuple[Instance, list[Inference]]:
+    """An instance, and the batch."""
+    resolution = resolve(folder, backends=Catalog(model_dir=folder))
+    config = resolution.config
+    assert config is not None, resolution.problems
     source = ModelSource(config=config, version=1, model_dir=folder, options={})
     spec = InstanceSpec("m_0_0", InstanceKind.CPU, 0)
-    instance = _loaded(backend, source, spec).make_instance(spec)
+    instance = _loaded(config, source, spec, clock).make_instance(spec)
     (given,) = config.inputs
 
     def ignore(_response: InferResponse) -> None:
@@ -249,25 +146,27 @@ def _instance(folder: pathlib.Path, rows: Array) -> tuple[Call, Call]:
 
     batch = [
         Inference(
-            InferRequest("m", 1, "", [Tensor(given.name, datatypes.FP32, row.shape, row)], [], {}),
+            InferRequest(
+                "m", 1, "", [Tensor(given.name, datatypes.FP32, part.shape, part)], [], {}
+            ),
             ignore,
-            batch_size=1,
+            batch_size=len(part),
             received_ns=0,
         )
-        for row in np.split(rows, len(rows))
+        for part in np.split(rows, _REQUESTS)
     ]
-    ran = 0
-
-    def call() -> None:
-        nonlocal ran
-        execution = instance.execute(batch)
-        ran = execution.output_start_ns - execution.input_end_ns
-
-    return call, lambda: ran
+    return instance, batch
 
 
-def _loaded(backend: Backend, source: ModelSource, spec: InstanceSpec) -> LoadedModel:
+def _loaded(
+    config: ModelConfig, source: ModelSource, spec: InstanceSpec, clock: Marks
+) -> LoadedModel:
     """The model as the process of its instances has it."""
+    backend: Backend = (
+        CBackend(name="horner", backend_dir=None)
+        if config.backend == "horner"
+        else Registry(clock=clock).get(config.backend)
+    )
     if not isinstance(backend, PlansWorkers):
         return backend.load(source)
     plan = backend.worker_plan(source, spec)
@@ -276,28 +175,6 @@ def _loaded(backend: Backend, source: ModelSource, spec: InstanceSpec) -> Loaded
     return loaded
 
 
-def _times(bare: Call, call: Call, ran: Call, rounds: int) -> list[tuple[int, int, int]]:
-    """Of each round in ns: the bare call, the instance's, and the model inside of it."""
-    times: list[tuple[int, int, int]] = []
-    for number in range(rounds + 5):
-        begun = time.perf_counter_ns()
-        bare()
-        between = time.perf_counter_ns()
-        call()
-        ended = time.perf_counter_ns()
-        if number >= 5:  # noqa: PLR2004 - the first ones warm both up
-            times.append((between - begun, ended - between, ran()))
-    return times
-
-
-def _tensors(given: str, made: str) -> str:
-    dims, out = list(SHAPE), [CHANNELS[-1], *SHAPE[1:]]
-    return (
-        f'max_batch_size: 16 input {{ name: "{given}" data_type: TYPE_FP32 dims: {dims} }} '
-        f'output {{ name: "{made}" data_type: TYPE_FP32 dims: {out} }}'
-    )
-
-
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50, sys.argv[2:])
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40, sys.argv[2:])

@@ -129,7 +129,7 @@ class _Questions:
         self._lists = np.sort(np.concatenate([*lists, np.full(1, 1 << 63, np.uint64)]))
 
     def __call__(self, rows: Array) -> Array:
-        """Of bool [rows, 2 * nodes + 1]: whether each row goes left and right at each node, and True for what nobody asks."""
+        """Of bool [rows, 2 * nodes + 1]: whether each row goes left and right at each node, and True for the added player."""
         nodes, size = self._nodes, len(self._feature)
         taken = np.ones((len(rows), 2 * size + 1), np.bool_)
         left = taken[:, :size]
