@@ -36,7 +36,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 
 MODELS: tuple[collections.abc.Callable[[pathlib.Path], Made], ...] = (
-    others.trees, others.dali, nets.onnxruntime, nets.pytorch, nets.openvino, nets.tensorflow, others.library,
+    others.trees, others.dali, nets.onnxruntime, nets.pytorch, nets.openvino, nets.tensorflow, others.c_library,
 )  # fmt: skip
 _REQUESTS = 8
 _WARM_UP = 5
@@ -138,17 +138,18 @@ def _instance(folder: pathlib.Path, rows: Array, clock: Marks) -> tuple[Instance
     assert config is not None, resolution.problems
     source = ModelSource(config=config, version=1, model_dir=folder, options={})
     spec = InstanceSpec("m_0_0", InstanceKind.CPU, 0)
-    instance = _loaded(config, source, spec, clock).make_instance(spec)
+    loaded, in_worker = _loaded(config, source, spec, clock)
+    instance = loaded.make_instance(spec)
     (given,) = config.inputs
+    # Worker processes know datatypes by their names.
+    datatype: typing.Any = datatypes.FP32.name if in_worker else datatypes.FP32
 
     def ignore(_response: InferResponse) -> None:
         pass
 
     batch = [
         Inference(
-            InferRequest(
-                "m", 1, "", [Tensor(given.name, datatypes.FP32, part.shape, part)], [], {}
-            ),
+            InferRequest("m", 1, "", [Tensor(given.name, datatype, part.shape, part)], [], {}),
             ignore,
             batch_size=len(part),
             received_ns=0,
@@ -160,19 +161,19 @@ def _instance(folder: pathlib.Path, rows: Array, clock: Marks) -> tuple[Instance
 
 def _loaded(
     config: ModelConfig, source: ModelSource, spec: InstanceSpec, clock: Marks
-) -> LoadedModel:
-    """The model as the process of its instances has it."""
+) -> tuple[LoadedModel, bool]:
+    """The model as the process of its instances has it, and whether that is one of the processes that know no server."""
     backend: Backend = (
         CBackend(name="horner", backend_dir=None)
         if config.backend == "horner"
         else Registry(clock=clock).get(config.backend)
     )
     if not isinstance(backend, PlansWorkers):
-        return backend.load(source)
+        return backend.load(source), False
     plan = backend.worker_plan(source, spec)
     module, _, name = plan.load.partition(":")
     loaded: LoadedModel = getattr(importlib.import_module(module), name)(dict(plan.settings))
-    return loaded
+    return loaded, True
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The models that are no networks: a forest, a pipeline of images, and a library in C; beside each the library's own call."""
+"""Models beside networks: a forest, a pipeline of images, and a library in C; beside each the library's own call."""
 
 import ctypes
 import pathlib
@@ -74,24 +74,13 @@ def dali(folder: pathlib.Path) -> Made:
     return Made(config, rows, call)
 
 
-def library(folder: pathlib.Path) -> Made:
+def c_library(folder: pathlib.Path) -> Made:
     """A polynomial of degree 64, computed in C for each number; bare is a call of the same function through ctypes."""
     path = folder / "1" / "libnaiad_horner.so"
     source = pathlib.Path(__file__).parent / "horner.c"
-    subprocess.run(  # noqa: S603 - the compiler that a user of such backends has
-        [
-            "cc",
-            "-O2",
-            "-std=c11",
-            "-fPIC",
-            "-shared",
-            f"-I{c.__path__[0]}",
-            "-o",
-            str(path),
-            str(source),
-        ],  # noqa: S607
-        check=True,
-    )
+    options = ["-O2", "-std=c11", "-fPIC", "-shared", f"-I{c.__path__[0]}"]
+    # The compiler that who builds such backends has.
+    subprocess.run(["cc", *options, "-o", path, source], check=True)  # noqa: S603, S607
     horner = ctypes.CDLL(str(path)).horner
     horner.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
     horner.restype = None
