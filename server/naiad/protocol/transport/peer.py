@@ -1,7 +1,9 @@
 """The other end of a connection: its address, whether it is still there, whether it reads what it is sent."""
 
 import asyncio
+import fcntl
 import socket
+import termios
 
 _IPV4_AS_IPV6 = "::ffff:"
 _PROBE_SECONDS = 0.02
@@ -55,6 +57,18 @@ class Peer:
             self._stuck_bytes = unsent
             self._stuck_since = now
         return now - self._stuck_since >= limit
+
+    def has_all(self) -> bool:
+        """Whether its kernel has acknowledged all that was sent, the end of the connection included if that was."""
+        sock = self._transport.get_extra_info("socket")
+        if sock is None or self._transport.get_write_buffer_size():
+            return False
+        unacknowledged = bytearray(4)
+        try:
+            fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, unacknowledged)
+        except (OSError, ValueError):  # it is closed
+            return False
+        return not any(unacknowledged)
 
     def wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """The future that is done once it has read enough for the next write."""

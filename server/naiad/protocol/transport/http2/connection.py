@@ -302,7 +302,7 @@ class Http2Server:
             )
         self.streams.last_id = number
         if self.streams.final is not None:
-            return  # the client knows, or will soon, that it is not served (section 6.8)
+            raise StreamFault(ErrorCode.REFUSED_STREAM, "behind the last stream (section 6.8)")
         if len(self.streams) >= self._limits.streams:
             raise StreamFault(
                 ErrorCode.REFUSED_STREAM,
@@ -332,10 +332,8 @@ class Http2Server:
             return TOO_LONG
         if whole:
             return Headers(Block(decode(self._decoder, block)))
-        raise ConnectionFault(
-            ErrorCode.ENHANCE_YOUR_CALM,
-            f"a header block of more than {MAX_BLOCK_BYTES} bytes (section 10.5.1)",
-        )
+        why = f"a header block of more than {MAX_BLOCK_BYTES} bytes (section 10.5.1)"
+        raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, why)
 
     def _trailers(self, number: int, headers: Headers, *, ended: bool) -> None:
         step = Step.TRAILERS if ended else Step.HEADERS
@@ -383,7 +381,7 @@ class Http2Server:
     # The end
 
     def go_away(self, why: str = "") -> None:
-        """Ask the client to open no more streams, and serve those that it opens before it knows (section 6.8): `final` is set once it does."""
+        """Ask the client to open no more streams, and serve those that it opens all the same (section 6.8). `PingAnswered` with `DRAIN_PING` says that it knows."""
         out = self.sender.out
         out.append(frames.goaway(MAX_STREAM_ID, ErrorCode.NO_ERROR, why))
         out.append(frames.ping(DRAIN_PING))

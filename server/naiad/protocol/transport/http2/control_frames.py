@@ -15,7 +15,7 @@ from naiad.protocol.transport.http2.events import (
 )
 from naiad.protocol.transport.http2.floods import Cheap, Floods
 from naiad.protocol.transport.http2.frames import ACK, MAX_STREAM_ID, Kind
-from naiad.protocol.transport.http2.open_streams import DRAIN_PING, OpenStreams
+from naiad.protocol.transport.http2.open_streams import OpenStreams
 from naiad.protocol.transport.http2.sender import Sender
 from naiad.protocol.transport.http2.streams import Step, Stream
 
@@ -105,8 +105,6 @@ class ControlFrames:
         del number
         self._floods.add(Cheap.PING)
         if flags & ACK:
-            if payload == DRAIN_PING:
-                self._streams.finish()
             return (PingAnswered(payload),)
         self._sender.out.append(frames.ping(payload, ack=True))
         return (PingReceived(),)

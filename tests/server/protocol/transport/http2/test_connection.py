@@ -12,6 +12,7 @@ from naiad.protocol.transport.http2.errors import ErrorCode
 from naiad.protocol.transport.http2.events import (
     ConnectionFailed,
     DataReceived,
+    PingAnswered,
     RequestReceived,
     StreamDrained,
     StreamEnded,
@@ -226,11 +227,14 @@ def test_a_drain_serves_what_the_client_sends_before_it_knows() -> None:
     (last, code), (_, _, _, token) = goaway_of(found := client.got()), found[-1]
     assert (last, code) == (2**31 - 1, ErrorCode.NO_ERROR)
     client.open(1)
-    client.send(frames.ping(token, ack=True))
-    assert goaway_of(client.got()) == (1, ErrorCode.NO_ERROR)
-    assert client.send(headers(3, block(*REQUEST)), data(3, b"late", ended=True)) == []
+    assert client.send(frames.ping(token, ack=True)) == [PingAnswered(token)]
+    client.open(3)  # begun before the client knew, and written behind its answer
     assert client.got() == []
-    assert len(client.server.streams) == 1
+    client.server.finish()
+    assert goaway_of(client.got()) == (3, ErrorCode.NO_ERROR)
+    assert client.send(headers(5, block(*REQUEST)), data(5, b"late", ended=True)) == []
+    assert client.got() == [(Kind.RST_STREAM, 0, 5, struct.pack(">I", ErrorCode.REFUSED_STREAM))]
+    assert len(client.server.streams) == 2
 
 
 def test_every_state_has_a_row_for_every_step() -> None:

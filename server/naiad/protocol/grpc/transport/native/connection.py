@@ -23,6 +23,8 @@ from naiad.protocol.grpc.transport.native.refused import ForeignRequest, Refused
 from naiad.protocol.grpc.transport.native.service import (
     DEADLINE,
     NO_METHOD,
+    NO_TIMEOUT,
+    TOO_MUCH_METADATA,
     BegunCall,
     GrpcService,
 )
@@ -35,6 +37,7 @@ from naiad.protocol.transport.http2.events import (
     ConnectionFailed,
     DataReceived,
     Event,
+    PingAnswered,
     PingReceived,
     RequestReceived,
     StreamDrained,
@@ -42,6 +45,7 @@ from naiad.protocol.transport.http2.events import (
     StreamReset,
 )
 from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES
+from naiad.protocol.transport.http2.open_streams import DRAIN_PING
 from naiad.protocol.transport.http2.streams import State, Stream
 from naiad.protocol.transport.peer import Peer
 
@@ -50,31 +54,22 @@ _CLOSED = State.CLOSED
 _PREFACE_S = 20.0
 """How long a client may take for its preface and first SETTINGS."""
 
-_FINISH_S = 1.0
+FINISH_S = 5.0
 """How long a client has to answer the first GOAWAY until the second one goes out all the same."""
+
+ON_THE_WAY_S = 0.25
+"""How long no call must have come, after a client has answered the first GOAWAY, until the second one, which names the last call that is served: Go's client
+numbers a call a moment before it writes it, so that one may come behind that answer, and sends no call twice that has a message."""
 
 _KEEPALIVE_PING = b"keepaliv"
 
-_RESOURCE_EXHAUSTED, _INTERNAL = 8, 13
-_NO_TIMEOUT = RpcStatus(_INTERNAL, "Error parsing 'grpc-timeout' metadata")
-"""In grpc's words."""
-_TOO_MUCH_METADATA = RpcStatus(
-    _RESOURCE_EXHAUSTED,
-    f"received metadata size exceeds hard limit of {MAX_LIST_BYTES} bytes: send less metadata",
-)
-
 
 class GrpcConnection(asyncio.Protocol):
-    """The protocol of one accepted socket.
-
-    Attributes:
-        h2: its HTTP/2.
-        peer: the client's address behind its family.
-    """
+    """The protocol of one accepted socket. Attributes: `h2`, its HTTP/2; `peer`, the client's address behind its family."""
 
     __slots__ = (
-        "__weakref__", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_lost", "_peer", "_scheduled", "_service", "_ticked",
-        "_transport", "h2", "peer",
+        "__weakref__", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_peer", "_scheduled", "_service",
+        "_ticked", "_transport", "h2", "peer",
     )  # fmt: skip
 
     # from `connection_made` on
@@ -87,7 +82,7 @@ class GrpcConnection(asyncio.Protocol):
         self.h2 = Http2Server(service.blocks, service.limits)
         self.peer = ""
         self._scheduled = self._goes_on = False
-        self._draining = False
+        self._draining = self._knows = False
         self._direct = False  # `DirectReader` is the transport's protocol
         self._closing = False
         self._lost = False
@@ -114,9 +109,13 @@ class GrpcConnection(asyncio.Protocol):
             self._close()
             return
         self._flush()
+        if registry.draining:
+            self._ask_to_go("")
 
     @override
     def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return  # read so that the kernel does not answer it with a reset, see `_leave`
         self._take(self.h2.receive(data))
         if self.h2.fills and not (self._direct or self._transport.is_closing()):
             self._direct = True
@@ -124,6 +123,8 @@ class GrpcConnection(asyncio.Protocol):
 
     def direct_received(self, buffer: bytearray, count: int) -> None:
         """See `Reads`."""
+        if self._closing:
+            return
         self._take(self.h2.receive_in(buffer, count))
         if not (self.h2.fills or self._transport.is_closing()):
             self._direct = False
@@ -175,17 +176,14 @@ class GrpcConnection(asyncio.Protocol):
             self._ticked = now
             self.h2.tick()
         if self._closing:
-            if self._peer.is_stuck(now, self._service.transport.linger_timeout):
-                self.cut()
+            self._check_leaving(now)
             return
-        if self.h2.sender.held and self._peer.is_stuck(
-            now, self._service.transport.write_stall_timeout
-        ):
+        limits = self._service.transport
+        if self.h2.sender.held and self._peer.is_stuck(now, limits.write_stall_timeout):
             self.cut()
             return
         if not self.h2.began and now - self._began >= _PREFACE_S:
-            self.h2.fail(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
-            self._fail(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
+            self._break_off(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
             return
         self._note_sent()
         match self._keepalive.verdict(now, calls=bool(self.h2.streams)):
@@ -199,6 +197,12 @@ class GrpcConnection(asyncio.Protocol):
             case Verdict.DEAD | Verdict.TOO_OLD:
                 self.cut()
 
+    def _check_leaving(self, now: float) -> None:
+        if self._peer.is_stuck(now, self._service.transport.linger_timeout):
+            self.cut()
+        elif self._peer.has_all():
+            self._transport.close()
+
     def drain(self, *, close_idle: bool) -> None:
         """Ask the client to go; the connection closes after its calls (RFC 9113, section 6.8)."""
         del close_idle  # a client may be sending: GOAWAY comes first in any case
@@ -209,7 +213,7 @@ class GrpcConnection(asyncio.Protocol):
             return
         self._draining = True
         self.h2.go_away(why)
-        self._service.loop.call_later(_FINISH_S, self._finish)
+        self._service.loop.call_later(FINISH_S, self._finish)
         self._flush()
 
     def give_up(self) -> None:
@@ -220,7 +224,7 @@ class GrpcConnection(asyncio.Protocol):
                 stream.call.give_up()
         self.h2.finish()
         self._flush()
-        self._close()
+        self._leave()
 
     def cut(self) -> None:
         """Abort the connection and cancel its calls."""
@@ -230,6 +234,12 @@ class GrpcConnection(asyncio.Protocol):
     def is_settled(self) -> bool:
         """Whether the client knows that no further call is taken."""
         return self._closing or self.h2.streams.final is not None
+
+    @property
+    def awaits_message(self) -> bool:
+        """Whether the first message of a stream is still to come."""
+        streams = self.h2.streams.all()
+        return any(isinstance(each.call, StreamCall) and not each.call.began for each in streams)
 
     # For calls
 
@@ -249,7 +259,7 @@ class GrpcConnection(asyncio.Protocol):
         h2 = self.h2
         block = headers.block
         if block.size > MAX_LIST_BYTES:
-            self._refuse(stream, _TOO_MUCH_METADATA)
+            self._refuse(stream, TOO_MUCH_METADATA)
             return
         head: CallHead = block.memo or head_of(headers)
         if head.http_status != 200:  # noqa: PLR2004 - OK
@@ -268,7 +278,7 @@ class GrpcConnection(asyncio.Protocol):
         h2.give_up_table()
         timeout = timeout_of(headers, head) if headers.has_per_call else head.timeout
         if timeout is not None and timeout <= 0:
-            self._refuse(stream, DEADLINE if timeout == 0 else _NO_TIMEOUT)
+            self._refuse(stream, DEADLINE if timeout == 0 else NO_TIMEOUT)
             return
         make = UnaryCall if entry.streaming is None else StreamCall
         call = stream.call = make(self, service, BegunCall(stream, headers, head, entry, timeout))
@@ -295,15 +305,24 @@ class GrpcConnection(asyncio.Protocol):
                 if event.stream.call is not None:
                     event.stream.call.drained()
             case PingReceived():
-                now = self._service.registry.now
-                self._note_sent()
-                if self._keepalive.is_ping_too_many(now, calls=bool(self.h2.streams)):
-                    self.h2.fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
-                    self._fail(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+                self._pinged()
+            case PingAnswered():
+                self._answered(event.payload)
             case ConnectionFailed():
                 self._fail(event.code, event.why)
             case _:
                 pass
+
+    def _pinged(self) -> None:
+        self._note_sent()
+        now, calls = self._service.registry.now, bool(self.h2.streams)
+        if self._keepalive.is_ping_too_many(now, calls=calls):
+            self._break_off(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+
+    def _answered(self, ping: bytes) -> None:
+        if ping == DRAIN_PING and self._draining and not self._knows:
+            self._knows = True
+            self._finish_when_quiet(-1)
 
     def _note_sent(self) -> None:
         """Tell the rules about pings what was sent since they were last asked."""
@@ -311,11 +330,22 @@ class GrpcConnection(asyncio.Protocol):
             self.h2.sender.sent = False
             self._keepalive.sent_data()
 
+    def _break_off(self, code: ErrorCode, why: str) -> None:
+        self.h2.fail(code, why)
+        self._fail(code, why)
+
     def _fail(self, code: ErrorCode, why: str) -> None:
         """The client broke a rule; GOAWAY is in the output."""
         self._service.log_failure(self.peer, code, why)
         self._flush()
         self._close()
+
+    def _finish_when_quiet(self, last: int) -> None:
+        """Take no more calls once none has come for a while; `last` was the last one then."""
+        if last == (now := self.h2.streams.last_id):
+            self._finish()
+        elif not self._closing:
+            self._service.loop.call_later(ON_THE_WAY_S, self._finish_when_quiet, now)
 
     def _finish(self) -> None:
         if not self._closing:
@@ -332,8 +362,8 @@ class GrpcConnection(asyncio.Protocol):
                 self._transport.write(out[0])
             else:
                 self._transport.writelines(out)
-        if h2.streams.final is not None and not h2.streams and not self._closing:
-            self._close()
+        if h2.streams.final is not None and not h2.streams:
+            self._leave()
         if more and not (self._goes_on or self._closing):
             self._goes_on = True
             self._service.loop.call_soon(self._go_on)
@@ -351,6 +381,17 @@ class GrpcConnection(asyncio.Protocol):
         for stream in streams:
             if stream.call is not None:
                 stream.call.drained()
+
+    def _leave(self) -> None:
+        """Say that nothing more is sent, and close once the client has everything: it closes too, or `check` sees it.
+
+        A socket that is closed while something is unread, an acknowledgement say, is reset: what it holds of our responses would be lost.
+        """
+        if not self._closing:
+            self._closing = True
+            self._peer.drained()
+            if self._transport.can_write_eof() and not self._transport.is_closing():
+                self._transport.write_eof()
 
     def _close(self) -> None:
         if not self._closing:

@@ -1,22 +1,34 @@
-"""The gRPC port on our own HTTP/2; a `Frontend`. How it ends: `close` tells every client to go before it takes no more calls, so that none is lost."""
+"""The gRPC port on our own HTTP/2; a `Frontend`.
+
+How it ends: `begin_drain` changes nothing that clients see. A proxy that is asked to go while the server is still among those that it knows connects again, to
+the same server. `close` accepts the clients that wait in the kernel and no others, tells every client to go, goes on serving until each knows, and only
+then takes no more calls: so none is lost.
+"""
 
 import asyncio
+import collections.abc
 import functools
 
 from typing_extensions import override
 
 from naiad.protocol.grpc.call import MethodTable
 from naiad.protocol.grpc.settings import GrpcSettings, cannot_listen
-from naiad.protocol.grpc.transport.native.connection import GrpcConnection
+from naiad.protocol.grpc.transport.native.connection import FINISH_S, GrpcConnection
 from naiad.protocol.grpc.transport.native.service import GrpcService
 from naiad.protocol.grpc.transport.native.tls import Certificates
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.listener import Listener, ProtocolFactory
 from naiad.protocol.transport.sockets import ListenAddress, ListenError, TransportSettings
 
-_TOLD_S = 1.0
+_TOLD_S = FINISH_S
 """How long the clients have to take note that the server takes no more calls; a call that comes later is not served and not lost: its
 client knows that, and may send it to another server."""
+
+_FIRST_MESSAGE_S = 1.0
+"""How long a stream that was opened before its client knew may take for its first message; then it is as one that is open without a request."""
+
+_ITERATIONS = 8
+"""Of the loop, in which it takes over the clients that the kernel has accepted: uvloop needs two, asyncio's own six."""
 
 _POLL_S = 0.01
 
@@ -75,17 +87,27 @@ class NativeGrpcServer(Listener):
         return functools.partial(GrpcConnection, self._service)
 
     @override
+    def begin_drain(self, *, close_idle: bool = False) -> None:
+        """See `Frontend`; with `close_idle`, tell every client to go, those that come later included."""
+        if close_idle:
+            super().begin_drain(close_idle=True)
+
+    @override
     async def close(self, timeout: float) -> int:
         """See `Frontend`. Calls that come before their client knows that it has to go are served."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + max(timeout, 0.0)
         service = self._service
         if service is not None:
+            # After a stall of the loop the timer that ends the drain is first, and clients that have connected meanwhile would be reset with the port.
+            for _ in range(_ITERATIONS):
+                await asyncio.sleep(0)
             self.stop_accepting()
             self.begin_drain(close_idle=True)
-            told_at = min(give_up_at, loop.time() + _TOLD_S)
-            while loop.time() < told_at and not _all_settled(service.registry):  # noqa: ASYNC110 - an event would have to be set by every connection
-                await asyncio.sleep(_POLL_S)
+            registry = service.registry
+            await _until(lambda: _all(_is_settled, registry), min(give_up_at, loop.time() + _TOLD_S))  # fmt: skip
+            first_at = min(give_up_at, loop.time() + _FIRST_MESSAGE_S)
+            await _until(lambda: _all(_has_begun, registry), first_at)
         self._methods.shut()
         try:
             return await super().close(max(0.0, give_up_at - loop.time()))
@@ -104,9 +126,26 @@ def tick(settings: GrpcSettings) -> float:
     return min(1.0, max(0.05, shortest / 1e3 / 10))
 
 
-def _all_settled(registry: ConnectionRegistry) -> bool:
+async def _until(condition: collections.abc.Callable[[], bool], at: float) -> None:
+    """Wait for a condition, until that time of the loop at most."""
+    loop = asyncio.get_running_loop()
+    while loop.time() < at and not condition():  # noqa: ASYNC110 - an event would have to be set by every connection
+        await asyncio.sleep(_POLL_S)
+
+
+def _all(
+    holds: collections.abc.Callable[[GrpcConnection], bool], registry: ConnectionRegistry
+) -> bool:
     return all(
-        connection.is_settled
+        holds(connection)
         for connection in registry.connections()
         if isinstance(connection, GrpcConnection)
     )
+
+
+def _is_settled(connection: GrpcConnection) -> bool:
+    return connection.is_settled
+
+
+def _has_begun(connection: GrpcConnection) -> bool:
+    return not connection.awaits_message

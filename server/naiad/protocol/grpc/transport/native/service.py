@@ -26,15 +26,21 @@ from naiad.protocol.grpc.transport.native.messages import Lend
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.http2.connection import Http2Server, Limits
 from naiad.protocol.transport.http2.errors import ErrorCode
-from naiad.protocol.transport.http2.header_blocks import BlockCache, Headers
+from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES, BlockCache, Headers
 from naiad.protocol.transport.http2.streams import Filling, Stream
 from naiad.protocol.transport.listener import UNANSWERED
 from naiad.protocol.transport.sockets import TransportSettings
 
-_UNIMPLEMENTED, _CANCELLED, _DEADLINE_EXCEEDED = 12, 1, 4
+_UNIMPLEMENTED, _CANCELLED, _DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED, _INTERNAL = 12, 1, 4, 8, 13
 
 NO_METHOD = RpcStatus(_UNIMPLEMENTED, "Method not found!")
 DEADLINE = RpcStatus(_DEADLINE_EXCEEDED, "Deadline Exceeded")
+NO_TIMEOUT = RpcStatus(_INTERNAL, "Error parsing 'grpc-timeout' metadata")
+"""In grpc's words."""
+TOO_MUCH_METADATA = RpcStatus(
+    _RESOURCE_EXHAUSTED,
+    f"received metadata size exceeds hard limit of {MAX_LIST_BYTES} bytes: send less metadata",
+)
 GIVEN_UP = rpc_status(UNANSWERED)
 
 _LOG_EVERY_S = 60.0

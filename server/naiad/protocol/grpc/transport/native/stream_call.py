@@ -29,7 +29,11 @@ HIGH_BYTES = 262_144
 
 
 class StreamCall:
-    """One call; a `NativeCall` and a `StreamWriter` for its method."""
+    """One call; a `NativeCall` and a `StreamWriter` for its method.
+
+    Attributes:
+        began: a message of it has come.
+    """
 
     __slots__ = (
         "_behind",
@@ -51,6 +55,7 @@ class StreamCall:
         "_refused",
         "_service",
         "_stream",
+        "began",
         "compressed",
         "extras",
     )  # fmt: skip
@@ -65,6 +70,7 @@ class StreamCall:
         self._messages: collections.deque[Message] | None = None  # of no idle stream
         self._ended = self._half_closed = self._headers_sent = False
         self._paused = self._busy = self._joining = self.compressed = False
+        self.began = False
         self.extras: Extras | None = None
         self._refused: RpcStatus | None = None
         # While a long message is compressed in a thread: those that were sent after it, with their encodings, and the bytes of all of them.
@@ -278,6 +284,7 @@ class StreamCall:
             if not handler.may_take():
                 break
             message = messages.popleft()
+            self.began = True
             self.compressed = message.compressed
             if not message.compressed and message.parts is None:
                 handler.take(message.body if message.view is None else message.view)
