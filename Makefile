@@ -35,8 +35,8 @@ test-conformance: $(VENV)/.dev ## the same requests to a real tritonserver and t
 test-operator: $(VENV)/.dev ## the operator against a real API server, etcd and controller-manager (built once into the cache)
 	@$(PYTEST) tests/operator/live --durations=10
 
-test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Triton over the second engines, gRPC's native and HTTP's uvicorn, and h2spec
-	@NAIAD_TEST_GRPC_ENGINE=native NAIAD_TEST_HTTP_ENGINE=uvicorn $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol \
+test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Triton over the second engines, grpcio and uvicorn, and h2spec
+	@NAIAD_TEST_GRPC_ENGINE=grpcio NAIAD_TEST_HTTP_ENGINE=uvicorn $(PYTEST) tests/engines/test_h2spec.py tests/wire/protocol \
 	  $(addprefix tests/wire/process/test_,access_log.py addresses.py process.py) tests/conformance/test_grpc*.py tests/conformance/test_http*.py tests/conformance/test_generate.py --durations=10
 
 interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine; with KSERVE_PYTHON=PYTHON, KServe's server and transformer

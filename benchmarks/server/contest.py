@@ -24,14 +24,16 @@ WIRES = (HTTP_JSON, HTTP_BINARY, GRPC)
 
 CHANGING_JSON, CHANGING_BINARY = "HTTP JSON, changing", "HTTP binary, changing"
 NEW_CONNECTIONS = "HTTP JSON, new connections"
-ALL_WIRES = (CHANGING_JSON, NEW_CONNECTIONS, HTTP_JSON, CHANGING_BINARY, HTTP_BINARY, GRPC)
-"""In the order of the tables: first what clients do."""
+CHANGING_GRPC, GRPC_STREAMS = "gRPC, changing", "gRPC, 64 streams"
+"""The first changes from call to call, as clients' calls do; the last has its calls on one connection."""
 
-NATIVE = "gRPC, native engine"
-NATIVE_CHANGING = "gRPC, native engine, changing"
-NATIVE_STREAMS = "gRPC, native engine, 64 streams"
-NATIVE_WIRES = (NATIVE_CHANGING, NATIVE, NATIVE_STREAMS)
-"""Of a server with `--grpc-engine=native`. The first changes from call to call, as clients' calls do; the last has its calls on one connection."""
+GRPCIO = "gRPC, grpcio"
+"""Of a server with `--grpc-engine=grpcio`."""
+
+ALL_WIRES = (
+    CHANGING_JSON, NEW_CONNECTIONS, HTTP_JSON, CHANGING_BINARY, HTTP_BINARY, CHANGING_GRPC, GRPC, GRPC_STREAMS,
+)  # fmt: skip
+"""In the order of the tables: first what clients do."""
 
 _STREAMS = 64
 
@@ -142,7 +144,7 @@ def _round(
 
 
 def _connections(contest: Contest, wire: str) -> tuple[int, ...]:
-    if wire == NATIVE_STREAMS:
+    if wire == GRPC_STREAMS:
         return (1,)
     return _FEW if wire == NEW_CONNECTIONS else contest.connections
 
@@ -155,12 +157,12 @@ def send(
     Raises:
         LoadError: it did not answer as it should.
     """
-    if wire == NATIVE_CHANGING:
+    if wire == CHANGING_GRPC:
         return changing_calls(
             address=server.grpc, path=GRPC_INFER, message=request.message(), connections=connections, seconds=seconds, first=next(_NUMBERS),
         )  # fmt: skip
-    if wire in {GRPC, NATIVE, NATIVE_STREAMS}:
-        streams = _STREAMS if wire == NATIVE_STREAMS else 1
+    if wire in {GRPC, GRPCIO, GRPC_STREAMS}:
+        streams = _STREAMS if wire == GRPC_STREAMS else 1
         return h2load(
             address=server.grpc, path=GRPC_INFER, messages=[request.message()], connections=1 if streams > 1 else connections,
             seconds=seconds, streams=streams,

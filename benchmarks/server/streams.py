@@ -21,14 +21,14 @@ from naiad.core.messages import service_pb2
 from tests.reference.install import install
 from tests.reference.process import (
     ServerProcess,
+    grpcio_program,
     naiad_program,
-    native_program,
     reference_program,
 )
 
 ANSWERS = 1_000
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
-EVENTS, GRPC, NATIVE = "HTTP generate_stream", "gRPC stream", "gRPC stream, native engine"
+EVENTS, GRPC, GRPCIO = "HTTP generate_stream", "gRPC stream", "gRPC stream, grpcio"
 CONNECTIONS = (1, 4)
 """Streams at once; more of so many responses would not end within a measurement."""
 
@@ -172,7 +172,7 @@ def main() -> int:
             programs = (
                 ("triton", reference_program(install())),
                 ("naiad", naiad_program()),
-                ("native", native_program()),
+                ("grpcio", grpcio_program()),
             )
             servers = [
                 (
@@ -183,14 +183,14 @@ def main() -> int:
                 )
                 for which, program in programs
             ]
-            triton, naiad, (_, native) = servers
+            triton, naiad, (_, by_grpcio) = servers
             rows = [
                 *measure((triton, naiad), rounds=arguments.rounds, seconds=arguments.seconds),
                 *measure(
-                    (triton, ("naiad", native)),
+                    (triton, ("naiad", by_grpcio)),
                     rounds=arguments.rounds,
                     seconds=arguments.seconds,
-                    wires=(NATIVE,),
+                    wires=(GRPCIO,),
                 ),
             ]
     except LoadError as error:

@@ -13,9 +13,9 @@ from benchmarks.server import cache, cycles, ensembles, instances, sequences, st
 from benchmarks.server.contest import (
     ALL_WIRES,
     CHANGING_BINARY,
+    GRPC,
+    GRPCIO,
     HTTP_BINARY,
-    NATIVE,
-    NATIVE_WIRES,
     Contest,
     Plan,
     play,
@@ -24,8 +24,8 @@ from benchmarks.server.parts import Parts, Texts
 from tests.reference.install import install
 from tests.reference.process import (
     ServerProcess,
+    grpcio_program,
     naiad_program,
-    native_program,
     reference_program,
 )
 
@@ -96,24 +96,24 @@ def _measure(
     models.tiny_onnx(own)
     models.magika(own)
     with contextlib.ExitStack() as servers:
-        theirs, ours, native, onnx = (
+        theirs, ours, by_grpcio, onnx = (
             servers.enter_context(ServerProcess(program, [repository], log=folder / f"{name}.log"))
             for name, program, repository in (
                 ("triton", reference_program(install()), shared),
                 ("naiad", naiad_program(), shared),
-                ("native", native_program(), shared),
+                ("grpcio", grpcio_program(), shared),
                 ("onnx", naiad_program(), own),
             )
         )
         both = (("triton", theirs), ("naiad", ours))
-        beside = (("triton", theirs), ("naiad", native))
+        beside = (("triton", theirs), ("naiad", by_grpcio))
         alone = (("naiad", onnx),)
         contests = [
             Contest("python identity", small("identity"), both, ALL_WIRES),
             Contest("python in a thread", small("threaded"), both, ALL_WIRES),
-            Contest("python identity", small("identity"), beside, NATIVE_WIRES),
-            Contest("python in a thread", small("threaded"), beside, NATIVE_WIRES),
-            Contest("python, 1 MB", wide(1), beside, (NATIVE,), _FEW),
+            Contest("python identity", small("identity"), beside, (GRPCIO,)),
+            Contest("python in a thread", small("threaded"), beside, (GRPCIO,)),
+            Contest("python, 1 MB", wide(1), both, (GRPC,), _FEW),
             Contest(
                 "python, 1,000 strings", strings(1000), both, (CHANGING_BINARY, HTTP_BINARY), (1, 8)
             ),
@@ -125,7 +125,7 @@ def _measure(
         rows = play(contests, plan)
         streamed = streams.measure(both, rounds=plan.rounds, seconds=plan.seconds)
         streamed += streams.measure(
-            beside, rounds=plan.rounds, seconds=plan.seconds, wires=(streams.NATIVE,)
+            beside, rounds=plan.rounds, seconds=plan.seconds, wires=(streams.GRPCIO,)
         )
     return [row for row in rows if row.theirs], [row for row in rows if not row.theirs], streamed
 

@@ -90,10 +90,10 @@ def naiad_program() -> Program:
     return Program(name="naiad", command=command, environ=environ)
 
 
-def native_program() -> Program:
-    """As `naiad_program`, with the native gRPC engine."""
+def grpcio_program() -> Program:
+    """As `naiad_program`, with grpcio's engine of gRPC."""
     program = naiad_program()
-    return replace(program, command=(*program.command, "--grpc-engine=native"))
+    return replace(program, command=(*program.command, "--grpc-engine=grpcio"))
 
 
 @dataclass(frozen=True)

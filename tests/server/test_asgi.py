@@ -259,7 +259,6 @@ async def test_metrics_and_grpc_have_ports_beside_it(models: pathlib.Path) -> No
         metrics_port=ports.metrics,
         metrics_address="127.0.0.1",
         allow_grpc=True,
-        grpc_engine="native",
         grpc_port=ports.grpc,
         grpc_address="127.0.0.1",
     )

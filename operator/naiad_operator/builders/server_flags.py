@@ -140,7 +140,7 @@ FLAGS: dict[str, Flag] = {
     "http-base-path": Flag("string", since="0.2.0"),
     "http-engine": Flag("string", since="0.2.0", choices=("native", "uvicorn")),
     "allow-kserve-v1": Flag("boolean", since="0.2.0"),
-    "grpc-engine": Flag("string", since="0.2.0", choices=("grpcio", "native")),
+    "grpc-engine": Flag("string", since="0.2.0", choices=("native", "grpcio")),
     "grpc-reflection": Flag("boolean", since="0.2.0"),
     "http-idle-timeout-secs": Flag("float", minimum=0.1),
     "http-body-timeout-secs": Flag("float", minimum=0.1),

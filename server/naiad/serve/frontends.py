@@ -275,13 +275,13 @@ class Frontends:
         observer = observer_of(options, self._engine.tracer, self._clock, protocol="GRPC")
         if observer is not None:
             methods.observe(observer)
-        if options.grpc_engine == "native":
-            from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer  # noqa: PLC0415 - with it
+        if options.grpc_engine == "grpcio":
+            from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that the other engine does not pay
 
-            return NativeGrpcServer(settings, methods)
-        from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that the other engine does not pay
+            return GrpcServer(settings, methods)
+        from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer  # noqa: PLC0415 - with it
 
-        return GrpcServer(settings, methods)
+        return NativeGrpcServer(settings, methods)
 
     def _make_metrics(self) -> Frontend:
         options = self._options

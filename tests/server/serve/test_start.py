@@ -10,13 +10,15 @@ _EVERYTHING_A_START_IMPORTS = """
 import sys
 from naiad.serve import command
 from naiad.protocol.grpc import methods
-from naiad.protocol.grpc.transport import aio
+from naiad.protocol.grpc.transport.native import listener
 from naiad.backends.onnxruntime import backend
 """
 
 _NOT_AT_START = (
     # The control plane, with its first request.
     "fastapi", "starlette", "pydantic",
+    # The other engine of gRPC: 25 MB.
+    "grpc",
     # A terminal.
     "rich",
     # The first unload of a model; a GPU.
