@@ -18,6 +18,7 @@ from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.transport.native import listener, responses
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from naiad.protocol.transport.http2 import frames, settings as h2_settings
+from naiad.protocol.transport.http2.errors import ErrorCode
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
 from tests.server.protocol.grpc.serving import held
 from tests.server.protocol.transport.http2.peer import Kind, block, data, headers, split
@@ -28,6 +29,9 @@ KNOWS = frames.ping(b"draining", ack=True)
 
 ALL = 2**31 - 1
 """What that GOAWAY says is the last stream."""
+
+LAST_IS_1 = frames.goaway(1, ErrorCode.NO_ERROR)
+"""The second one, behind which no call is served."""
 
 
 def head(stream: int, path: str = INFER) -> bytes:
@@ -152,7 +156,7 @@ async def test_a_stream_whose_first_message_comes_late_gets_its_response(
     closing = asyncio.create_task(server.close(30))
     await client.until(b"draining")
     client.writer.write(KNOWS)
-    await client.until(frames.goaway(1, 0))
+    await client.until(LAST_IS_1)
     client.writer.write(message(1))
     await client.rest()
     assert await closing == 0
@@ -174,7 +178,7 @@ async def test_a_response_is_not_lost_with_what_the_client_sends_as_the_connecti
     closing = asyncio.create_task(server.close(60))
     await client.until(b"draining")
     client.writer.write(KNOWS)
-    await client.until(frames.goaway(1, 0))
+    await client.until(LAST_IS_1)
     large = Tensor("OUT", FP32, (1, 1_000_000), np.zeros((1, 1_000_000), np.float32))
     request = engine.requests[0]
     inference.on_response(InferResponse(request.model_name, 1, "", [large], request.parameters))
@@ -208,9 +212,9 @@ async def test_a_call_behind_the_last_one_that_is_served_is_refused(
     closing = asyncio.create_task(server.close(30))
     await client.until(b"draining")
     client.writer.write(KNOWS)
-    await client.until(frames.goaway(1, 0))
+    await client.until(LAST_IS_1)
     client.writer.write(head(3) + message(3))
-    await client.until(frames.reset(3, 7))
+    await client.until(frames.reset(3, ErrorCode.REFUSED_STREAM))
     inference.on_response(echo(engine.requests[0]))
     await client.rest()
     assert await closing == 0
