@@ -1,7 +1,7 @@
 """The other models that Triton's own tests serve, in small, for ONNX, OpenVINO, TensorFlow and TorchScript: identities, reshapes, ragged batches, sequences, implicit states.
 
-Triton makes them by qa/common/gen_qa_identity_models.py, gen_qa_reshape_models.py, gen_qa_ragged_models.py, gen_qa_sequence_models.py, gen_qa_dyna_sequence_models.py and
-gen_qa_implicit_models.py. A framework's test file makes the model of each and runs it itself; what a model computes is its `Kind`.
+Triton makes them by qa/common/gen_qa_identity_models.py, gen_qa_reshape_models.py, gen_qa_ragged_models.py, gen_qa_sequence_models.py, gen_qa_dyna_sequence_models.py,
+gen_qa_implicit_models.py and gen_qa_dyna_sequence_implicit_models.py. A framework's test file makes the model of each and runs it itself; what a model computes is its `Kind`.
 """
 
 import collections.abc
@@ -32,16 +32,20 @@ def _control(name: str, kind: str) -> str:
     )
 
 
+_SEVERAL = "oldest { max_candidate_sequences: 4 }"
 _CORRID = 'control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_INT32 } }\n'
 _DIRECT = f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 {_control('START', _START)} {_control('READY', _READY)} }}\n"
 _OLDEST = (
-    f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 oldest {{ max_candidate_sequences: 4 }}\n{_control('START', _START)} "
+    f"sequence_batching {{ max_sequence_idle_microseconds: 600000000 {_SEVERAL}\n{_control('START', _START)} "
     f"{_control('READY', _READY)} {_control('END', _END)} {_CORRID} }}\n"
 )
 _STATE = (
     "sequence_batching { max_sequence_idle_microseconds: 600000000\n"
     'state { input_name: "INPUT_STATE" output_name: "OUTPUT_STATE" data_type: TYPE_FP32 dims: 1 } }\n'
 )
+_GROWING_STATE = _STATE.replace("dims: 1", "dims: -1")
+_DYNA_STATE = _OLDEST.rstrip().removesuffix("}") + _GROWING_STATE.partition("\n")[2]
+_TEXT_STATE = _STATE.replace("TYPE_FP32", "TYPE_STRING")
 _RAGGED = """dynamic_batching { max_queue_delay_microseconds: 50000 }
 batch_input { kind: BATCH_ACCUMULATED_ELEMENT_COUNT target_name: "INDEX" data_type: TYPE_FP32 source_input: "INPUT" }
 batch_output { target_name: "OUTPUT" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "INPUT" }
@@ -54,7 +58,9 @@ class Kind:
 
     Attributes:
         name: what it computes: `identity`, `reshape` (the values in another shape), `ragged` (twice INPUT, INDEX is not used), `sequence` ((INPUT + START) · READY),
-            `dyna_sequence` ((INPUT + START + END · CORRID) · READY) and `implicit` (INPUT + INPUT_STATE, which is also OUTPUT_STATE).
+            `dyna_sequence` ((INPUT + START + END · CORRID) · READY), and, with the output also as OUTPUT_STATE, `implicit` (INPUT + INPUT_STATE), `dyna_implicit`
+            (INPUT + INPUT_STATE · READY · (1 - START), of any size), `growing` (INPUT_STATE with INPUT behind it) and `text_implicit` (the sum of INPUT and
+            INPUT_STATE, numbers in digits).
         datatype: of INPUT and OUTPUT.
         batched: whether the first dimension of its tensors is the batch; ragged ones have no other.
     """
@@ -71,7 +77,12 @@ class Kind:
     @property
     def is_sequence(self) -> bool:
         """Whether its requests belong to sequences."""
-        return self.name in ("sequence", "dyna_sequence", "implicit")
+        return "sequence" in self.name or self.has_state
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the server keeps its output as the state of a sequence."""
+        return self.name in ("implicit", "dyna_implicit", "growing", "text_implicit")
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -81,34 +92,50 @@ class Kind:
             "sequence": {"START": "FP32", "READY": "FP32"},
             "dyna_sequence": {"START": "FP32", "READY": "FP32", "END": "FP32", "CORRID": "INT32"},
             "implicit": {"INPUT_STATE": "FP32"},
-        }
+            "dyna_implicit": {"INPUT_STATE": "FP32", "START": "FP32", "READY": "FP32", "END": "FP32", "CORRID": "INT32"},
+            "growing": {"INPUT_STATE": "FP32"},
+            "text_implicit": {"INPUT_STATE": "BYTES"},
+        }  # fmt: skip
         return {"INPUT": self.datatype, **more.get(self.name, {})}
 
     @property
     def shape(self) -> list[int]:
         """Of the model's inputs; -1 where any size is allowed."""
-        inner = {"reshape": [2, 2], "ragged": [], "identity": [-1], "text": [-1]}.get(
-            self.name, [1]
-        )
-        return [-1, *inner] if self.batched else inner
+        inner = {"reshape": [2, 2], "ragged": [], **{name: [-1] for name in _OF_ANY_SIZE}}
+        return [-1, *inner.get(self.name, [1])] if self.batched else inner.get(self.name, [1])
+
+    def shape_of(self, tensor: str) -> list[int]:
+        """Of one of its tensors: those that tell of the sequence have one value per row."""
+        if tensor in ("START", "READY", "END", "CORRID"):
+            return [-1, 1] if self.batched else [1]
+        return self.shape
 
     @property
     def config(self) -> str:
         """The config without the backend."""
-        dims = {"reshape": "4", "identity": "-1", "text": "-1", "ragged": "-1"}.get(self.name, "1")
+        dims = {"reshape": "4", "ragged": "-1", **dict.fromkeys(_OF_ANY_SIZE, "-1")}
+        size = "1" if self.is_column else dims.get(self.name, "1")
         datatype = self.datatype.replace("BYTES", "STRING")
-        ragged = "allow_ragged_batch: true" if self.name == "ragged" else ""
-        inside = "reshape { shape: [ 2, 2 ] }" if self.name == "reshape" else ragged
-        shown = "[ 2, 2 ] reshape { shape: [ 4 ] }" if self.name == "reshape" else f"[ {dims} ]"
+        inside = {
+            "ragged": "allow_ragged_batch: true",
+            "reshape": "reshape { shape: [ 2, 2 ] }",
+        }.get(self.name, "")
+        shown = "[ 2, 2 ] reshape { shape: [ 4 ] }" if self.name == "reshape" else f"[ {size} ]"
+        if self.is_column:
+            inside = "reshape { shape: [ ] }"
+            shown += inside
         policy = {
             "ragged": _RAGGED,
             "sequence": _DIRECT,
             "dyna_sequence": _OLDEST,
             "implicit": _STATE,
+            "dyna_implicit": _DYNA_STATE if self.batched else _DYNA_STATE.replace(_SEVERAL, ""),
+            "growing": _GROWING_STATE,
+            "text_implicit": _TEXT_STATE,
         }
         return (
             f"max_batch_size: {8 if self.batched else 0}\n"
-            f'input {{ name: "INPUT" data_type: TYPE_{datatype} dims: [ {dims} ] {inside} }}\n'
+            f'input {{ name: "INPUT" data_type: TYPE_{datatype} dims: [ {size} ] {inside} }}\n'
             f'output {{ name: "OUTPUT" data_type: TYPE_{datatype} dims: {shown} }}\n'
             + policy.get(self.name, "")
         )
@@ -118,8 +145,10 @@ class Kind:
         sizes = {
             "reshape": (4,),
             "identity": (3 + step,),
-            "text": (3 + step,),
+            "text": (1 if self.batched else 3 + step,),
             "ragged": (3 + step,),
+            "dyna_implicit": (3,),
+            "growing": (1 + step % 3,),
         }
         shape: tuple[int, ...] = sizes.get(self.name, (1,))
         if self.batched:
@@ -129,12 +158,31 @@ class Kind:
             return np.array([b"%d" % value for value in values.ravel()], object).reshape(shape)
         return values.astype(numpy_dtype(self.datatype))
 
+    @property
+    def is_column(self) -> bool:
+        """Whether clients send one text per row, and the model gets a list of them."""
+        return self.name == "text" and self.batched
+
+    @property
+    def first_state(self) -> Any:
+        """What a sequence begins with: free dimensions of a state are 1."""
+        if self.datatype == "BYTES":
+            return np.array([b""], np.object_)
+        return np.zeros((1,) * self.given(0).ndim, np.float32)
+
+
+_OF_ANY_SIZE = ("identity", "text", "dyna_implicit", "growing")
 
 KINDS = (
     Kind("identity"), Kind("identity", "INT64", batched=False), Kind("identity", "BYTES"), Kind("identity", "BYTES", batched=False),
     Kind("identity", batched=False), Kind("reshape"), Kind("reshape", "INT32", batched=False), Kind("ragged"), Kind("sequence"),
     Kind("sequence", batched=False), Kind("dyna_sequence"), Kind("implicit"), Kind("implicit", batched=False),
 )  # fmt: skip
+
+DYNAMIC = (
+    Kind("dyna_implicit"), Kind("dyna_implicit", batched=False), Kind("growing"), Kind("growing", batched=False),
+)  # fmt: skip
+"""Sequences whose state changes its size: those of gen_qa_dyna_sequence_implicit_models.py with any shape, and one that grows."""
 
 STEPS = 3
 
@@ -191,17 +239,15 @@ def differences(server: ServerProcess, kind: Kind, run: Run, names: Names = _OWN
         ids = (10 * number + 1, 10 * number + 2) if kind.is_sequence else (0,)
         if not kind.batched:
             ids = ids[:1]  # an instance has one slot for sequences
-        states = dict.fromkeys(ids, np.zeros(kind.given(0).shape, np.float32))
+        states = dict.fromkeys(ids, kind.first_state)
         for step in range(STEPS):
             for sequence in ids:
                 given = kind.given(step + sequence)
                 got = _asked(module, kind=kind, given=given, address=address, sequence=sequence, step=step, names=names)  # fmt: skip
                 expected = np.asarray(run(**_feeds(kind, given, sequence, step, states)))
                 states[sequence] = expected
-                if (
-                    got.ravel().tolist() != expected.ravel().tolist()
-                    or got.shape != _shown(kind, given).shape
-                ):
+                shape = (expected if kind.name == "growing" else _shown(kind, given)).shape
+                if got.ravel().tolist() != expected.ravel().tolist() or got.shape != shape:
                     found.append(f"{kind.model} {module.__name__} {sequence} {step}: {got.tolist()}, not {expected.tolist()}")  # fmt: skip
     return found
 
@@ -219,7 +265,7 @@ def _feeds(
         given = given.reshape(*given.shape[:-1], 2, 2)
     if kind.name == "ragged":
         given = given.ravel()
-    like = np.ones(given.shape, np.float32)
+    like = np.ones((1,) * given.ndim if kind.name == "dyna_implicit" else given.shape, np.float32)
     controls = {
         "INDEX": np.array([given.size], np.float32),
         "START": like * (step == 0),

@@ -49,16 +49,17 @@ def compare(
             index = json.load(reply)
     assert {entry["name"] for entry in index} == expected
     assert {entry["state"] for entry in index} == {"UNAVAILABLE"}
-    problems, notes = _checked(root, expected, options)
-    loaded = _checked(root, expected, [*options, "--load"])[0] if load else {}
+    problems, notes = checked(root, expected, options)
+    loaded = checked(root, expected, [*options, "--load"])[0] if load else {}
     # Of a version that would load the index says that it was unloaded: another one has failed.
     reasons = {each["name"]: each["reason"] for each in index if each["reason"] != "unloaded"}
     return Compared(reasons, problems, notes, loaded)
 
 
-def _checked(
+def checked(
     root: pathlib.Path, names: Iterable[str], options: Sequence[str]
 ) -> tuple[dict[str, list[Problem]], dict[str, list[str]]]:
+    """What a check says of a repository: the problems of each of these models, and the warnings."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         main([str(root), "--format=json", "--gpus=0", *options])

@@ -1,6 +1,6 @@
-"""The models of which `test_bad_files.py` breaks a file: `PYTHON -m tests.frameworks.broken.good_models NAME FOLDER` writes one.
+"""The models of which `test_bad_files.py` breaks a file, and `test_bad_graphs.py` the config or the graph.
 
-Each is written in a process of its own, because some frameworks do not bear each other in one.
+`serving.py` writes them in one process for each framework, because some frameworks do not bear each other in one.
 """
 
 # ruff: noqa: PLC0415 - a process imports one framework
@@ -8,7 +8,6 @@ Each is written in a process of its own, because some frameworks do not bear eac
 import collections.abc
 import dataclasses
 import pathlib
-import sys
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ class Good:
     """A model that is served.
 
     Attributes:
-        head: of its config.
+        head: of its config, without max_batch_size, which is 8.
         file: the file that is broken, in the version's folder.
         make: writes the model to its folder.
         tensors: the config's inputs and outputs.
@@ -33,6 +32,17 @@ class Good:
     make: collections.abc.Callable[[pathlib.Path], Any]
     tensors: str
     body: dict[str, Any]
+
+    @property
+    def config(self) -> str:
+        """Its config."""
+        return f"{self.head}max_batch_size: 8\n{self.tensors}"
+
+    def write(self, model: pathlib.Path) -> None:
+        """Write the model to its folder."""
+        (model / "1").mkdir(parents=True)
+        (model / "config.pbtxt").write_text(self.config)
+        self.make(model)
 
 
 def tensors(given: str, answer: str, dims: str = "2") -> str:
@@ -103,6 +113,23 @@ def write_tensorflow(model: pathlib.Path) -> None:
     )
 
 
+def write_graphdef(model: pathlib.Path, values: int = 2) -> None:
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    with graph.as_default():
+        given = tf.compat.v1.placeholder(tf.float32, [None, 2], name="x")
+        tf.multiply(given, tf.reduce_sum(tf.constant([1.0, 1.0], name="factors")), name="y")
+    definition = graph.as_graph_def()
+    for node in definition.node:
+        if node.name == "factors" and values > 2:
+            tensor = node.attr["value"].tensor
+            tensor.tensor_content = b""
+            tensor.float_val[:] = [1.0]
+            tensor.tensor_shape.dim[0].size = values
+    (model / "1" / "model.graphdef").write_bytes(definition.SerializeToString())
+
+
 def write_caffe2(model: pathlib.Path) -> None:
     init: netdef.Op = ("ConstantFill", [], ["unused"], {"shape": [1]})
     relu: netdef.Op = ("Relu", ["x"], ["y"], {})
@@ -143,20 +170,10 @@ FRAMEWORKS = {
     "savedmodel_weights": Good(
         SAVED, "model.savedmodel/variables/variables.data-00000-of-00001", write_tensorflow, tensors("x", "y"), body("x", 1, 2)
     ),
+    "graphdef": Good('platform: "tensorflow_graphdef"\n', "model.graphdef", write_graphdef, tensors("x", "y"), body("x", 1, 2)),
     "caffe2": Good('platform: "caffe2_netdef"\n', "model.netdef", write_caffe2, tensors("x", "y"), body("x", 1, 2)),
     "forest": Good('backend: "fil"\n', "xgboost.json", write_forest, FOREST, body("input__0", *ROW)),
     "dali": Good(
         'backend: "dali"\n', "model.dali", write_dali, "", {}
     ),
 }  # fmt: skip
-
-
-def write(name: str, model: pathlib.Path) -> None:
-    good = FRAMEWORKS[name]
-    (model / "1").mkdir(parents=True)
-    (model / "config.pbtxt").write_text(f"{good.head}max_batch_size: 4\n{good.tensors}")
-    good.make(model)
-
-
-if __name__ == "__main__":
-    write(sys.argv[1], pathlib.Path(sys.argv[2]))

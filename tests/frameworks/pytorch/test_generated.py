@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.frameworks import add_sub, generated
-from tests.frameworks.generated import KINDS, Kind, Run
+from tests.frameworks.generated import DYNAMIC, KINDS, Kind, Run
 from tests.frameworks.pytorch.models import save
 from tests.reference.process import ServerProcess
 
@@ -24,10 +24,13 @@ def names_of(kind: Kind) -> dict[str, str]:
     return {**inputs, "OUTPUT": "OUTPUT__0", "OUTPUT_STATE": "OUTPUT_STATE__1"}
 
 
-SERVED = [kind for kind in KINDS if kind.datatype != "BYTES"] + [
-    Kind("text", "BYTES", batched=False)
+SERVED = [
+    *(kind for kind in (*KINDS, *DYNAMIC) if kind.datatype != "BYTES"),
+    Kind("text", "BYTES", batched=False),
+    Kind("text", "BYTES"),
+    Kind("text_implicit", "BYTES", batched=False),
 ]
-"""Text is a list, so that it has one dimension: as in Triton's own models."""
+"""Text is a list, so that it has one dimension, and with batches an empty reshape: as in Triton's own models."""
 
 
 class Identity(torch.nn.Module):
@@ -38,6 +41,14 @@ class Identity(torch.nn.Module):
 class Text(torch.nn.Module):
     def forward(self, INPUT: List[str]) -> List[str]:  # noqa: UP006
         return INPUT
+
+
+class TextImplicit(torch.nn.Module):
+    def forward(self, INPUT: List[str], INPUT_STATE: List[str]) -> Tuple[List[str], List[str]]:  # noqa: UP006
+        total: List[str] = []  # noqa: UP006
+        for given, state in zip(INPUT, INPUT_STATE):  # noqa: B905 - TorchScript knows no strict
+            total.append(str(int("0" + given) + int("0" + state)))
+        return total, total
 
 
 class Reshape(torch.nn.Module):
@@ -74,11 +85,34 @@ class Implicit(torch.nn.Module):
         return total, total
 
 
+class DynaImplicit(torch.nn.Module):
+    def forward(  # noqa: PLR0917 - as many as the config has
+        self,
+        INPUT: torch.Tensor,
+        INPUT_STATE: torch.Tensor,
+        START: torch.Tensor,
+        READY: torch.Tensor,
+        END: torch.Tensor,
+        CORRID: torch.Tensor,
+    ) -> Tuple[torch.Tensor, torch.Tensor]:  # noqa: UP006
+        total = INPUT + INPUT_STATE * READY * (1 - START)
+        return total, total
+
+
+class Growing(torch.nn.Module):
+    def forward(
+        self, INPUT: torch.Tensor, INPUT_STATE: torch.Tensor
+    ) -> Tuple[torch.Tensor, torch.Tensor]:  # noqa: UP006
+        longer = torch.cat([INPUT_STATE, INPUT], -1)
+        return longer, longer
+
+
 def module_of(kind: Kind) -> torch.nn.Module:
     if kind.name == "reshape":
         return Reshape([-1, 4][not kind.batched :])
     makers: dict[str, type[torch.nn.Module]] = {
-        "identity": Identity, "text": Text, "ragged": Ragged, "sequence": Sequence, "dyna_sequence": DynaSequence, "implicit": Implicit
+        "identity": Identity, "text": Text, "ragged": Ragged, "sequence": Sequence, "dyna_sequence": DynaSequence, "implicit": Implicit,
+        "dyna_implicit": DynaImplicit, "growing": Growing, "text_implicit": TextImplicit,
     }  # fmt: skip
     return makers[kind.name]()
 
@@ -102,13 +136,17 @@ def torch_itself(path: pathlib.Path) -> Run:
 
     def run(**feeds: Any) -> Any:
         arguments = [
-            [text.decode() for text in each] if each.dtype == np.object_ else torch.from_numpy(each)
+            [text.decode() for text in each.ravel()]
+            if each.dtype == np.object_
+            else torch.from_numpy(each)
             for each in feeds.values()
         ]
         result = module(*arguments)
+        if isinstance(result, tuple):
+            result = result[0]
         if isinstance(result, list):
             return np.array([text.encode() for text in result], np.object_)
-        return (result[0] if isinstance(result, tuple) else result).numpy()
+        return result.numpy()
 
     return run
 

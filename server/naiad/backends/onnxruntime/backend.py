@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from naiad.backends import batch as batches, device_errors, text
+from naiad.backends import batch as batches, device_errors, reasons, text
 from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.batch import Array
 from naiad.backends.instance import (
@@ -294,4 +294,6 @@ class OnnxInstance(Instance):
         return arrays
 
     def _failed(self, runner: SessionRunner, error: Exception) -> InferenceError:
-        return batches.broken(f"{error} (running model '{runner.model}', instance '{self._name}')")
+        return batches.broken(
+            f"{reasons.explained(error)} (running model '{runner.model}', instance '{self._name}')"
+        )

@@ -11,7 +11,7 @@ import typing
 
 import numpy as np
 
-from naiad.backends import device_errors
+from naiad.backends import device_errors, reasons
 from naiad.backends.batch import Array
 from naiad.backends.onnxruntime import batch_sizes
 from naiad.backends.onnxruntime.batch_sizes import Memory, Progress
@@ -212,7 +212,7 @@ class _SessionMaker:
                 cost = runner.warm_up(size, self._context.now_ns)
         except Exception as error:  # noqa: BLE001 - as above, and the model can be served without it
             self._raise_if_unrecoverable(error, size)
-            return f"the session for {size} rows failed: {error}"
+            return f"the session for {size} rows failed: {reasons.said(error)}"
         self._measure(size, runner, cost)
         return ""
 
@@ -232,7 +232,9 @@ class _SessionMaker:
     def _raise_if_unrecoverable(self, error: Exception, size: int) -> None:
         """A process whose device is broken serves nothing: the load fails."""
         if device_errors.unrecoverable(error) is not None:
-            raise internal(f"{error} (running {size} rows of zeros, {self._label})") from error
+            raise internal(
+                f"{reasons.explained(error)} (running {size} rows of zeros, {self._label})"
+            ) from error
 
     def _measure(self, size: int, runner: SessionRunner, cost: int | None) -> None:
         self.made[size] = runner

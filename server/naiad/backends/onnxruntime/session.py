@@ -11,6 +11,7 @@ from typing import Any
 
 import onnxruntime
 
+from naiad.backends import reasons
 from naiad.backends.model_files.signature import GraphTensor, Signature
 from naiad.backends.onnxruntime import cuda, locales, onnx_graph, plan as plans
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
@@ -19,6 +20,12 @@ from naiad.core.datatypes import DataType
 from naiad.errors import internal, invalid, unavailable
 
 _SEVERITY_ERROR = 3
+
+OPERATORS = (
+    "name the library that has it in model_operations { op_library_filename }, export the model with an older opset, or install a newer onnxruntime than "
+    f"{onnxruntime.__version__}"
+)
+"""What helps a model with an operator that onnxruntime does not know."""
 
 _LEVELS = {
     "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -102,7 +109,9 @@ def make_session(
     except Exception as failure:
         if error := locales.translated(model, failure):
             raise error from failure
-        raise internal(f"{failure} (loading '{path.name}' of model '{model}')") from failure
+        raise internal(
+            f"{reasons.explained(failure, operators=OPERATORS)} (loading '{path.name}' of model '{model}')"
+        ) from failure
     # onnxruntime leaves out a provider whose library cannot be loaded; a slow CPU instead was not requested.
     running = session.get_providers()
     for provider in plan.providers:
@@ -232,6 +241,6 @@ def _session_options(plan: SessionPlan, *, model: str, pool: GlobalThreadPool) -
         except Exception as error:
             raise invalid(
                 f"unable to load model '{model}': custom operator library '{library}' (model_operations, "
-                f"op_library_filename): {error}"
+                f"op_library_filename): {reasons.said(error)}"
             ) from error
     return options

@@ -12,7 +12,7 @@ import openvino
 from openvino.preprocess import PrePostProcessor
 from typing_extensions import override
 
-from naiad.backends import batch as batches
+from naiad.backends import batch as batches, reasons
 from naiad.backends.backend import ModelSource
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, LoadedModel, Response
@@ -23,9 +23,15 @@ from naiad.backends.ragged import batch_input_specs, output_rules, ragged_batche
 from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
-from naiad.errors import internal, invalid, unavailable
+from naiad.errors import InferenceError, internal, invalid, unavailable
 
 _NO_PARAMETERS: dict[str, Any] = {}
+
+OPERATORS = (
+    "name the library that has it in the parameter CPU_EXTENSION_PATH, convert the model again, or install a newer OpenVINO than "
+    f"{openvino.__version__}"
+)
+"""What helps a model with an operator that OpenVINO does not know."""
 
 
 def make(context: BackendContext) -> "OpenvinoBackend":
@@ -63,14 +69,19 @@ class OpenvinoModel(LoadedModel):
             )
         try:
             self._compiled: Any = _compiled(path, config, self._settings)
-        except RuntimeError as error:
-            raise internal(f"unable to load model '{config.name}': {error}") from error
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise _not_loaded(config.name, error) from error
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
-        return OpenvinoInstance(
-            spec.name, self._compiled, self._config, self._settings, clock=self._clock
-        )
+        try:
+            return OpenvinoInstance(
+                spec.name, self._compiled, self._config, self._settings, clock=self._clock
+            )
+        except Exception as error:
+            raise _not_loaded(self._config.name, error) from error
 
     @override
     def close(self) -> None:
@@ -97,6 +108,11 @@ class OpenvinoInstance(Instance):
         self._rules = output_rules(config)
         self._output_names = [spec.name for spec in outputs]
         self._outputs = {spec.name: compiled.output(spec.name) for spec in outputs}
+        self._scalars = [
+            spec.name
+            for spec in sequence_tensors.model_inputs(config)
+            if compiled.input(spec.name).get_partial_shape().rank == 0
+        ]
 
     @override
     def execute(self, batch: collections.abc.Sequence[Call]) -> Execution[Response]:
@@ -111,12 +127,14 @@ class OpenvinoInstance(Instance):
         padding = self._padding_of(rows)
         inputs = [call.request.inputs for call in batch]
         feeds = batches.merge(inputs, padding) if ragged is None else ragged.merge(inputs)
+        for name in self._scalars:
+            feeds[name] = feeds[name].reshape(())
         input_end_ns = self._now_ns()
         try:
             results = request.infer(feeds, share_inputs=True, share_outputs=True)
-        except RuntimeError as error:
+        except Exception as error:
             raise batches.broken(
-                f"OpenVINO execute failure: {error} (running model '{self._model}', instance '{self._name}')"
+                f"OpenVINO execute failure: {reasons.explained(error)} (running model '{self._model}', instance '{self._name}')"
             ) from error
         output_start_ns = self._now_ns()
         outputs: list[tuple[OutputRule, Array]] = []
@@ -153,6 +171,11 @@ class OpenvinoInstance(Instance):
         return lacking
 
 
+def _not_loaded(model: str, error: Exception) -> InferenceError:
+    reason = reasons.explained(error, operators=OPERATORS)
+    return internal(f"unable to load model '{model}': {reason}")
+
+
 def _compiled(path: pathlib.Path, config: ModelConfig, settings: Settings) -> Any:
     """The model, adapted to the config and compiled."""
     core = openvino.Core()
@@ -161,7 +184,7 @@ def _compiled(path: pathlib.Path, config: ModelConfig, settings: Settings) -> An
             core.add_extension(settings.extension)
         except RuntimeError as error:
             raise invalid(
-                f"unable to load model '{config.name}': CPU_EXTENSION_PATH '{settings.extension}': {error}"
+                f"unable to load model '{config.name}': CPU_EXTENSION_PATH '{settings.extension}': {reasons.said(error)}"
             ) from error
     if settings.device not in _available(core):
         raise invalid(

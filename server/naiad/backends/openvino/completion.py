@@ -59,5 +59,7 @@ def _add(message: Any, side: str, tensor: GraphTensor) -> None:
         data_type=model_config_pb2.DataType.Value(tensor.datatype.config_name),
         dims=dims or [1],
     )
-    if not dims:
+    if (
+        not dims and message.max_batch_size > 0
+    ):  # without batches one value is a scalar of the model
         spec.reshape.SetInParent()

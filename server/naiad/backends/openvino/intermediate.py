@@ -38,7 +38,13 @@ class Tensor(GraphTensor, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 
-def read(path: pathlib.Path, *, prefer: collections.abc.Container[str] = ()) -> Signature:
+class Model(Signature, frozen=True, kw_only=True):
+    """A model; `weights` are the bytes of its file of weights that it takes values from."""
+
+    weights: int
+
+
+def read(path: pathlib.Path, *, prefer: collections.abc.Container[str] = ()) -> Model:
     """The inputs and outputs of a model. A tensor with several names gets the one that is among `prefer`, else the first.
 
     Raises:
@@ -61,7 +67,12 @@ def read(path: pathlib.Path, *, prefer: collections.abc.Container[str] = ()) -> 
         raise ModelFileError(
             f"'{path}' is cut off, or is not a model of OpenVINO ({error}): copy it again"
         ) from error
-    return Signature(inputs=tuple(reader.inputs), overridable=(), outputs=tuple(reader.outputs))
+    return Model(
+        inputs=tuple(reader.inputs),
+        overridable=(),
+        outputs=tuple(reader.outputs),
+        weights=reader.weights,
+    )
 
 
 class _Reader:
@@ -70,6 +81,7 @@ class _Reader:
     def __init__(self, prefer: collections.abc.Container[str]) -> None:
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
+        self.weights = 0
         self._prefer = prefer
         self._path: list[str] = []
         self._layer: dict[str, str] = {}
@@ -86,6 +98,8 @@ class _Reader:
             self._layer, self._port, self._shape = attributes, None, []
         elif self._path[:-2] == _LAYER and tag == "port":
             self._port = attributes
+        elif tag == "data" and "offset" in attributes and "size" in attributes:  # of a constant
+            self.weights = max(self.weights, int(attributes["offset"]) + int(attributes["size"]))
         self._dim = ""
 
     def text(self, text: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from naiad.backends.model_files.graph_check import check_graph
 from naiad.backends.model_files.wire_format import ModelFileError
+from naiad.backends.openvino import intermediate
 from naiad.backends.openvino.described import UNSUPPORTED, as_config_sees, read_signature
 from naiad.backends.openvino.settings import settings_of
 from naiad.config.document import Document
@@ -37,6 +38,14 @@ def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
         if path.suffix == ".xml" and not weights.is_file():
             text = f"unable to load model '{message.name}': unable to find '{weights}', which holds its weights: copy it there"
             findings.problems.append(Problem(path=path, position=None, message=text))
+        elif isinstance(signature, intermediate.Model):
+            size = weights.stat().st_size
+            if size < signature.weights:
+                text = (
+                    f"unable to load model '{message.name}': '{weights}' has {size} bytes, and '{path.name}' takes values from {signature.weights}: copy both "
+                    "files again"
+                )
+                findings.problems.append(Problem(path=path, position=None, message=text))
 
 
 def preflight(

@@ -8,6 +8,7 @@ import enum
 import pathlib
 import zipfile
 
+from naiad.backends.pytorch import storages
 from naiad.errors import InferenceError, internal
 
 _EXPORT = "torch.export.save(torch.export.export(model, example_inputs), 'model.pt2'), with platform: \"torch_aoti\""
@@ -52,10 +53,14 @@ def check(path: pathlib.Path, kind: Kind, *, model: str, expects_program: bool) 
     """Check that a model file of a kind (`kind_of`) is one that its platform runs: torch_aoti if `expects_program`, else TorchScript's.
 
     Raises:
-        InferenceError: INTERNAL: it is not; says how to make one.
+        InferenceError: INTERNAL: it is not, or lacks bytes of a tensor; says how to make one.
     """
     programs = (Kind.EXPORTED, Kind.COMPILED)
     if kind is Kind.TORCHSCRIPT and not expects_program:
+        if fault := storages.fault(path):
+            raise internal(
+                f"failed to load model '{model}': '{path.name}' is damaged: {fault}: copy it again, or save the model again"
+            )
         return
     if kind in programs and expects_program:
         return

@@ -17,7 +17,7 @@ from naiad.backends.pytorch.devices import Device, device_of
 from naiad.backends.pytorch.exported import FlatProgram
 from naiad.backends.pytorch.instance import PytorchInstance
 from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
-from naiad.backends.pytorch.program import Program, set_threads
+from naiad.backends.pytorch.program import Program, load_operators, set_threads
 from naiad.backends.pytorch.settings import Settings, device_settings_of, settings_of
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
@@ -63,6 +63,7 @@ class PytorchModel(LoadedModel):
                 f"model '{config.name}': platform torch_aoti has no sequence batching: use TorchScript (platform pytorch_libtorch)"
             )
         set_threads(self._settings)
+        load_operators(config.op_library_filenames, config.name)
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:

@@ -44,8 +44,12 @@ class Device:
         `ragged` merges requests of different shapes.
         """
         merged = batches.merge(requests) if ragged is None else ragged.merge(requests)
-        if copy and len(requests) == 1:
-            merged = {name: array.copy() for name, array in merged.items()}
+        if copy:  # unless the merge has made an array of its own: it may be a view of where the requests lie
+            lone = len(requests) == 1
+            merged = {
+                name: array.copy() if lone or not array.flags.owndata else array
+                for name, array in merged.items()
+            }
         return {name: tensor_of(array) for name, array in merged.items()}
 
     def running(self) -> "contextlib.AbstractContextManager[Any]":

@@ -5,18 +5,24 @@ that needs it is refused. A compiled package holds a native library and runs it,
 """
 
 import collections.abc
+import logging
 import os
 import pathlib
+import threading
 import zipfile
 from typing import Any
 
 import torch
+from typing_extensions import override
 
-from naiad.backends.pytorch import archive, call_spec
+from naiad.backends import reasons
+from naiad.backends.pytorch import archive, io_check
 from naiad.backends.pytorch.archive import Kind
 from naiad.backends.pytorch.devices import Device
-from naiad.config.model_config import ModelConfig, TensorSpec
-from naiad.errors import InferenceError, internal, invalid, unavailable
+from naiad.backends.pytorch.io_check import Described, Known
+from naiad.backends.pytorch.program import OPERATORS
+from naiad.config.model_config import ModelConfig
+from naiad.errors import InferenceError, internal, unavailable
 
 # Also where torch's own code asks for the opposite.
 os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
@@ -24,11 +30,13 @@ os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
 _PICKLED = ("data/constants/opaque_obj", "data/constants/custom_obj")
 """Objects of Python and of C++ classes, which `torch.export.load` unpickles by itself."""
 
-_DTYPES = {
-    "TYPE_BOOL": torch.bool, "TYPE_UINT8": torch.uint8, "TYPE_INT8": torch.int8, "TYPE_INT16": torch.int16, "TYPE_INT32": torch.int32,
-    "TYPE_INT64": torch.int64, "TYPE_FP16": torch.float16, "TYPE_FP32": torch.float32, "TYPE_FP64": torch.float64, "TYPE_BF16": torch.bfloat16,
+_NAMES = {
+    torch.bool: "TYPE_BOOL", torch.uint8: "TYPE_UINT8", torch.int8: "TYPE_INT8", torch.int16: "TYPE_INT16", torch.int32: "TYPE_INT32",
+    torch.int64: "TYPE_INT64", torch.float16: "TYPE_FP16", torch.float32: "TYPE_FP32", torch.float64: "TYPE_FP64", torch.bfloat16: "TYPE_BF16",
 }  # fmt: skip
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+_one_at_a_time = threading.Lock()
+"""torch reads one program at a time in a process: of two it refuses the second one ("_CURRENT_DESERIALIZER is already set")."""
 
 Run = collections.abc.Callable[[list[Any]], collections.abc.Sequence[Any]]
 """From the flat inputs of a program to its flat results."""
@@ -72,24 +80,32 @@ def load(path: pathlib.Path, config: ModelConfig, device: Device, *, runners: in
         _refuse_pickles(path, config.name)
         if kind is Kind.COMPILED:
             return _compiled(path, config, device, runners=runners)
-        return _exported(path, config, device)
+        with _one_at_a_time:
+            return _exported(path, config, device)
     except InferenceError:
         raise
     except Exception as error:
-        raise internal(f"failed to load model '{config.name}': {error}") from error
+        reason = reasons.explained(error, operators=OPERATORS)
+        raise internal(f"failed to load model '{config.name}': {reason}") from error
 
 
 def _exported(path: pathlib.Path, config: ModelConfig, device: Device) -> FlatProgram:
-    program = torch.export.load(str(path))
+    program = _program(path)
     if device.name is not None and device.name != "cpu":
         from torch.export.passes import move_to_device_pass  # noqa: PLC0415 - only on a GPU
 
         program = move_to_device_pass(program, device.name)
     pytree = torch.utils._pytree  # noqa: SLF001 - what torch.export itself calls programs by
     in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
-    inputs = _positions(config.inputs, pytree.treespec_dumps(in_spec), call_spec.INPUT, config)
-    outputs = _positions(config.outputs, pytree.treespec_dumps(out_spec), call_spec.OUTPUT, config)
-    _check_tensors(program, inputs, config)
+    signature = program.graph_signature
+    examples = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    described = Described(
+        in_spec=pytree.treespec_dumps(in_spec),
+        out_spec=pytree.treespec_dumps(out_spec),
+        inputs=tuple(_known(examples.get(name)) for name in signature.user_inputs),
+        outputs=tuple(_known(examples.get(name)) for name in signature.user_outputs),
+    )
+    places = io_check.check(config, described)
     module = program.module()
 
     def run(flat: list[Any]) -> list[Any]:
@@ -97,8 +113,45 @@ def _exported(path: pathlib.Path, config: ModelConfig, device: Device) -> FlatPr
         results: list[Any] = pytree.tree_leaves(module(*arguments, **keywords))
         return results
 
-    writes = bool(program.graph_signature.user_inputs_to_mutate)
-    return FlatProgram(run, inputs=inputs, outputs=outputs, writes_inputs=writes)
+    writes = bool(signature.user_inputs_to_mutate)
+    return FlatProgram(run, inputs=places.inputs, outputs=places.outputs, writes_inputs=writes)
+
+
+def _program(path: pathlib.Path) -> Any:
+    """The program in an archive.
+
+    Raises:
+        Exception: torch cannot read it; with the reason, which torch itself only writes to its log.
+    """
+    said = _Reasons()
+    log = logging.getLogger("torch.export")
+    log.addHandler(said)
+    try:
+        return torch.export.load(str(path))
+    except RuntimeError as error:
+        if said.first is None:
+            raise
+        raise said.first from error
+    finally:
+        log.removeHandler(said)
+
+
+class _Reasons(logging.Handler):
+    """Keeps the exception behind the first that is written to a log by this thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: BaseException | None = None
+        self._thread = threading.get_ident()
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if self.first is not None or error is None or record.thread != self._thread:
+            return
+        while error.__cause__ is not None:
+            error = error.__cause__
+        self.first = error
 
 
 def _compiled(
@@ -109,66 +162,21 @@ def _compiled(
         str(path), num_runners=runners, device_index=-1 if index is None else index
     )
     in_spec, out_spec = package.loader.get_call_spec()
+    places = io_check.check(config, Described(in_spec=in_spec, out_spec=out_spec))
     return FlatProgram(
         package.loader.run,
-        inputs=_positions(config.inputs, in_spec, call_spec.INPUT, config),
-        outputs=_positions(config.outputs, out_spec, call_spec.OUTPUT, config),
+        inputs=places.inputs,
+        outputs=places.outputs,
         writes_inputs=True,  # the package does not say
     )
 
 
-def _positions(
-    specs: collections.abc.Sequence[TensorSpec], spec: str, kind: str, config: ModelConfig
-) -> dict[str, int]:
-    ways = (
-        call_spec.input_names(spec, config.name)
-        if kind == call_spec.INPUT
-        else call_spec.output_names(spec, config.name)
-    )
-    found = call_spec.positions([each.name for each in specs], ways, kind=kind, model=config.name)
-    if kind == call_spec.INPUT and len(found) != len(ways):
-        lacking = [f"INPUT__{i} or {way}" for i, way in enumerate(ways) if i not in found.values()]
-        raise invalid(
-            f"unable to load model '{config.name}', configuration expects {len(found)} inputs, model provides {len(ways)}: "
-            f"add {', '.join(lacking)}"
-        )
-    return found
-
-
-def _check_tensors(
-    program: Any, inputs: collections.abc.Mapping[str, int], config: ModelConfig
-) -> None:
-    """Hold the config's inputs against those that the program was exported with.
-
-    Raises:
-        InferenceError: INVALID_ARG: another datatype, other dims, or a fixed number of rows where the config batches.
-    """
-    names = program.graph_signature.user_inputs
-    examples = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    for spec in config.inputs:
-        example = examples.get(names[inputs[spec.name]])
-        if not isinstance(example, torch.Tensor):
-            continue
-        if _DTYPES.get(spec.datatype.config_name) is not example.dtype:
-            raise invalid(
-                f"unable to load model '{config.name}', configuration expects datatype {spec.datatype.config_name} for input '{spec.name}', "
-                f"model provides {_NAMES.get(example.dtype, example.dtype)}"
-            )
-        shape = [size if isinstance(size, int) else -1 for size in example.shape]
-        batched = config.max_batch_size > 0
-        dims = list(spec.dims if spec.reshape is None else spec.reshape)
-        if batched and shape and shape[0] not in (-1, config.max_batch_size):
-            raise invalid(
-                f"unable to load model '{config.name}': it was exported for {shape[0]} rows of input '{spec.name}', and its max_batch_size is "
-                f"{config.max_batch_size}: export it with dynamic_shapes whose first dimension is a torch.export.Dim, or write max_batch_size: 0"
-            )
-        rest = shape[1:] if batched else shape
-        if len(rest) != len(dims) or any(
-            size not in (-1, dim) and dim != -1 for size, dim in zip(rest, dims, strict=True)
-        ):
-            raise invalid(
-                f"unable to load model '{config.name}', configuration expects dims {dims} for input '{spec.name}', model provides {rest}"
-            )
+def _known(example: Any) -> Known | None:
+    """What is known of a tensor of a program, from the one that it was exported with."""
+    if not isinstance(example, torch.Tensor):
+        return None
+    shape = tuple(size if isinstance(size, int) else -1 for size in example.shape)
+    return Known(_NAMES.get(example.dtype, str(example.dtype)), shape)
 
 
 def _refuse_pickles(path: pathlib.Path, model: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from typing_extensions import override
 
-from naiad.backends import batch as batches, text
+from naiad.backends import batch as batches, reasons, text
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.instance import Call, Execution, InputTensor, Instance, Response
 from naiad.backends.pytorch.devices import Device
@@ -150,5 +150,5 @@ class PytorchInstance(Instance):
 
     def _failed(self, error: Exception) -> InferenceError:
         return batches.broken(
-            f"PyTorch execute failure: {error} (running model '{self._model}', instance '{self._name}')"
+            f"PyTorch execute failure: {reasons.explained(error)} (running model '{self._model}', instance '{self._name}')"
         )

@@ -4,7 +4,7 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends.pytorch import archive, naming, script_code
+from naiad.backends.pytorch import archive, io_check, naming, program_file, script_code
 from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
 from naiad.backends.pytorch.settings import settings_of
 from naiad.config.document import Document
@@ -52,8 +52,12 @@ def preflight(
         path = PLUGIN.model_file(model_dir / str(version), config.default_model_filename)
         if not path.is_file():
             continue
-        arguments = () if config.platform == AOTI else script_code.forward_arguments(path)
         try:
+            program = program_file.read(path) if config.platform == AOTI else None
+            if program is not None:
+                io_check.check(config, program)
+                continue
+            arguments = () if config.platform == AOTI else script_code.forward_arguments(path)
             naming.plan_inputs(config.name, arguments, config.inputs, batched=batched)
             naming.plan_outputs(config.name, config.outputs, batched=batched)
         except InferenceError as error:

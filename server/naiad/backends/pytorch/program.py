@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
+from naiad.backends import reasons
 from naiad.backends.pytorch.settings import Settings
+from naiad.errors import invalid
 
 
 class Program(typing.Protocol):
@@ -35,6 +37,12 @@ class Program(typing.Protocol):
         """
 
 
+OPERATORS = (
+    "name the library that has it in model_operations { op_library_filename }, or save the model with a torch that fits this one, "
+    f"{torch.__version__}"
+)
+"""What helps a model with an operator that torch does not know."""
+
 _threads_lock = threading.Lock()
 _threads_set: set[str] = set()
 
@@ -57,3 +65,18 @@ def inference(settings: Settings) -> "contextlib.AbstractContextManager[Any]":
         torch.inference_mode() if settings.inference_mode else torch.no_grad()
     )
     return guard
+
+
+def load_operators(libraries: collections.abc.Iterable[str], model: str) -> None:
+    """Load the libraries of custom operators that a config names (row 11.42), each once in a process.
+
+    Raises:
+        InferenceError: INVALID_ARG: one cannot be loaded.
+    """
+    for library in libraries:
+        try:
+            torch.ops.load_library(library)
+        except Exception as error:
+            raise invalid(
+                f"unable to load model '{model}': custom operator library '{library}' (model_operations, op_library_filename): {reasons.said(error)}"
+            ) from error

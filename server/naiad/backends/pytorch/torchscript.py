@@ -13,16 +13,18 @@ from typing import Any
 
 import torch
 
+from naiad.backends import reasons
 from naiad.backends.pytorch import archive, naming
 from naiad.backends.pytorch.devices import Device
 from naiad.backends.pytorch.naming import Argument
+from naiad.backends.pytorch.program import OPERATORS
 from naiad.backends.pytorch.script_code import kind_of_type
 from naiad.backends.pytorch.settings import Settings
 from naiad.backends.pytorch.tensors import flattened
 from naiad.backends.ragged import batch_input_specs
 from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig
-from naiad.errors import internal, unavailable
+from naiad.errors import InferenceError, internal, unavailable
 
 log = logging.getLogger("naiad.backends")
 
@@ -90,8 +92,11 @@ def load(path: pathlib.Path, config: ModelConfig, device: Device, *, shared: Any
         archive.check(path, kind, model=config.name, expects_program=False)
         _import_what_modules_need()
         module = torch.jit.load(str(path), map_location=device.name)
-    except (RuntimeError, OSError, ValueError) as error:
-        raise internal(f"failed to load model '{config.name}': {error}") from error
+    except InferenceError:
+        raise
+    except Exception as error:
+        reason = reasons.explained(error, operators=OPERATORS)
+        raise internal(f"failed to load model '{config.name}': {reason}") from error
     module.eval()
     if shared is not None:
         for own, other in zip(module.parameters(), shared.parameters(), strict=True):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from naiad.backends import batch as batches
+from naiad.backends import batch as batches, reasons
 from naiad.backends.backend import ModelSource
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.instance import Call, Execution, Instance, InstanceSpec, LoadedModel, Response
@@ -113,9 +113,8 @@ class TensorflowInstance(Instance):
         try:
             results = session.run(*[feeds[name] for name in session.input_names])
         except Exception as error:
-            message = getattr(error, "message", None) or str(error)
             raise batches.broken(
-                f"TensorFlow execute failure: {message} (running model '{self._model}', instance '{self._name}')"
+                f"TensorFlow execute failure: {reasons.explained(error)} (running model '{self._model}', instance '{self._name}')"
             ) from error
         output_start_ns = self._now_ns()
         wanted = batches.wanted_names(batch, session.output_names)

@@ -15,6 +15,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
 from naiad.config.refused import problems_of
 from naiad.config.sequence_tensors import added_inputs
+from naiad.core.messages import model_config_pb2
 
 
 def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
@@ -53,7 +54,7 @@ def _parameter(message: Any, key: str) -> str:
 
 
 def _check_nodes(message: Any, path: pathlib.Path, findings: Findings) -> None:
-    """A GraphDef has names alone: placeholders for inputs, and other nodes for outputs."""
+    """A GraphDef has names: placeholders, with datatypes, for inputs, and other nodes for outputs."""
     nodes = read_nodes(path, model=message.name)
     controls = [(tensor.path, tensor.spec.name) for tensor in added_inputs(message)]
     inputs: list[tuple[Any, str]] = [
@@ -74,6 +75,15 @@ def _check_nodes(message: Any, path: pathlib.Path, findings: Findings) -> None:
                     f"unexpected inference {what} '{name}', allowed {what}s are: {shown}",
                     did_you_mean(name, list(known)),
                 )
+    for index, spec in enumerate(message.input):
+        wanted = model_config_pb2.DataType.Name(spec.data_type)
+        known_type = nodes.placeholders.get(_node(spec.name))
+        if known_type and wanted not in ("TYPE_INVALID", known_type):
+            findings.add(
+                ("input", index, "data_type"),
+                f"unable to load model '{message.name}', configuration expects datatype {wanted} for input '{spec.name}', model provides {known_type}",
+                f"write data_type: {known_type}",
+            )
 
 
 _MANY = 50

@@ -70,9 +70,9 @@ class ServedSignature(Signature, frozen=True, kw_only=True):
 
 
 class GraphNodes(msgspec.Struct, frozen=True):
-    """The nodes of a GraphDef: placeholders may be inputs, all others outputs."""
+    """The nodes of a GraphDef: placeholders, with their datatypes as the config writes them ("" for one that is not said), may be inputs, all others outputs."""
 
-    placeholders: frozenset[str]
+    placeholders: collections.abc.Mapping[str, str]
     others: frozenset[str]
 
 
@@ -170,9 +170,7 @@ def _tensor(wire: WireFormat, name: str, info: Field) -> tuple[str, GraphTensor]
         name=name,
         kind=kind,
         datatype=datatype,
-        type_name=datatype.config_name
-        if datatype
-        else _OTHER_TYPES.get(element, f"type {element}"),
+        type_name=_type_name(element),
         shape=tuple(sizes) if sizes else None,
         symbols=("",) * len(sizes or ()),
     )
@@ -188,14 +186,36 @@ def _size(wire: WireFormat, dimension: Field) -> int:
 
 
 def _nodes(wire: WireFormat) -> GraphNodes:
-    placeholders: set[str] = set()
+    placeholders: dict[str, str] = {}
     others: set[str] = set()
     for node in wire.parts(wire.whole(), 1):
         name = operator = ""
+        datatype = 0
         for field in wire.fields(node):
             if field.tag == (1, LENGTH):
                 name = wire.text(field)
             elif field.tag == (2, LENGTH):
                 operator = wire.text(field)
-        (placeholders if operator == "Placeholder" else others).add(name)
-    return GraphNodes(frozenset(placeholders), frozenset(others))
+            elif field.tag == (5, LENGTH) and operator == "Placeholder":
+                datatype = datatype or _datatype(wire, field)
+        if operator == "Placeholder":
+            placeholders[name] = _type_name(datatype) if datatype else ""
+        else:
+            others.add(name)
+    return GraphNodes(placeholders, frozenset(others))
+
+
+def _datatype(wire: WireFormat, attribute: Field) -> int:
+    """TensorFlow's number of the datatype in an attribute `dtype` of a node; 0 for any other attribute."""
+    if wire.text_of(attribute, 1) != "dtype":
+        return 0
+    for value in wire.parts(attribute, 2):
+        for field in wire.fields(value):
+            if field.tag == (6, VARINT):
+                return field.value
+    return 0
+
+
+def _type_name(element: int) -> str:
+    datatype = ELEMENT_TYPES.get(element)
+    return datatype.config_name if datatype else _OTHER_TYPES.get(element, f"type {element}")

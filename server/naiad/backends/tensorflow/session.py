@@ -16,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 import tensorflow as tf
 
+from naiad.backends import reasons
 from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.ragged import batch_input_specs
 from naiad.backends.tensorflow.plugin import GRAPH_DEF, PLUGIN
@@ -23,12 +24,18 @@ from naiad.backends.tensorflow.saved_model import DEFAULT_TAG, read_nodes, read_
 from naiad.backends.tensorflow.settings import Settings
 from naiad.config import sequence_tensors
 from naiad.config.model_config import InstanceKind, ModelConfig
-from naiad.errors import internal, invalid, unavailable
+from naiad.errors import InferenceError, internal, invalid, unavailable
 
 v1 = tf.compat.v1
 tf.get_logger().setLevel("ERROR")  # it says of each loader that it is deprecated
 
 Run = collections.abc.Callable[..., list[Any]]
+
+OPERATORS = (
+    "name the library that has it in model_operations { op_library_filename }, or export the model without it; TensorFlow "
+    f"{tf.__version__} has no operators of tf.contrib"
+)
+"""What helps a model with an operator that TensorFlow does not know."""
 
 
 class ModelSession:
@@ -84,12 +91,17 @@ def make_session(
             [graph.get_tensor_by_name(name) for name in fetches.values()],
             feed_list=[graph.get_tensor_by_name(name) for name in feeds.values()],
         )
+    except InferenceError:
+        session.close()
+        raise
     except ModelFileError as error:
         session.close()
         raise internal(f"unable to load model '{config.name}', {error}") from error
     except Exception as error:
         session.close()
-        raise internal(f"unable to load model '{config.name}': {_said(error)}") from error
+        raise internal(
+            f"unable to load model '{config.name}': {reasons.explained(error, operators=OPERATORS)}"
+        ) from error
     return ModelSession(session, run, input_names=list(feeds), output_names=list(fetches))
 
 
@@ -166,7 +178,7 @@ def _register(library: str, model: str) -> None:
         tf.load_op_library(library)
     except Exception as error:
         raise invalid(
-            f"unable to load model '{model}': custom operator library '{library}' (model_operations, op_library_filename): {error}"
+            f"unable to load model '{model}': custom operator library '{library}' (model_operations, op_library_filename): {reasons.said(error)}"
         ) from error
 
 
@@ -198,8 +210,3 @@ def _initialise(session: Any, version_dir: pathlib.Path, name: str, model: str) 
             session.run(session.graph.get_operation_by_name(operation))
             continue
         session.run(operation)
-
-
-def _said(error: Exception) -> str:
-    """What TensorFlow says of an error, without the lines about where in Python it was."""
-    return str(getattr(error, "message", error)).split("\n\nOriginal stack trace")[0]

@@ -183,3 +183,22 @@ def test_other_values_are_refused(key: str, value: str, expected: str) -> None:
     with pytest.raises(InferenceError) as caught:
         settings_of("m", {key: value})
     assert f"expected the parameter '{key}' to be {expected}" in caught.value.message
+
+
+WEIGHTED = MODEL.replace(
+    "</layers>\n</net>",
+    '<layer id="3" name="c" type="Const"><data element_type="f32" shape="2" offset="16" size="8"/></layer></layers></net>',
+)
+
+
+@pytest.mark.parametrize("size", [0, 23, 24])
+def test_a_file_of_weights_has_every_byte_that_the_model_takes(
+    tmp_path: pathlib.Path, size: int
+) -> None:
+    model = write(tmp_path, model=WEIGHTED)
+    (model / "1" / "model.bin").write_bytes(bytes(size))
+    said = problems(resolve(model, backends=Catalog()))
+    expected = (
+        f"model.bin' has {size} bytes, and 'model.xml' takes values from 24: copy both files again"
+    )
+    assert (expected in said) == (size < 24), said

@@ -1,13 +1,16 @@
 """What is known of PyTorch model files without torch: their format, and the arguments of a TorchScript model."""
 
+import json
 import pathlib
 import pickle
+from typing import Any
 
 import pytest
 from typing_extensions import override
 
-from naiad.backends.pytorch import archive
+from naiad.backends.pytorch import archive, program_file
 from naiad.backends.pytorch.archive import Kind
+from naiad.backends.pytorch.io_check import Described, Known
 from naiad.backends.pytorch.naming import DICT, LIST, TENSOR, Argument
 from naiad.backends.pytorch.script_code import forward_arguments
 from naiad.errors import InferenceError
@@ -91,3 +94,76 @@ def test_nothing_is_unpickled(tmp_path: pathlib.Path) -> None:
     assert archive.kind_of(path) is Kind.TORCHSCRIPT
     assert forward_arguments(path) == ()
     assert not (tmp_path / "ran").exists()
+
+
+def with_weights(
+    path: pathlib.Path, elements: int, size: int, *, kind: str = "Float"
+) -> pathlib.Path:
+    """A TorchScript archive with one tensor, as torch pickles it: the word "storage" comes from the memo the second time."""
+    storage = (
+        b"(X\x07\x00\x00\x00storageq\x03ctorch\n" + kind.encode() + b"Storage\nq\x04X\x01\x00\x00\x000q\x05X\x03\x00\x00\x00cpuq\x06"
+        b"\x8a\x08" + elements.to_bytes(8, "little", signed=True) + b"tQ"
+    )  # fmt: skip
+    again = storage.replace(b"X\x07\x00\x00\x00storageq\x03", b"h\x03").replace(
+        b"\x01\x00\x00\x000", b"\x01\x00\x00\x001"
+    )
+    return archives.zipped(
+        path,
+        {"data.pkl": b"\x80\x02(" + storage + again + b"t.", "constants.pkl": b"\x80\x02).", "data/0": bytes(1 << 20), "data/1": bytes(size)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "elements", "size", "is_short"),
+    [("Float", 2, 8, False), ("Float", 2, 7, True), ("Double", 25_000_000_000, 8, True), ("Float", -1, 8, True), ("Unknown", 1 << 40, 8, False)],
+)  # fmt: skip
+def test_every_byte_of_a_tensor_has_to_be_in_the_archive(
+    tmp_path: pathlib.Path, kind: str, elements: int, size: int, *, is_short: bool
+) -> None:
+    path = with_weights(tmp_path / "model.pt", elements, size, kind=kind)
+    if not is_short:
+        archive.check(path, Kind.TORCHSCRIPT, model="m", expects_program=False)
+        return
+    with pytest.raises(
+        InferenceError, match=r"'model.pt' is damaged: a tensor takes .* copy it again"
+    ):
+        archive.check(path, Kind.TORCHSCRIPT, model="m", expects_program=False)
+
+
+PROGRAM: dict[str, Any] = {
+    "graph_module": {
+        "graph": {
+            "tensor_values": {
+                "p_w": {"dtype": 7, "sizes": [{"as_int": 2}]},
+                "x": {"dtype": 5, "sizes": [{"as_expr": {"expr_str": "s0"}}, {"as_int": 2}]},
+                "y": {"dtype": 34, "sizes": []},
+            }
+        },
+        "signature": {
+            "input_specs": [{"parameter": {"arg": {"name": "p_w"}}}, {"user_input": {"arg": {"as_tensor": {"name": "x"}}}}, {"user_input": {"arg": {"as_int": 3}}}],
+            "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}],
+        },
+        "module_call_graph": [{"fqn": "", "signature": {"in_spec": "[1, {}]", "out_spec": "[1, []]"}}],
+    }
+}  # fmt: skip
+
+
+def test_a_program_says_what_it_takes_and_gives(tmp_path: pathlib.Path) -> None:
+    path = archives.zipped(tmp_path / "m.pt2", {"models/model.json": json.dumps(PROGRAM).encode()})
+    assert program_file.read(path) == Described(
+        in_spec="[1, {}]",
+        out_spec="[1, []]",
+        inputs=(Known("TYPE_INT64", (-1, 2)), None),
+        outputs=(None,),
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"graph_module": 1}', b"[" * 100_000])
+def test_a_program_that_is_not_understood_is_left_to_torch(
+    tmp_path: pathlib.Path, content: bytes
+) -> None:
+    path = archives.zipped(tmp_path / "m.pt2", {"models/model.json": content})
+    assert program_file.read(path) is None
+    path.write_bytes(content)
+    assert program_file.read(path) is None
+    assert program_file.read(archives.compiled(path)) is None

@@ -46,13 +46,25 @@ def saved_model(
     return path
 
 
-def graph_def(path: pathlib.Path, nodes: Mapping[str, str]) -> pathlib.Path:
-    """Write a GraphDef with nodes of these operators."""
+def graph_def(
+    path: pathlib.Path, nodes: Mapping[str, str], datatypes: Mapping[str, int] | None = None
+) -> pathlib.Path:
+    """Write a GraphDef with nodes of these operators, some with TensorFlow's number of a datatype."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
-        b"".join(part(1, part(1, name) + part(2, operator)) for name, operator in nodes.items())
+        b"".join(
+            part(1, part(1, name) + part(2, operator) + _dtype((datatypes or {}).get(name)))
+            for name, operator in nodes.items()
+        )
     )
     return path
+
+
+def _dtype(number: int | None) -> bytes:
+    """The attribute of a node; none without a number."""
+    if number is None:
+        return b""
+    return part(5, part(1, "dtype") + part(2, _varint(6 << 3) + _varint(number)))
 
 
 def _varint(value: int) -> bytes:

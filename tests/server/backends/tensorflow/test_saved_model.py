@@ -78,3 +78,15 @@ def test_placeholders_of_a_graph_may_be_inputs_and_all_other_nodes_outputs(
     assert (set(nodes.placeholders), set(nodes.others)) == ({"A"}, {"SUM"})
     with pytest.raises(ModelFileError, match="is empty"):
         read_nodes(graph_def(tmp_path / "h", {}), model="m")
+
+
+def test_the_datatypes_of_placeholders_are_known_where_the_file_says_them(
+    tmp_path: pathlib.Path,
+) -> None:
+    nodes = {"A": "Placeholder", "B": "Placeholder", "C": "Placeholder", "SUM": "AddV2"}
+    path = graph_def(tmp_path / "g", nodes, {"A": 1, "B": 20, "SUM": 1})
+    assert read_nodes(path, model="m").placeholders == {
+        "A": "TYPE_FP32",
+        "B": "DT_RESOURCE",
+        "C": "",
+    }
