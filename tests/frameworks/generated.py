@@ -19,6 +19,7 @@ import tritonclient.http
 
 from tests.frameworks.add_sub import numpy_dtype
 from tests.reference.process import ServerProcess
+from tests.support.check_and_serve import checked
 
 Run = collections.abc.Callable[..., Any]
 """The framework itself: inputs by name to the output, as numpy arrays."""
@@ -198,6 +199,14 @@ def write_config(model: pathlib.Path, kind: Kind, head: str, names: Names = _OWN
     model.mkdir(parents=True, exist_ok=True)
     config = re.sub(r'"(\w+)"', lambda found: f'"{names.get(found[1], found[1])}"', kind.config)
     (model / "config.pbtxt").write_text(f"{head}\n{config}")
+
+
+def check_problems(
+    models: pathlib.Path, kinds: collections.abc.Iterable[Kind]
+) -> dict[str, list[Any]]:
+    """What `naiad check` finds wrong, by the model; nothing for a model that is fine."""
+    problems, _ = checked(models, [kind.model for kind in kinds], [])
+    return {model: found for model, found in problems.items() if found}
 
 
 def merged_differences(

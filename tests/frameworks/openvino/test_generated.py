@@ -80,3 +80,7 @@ def test_ragged_requests_of_one_batch_get_their_own_values(server: ServerProcess
     kind = Kind("ragged")
     path = server.log.parent / "models" / kind.model / "1" / "model.xml"
     assert generated.merged_differences(server, kind, openvino_itself(path)) == []
+
+
+def test_the_check_finds_nothing_wrong_with_what_is_served(server: ServerProcess) -> None:
+    assert generated.check_problems(server.log.parent / "models", SERVED) == {}

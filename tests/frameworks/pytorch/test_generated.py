@@ -163,3 +163,7 @@ def test_the_server_answers_as_torch_does(server: ServerProcess, kind: Kind) -> 
 def test_ragged_requests_of_one_batch_get_their_own_values(server: ServerProcess) -> None:
     kind = Kind("ragged")
     assert generated.merged_differences(server, kind, torch_itself(_archive(server, kind)), names_of(kind)) == []  # fmt: skip
+
+
+def test_the_check_finds_nothing_wrong_with_what_is_served(server: ServerProcess) -> None:
+    assert generated.check_problems(server.log.parent / "models", SERVED) == {}

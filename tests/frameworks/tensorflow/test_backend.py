@@ -134,6 +134,11 @@ def test_a_wrong_file_of_operations_says_why(
     with pytest.raises(InferenceError) as caught:
         instance_of(model, GRAPH.replace("init_ops.json", name))
     assert said in caught.value.message
+    names_an_operation = said == "nope"  # which TensorFlow refuses
+    assert caught.value.code is (
+        ErrorCode.INTERNAL if names_an_operation else ErrorCode.INVALID_ARG
+    )
+    assert caught.value.message.count("model 'm'") == 1
 
 
 class Counts(tf.Module):

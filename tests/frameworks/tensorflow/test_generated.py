@@ -77,3 +77,7 @@ def test_the_server_answers_as_tensorflow_does(served: Served, kind: Kind) -> No
 def test_ragged_requests_of_one_batch_get_their_own_values(served: Served) -> None:
     kind = Kind("ragged")
     assert generated.merged_differences(served.server, kind, served.runs[kind.model]) == []
+
+
+def test_the_check_finds_nothing_wrong_with_what_is_served(served: Served) -> None:
+    assert generated.check_problems(served.server.log.parent / "models", KINDS) == {}

@@ -8,7 +8,9 @@ import collections.abc
 
 import msgspec
 
-from naiad.config.model_config import TensorSpec
+from naiad.backends.ragged import batch_input_specs
+from naiad.config import sequence_tensors
+from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.errors import InferenceError, internal, invalid
@@ -48,6 +50,21 @@ class InputPlan(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     as_dict: bool
+
+
+def plans(
+    config: ModelConfig, arguments: collections.abc.Sequence[Argument]
+) -> tuple[InputPlan, dict[str, int]]:
+    """How a config's inputs become arguments, and the position of each of its outputs, with those that the scheduler adds.
+
+    Raises:
+        InferenceError: as `plan_inputs` and `plan_outputs`.
+    """
+    batched = config.max_batch_size > 0
+    added = (*sequence_tensors.model_inputs(config)[len(config.inputs) :], *batch_input_specs(config))  # fmt: skip
+    inputs = plan_inputs(config.name, arguments, config.inputs, added=added, batched=batched)
+    outputs = sequence_tensors.model_outputs(config)
+    return inputs, plan_outputs(config.name, outputs, batched=batched)
 
 
 def plan_inputs(

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from naiad.backends.pytorch import archive
+from naiad.backends.pytorch import archive, storages
 from naiad.backends.pytorch.archive import Kind
 from naiad.backends.pytorch.devices import Device
 from naiad.backends.pytorch.settings import Settings
@@ -115,6 +115,10 @@ def _check_weights(path: pathlib.Path, model: str) -> None:
         raise internal(
             f"failed to load model '{model}': '{path.name}' is {kind.value}, and weights are expected beside model.py: save them by "
             f"torch.save(model.state_dict(), '{path.name}')"
+        )
+    if fault := storages.fault(path):
+        raise internal(
+            f"failed to load model '{model}': '{path.name}' is damaged: {fault}: copy it again, or save the weights again"
         )
 
 

@@ -47,7 +47,6 @@ def preflight(
         problems[problem_of(error, document)] = None
     if code:
         return list(problems)
-    batched = config.max_batch_size > 0
     for version in versions:
         path = PLUGIN.model_file(model_dir / str(version), config.default_model_filename)
         if not path.is_file():
@@ -58,8 +57,7 @@ def preflight(
                 io_check.check(config, program)
                 continue
             arguments = () if config.platform == AOTI else script_code.forward_arguments(path)
-            naming.plan_inputs(config.name, arguments, config.inputs, batched=batched)
-            naming.plan_outputs(config.name, config.outputs, batched=batched)
+            naming.plans(config, arguments)
         except InferenceError as error:
             problems[problem_of(error, document)] = None
     return list(problems)

@@ -21,8 +21,6 @@ from naiad.backends.pytorch.program import OPERATORS
 from naiad.backends.pytorch.script_code import kind_of_type
 from naiad.backends.pytorch.settings import Settings
 from naiad.backends.pytorch.tensors import flattened
-from naiad.backends.ragged import batch_input_specs
-from naiad.config import sequence_tensors
 from naiad.config.model_config import ModelConfig
 from naiad.errors import InferenceError, internal, unavailable
 
@@ -43,17 +41,8 @@ class ScriptProgram:
     """
 
     def __init__(self, module: Any, config: ModelConfig, settings: Settings) -> None:
-        batched = config.max_batch_size > 0
         arguments = _arguments(module)
-        added = (
-            *sequence_tensors.model_inputs(config)[len(config.inputs) :],
-            *batch_input_specs(config),
-        )
-        self._plan = naming.plan_inputs(
-            config.name, arguments, config.inputs, added=added, batched=batched
-        )
-        outputs = sequence_tensors.model_outputs(config)
-        self.output_index = naming.plan_outputs(config.name, outputs, batched=batched)
+        self._plan, self.output_index = naming.plans(config, arguments)
         if not self._plan.as_dict and (odd := naming.unnamed(config.inputs, arguments)):
             log.warning(
                 "input '%s' or previous input(s) are neither an input argument to the model '%s' nor do they follow the <name>__<index> naming "
