@@ -8,6 +8,7 @@ The largest value of the request says what a model does, see `WRONG`. 1 PiB is m
 import collections.abc
 import pathlib
 import zipfile
+from typing import Any
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def exported_claim(model: pathlib.Path) -> None:
     edited(model / "1" / "model.pt2", lambda _, content: content.replace(b'"sizes": [{"as_int": 2}]', many))  # fmt: skip
 
 
-def write_graph(model: pathlib.Path, nodes: list[object], initializers: list[object], **more: int) -> None:  # fmt: skip
+def write_graph(model: pathlib.Path, nodes: list[Any], initializers: list[Any], **more: int) -> None:  # fmt: skip
     from onnx import TensorProto, helper
 
     value = helper.make_tensor_value_info
@@ -104,7 +105,7 @@ def onnx_odd(model: pathlib.Path) -> None:
     from onnx import helper, numpy_helper
 
     node = helper.make_node
-    constants = {
+    constants: dict[str, Any] = {
         "one": np.array(MEMORY, np.float32), "edges": np.full(3, EDGE, np.int64), "which": np.array([ROWS, DIMS], np.float32),
         "ones": np.ones(2, np.int64),
     }  # fmt: skip

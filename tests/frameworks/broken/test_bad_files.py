@@ -3,12 +3,14 @@
 Some changed files still load: of these the server has to answer, or to fail, each request.
 """
 
+import functools
 import json
 
 import pytest
 
 from tests.frameworks.broken.good_models import FRAMEWORKS
 from tests.frameworks.broken.serving import Served, unreadable
+from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.wire.plain_http import call, get
 
@@ -55,6 +57,9 @@ def test_what_loads_all_the_same_answers_or_fails_its_requests(served: Served, n
 
 
 def test_no_pickle_has_run(served: Served) -> None:
+    def is_live(server: ServerProcess) -> bool:
+        return get(server.http, "/v2/health/live")[0] == 200
+
     for server in served.servers:
-        wait_until(lambda server=server: get(server.http, "/v2/health/live")[0] == 200)
+        wait_until(functools.partial(is_live, server))
     assert not served.proof.exists()

@@ -59,7 +59,7 @@ def _tensors(
 ) -> tuple[Known | None, ...]:
     arguments = [spec[kind]["arg"] for spec in specs if kind in spec]
     return tuple(
-        _known(values.get((each.get("as_tensor") or {}).get("name"))) for each in arguments
+        _known(values.get((each.get("as_tensor") or {}).get("name", ""))) for each in arguments
     )
 
 
