@@ -14,6 +14,7 @@ _PLACES = (
     (r"Check '[^\n]*' failed at \S+:\d+:\s*\n", ""),
     (r"\[enforce fail at \S+:\d+\] (?:[^.\n]* )?\. ", ""),  # torch
     (r"\[enforce fail at \S+:\d+\] [^.\n]*\. ", ""),
+    (r"\n[^\n]*\n~*\^~*\s*$", ""),  # treelite: a piece of the file
     (r"^Exception raised from .*", ""),
     (r"^frame #\d+: .*", ""),
     (r"^Graph execution error:\s*$", ""),  # TensorFlow

@@ -124,8 +124,8 @@ def write_graphdef(model: pathlib.Path, values: int = 2) -> None:
     for node in definition.node:
         if node.name == "factors" and values > 2:
             tensor = node.attr["value"].tensor
-            tensor.tensor_content = b""
-            tensor.float_val[:] = [1.0]
+            del tensor.float_val[:]
+            tensor.tensor_content = np.ones(2, np.float32).tobytes()
             tensor.tensor_shape.dim[0].size = values
     (model / "1" / "model.graphdef").write_bytes(definition.SerializeToString())
 

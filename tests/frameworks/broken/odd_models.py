@@ -211,8 +211,7 @@ def graphdef_operator(model: pathlib.Path) -> None:
 
 
 def graphdef_claim(model: pathlib.Path) -> None:
-    """TensorFlow fills a constant up with its last value."""
-    good_models.write_graphdef(model, EDGE**3)
+    good_models.write_graphdef(model, CLAIM)
 
 
 def caffe2_operator(model: pathlib.Path) -> None:

@@ -108,7 +108,8 @@ def test_a_request_that_fails_leaves_the_model_to_the_next(served: Served, name:
         assert words in reply["error"], reply
         assert not unreadable(reply["error"]), reply
         assert ask(served, name, body("x", 0, -value))[1]["outputs"][0]["data"] == [0, -value]
-    assert "memory" in ask_by_grpc(served, name, odd_models.MEMORY)
+    if not is_tensorflow(name):  # which waits ten seconds for memory
+        assert "memory" in ask_by_grpc(served, name, odd_models.MEMORY)
     beside = f"{framework_of(name)}-good"
     assert ask(served, beside, FRAMEWORKS[framework_of(name)].body)[0] == 200
 

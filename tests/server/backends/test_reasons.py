@@ -107,6 +107,10 @@ SAID = {
         "you are loading a saved graph which used ops from tf.contrib, accessing should be done before importing the graph."),
         "Op type not registered 'Rblu'",
     ),
+    "treelite_file": (
+        "Provided JSON could not be parsed as XGBoost model. Parsing error at offset 515: Miss exponent in number.\n2,4.446794E-1,-1.7254865E)1,\n~~~~~~~~~^~~~~~~",
+        "Provided JSON could not be parsed as XGBoost model. Parsing error at offset 515: Miss exponent in number.",
+    ),
     "plain": ("Guard failed: x.size()[1] == 2", "Guard failed: x.size()[1] == 2"),
     "own_words": ("RuntimeError: the model's own\n  words", "RuntimeError: the model's own words"),
 }  # fmt: skip

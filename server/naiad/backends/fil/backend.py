@@ -11,7 +11,7 @@ import numpy as np
 import treelite
 from typing_extensions import override
 
-from naiad.backends import batch as batches
+from naiad.backends import batch as batches, reasons
 from naiad.backends.backend import ModelSource
 from naiad.backends.fil import loading
 from naiad.backends.fil.answers import Make, maker
@@ -163,7 +163,7 @@ class ForestInstance(Instance):
             return np.asarray(treelite.gtil.predict(self._trees, rows, nthread=threads))
         except treelite.TreeliteError as error:
             raise batches.broken(
-                f"treelite failed: {error} (running model '{self._model}', instance '{self._name}')"
+                f"treelite failed: {reasons.explained(error)} (running model '{self._model}', instance '{self._name}')"
             ) from error
 
     def _shares(

@@ -9,6 +9,7 @@ from typing import Any
 
 import treelite
 
+from naiad.backends import reasons
 from naiad.backends.fil import checkpoint, legacy
 from naiad.backends.fil.forest import Forest
 from naiad.backends.fil.formats import CHECKPOINT, LIGHTGBM, XGBOOST, XGBOOST_JSON
@@ -36,7 +37,7 @@ def load(path: pathlib.Path, settings: Settings, model: str) -> Any:
         # Treelite quotes bytes of a damaged file, which are not always text.
         reason = "its error is not text" if isinstance(error, UnicodeDecodeError) else str(error)
         raise invalid(
-            f"unable to load model '{model}': {_PLACE.sub('', reason).strip()} (reading '{path}' as {settings.model_type}, treelite {treelite.__version__})"
+            f"unable to load model '{model}': {reasons.one_line(_PLACE.sub('', reason))} (reading '{path}' as {settings.model_type}, treelite {treelite.__version__})"
         ) from error
     check_structure(loaded, model)
     _adapt(loaded, settings)
