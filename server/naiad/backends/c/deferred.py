@@ -13,6 +13,9 @@ from naiad.backends.instance import Call, Responder
 
 MORE, FINAL, DROP = 0, 1, 2
 
+MAX_BEGUN = 1024
+"""Responses of a request that may be begun and not sent; each holds the memory of its outputs."""
+
 
 class DeferredRequest:
     """One of them. Any thread of the library may send.
@@ -24,6 +27,9 @@ class DeferredRequest:
         who: names the instance, for messages.
         decoupled: whether it may get several responses, or none; else the first one is the last.
         begun_ns: when its batch began (monotonic).
+
+    Attributes:
+        begun: the contexts of the responses that were begun and not sent. They end with the request.
     """
 
     def __init__(
@@ -37,6 +43,7 @@ class DeferredRequest:
         self._begun_ns = begun_ns
         self._lock = threading.Lock()
         self._over = False
+        self.begun: set[int] = set()
 
     @property
     def over(self) -> bool:
@@ -67,6 +74,13 @@ class DeferredRequest:
             return False
         made.fail(0, 2, "it ended the request without a response, and the model is not decoupled")
         return self.send(made, final=True)
+
+    def give_up(self) -> None:
+        """It has begun so many responses without sending one that no more may begin: it ends with an error."""
+        made = self.begin()
+        if made is not None:
+            made.fail(0, 2, f"it began {MAX_BEGUN:,} responses to the request and sent none of them")  # fmt: skip
+            self._send(made.response(0), final=True)
 
     def close(self) -> None:
         """Its batch has failed, and the request with it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from naiad.backends.c import abi
-from naiad.backends.c.deferred import DROP, FINAL, DeferredRequest
+from naiad.backends.c.deferred import DROP, FINAL, MAX_BEGUN, DeferredRequest
 from naiad.backends.c.outputs import BatchOutputs
 from naiad.log_text import Lines
 
@@ -73,7 +73,7 @@ class LibraryHost:
         """A batch has failed: the library will not name what it has deferred of it again."""
         for number, deferred in tuple(self._deferred.items()):
             if deferred.over:
-                self._deferred.pop(number, None)
+                self._forget(number)
 
     def _write(self, level: int, text: "bytes | None") -> None:
         words = (text or b"").decode("utf-8", "replace")
@@ -141,13 +141,17 @@ class LibraryHost:
 
     def _response(self, number: "int | None") -> int:
         deferred = self._deferred.get(number or 0)
+        if deferred is not None and len(deferred.begun) >= MAX_BEGUN:
+            deferred.give_up()
+            self._forget(number or 0)
         outputs = None if deferred is None else deferred.begin()
-        if outputs is None:
+        if deferred is None or outputs is None:
             self._log.error(_OVER, "response")
             return 0
         context = next(self._contexts)
         self._batches[context] = outputs
         self._of_responses[context] = number or 0
+        deferred.begun.add(context)
         return context
 
     def _send(self, context: "int | None", how: int) -> None:
@@ -156,6 +160,8 @@ class LibraryHost:
             self._log.error("the library sends a response that it has not begun, or has sent: refused")  # fmt: skip
             return
         outputs = self._batches.pop(context or 0)
+        if (deferred := self._deferred.get(number)) is not None:
+            deferred.begun.discard(context or 0)
         if how != DROP:
             self._hand_over(number, "send", lambda deferred: deferred.send(outputs, final=how == FINAL))  # fmt: skip
 
@@ -170,7 +176,18 @@ class LibraryHost:
         except Exception:  # noqa: BLE001 - it would be lost in the library
             self._log.exception("a response could not be sent")
         if deferred is None or deferred.over:
-            self._deferred.pop(number, None)
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """A deferred request is over: what was begun for it and not sent ends with it."""
+        deferred = self._deferred.pop(number, None)
+        if deferred is None:
+            return
+        if deferred.begun:
+            self._log.error("the library began %d responses to a request and sent none of them: they end with its last response", len(deferred.begun))  # fmt: skip
+        for context in tuple(deferred.begun):
+            self._of_responses.pop(context, None)
+            self._batches.pop(context, None)
 
     def _complete(self, config: "bytes | None") -> None:
         self._completed = (config or b"").decode("utf-8", "replace")

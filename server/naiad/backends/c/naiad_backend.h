@@ -171,7 +171,8 @@ typedef struct naiad_host {
    * batch has of it (inputs, names) is valid until naiad_execute returns all the same. `response` begins a response: its context is that of a batch of this
    * one request, number 0, for `output`, `fail` and `parameter`, until `send`. `end` says that no response will follow, without one. After the last response
    * the request is not to be named again; `cancelled(deferred, 0)` says whether its client has gone. `send` may wait while the client reads more slowly.
-   * If naiad_execute fails, its deferred requests fail as well. */
+   * If naiad_execute fails, its deferred requests fail as well. A response that was begun and not sent ends with the last response of its request, and the
+   * memory of its outputs with it; of a request at most 1024 are begun at a time, and with one more it fails. */
   void *(*defer)(void *context, uint32_t request);
   void *(*response)(void *deferred);
   void (*send)(void *response, uint32_t how);

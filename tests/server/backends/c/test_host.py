@@ -2,12 +2,14 @@
 
 import ctypes
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from naiad.backends.c import abi
+from naiad.backends.c.deferred import MAX_BEGUN
 from naiad.backends.c.host import LibraryHost
 from naiad.backends.c.instance import CInstance
 from naiad.backends.c.memory import FreshMemory
@@ -67,3 +69,84 @@ def test_requests_that_were_deferred_by_a_batch_that_fails_are_forgotten() -> No
         with pytest.raises(InferenceError):
             instance.execute(calls(1))
     assert not host._deferred
+
+
+class Sent:
+    """Takes responses."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[Any, bool]] = []
+
+    def send(self, _call: object, response: Any, *, final: bool, begun_ns: int) -> None:
+        self.all.append((response, final))
+
+    def wait_for_capacity(self, _call: object) -> None:
+        """There is always some."""
+
+
+def deferring(
+    host: LibraryHost, use: Callable[[int], None], *, decoupled: bool, status: int = 0
+) -> Sent:
+    """What comes of a batch of one request, deferred and used so before `naiad_execute` returns."""
+
+    def execute(_handle: object, address: int, _error: object) -> int:
+        context = ctypes.c_uint64.from_address(address).value
+        use(abi.DEFER(host.table.defer)(context, 0))
+        return status
+
+    sent = Sent()
+    library = SimpleNamespace(naiad_execute=execute)
+    instance = CInstance(library, ctypes.c_void_p(), host=host, rules=RULES, who="it", decoupled=decoupled)  # fmt: skip
+    instance.respond_through(cast("Any", sent))
+    if status:
+        with pytest.raises(InferenceError):
+            instance.execute(calls(1))
+    else:
+        instance.execute(calls(1))
+    return sent
+
+
+def held(host: LibraryHost) -> tuple[int, int, int]:
+    return len(host._deferred), len(host._batches), len(host._of_responses)
+
+
+@pytest.mark.parametrize("end", ["end", "last response", "failed batch", "later send"])
+def test_responses_that_were_begun_and_never_sent_end_with_their_request(
+    end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = LibraryHost(logging.getLogger("naiad.test"))
+    begin, send = abi.RESPONSE(host.table.response), abi.SEND(host.table.send)
+
+    def use(deferred: int) -> None:
+        lost = [begin(deferred) for _ in range(5)]
+        assert all(lost)
+        if end == "end":
+            abi.END(host.table.end)(deferred)
+        elif end != "failed batch":
+            send(begin(deferred), 1)
+        if end == "later send":
+            send(lost[0], 0)
+
+    sent = deferring(host, use, decoupled=True, status=2 if end == "failed batch" else 0)
+    assert held(host) == (0, 0, 0)
+    assert "began 5 responses to a request and sent none of them" in caplog.text
+    assert [final for _, final in sent.all] == ([] if end == "failed batch" else [True])
+    assert ("that it has not begun, or has sent: refused" in caplog.text) is (end == "later send")
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_request_for_which_responses_are_begun_without_end_fails(*, decoupled: bool) -> None:
+    host = LibraryHost(logging.getLogger("naiad.test"))
+    begin, send = abi.RESPONSE(host.table.response), abi.SEND(host.table.send)
+
+    def use(deferred: int) -> None:
+        first = [begin(deferred) for _ in range(MAX_BEGUN)]
+        assert all(first)
+        send(first[0], 2)  # dropped: there is room for one more
+        assert begin(deferred)
+        assert not any(begin(deferred) for _ in range(3))
+
+    ((response, final),) = deferring(host, use, decoupled=decoupled).all
+    assert final
+    assert "it began 1,024 responses to the request and sent none" in response.error.message
+    assert held(host) == (0, 0, 0)
