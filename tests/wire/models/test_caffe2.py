@@ -47,7 +47,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         models, "apart", config=f"{CONFIG} {process} instance_group {{ count: 2 kind: KIND_CPU }}"
     )
     model(
-        models, "unknown", [*OPS, ("RoIAlign", ("conv",), ("q",), {}), ("NMS", ("y",), ("z",), {})]
+        models,
+        "unknown",
+        [*OPS, ("GenerateProposals", ("conv",), ("q",), {}), ("NMS", ("y",), ("z",), {})],
     )
     (model(models, "alone") / "init_model.netdef").unlink()
     cut = model(models, "cut") / "model.netdef"
@@ -78,7 +80,7 @@ def test_a_net_is_served(server: ServerProcess, name: str, rows: int) -> None:
     [
         (
             "unknown",
-            "operator 3 of model.netdef (RoIAlign -> 'q') is not in the table of operators; operator 4 of model.netdef (NMS -> 'z') is not in the table",
+            "operator 3 of model.netdef (GenerateProposals -> 'q') is not in the table of operators; operator 4 of model.netdef (NMS -> 'z') is not in the table",
         ),
         ("alone", "1/init_model.netdef' (the init net, which holds the weights of 'model.netdef')"),
         ("cut", "1/model.netdef' is cut off after"),

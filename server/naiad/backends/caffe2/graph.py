@@ -32,6 +32,11 @@ _ALIKE = frozenset(
 )  # fmt: skip
 """The operators of ONNX whose inputs have one datatype."""
 
+_LISTS = types.MappingProxyType(
+    {"ReduceSum": "axes", "Split": "split", "Squeeze": "axes", "Unsqueeze": "axes"}
+)
+"""The operators of ONNX that take a list of integers as an input, and here as an attribute."""
+
 
 class UnsupportedError(Exception):
     """Why an operator cannot be translated; completes a sentence that begins with the operator."""
@@ -192,6 +197,13 @@ class GraphBuilder:
         outputs: collections.abc.Sequence[Value],
         attributes: collections.abc.Mapping[str, Attribute],
     ) -> None:
+        name = _LISTS.get(operator, "")
+        values = attributes.get(name)
+        if isinstance(values, list):
+            given = self.constant(values)
+            self._weigh([given])
+            inputs = [*inputs, given]
+            attributes = {key: value for key, value in attributes.items() if key != name}
         self.nodes.append(
             Node(
                 operator=operator,

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-OPSET = 12
-"""The last release whose Softmax flattens its input, as Caffe2's does; axes are attributes in it."""
+OPSET = 16
+"""The first release whose RoiAlign knows both of Caffe2's."""
 
-_IR_VERSION = 7
+_IR_VERSION = 8
 
 ELEMENTS: collections.abc.Mapping[str, int] = {
     "float32": 1,

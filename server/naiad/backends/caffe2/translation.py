@@ -17,6 +17,7 @@ from naiad.backends.caffe2.net import Net, NetDefError, Operator, init_path
 from naiad.backends.caffe2.onnx_file import Graph, size_of
 from naiad.backends.caffe2.operators.table import OPERATORS
 from naiad.backends.caffe2.reading import read
+from naiad.backends.caffe2.ways_out import ways_out
 
 _MAX_NAMED = 50
 """So many faults are listed in a message."""
@@ -118,6 +119,7 @@ class _Translator:
         self._given = frozenset(inputs)
         self._init = nets.init.path.name
         self._faults: list[str] = []
+        self._missing: list[str] = []
 
     def add(self, operator: Operator) -> None:
         """Translate an operator."""
@@ -129,6 +131,7 @@ class _Translator:
         outputs: list[Value] | None = None
         if translate_ is None:
             self._fault(operator, "is not in the table of operators")
+            self._missing.append(operator.type)
         elif all(value is not None for value in values):
             outputs = self._translated(
                 operator, translate_, [each for each in values if each is not None]
@@ -160,7 +163,10 @@ class _Translator:
         if not nets.outputs:
             self._faults.append(f"'{nets.model.path.name}' has no external output")
         if self._faults:
-            raise NetDefError(f"'{nets.model.path}' cannot be translated: {_listed(self._faults)}")
+            ways = "".join(f". {way}" for way in ways_out(self._missing))
+            raise NetDefError(
+                f"'{nets.model.path}' cannot be translated: {_listed(self._faults)}{ways}"
+            )
         for name, value in outputs.items():
             self._graph.name_output(value, name)
         graph = Graph(

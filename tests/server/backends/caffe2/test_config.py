@@ -126,7 +126,8 @@ def test_check_and_load_name_the_same_operators(tmp_path: pathlib.Path) -> None:
     checked = problems(resolved(tmp_path, f"max_batch_size: 8 {INPUT}", ops))
     said = (
         f"unable to load model 'm': '{folder}/1/model.netdef' cannot be translated: "
-        "operator 3 of model.netdef (Mystery -> 'q') is not in the table of operators"
+        "operator 3 of model.netdef (Mystery -> 'q') is not in the table of operators. Mystery: export the model to ONNX by the framework that trained it, or compute them in a Python model, as a "
+        "step of an ensemble"
     )
     assert checked == said
     source = ModelSource(config=config, version=1, model_dir=folder, options={})

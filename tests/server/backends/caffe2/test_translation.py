@@ -109,7 +109,7 @@ def test_all_operators_that_are_not_in_the_table_are_named_at_once(tmp_path: pat
         tmp_path,
         [
             ("Relu", ("x",), ("a",), {}),
-            ("RoIAlign", ("a",), ("b", "c"), {}),
+            ("GenerateProposals", ("a",), ("b", "c"), {}),
             ("Relu", ("b",), ("d",), {}),
             ("NMS", ("d", "a"), ("e",), {}),
             ("Conv", ("a",), ("y",), {"kernel": 3}),
@@ -119,10 +119,36 @@ def test_all_operators_that_are_not_in_the_table_are_named_at_once(tmp_path: pat
     assert said == (
         "operator 0 of init_model.netdef (XavierFill -> 'w') is random, as at the start of training: save the net with the weights that training has found "
         "(mobile_exporter.Export); "
-        "operator 1 of model.netdef (RoIAlign -> 'b', 'c') is not in the table of operators; "
+        "operator 1 of model.netdef (GenerateProposals -> 'b', 'c') is not in the table of operators; "
         "operator 3 of model.netdef (NMS -> 'e') is not in the table of operators; "
-        "operator 4 of model.netdef (Conv -> 'y') expects 4 dimensions of its input, which has 2: [-1, 3]"
+        "operator 4 of model.netdef (Conv -> 'y') expects 4 dimensions of its input, which has 2: [-1, 3]. "
+        "GenerateProposals, NMS belong to a detector: end the net before them and compute the rest in a Python model, as two steps of an ensemble, or export the "
+        "detector to ONNX"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        ("Int8Conv", "Int8Conv compute with quantised numbers: serve the FP32 net that was quan"),
+        (
+            "If",
+            "If run nets inside of nets: export the model to ONNX by the framework that trained",
+        ),
+        ("While", "While run nets inside of nets: export the model to ONNX"),
+        ("CollectAndDistributeFpnRpnProposals", "Proposals belong to a detector: end the net"),
+        (
+            "Mystery",
+            "Mystery: export the model to ONNX by the framework that trained it, or compute",
+        ),
+    ],
+)
+def test_an_operator_that_is_not_in_the_table_has_a_way_out(
+    tmp_path: pathlib.Path, kind: str, way: str
+) -> None:
+    said = refused(tmp_path, [(kind, ("x",), ("y",), {})])
+    assert f"({kind} -> 'y') is not in the table of operators. " in said
+    assert way in said
 
 
 def test_many_faults_are_counted(tmp_path: pathlib.Path) -> None:
@@ -130,7 +156,7 @@ def test_many_faults_are_counted(tmp_path: pathlib.Path) -> None:
         tmp_path, [("Foo", ("x",), (f"a{index}",), {}) for index in range(60)], outputs=["a0"]
     )
     assert said.count("is not in the table") == 50
-    assert said.endswith("; and 10 more")
+    assert "; and 10 more. Foo: export the model to ONNX" in said
 
 
 IMAGE = {"x": ("float32", (-1, 4, 8, 8))}

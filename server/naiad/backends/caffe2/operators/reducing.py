@@ -53,8 +53,20 @@ def position(name: str) -> Operator:
 
 def softmax(call: Call) -> list[Value]:
     """Softmax over all dimensions from `axis` on, as one row."""
-    axis = call.axis("axis", 1, call.x.rank)
-    return [call.graph.node("Softmax", [call.x], call.x.dims, axis=axis)]
+    graph, x = call.graph, call.x
+    axis = call.axis("axis", 1, x.rank)
+    if x.dims is not None and set(x.dims[axis + 1 :]) <= {1}:
+        return [graph.node("Softmax", [x], x.dims, axis=axis)]
+    rows = graph.node("Flatten", [x], (-1, -1), axis=axis)
+    row = graph.node("Softmax", [rows], (-1, -1), axis=1)
+    # The runtime knows the shape of the result only where it does not have to compute it: 0 is the number of rows.
+    if x.dims is not None and axis == 1 and -1 not in x.dims[1:]:
+        shape = graph.constant([0, *x.dims[1:]])
+    elif x.dims is not None and x.dims.count(-1) < 2:  # noqa: PLR2004 - one size may be worked out
+        shape = graph.constant(list(x.dims))
+    else:
+        shape = graph.shape_of(x)
+    return [graph.node("Reshape", [row, shape], x.dims)]
 
 
 def _reduced(call: Call, name: str, axes: list[int] | None, *, keep: bool) -> Value:

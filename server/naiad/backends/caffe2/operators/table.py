@@ -7,6 +7,7 @@ import numpy as np
 from naiad.backends.caffe2.arguments import Call
 from naiad.backends.caffe2.graph import Value
 from naiad.backends.caffe2.operators import (
+    detection,
     elementwise,
     fills,
     normalising,
@@ -133,6 +134,12 @@ _SHAPING: dict[str, Operator] = {
     "ChannelShuffle": resampling.channel_shuffle,
 }  # fmt: skip
 
+_DETECTION: dict[str, Operator] = {
+    "RoIAlign": detection.roi_align,
+    "BBoxTransform": detection.box_transform,
+    "BoxWithNMSLimit": detection.limited_boxes,
+}
+
 _FILLS: dict[str, Operator] = {
     "GivenTensorFill": fills.given(np.float32),
     "GivenTensorDoubleFill": fills.given(np.float64),
@@ -155,6 +162,7 @@ OPERATORS: collections.abc.Mapping[str, Operator] = {
     **_PRODUCTS,
     **_REDUCING,
     **_SHAPING,
+    **_DETECTION,
     **_FILLS,
 }
 """By the operator's type."""
