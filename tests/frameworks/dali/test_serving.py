@@ -4,21 +4,26 @@ import collections.abc
 import concurrent.futures
 import pathlib
 import shutil
+import subprocess
+import sys
 from typing import Any
 
+import get_network
 import numpy as np
+import onnxruntime
 import psutil
 import pytest
 import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from tests.frameworks.dali import pipelines
+from tests.frameworks.dali import pages, pipelines
 from tests.reference.process import ServerProcess, naiad_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "image_ensembles" / "model_repository"
+LABELS = (EXAMPLE / "orientation" / "labels.txt").read_text().split()
 BOTH = pytest.mark.parametrize(
     "module", [tritonclient.http, tritonclient.grpc], ids=["HTTP", "gRPC"]
 )
@@ -29,6 +34,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator
     folder = tmp_path_factory.mktemp("dali")
     models = folder / "models"
     shutil.copytree(EXAMPLE, models)
+    command = [sys.executable, str(EXAMPLE.parent / "get_network.py"), str(models)]
+    subprocess.run(command, check=True, timeout=60)
     pipelines.write(models / "spectrogram", pipelines.CODE)
     pipelines.write(models / "resized", pipelines.resized(), "instance_group { count: 2 }")
     pipelines.write(models / "truncated", pipelines.resized()[:200])
@@ -61,21 +68,49 @@ def infer(server: ServerProcess, module: Any, model: str, name: str, *files: Any
         return {each: result.as_numpy(each) for each in names}
 
 
-def coloured(width: int, height: int, colour: int) -> Any:
-    """A JPEG file most of which has one colour."""
-    return pipelines.jpeg(width, height, seed=colour, tint=colour)
+TURNS = ((0, "0"), (90, "270"), (180, "180"), (270, "90"))
+"""How far a page was turned, against the clock, and the network's name of it."""
 
 
 @BOTH
 def test_the_ensemble_with_dali_answers_as_the_one_with_pillow(
     server: ServerProcess, module: Any
 ) -> None:
-    for colour, label in enumerate((b"red", b"green", b"blue")):
-        file = coloured(200 + 40 * colour, 150, colour)
-        by_dali = infer(server, module, "colour_by_dali", "JPEG", file)
-        by_pillow = infer(server, module, "colour_by_pillow", "JPEG", file)
-        assert by_dali["LABEL"].tolist() == by_pillow["LABEL"].tolist() == [[label]]
-        assert np.abs(by_dali["SCORES"] - by_pillow["SCORES"]).max() <= 2
+    for turned, label in TURNS:
+        file = pages.page(turned, turned)
+        by_dali, by_pillow = (
+            infer(server, module, f"orientation_by_{each}", "JPEG", file)["PROBABILITIES"]
+            for each in ("dali", "pillow")
+        )
+        assert LABELS[by_dali.argmax()] == LABELS[by_pillow.argmax()] == label
+        np.testing.assert_allclose(by_dali, by_pillow, atol=0.01)
+        assert by_dali.max() > 0.8
+
+
+def test_the_network_is_asked_as_without_a_server(server: ServerProcess) -> None:
+    session = onnxruntime.InferenceSession(get_network.network())
+    file = pages.page(5, 90)
+    for module in (tritonclient.http, tritonclient.grpc):
+        for each in ("dali", "pillow"):
+            image = infer(server, module, f"prepare_by_{each}", "JPEG", file)["IMAGE"]
+            assert (image.dtype, image.shape) == (np.float32, (1, 3, 224, 224))
+            (expected,) = session.run(None, {"x": image})
+            found = infer(server, module, f"orientation_by_{each}", "JPEG", file)
+            np.testing.assert_allclose(found["PROBABILITIES"], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("each", ["dali", "pillow"])
+def test_a_file_in_a_class_out(server: ServerProcess, tmp_path: pathlib.Path, each: str) -> None:
+    files = []
+    for turned, _ in TURNS:
+        files.append(tmp_path / f"turned_{turned}.jpg")
+        files[-1].write_bytes(pages.page(10 + turned, turned).tobytes())
+    command = [
+        sys.executable, str(EXAMPLE.parent / "classify.py"), "--address", server.http, "--model", f"orientation_by_{each}", *map(str, files),
+    ]  # fmt: skip
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    said = [line.rsplit("/", 1)[1].split(" (")[0] for line in shown.stdout.splitlines()]
+    assert said == [f"turned_{turned}.jpg: {label}" for turned, label in TURNS]
 
 
 def test_clients_at_once_get_their_own_images(server: ServerProcess) -> None:
@@ -107,7 +142,7 @@ def test_a_file_that_cannot_be_decoded_is_one_failed_request(
     with pytest.raises(InferenceServerException, match=r"decoders\.image: nvImageCodec failure"):
         infer(server, module, "resized", "JPEG", np.arange(90, dtype=np.uint8))
     with pytest.raises(InferenceServerException, match="nvImageCodec failure"):
-        infer(server, module, "colour_by_dali", "JPEG", np.arange(90, dtype=np.uint8))
+        infer(server, module, "orientation_by_dali", "JPEG", np.arange(90, dtype=np.uint8))
     assert infer(server, module, "resized", "JPEG", pipelines.jpeg(100, 90))
 
 
