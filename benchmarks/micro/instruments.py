@@ -27,6 +27,7 @@ from naiad.serve import interpreter
 from naiad.tracing.settings import OPENTELEMETRY, TIMESTAMPS, TraceOptions, TraceSetting
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.tracer import Tracer
+from naiad.tracing.usual import UsualTrace
 
 _CONNECTIONS = 16
 _ROUNDS = 20
@@ -53,6 +54,9 @@ class _Nowhere:
     """A `TraceSink` that keeps nothing."""
 
     lost = 0
+
+    def usual(self, trace: UsualTrace) -> None:
+        pass
 
     def collected(self, trace: RequestTrace) -> None:
         trace.parts.clear()

@@ -24,13 +24,20 @@ class Cancellable(typing.Protocol):
         """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""
 
 
-class RecordsInference(typing.Protocol):
-    """The trace of an inference that is traced. Loop only, but for `context`."""
+class TracedInference(typing.Protocol):
+    """An inference that is traced. Loop only, but for `context`."""
 
     @property
     def context(self) -> str:
         """What its model may hand on, as JSON with `traceparent` and perhaps `tracestate`; "" for none. Any thread, once the model has it."""
         ...
+
+    def child(self) -> "RecordsInference":
+        """The trace of a further inference that this one causes."""
+
+
+class RecordsInference(TracedInference, typing.Protocol):
+    """The trace of an inference, which is told what happens to it."""
 
     def begins(self, model: typing.Any, inference: "Inference") -> None:
         """A model version, an `engine.model.Model`, runs the inference."""
@@ -38,15 +45,13 @@ class RecordsInference(typing.Protocol):
     def responds(self, inference: "Inference", response: InferResponse) -> None:
         """A response comes; it is sent after this."""
 
-    def child(self) -> "RecordsInference":
-        """The trace of a further inference that this one causes."""
-
 
 class ExecutionTimes(Record, frozen=True):
     """When a batch was executed (monotonic nanoseconds), and by which version of the model; shared by all its inferences.
 
     Attributes:
         requests: how many inferences the batch had.
+        responded_ns: when it was known what they are answered; 0 if each of them failed, or was answered with nothing.
     """
 
     version: int
@@ -55,6 +60,7 @@ class ExecutionTimes(Record, frozen=True):
     output_start_ns: int
     end_ns: int
     requests: int = 1
+    responded_ns: int = 0
 
 
 class Inference(msgspec.Struct, eq=False):
@@ -72,6 +78,7 @@ class Inference(msgspec.Struct, eq=False):
         completed: its final response was sent. Nothing may respond to it any more.
         flow: limits how fast a model sends responses; None if the client gets only one.
         execution: when it was executed; None before that, and, unless it is traced, if its batch failed.
+        answered_ns: when it failed, was refused, or was answered from the response cache (monotonic); 0 otherwise.
         on_cancel: set by its scheduler; called by `cancel`.
         called: whether another model asks: its code, or an ensemble.
         traced: its trace; None for most.
@@ -88,9 +95,10 @@ class Inference(msgspec.Struct, eq=False):
     completed: bool = False
     flow: Flow | None = None
     execution: ExecutionTimes | None = None
+    answered_ns: int = 0
     on_cancel: "collections.abc.Callable[[Inference], None] | None" = None
     called: bool = False
-    traced: RecordsInference | None = None
+    traced: TracedInference | None = None
 
     def cancel(self) -> None:
         """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""
@@ -104,7 +112,7 @@ class Inference(msgspec.Struct, eq=False):
 
     @property
     def trace_context(self) -> str:
-        """See `RecordsInference.context`; "" if it is not traced. Any thread."""
+        """See `TracedInference.context`; "" if it is not traced. Any thread."""
         return "" if self.traced is None else self.traced.context
 
 

@@ -123,9 +123,10 @@ class Model:
     def _refused(self, inference: Inference, error: InferenceError) -> None:
         """Every refusal counts: a full queue, no running instance, a model that is being stopped (row 8.16)."""
         inference.completed = True
+        inference.answered_ns = self._clock.monotonic_ns()
         self.statistics.record_failure(
             reason=error.reason,
-            request_ns=self._clock.monotonic_ns() - inference.received_ns,
+            request_ns=inference.answered_ns - inference.received_ns,
         )
         inference.on_response(failure(inference.request, error, version=self.version))
 

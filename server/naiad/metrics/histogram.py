@@ -60,6 +60,20 @@ class Histogram:
         self.counts[bisect.bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def observe_all(self, values: collections.abc.Sequence[float], total: float) -> None:
+        """Count several observations, at least one, whose sum is `total`. Those of a batch are mostly in one bucket, which is looked up once."""
+        find, bounds, counts = bisect.bisect_left, self.bounds, self.counts
+        self.total += total
+        if len(values) == 1:
+            counts[find(bounds, values[0])] += 1
+            return
+        lowest, highest = find(bounds, min(values)), find(bounds, max(values))
+        if lowest == highest:
+            counts[lowest] += len(values)
+            return
+        for value in values:
+            counts[find(bounds, value, lowest, highest)] += 1
+
 
 def bounds_ns(buckets: Buckets, family: Family) -> collections.abc.Sequence[float]:
     """The bounds of a histogram of seconds, in nanoseconds."""

@@ -264,23 +264,9 @@ class ModelStatistics:
         self.compute_input_ns += count * timing.compute_input_ns
         self.compute_infer_ns += count * timing.compute_infer_ns
         self.compute_output_ns += count * timing.compute_output_ns
-        # As above.
-        find = bisect.bisect_left
-        request_counts, queue_counts = self.request_time.counts, self.queue_time.counts
-        bounds = self.request_time.bounds
-        # The requests of an ensemble's batch often came together, so their times are the same.
-        before, at = -1, 0
-        for duration in request_ns:
-            if duration != before:
-                before, at = duration, find(bounds, duration)
-            request_counts[at] += 1
-        before, bounds = -1, self.queue_time.bounds
-        for duration in queue_ns:
-            if duration != before:
-                before, at = duration, find(bounds, duration)
-            queue_counts[at] += 1
-        self.request_time.total += total_ns
-        self.queue_time.total += waited_ns
+        if count:
+            self.request_time.observe_all(request_ns, total_ns)
+            self.queue_time.observe_all(queue_ns, waited_ns)
         if self.summaries is not None:
             for duration, waited in zip(request_ns, queue_ns, strict=True):
                 self.summaries.requested(duration, waited)
@@ -340,6 +326,19 @@ class ModelStatistics:
         """Count the first response to a request, which was received so long ago, if such times are kept (row 8.23)."""
         if self.first_response is not None:
             self.first_response.observe(took_ns // MILLISECOND)
+
+    def record_first_responses(self, took_ns: list[int]) -> None:
+        """As `record_first_response`, for several requests, if such times are kept."""
+        kept = self.first_response
+        if kept is None or not took_ns:
+            return
+        if kept.bounds and max(took_ns) < MILLISECOND * min(
+            1, kept.bounds[0]
+        ):  # only whole ones count
+            kept.counts[0] += len(took_ns)
+            return
+        milliseconds = [each // MILLISECOND for each in took_ns]
+        kept.observe_all(milliseconds, sum(milliseconds))
 
     def record_cache_miss(self, took_ns: int) -> None:
         """Count a request whose response went into the cache; its time is that of the request, too."""

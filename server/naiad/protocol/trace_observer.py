@@ -4,7 +4,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
 from naiad.protocol.access_log import AccessObserver
 from naiad.protocol.observer import TRACEPARENT, TRACESTATE, Ended, HeaderLookup, trace_parent
-from naiad.tracing.trace import TracedContext
+from naiad.tracing.context import TracedContext
 from naiad.tracing.tracer import Tracer
 
 
@@ -36,13 +36,14 @@ class TraceObserver:
 
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
         """See `Observer`."""
-        traceparent = header(TRACEPARENT)
-        trace = None if traceparent is None else trace_parent(traceparent, header(TRACESTATE))
-        if not self._tracer.active:
+        tracer, trace = self._tracer, None
+        if tracer.forces or self._log is not None:  # nothing else reads it
+            traceparent = header(TRACEPARENT)
+            if traceparent is not None:
+                trace = trace_parent(traceparent, header(TRACESTATE))
+        if not tracer.active:
             return RequestContext(received_ns, size, trace=trace)
-        return TracedContext(
-            received_ns, size, trace=trace, tracer=self._tracer, protocol=self._protocol
-        )
+        return TracedContext(received_ns, size, trace=trace, tracer=tracer, protocol=self._protocol)
 
     def end(self, ended: Ended) -> None:
         """See `Observer`."""

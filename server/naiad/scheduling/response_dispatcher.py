@@ -69,7 +69,9 @@ class ResponseDispatcher:
         """
         if inference.completed:
             return
-        request_ns = self._now() - inference.received_ns
+        now = self._now()
+        request_ns = now - inference.received_ns
+        inference.answered_ns = now
         progress = self._progress.pop(inference, None) if self._progress else None
         if progress is None:
             self._statistics.record_first_response(request_ns)
@@ -112,7 +114,9 @@ class ResponseDispatcher:
                 timing=BatchTiming(0, now - deferred.begun_ns, 0),
             )
         begun_ns = deferred.begun_ns
-        inference.execution = ExecutionTimes(self._version, begun_ns, begun_ns, now, now)
+        inference.execution = ExecutionTimes(
+            self._version, begun_ns, begun_ns, now, now, responded_ns=0 if response.empty else now
+        )
         self._send(inference, response)
 
     def respond_composed(
@@ -186,6 +190,7 @@ class ResponseDispatcher:
             queue_ns: that it waited before the look-up.
             lookup_ns: of the look-up.
         """
+        inference.answered_ns = inference.received_ns + request_ns
         self._statistics.record_cache_hit(
             request_ns=request_ns, queue_ns=queue_ns, lookup_ns=lookup_ns
         )
@@ -267,9 +272,14 @@ class ResponseDispatcher:
                 queue_ns.append(started - inference.queued_ns)
         statistics = self._statistics
         if statistics.first_response is not None:
-            for inference, response in zip(outcome.batch, execution.responses, strict=True):
-                if response is not None and not inference.completed:
-                    statistics.record_first_response(now - inference.received_ns)
+            took_ns = request_ns
+            if failures:
+                took_ns = [
+                    now - inference.received_ns
+                    for inference, response in zip(outcome.batch, execution.responses, strict=True)
+                    if response is not None and not inference.completed
+                ]
+            statistics.record_first_responses(took_ns)
         if failures < len(outcome.batch):
             # An execution counts unless all its requests failed (row 8.11); its batch size includes the failed ones.
             statistics.record_execution(
@@ -285,6 +295,7 @@ class ResponseDispatcher:
             execution.output_start_ns,
             outcome.compute_end_ns,
             len(outcome.batch),
+            now,
         )
         statistics.record_successes(
             rows=rows, request_ns=request_ns, queue_ns=queue_ns, timing=timing

@@ -7,6 +7,7 @@ import collections.abc
 import contextlib
 import io
 import logging
+import operator
 import os
 import pathlib
 import stat
@@ -18,6 +19,7 @@ from naiad.tracing.background import Background
 from naiad.tracing.settings import TraceSetting
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.triton_json import written
+from naiad.tracing.usual import UsualTrace, joined
 
 _log = logging.getLogger("naiad.trace")
 
@@ -27,10 +29,16 @@ _HELD = 1000
 _MOST_IN_ONE = 50_000
 """Traces of a file with a number, whatever the frequency is: they wait in memory, and clients choose the frequency."""
 
+_MOST_HELD_BYTES = 1 << 26
+"""Memory, without tensors, of the traces of all files that wait for further ones: there may be a file for each model, and clients choose request ids."""
+
 _WAITING = 100_000
 """What may wait for the thread, as `_weight` counts: about 100 MB."""
 
 _GATHER_SECONDS = 0.05
+
+_AT_ONCE = 4096
+"""Usual traces that are made text and written together: 4 MB."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -41,25 +49,50 @@ class Write(msgspec.Struct, frozen=True):
     numbered: bool
 
 
+class _Held(msgspec.Struct, eq=False):
+    """Complete traces of a setting that wait for further ones.
+
+    Attributes:
+        bytes: their memory, without tensors.
+    """
+
+    traces: list[RequestTrace]
+    bytes: int = 0
+
+
 class FileGroups:
-    """Decides what goes into which file. Pure."""
+    """Decides what goes into which file. Pure.
+
+    Attributes:
+        bytes: memory of what waits, without tensors.
+    """
 
     def __init__(self) -> None:
-        self._held: dict[int, list[RequestTrace]] = {}
+        self._held: dict[int, _Held] = {}
+        self.bytes = 0
 
     def collected(self, trace: RequestTrace) -> Write | None:
         """A trace is complete; its setting has counted it. Returns what is to be written now."""
         setting = trace.setting
-        held = self._held.setdefault(id(setting), [])
-        held.append(trace)
+        held = self._held.get(id(setting))
+        if held is None:
+            held = self._held[id(setting)] = _Held([])
+        size = trace.size
+        held.traces.append(trace)
+        held.bytes += size
+        self.bytes += size
+        count = len(held.traces)
         frequency = setting.log_frequency
         used_up = setting.count == 0 and not setting.open
-        if used_up or 0 < min(frequency, _MOST_IN_ONE) <= len(held):
+        if used_up or 0 < min(frequency, _MOST_IN_ONE) <= count:
             return self._write(setting, numbered=True)
-        if frequency == 0 and (setting.count < 0 or len(held) >= _HELD):
+        if frequency == 0 and (setting.count < 0 or count >= _HELD):
             return self._write(setting, numbered=False)
         if setting.replaced and not setting.open:
             return self.replaced(setting)
+        if self.bytes > _MOST_HELD_BYTES:
+            largest = max(self._held.values(), key=operator.attrgetter("bytes")).traces[0].setting
+            return self._write(largest, numbered=largest.log_frequency > 0)
         return None
 
     def replaced(self, setting: TraceSetting) -> Write | None:
@@ -70,11 +103,13 @@ class FileGroups:
 
     def rest(self) -> list[Write]:
         """The server stops: what all settings still hold. Traces that are open now are lost, those that are complete are not."""
-        settings = [held[0].setting for held in self._held.values()]
+        settings = [held.traces[0].setting for held in self._held.values()]
         return [self._write(setting, numbered=setting.log_frequency > 0) for setting in settings]
 
     def _write(self, setting: TraceSetting, *, numbered: bool) -> Write:
-        return Write(self._held.pop(id(setting)), setting.file, numbered)
+        held = self._held.pop(id(setting))
+        self.bytes -= held.bytes
+        return Write(held.traces, setting.file, numbered)
 
 
 class TraceFiles:
@@ -82,10 +117,16 @@ class TraceFiles:
 
     Args:
         failed: called on the thread with the first error of a file.
+        file: FILE, where usual traces go.
     """
 
-    def __init__(self, failed: collections.abc.Callable[[OSError, str], None]) -> None:
+    def __init__(self, failed: collections.abc.Callable[[OSError, str], None], file: str) -> None:
         self._failed = failed
+        self._file = file
+        # The loop adds at the end, the thread takes from the front: each by one step that nothing comes between.
+        self._usual: list[UsualTrace] = []
+        # Whether the thread will look at them.
+        self._is_announced = False
         # Each is written by one thread only.
         self._dropped = self._unwritten = 0
         self._groups = FileGroups()
@@ -100,6 +141,17 @@ class TraceFiles:
     def lost(self) -> int:
         """See `TraceSink`: traces for which there was no room, or no disk."""
         return self._dropped + self._unwritten
+
+    def usual(self, trace: UsualTrace) -> None:
+        """See `TraceSink`."""
+        waiting = self._usual
+        if len(waiting) >= _WAITING:
+            self._drop(1)
+            return
+        waiting.append(trace)
+        if not self._is_announced:
+            self._is_announced = True
+            self.background.put(Write([], self._file, numbered=False), 0)
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""
@@ -132,46 +184,61 @@ class TraceFiles:
     def _put(self, write: Write | None) -> None:
         if write is None or self.background.put(write, _weight(write)):
             return
-        if not self._dropped:
-            _log.warning(
-                "traces are lost: more of them come than can be written to %s; requests go on. Choose a higher trace_rate, or a faster disk",
-                write.file,
-            )
-        self._dropped += len(write.traces)
+        self._drop(len(write.traces))
         for trace in write.traces:
             trace.free()
 
+    def _drop(self, count: int) -> None:
+        if not self._dropped:
+            _log.warning(
+                "traces are lost: more of them come than can be written to %s; requests go on. Choose a higher trace_rate, or a faster disk",
+                self._file,
+            )
+        self._dropped += count
+
     def _write(self, writes: list[Write]) -> None:
         """On the thread."""
+        self._is_announced = False  # before the look at how many there are
+        self._write_usual(len(self._usual))
         whole: dict[str, list[RequestTrace]] = {}
         for write in writes:
             if not write.numbered:
                 whole.setdefault(write.file, []).extend(write.traces)
         for file, traces in whole.items():
-            self._append(file, traces)
+            if traces:
+                with self._freed(traces), self._reported(file, len(traces)):
+                    self._append(file, self._joined(traces))
         for write in writes:
             if write.numbered:
                 number = self._numbers.get(write.file, 0)
                 self._numbers[write.file] = number + 1
                 path = f"{write.file}.{number}"
                 with (
-                    self._reported(path, write.traces),
+                    self._freed(write.traces),
+                    self._reported(path, len(write.traces)),
                     contextlib.closing(_JsonArray(path)) as array,
                 ):
                     array.append(self._joined(write.traces))
 
-    def _append(self, file: str, traces: list[RequestTrace]) -> None:
-        with self._reported(file, traces):
-            array = self._open.get(file)
-            if array is not None and not array.is_at(file):
-                del self._open[file]
-                array.close()
-                array = None
-            if array is None:
-                # One that was written before goes on, once there is room again.
-                array = self._open[file] = _JsonArray(file, goes_on=file in self._begun)
-                self._begun.add(file)
-            array.append(self._joined(traces))
+    def _write_usual(self, count: int) -> None:
+        while count > 0:
+            traces = self._usual[:_AT_ONCE]
+            del self._usual[: len(traces)]
+            count -= len(traces)
+            with self._reported(self._file, len(traces)):
+                self._append(self._file, joined(traces))
+
+    def _append(self, file: str, records: bytes | memoryview) -> None:
+        array = self._open.get(file)
+        if array is not None and not array.is_at(file):
+            del self._open[file]
+            array.close()
+            array = None
+        if array is None:
+            # One that was written before goes on, once there is room again.
+            array = self._open[file] = _JsonArray(file, goes_on=file in self._begun)
+            self._begun.add(file)
+        array.append(records)
 
     def _joined(self, traces: list[RequestTrace]) -> bytes:
         """Several, with commas between them; one of which no text can be made is lost alone."""
@@ -185,23 +252,28 @@ class TraceFiles:
         return ",".join(texts).encode()
 
     @contextlib.contextmanager
-    def _reported(self, path: str, traces: list[RequestTrace]) -> collections.abc.Iterator[None]:
+    def _reported(self, path: str, count: int) -> collections.abc.Iterator[None]:
         try:
             yield
         except OSError as error:
-            self._unwritten += len(traces)
+            self._unwritten += count
             if array := self._open.pop(path, None):
                 with contextlib.suppress(OSError):
                     array.close()
             self._failed(error, path)
+
+    @contextlib.contextmanager
+    def _freed(self, traces: list[RequestTrace]) -> collections.abc.Iterator[None]:
+        try:
+            yield
         finally:
             for trace in traces:
                 trace.free()
 
 
 def _weight(write: Write) -> int:
-    """About how many KB its traces have: one each, and what tensors they hold."""
-    return len(write.traces) + sum(trace.held >> 10 for trace in write.traces)
+    """About how many KB its traces have, with the tensors that they hold; at least one each."""
+    return sum(max(1, (trace.size + trace.held) >> 10) for trace in write.traces)
 
 
 class _JsonArray:
@@ -234,11 +306,13 @@ class _JsonArray:
         is_cut = stat.S_ISREG(here.st_mode) and here.st_size < self._end
         return os.path.samestat(here, there) and not is_cut
 
-    def append(self, records: bytes) -> None:
+    def append(self, records: bytes | memoryview) -> None:
         """Write further records; after an error the file has those from before."""
         if not records:
             return
-        rest = memoryview((b"," if self._end else b"[") + records + (b"]" if self._seeks else b""))
+        rest = memoryview(
+            b"".join((b"," if self._end else b"[", records, b"]" if self._seeks else b""))
+        )
         size = len(rest)
         if self._seeks:
             self._file.seek(self._end)
@@ -269,8 +343,11 @@ class TraceSink(typing.Protocol):
         """Traces that were not written, or spans that were not sent; those that are open do not count."""
         ...
 
+    def usual(self, trace: UsualTrace) -> None:
+        """A usual trace is complete; of settings that have such only."""
+
     def collected(self, trace: RequestTrace) -> None:
-        """A trace is complete."""
+        """Another trace is complete."""
 
     def replaced(self, setting: TraceSetting) -> None:
         """A setting was replaced by another one."""

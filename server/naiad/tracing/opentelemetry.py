@@ -17,6 +17,7 @@ from naiad.tracing.background import Background
 from naiad.tracing.settings import CollectorOptions, TraceSetting
 from naiad.tracing.spans import SpanData, spans
 from naiad.tracing.trace import RequestTrace
+from naiad.tracing.usual import UsualTrace
 
 _log = logging.getLogger("naiad.trace")
 
@@ -53,6 +54,9 @@ class SpanSender:
     def lost(self) -> int:
         """See `TraceSink`: spans that did not fit, or that the collector did not take."""
         return self._refused + self.background.dropped
+
+    def usual(self, trace: UsualTrace) -> None:
+        """See `TraceSink`: there are none with spans."""
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""

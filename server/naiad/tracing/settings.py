@@ -82,9 +82,10 @@ class TraceSetting(msgspec.Struct, eq=False):
         count: traces that are still to be collected; -1: without end.
         specified: the fields that were set for it; the others follow the setting above.
         left: requests that come before the next one that is traced; -1: it traces none, unless the client has begun a trace.
-        collected: traces that are complete.
-        open: traces that are not.
+        open: whole traces that are not complete.
         replaced: whether a change has replaced it.
+        usual: whether its usual traces need nothing but their numbers (`tracing.usual`): times only, to one file, without end.
+        always: whether it traces every request, in this way.
     """
 
     level: int
@@ -95,12 +96,16 @@ class TraceSetting(msgspec.Struct, eq=False):
     mode: str
     specified: frozenset[str] = frozenset()
     left: int = -1
-    collected: int = 0
     open: int = 0
     replaced: bool = False
+    usual: bool = False
+    always: bool = False
 
     def __post_init__(self) -> None:
         self._count_anew()
+        to_one_file = self.mode == TRITON and self.count < 0 and not self.log_frequency
+        self.usual = self.level == TIMESTAMPS and to_one_file
+        self.always = self.usual and not self.left
 
     def _count_anew(self) -> None:
         self.left = self.rate - 1 if self.fault() is None else -1

@@ -8,7 +8,7 @@ an executed batch, and linked with the spans of all of them.
 import msgspec
 
 from naiad.tracing.trace import InferenceTrace, RequestTrace, SpanIds, random_id, span_ids
-from naiad.tracing.triton_json import FRONT_END
+from naiad.tracing.usual import FRONT_END
 
 Attribute = str | int
 

@@ -6,16 +6,19 @@ import random
 import typing
 
 import msgspec
-from typing_extensions import override
 
 from naiad.core.device_tensor import DeviceTensor
-from naiad.core.inference import ExecutionTimes, Inference, RequestContext, TraceParent
+from naiad.core.inference import ExecutionTimes, Inference, TraceParent
 from naiad.core.response import InferResponse
 from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, UnreadTensor, packed_strings
 from naiad.errors import InferenceError
 from naiad.tracing.batch import Batches, BatchTrace
 from naiad.tracing.held import HeldTensors
 from naiad.tracing.settings import TENSORS, TraceSetting
+from naiad.tracing.usual import UsualTrace
+
+# About what these take in memory, with their numbers.
+_BYTES, _BYTES_OF_PART, _BYTES_OF_TIME = 256, 768, 40
 
 
 class SpanIds(msgspec.Struct, frozen=True):
@@ -77,6 +80,14 @@ class RequestTrace(msgspec.Struct, eq=False):
     completed: bool = False
     spans: SpanIds | None = None
     held: int = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes, without tensors."""
+        return _BYTES + sum(
+            _BYTES_OF_PART + len(part.request_id) + _BYTES_OF_TIME * len(part.responded_ns or ())
+            for part in self.parts
+        )
 
     def keep(self, tensor: Tensor) -> Tensor:
         """A tensor for a part, without its values if there is no room for more of them."""
@@ -176,11 +187,20 @@ class InferenceTrace(msgspec.Struct, eq=False):
                 self.outputs = self.outputs or []
                 self.outputs += map(self.request.keep, response.outputs)
         if response.final and not self.ended_ns:
-            self.queued_ns = inference.queued_ns
-            if not self.composed:
-                self._executed(inference.execution)
-            self.ended_ns = now
-            self.request.closed()
+            self._ends(inference, now)
+
+    def _ends(self, inference: Inference, now: int) -> None:
+        self.queued_ns = inference.queued_ns
+        if not self.composed:
+            self._executed(inference.execution)
+        self.ended_ns = now
+        self.request.closed()
+
+    def answered(self, inference: Inference, *, answered_ns: int, now: int) -> None:
+        """It has its only response already: since `answered_ns`, which is 0 if that had nothing in it."""
+        if answered_ns:
+            self.responded_ns = [answered_ns]
+        self._ends(inference, answered_ns or now)
 
     def _executed(self, execution: ExecutionTimes | None) -> None:
         self.execution = execution
@@ -258,51 +278,19 @@ class Samples(typing.Protocol):
 
     Attributes:
         next_id: gives the ids of requests and inferences.
+        complete_usual: gets the usual traces, once they are complete.
         tensors: limits the memory of tensors.
         batches: those that executed traced requests, in the mode OPENTELEMETRY.
     """
 
     now_ns: collections.abc.Callable[[], int]
     next_id: collections.abc.Callable[[], int]
+    complete_usual: collections.abc.Callable[[UsualTrace], None]
     tensors: HeldTensors
     batches: Batches
 
-    def sample(self, model: str, context: RequestContext, protocol: str) -> RequestTrace | None:
-        """The trace of a request for this model; None if it is not traced."""
+    def sampled(self, model: str, parent: TraceParent | None) -> TraceSetting | None:
+        """The setting by which a request for this model is traced; None if it is not. Counts it."""
 
     def complete(self, trace: RequestTrace) -> None:
         """Called once for each, when nothing more will be recorded."""
-
-
-class TracedContext(RequestContext, kw_only=True, eq=False):
-    """The context of a request while tracing is on.
-
-    Attributes:
-        record: of a request that is traced.
-    """
-
-    tracer: Samples
-    protocol: str
-    record: RequestTrace | None = None
-
-    @override
-    def asks(self, model: str) -> None:
-        self.record = self.tracer.sample(model, self, self.protocol)
-
-    @override
-    def runs(self, model: typing.Any, inference: Inference) -> None:
-        self.inference = inference
-        record = self.record
-        if record is None:
-            return
-        part = InferenceTrace(record, record.id)
-        part.begins(model, inference)
-        inference.traced = part
-        part.between(inference)
-
-    @override
-    def finish(self) -> None:
-        record = self.record
-        if record is not None:
-            record.send_ns, record.sent_ns = self.send_ns, self.sent_ns
-            record.end()

@@ -7,7 +7,7 @@ import itertools
 import logging
 
 from naiad.core.clock import Clock
-from naiad.core.inference import RequestContext
+from naiad.core.inference import TraceParent
 from naiad.tracing.batch import Batches
 from naiad.tracing.files import TraceFiles, TraceSink
 from naiad.tracing.held import HeldTensors
@@ -19,7 +19,8 @@ from naiad.tracing.settings import (
     TraceSettings,
     shown,
 )
-from naiad.tracing.trace import RequestTrace, span_ids
+from naiad.tracing.trace import RequestTrace
+from naiad.tracing.usual import UsualTrace
 
 _log = logging.getLogger("naiad.trace")
 
@@ -52,8 +53,11 @@ class Tracer:
         self.now_ns = clock.monotonic_ns
         self._ids = itertools.count(1)
         self.next_id: collections.abc.Callable[[], int] = functools.partial(next, self._ids)
-        self._make_sink = functools.partial(TraceFiles, self._failed) if sink is None else sink
+        self._make_sink = (
+            functools.partial(TraceFiles, self._failed, options.file) if sink is None else sink
+        )
         self._sink: TraceSink | None = None
+        self.complete_usual: collections.abc.Callable[[UsualTrace], None] = _nowhere
         self.batches = Batches()
         self.tensors = HeldTensors()
         self._has_failed = False
@@ -64,32 +68,23 @@ class Tracer:
     def open(self) -> None:
         """Begin to trace; again after `aclose`, too."""
         self._sink = self._make_sink()
+        self.complete_usual = self._sink.usual
         self._has_failed = False
         self._update_active()
 
-    def sample(self, model: str, context: RequestContext, protocol: str) -> RequestTrace | None:
+    def sampled(self, model: str, parent: TraceParent | None) -> TraceSetting | None:
         """See `Samples`."""
-        setting = self._settings.of(model)
-        parent = context.trace
+        settings = self._settings
+        setting = settings.models.get(model, settings.overall)
+        if setting.always:
+            return setting if self.active else None
         forced = parent is not None and setting.mode == OPENTELEMETRY and bool(setting.level)
         if not self.active:
             return None
         chosen = setting.samples(forced=forced)
         if setting.left:  # with a rate of 1, the next one is due at once
             self._update_due()
-        if not chosen:
-            return None
-        setting.open += 1
-        return RequestTrace(
-            self.next_id(),
-            setting,
-            protocol,
-            parent,
-            context.received_ns,
-            self.now_ns(),
-            self,
-            spans=span_ids(parent) if setting.mode == OPENTELEMETRY else None,
-        )
+        return setting if chosen else None
 
     def passed(self, model: str) -> None:
         """A request for this model came while none was due: it counts. This is all that tracing costs most requests."""
@@ -129,6 +124,7 @@ class Tracer:
             return
         sink.stop()
         self._sink = None
+        self.complete_usual = _nowhere
         await asyncio.to_thread(sink.close, _CLOSE_SECONDS)
         self._lost += sink.lost
 
@@ -142,7 +138,6 @@ class Tracer:
         """See `Samples`."""
         setting = trace.setting
         setting.open -= 1
-        setting.collected += 1
         if self._sink is None:
             trace.free()
         else:
@@ -170,3 +165,7 @@ class Tracer:
             path,
             error.strerror or error,
         )
+
+
+def _nowhere(_: UsualTrace) -> None:
+    """The server stops: what is complete now comes too late."""

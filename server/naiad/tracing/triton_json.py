@@ -9,11 +9,8 @@ from naiad.core.inference import ExecutionTimes
 from naiad.core.tensor import Tensor
 from naiad.tracing.settings import TIMESTAMPS
 from naiad.tracing.trace import InferenceTrace, RequestTrace
+from naiad.tracing.usual import FRONT_END, PROTOCOLS, text
 
-FRONT_END = {
-    "HTTP": ("HTTP_RECV_START", "HTTP_RECV_END", "HTTP_SEND_START", "HTTP_SEND_END"),
-    "GRPC": ("GRPC_WAITREAD_START", "GRPC_WAITREAD_END", "GRPC_SEND_START", "GRPC_SEND_END"),
-}
 _AT_ONCE = 10_000
 _quoted = json.encoder.encode_basestring_ascii
 
@@ -25,7 +22,8 @@ def written(trace: RequestTrace) -> str:
     if level == TIMESTAMPS and len(trace.parts) == 1 and trace.sent_ns:
         (part,) = trace.parts
         if part.execution is not None and part.queued_ns and len(part.responded_ns or ()) == 1:
-            return _usual_trace(trace, part, part.execution)
+            numbers = _numbers(trace, part, part.execution)
+            return text(numbers, part.request_id, part.model_name)
     records: list[str] = []
     receive, read, send, sent = FRONT_END[trace.protocol]
     own = trace.parts[0] if trace.parts else None
@@ -44,22 +42,13 @@ def written(trace: RequestTrace) -> str:
     return ",".join(records)
 
 
-def _usual_trace(trace: RequestTrace, part: InferenceTrace, times: ExecutionTimes) -> str:
-    """The records of one inference that was executed and has had one response: one expression, in half the time of one for each record."""
-    number = trace.id
-    receive, read, send, sent = FRONT_END[trace.protocol]
-    request_id = f',"request_id":{_quoted(part.request_id)}' if part.request_id else ""
+def _numbers(trace: RequestTrace, part: InferenceTrace, times: ExecutionTimes) -> tuple[int, ...]:
+    """Of a trace that is usual but for where it goes, as in `UsualTrace`."""
     (responded_ns,) = part.responded_ns or (0,)
-    at = f'{{"id":{number},"timestamps":[{{"name":"'
     return (
-        f'{at}{receive}","ns":{trace.received_ns}}}]}},{at}{read}","ns":{trace.read_ns}}}]}},'
-        f'{{"id":{number},"model_name":{_quoted(part.model_name)},"model_version":{part.model_version}{request_id}}},'
-        f'{at}REQUEST_START","ns":{part.started_ns}}}]}},{at}QUEUE_START","ns":{part.queued_ns}}}]}},'
-        f'{at}INFER_RESPONSE_COMPLETE","ns":{responded_ns}}}]}},{at}COMPUTE_START","ns":{times.start_ns}}}]}},'
-        f'{at}COMPUTE_INPUT_END","ns":{times.input_end_ns}}}]}},{at}COMPUTE_OUTPUT_START","ns":{times.output_start_ns}}}]}},'
-        f'{at}COMPUTE_END","ns":{times.end_ns}}}]}},{at}REQUEST_END","ns":{part.ended_ns}}}]}},'
-        f'{at}{send}","ns":{trace.send_ns}}}]}},{at}{sent}","ns":{trace.sent_ns}}}]}}'
-    )
+        trace.id, part.model_version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns, part.started_ns, part.queued_ns, responded_ns,
+        times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns, part.ended_ns, trace.send_ns, trace.sent_ns,
+    )  # fmt: skip
 
 
 def _add_part(records: list[str], part: InferenceTrace, *, stamps: bool, first: bool) -> None:

@@ -9,8 +9,8 @@ from naiad.core.clock import ManualClock
 from naiad.protocol.access_log import AccessObserver
 from naiad.protocol.observer import HeaderLookup
 from naiad.protocol.trace_observer import TraceObserver
+from naiad.tracing.context import TracedContext
 from naiad.tracing.settings import OPENTELEMETRY, TIMESTAMPS, TraceOptions
-from naiad.tracing.trace import TracedContext
 from naiad.tracing.tracer import Tracer
 from tests.server.tracing.test_spans import Collected
 
@@ -33,7 +33,7 @@ class World:
             return "passed"
         context = self.observer.begin(look_up, 1, 2)
         context.asks(model)
-        traced = isinstance(context, TracedContext) and context.record is not None
+        traced = isinstance(context, TracedContext) and context.setting is not None
         return "traced" if traced else "followed"
 
 

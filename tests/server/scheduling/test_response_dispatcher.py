@@ -258,3 +258,22 @@ async def test_a_request_is_counted_before_its_response_is_sent() -> None:
     await turn()
     model.host.finish()
     assert seen == [(1, 1)]
+
+
+async def test_the_time_of_a_response_that_the_statistics_have_is_kept_for_traces() -> None:
+    model = ScheduledModel(DynamicBatching())
+    good, bad = model.send(), model.send()
+    await turn()
+    model.host.respond = lambda inference: make_response(
+        inference, error=BACKEND_FAILED if inference is bad else None
+    )
+    await asyncio.sleep(0.005)
+    model.host.finish()
+    for each in (good, bad):
+        assert each.execution is not None
+        assert each.execution.responded_ns == each.received_ns + 5 * MS
+    failed = model.send()
+    await turn()
+    await asyncio.sleep(0.002)
+    model.host.fail(BACKEND_FAILED)
+    assert failed.answered_ns == failed.received_ns + 2 * MS

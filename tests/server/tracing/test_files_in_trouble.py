@@ -113,3 +113,23 @@ async def test_a_request_that_is_open_at_the_end_frees_its_tensors(tmp_path: pat
     world.requests.respond(inference)
     world.requests.finish(context)
     assert not world.tracer.tensors.bytes
+
+
+async def test_the_memory_of_traces_that_wait_for_their_file_is_bounded_over_all_settings(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_MOST_HELD_BYTES", 10_000)
+    world = World(tmp_path, log_frequency=50_000)
+    world.tracer.change("other", {"rate": 1, "log_frequency": 1000})
+    most = 0
+    for number in range(10):
+        name = "other" if number < 2 else "m"
+        context = world.requests.begin(name)
+        inference = world.requests.run(context, name=name, request_id="r" * 1000)
+        world.requests.respond(inference)
+        world.requests.finish(context)
+        most = max(most, world.sink()._groups.bytes)
+    assert most <= 10_000
+    await world.tracer.aclose()
+    # The setting that holds most gives way.
+    assert [ids(world.written(number)) for number in range(4)] == [[3, 4, 5], [6, 7, 8], [1, 2], [9, 10]]  # fmt: skip

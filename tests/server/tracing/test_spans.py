@@ -10,6 +10,7 @@ from naiad.tracing.settings import OPENTELEMETRY, TENSORS, TIMESTAMPS, TraceOpti
 from naiad.tracing.spans import SpanData, spans
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.tracer import Tracer
+from naiad.tracing.usual import UsualTrace
 from tests.server.tracing.traces import Requests, model, tensor
 
 CLIENT = TraceParent("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1)
@@ -23,6 +24,9 @@ class Collected:
 
     def __init__(self) -> None:
         self.traces: list[RequestTrace] = []
+
+    def usual(self, trace: UsualTrace) -> None:
+        raise AssertionError("of settings for files only")
 
     def collected(self, trace: RequestTrace) -> None:
         self.traces.append(trace)

@@ -12,7 +12,7 @@ from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.tracing.trace import TracedContext
+from naiad.tracing.context import TracedContext
 from naiad.tracing.tracer import Tracer
 
 
@@ -63,8 +63,10 @@ class Requests:
 
     def respond(self, inference: Inference, *outputs: Tensor, final: bool = True) -> None:
         """The model responds."""
-        inference.execution = ExecutionTimes(3, self.tick(), self.tick(), self.tick(), self.tick())
-        self.tick()
+        inference.execution = ExecutionTimes(
+            3, self.tick(), self.tick(), self.tick(), self.tick(), responded_ns=self.tick()
+        )
+        inference.completed = final
         name = inference.request.model_name
         inference.on_response(InferResponse(name, 3, "", list(outputs), {}, final=final))
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse, RecordsInference
+from naiad.core.inference import Inference, OnResponse, TracedInference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import ServedModel
@@ -140,7 +140,7 @@ class ModelCalls:
         on_response: OnResponse,
         flow: Flow | None = None,
         worded: "Worded | None" = None,
-        traced: RecordsInference | None = None,
+        traced: TracedInference | None = None,
     ) -> ModelCall:
         """Make a call; `decoupled`: the caller takes any number of responses, as fast as `flow` allows.
 

@@ -258,9 +258,9 @@ class ResponseSender:
         head, reply = exchange.head, exchange.response
         close, tail = False, KEEP
         assert reply is not None
-        context = exchange.context
-        if context is not None and self._observer is not None:
-            context.send_ns = self._observer.now_ns()
+        context, observer = exchange.context, self._observer
+        if context is not None and observer is not None:
+            context.send_ns = observer.now_ns()
         if reply.stream is not None:
             self._begin_stream(exchange, reply)
             return
@@ -277,9 +277,13 @@ class ResponseSender:
             self._transport.writelines((first, *rest))
         else:
             self._transport.write(first)
-        if context is not None:
-            size = 0 if head.head_only else sum(map(bytes_of, reply.body))
-            self._record(exchange, reply, size)
+        if context is not None and observer is not None:
+            if observer.records:
+                size = 0 if head.head_only else sum(map(bytes_of, reply.body))
+                self._record(exchange, reply, size)
+            else:
+                exchange.context = None
+                observer.finish(context)
         if close:
             self.all_sent()
 

@@ -1,0 +1,135 @@
+"""The context of a request while tracing is on: decides whether it is traced, and is its trace as long as that is usual. Loop only.
+
+A usual trace has one inference with one response, and is to have nothing but its times. Those are in the request's context and in its inference
+anyway, so nothing is recorded before the response is sent. What turns out otherwise becomes a `RequestTrace` with what is known of it then.
+"""
+
+import typing
+
+from typing_extensions import override
+
+from naiad.core.inference import Inference, RecordsInference, RequestContext
+from naiad.tracing.settings import OPENTELEMETRY, TraceSetting
+from naiad.tracing.trace import InferenceTrace, RequestTrace, Samples, span_ids
+from naiad.tracing.usual import LONGEST_ID, PACK, PROTOCOLS
+
+
+class TracedContext(RequestContext, kw_only=True, eq=False):
+    """The context of a request while tracing is on; of one that is traced, also the `core.inference.TracedInference` of its inference.
+
+    Attributes:
+        protocol: HTTP or GRPC.
+        setting: by which it is traced; None if it is not.
+        id: of a request that is traced.
+        read_ns: when it was whole (monotonic).
+        whole: its trace, if that is not usual.
+        over: whether its trace was usual, and is complete.
+    """
+
+    tracer: Samples
+    protocol: str
+    setting: TraceSetting | None = None
+    id: int = 0
+    read_ns: int = 0
+    whole: RequestTrace | None = None
+    over: bool = False
+
+    @override
+    def asks(self, model: str) -> None:
+        tracer = self.tracer
+        setting = self.setting = tracer.sampled(model, self.trace)
+        if setting is None:
+            return
+        self.id = tracer.next_id()
+        self.read_ns = tracer.now_ns()
+        if not setting.usual:
+            self._made_whole(setting)
+
+    @override
+    def runs(self, model: typing.Any, inference: Inference) -> None:
+        setting = self.setting
+        if setting is None:
+            self.model, self.inference = model, inference
+            return
+        whole = self.whole
+        if whole is None:
+            # An ensemble computes nothing itself, and a stream has several responses.
+            if self.inference is None and inference.flow is None and model.config.ensemble is None:
+                self.model, self.inference = model, inference
+                inference.traced = self
+                return
+            whole = self._made_whole(setting)
+        self.model, self.inference = model, inference
+        part = InferenceTrace(whole, whole.id)
+        part.begins(model, inference)
+        inference.traced = part
+        part.between(inference)
+
+    @override
+    def finish(self) -> None:
+        setting = self.setting
+        if setting is None:
+            return
+        whole = self.whole
+        if whole is None:
+            inference = self.inference
+            if inference is not None and self.sent_ns and inference.completed:
+                times, asked = inference.execution, inference.request
+                if times is not None:
+                    responded_ns = inference.answered_ns or times.responded_ns
+                    if responded_ns and inference.queued_ns and len(asked.id) <= LONGEST_ID:
+                        # Without a cycle both are freed here, not by the garbage collector.
+                        inference.traced = None
+                        self.over = True
+                        packed = PACK(
+                            self.id, times.version, PROTOCOLS[self.protocol], self.received_ns, self.read_ns, inference.received_ns,
+                            inference.queued_ns, responded_ns, times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns,
+                            responded_ns, self.send_ns, self.sent_ns,
+                        )  # fmt: skip
+                        self.tracer.complete_usual((packed, asked.id, asked.model_name))
+                        return
+            whole = self._made_whole(setting)
+        whole.send_ns, whole.sent_ns = self.send_ns, self.sent_ns
+        whole.end()
+
+    def _made_whole(self, setting: TraceSetting) -> RequestTrace:
+        """The trace, from now on with all that happens."""
+        setting.open += 1
+        whole = self.whole = self._record(setting)
+        inference = self.inference
+        if inference is None:
+            return whole
+        part = InferenceTrace(whole, whole.id)
+        part.begins(self.model, inference)
+        inference.traced = part
+        if inference.completed:
+            times = inference.execution
+            answered_ns = inference.answered_ns or (0 if times is None else times.responded_ns)
+            part.answered(inference, answered_ns=answered_ns, now=self.tracer.now_ns())
+        else:
+            part.between(inference)
+        return whole
+
+    def _record(self, setting: TraceSetting, *, completed: bool = False) -> RequestTrace:
+        parent = self.trace
+        spans = span_ids(parent) if setting.mode == OPENTELEMETRY else None
+        return RequestTrace(
+            self.id, setting, self.protocol, parent, self.received_ns, self.read_ns, self.tracer, completed=completed, spans=spans,
+        )  # fmt: skip
+
+    @property
+    def context(self) -> str:
+        """See `TracedInference`: usual traces have no spans."""
+        return ""
+
+    def child(self) -> RecordsInference:
+        """See `TracedInference`."""
+        assert self.setting is not None, "its inference is traced"
+        assert self.inference is not None, "its inference is traced"
+        if self.over:
+            return InferenceTrace(self._record(self.setting, completed=True), 0)
+        if self.whole is None:
+            self._made_whole(self.setting)
+        traced = self.inference.traced
+        assert traced is not None, "its inference is traced"
+        return traced.child()
