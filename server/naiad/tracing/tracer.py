@@ -52,7 +52,7 @@ class Tracer:
         self._settings = TraceSettings(options)
         self.now_ns = clock.monotonic_ns
         self._ids = itertools.count(1)
-        self.next_id: collections.abc.Callable[[], int] = functools.partial(next, self._ids)
+        self.next_id: collections.abc.Callable[[], int] = self._ids.__next__
         self._make_sink = (
             functools.partial(TraceFiles, self._failed, options.file) if sink is None else sink
         )

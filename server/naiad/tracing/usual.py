@@ -76,17 +76,17 @@ def joined(traces: list[UsualTrace]) -> bytes | memoryview:
     numbers = np.frombuffer(b"".join(packed), np.int64).reshape(len(traces), -1)
     quoted = [_quoted(each).encode() if each else b"" for each in ids] if any(ids) else None
     lengths = [0] * len(traces) if quoted is None else [len(each) for each in quoted]
+    alike = len(set(names)) == 1 and len(set(lengths)) == 1
+    if alike and (numbers[:, 1:_STAMPS] == numbers[0, 1:_STAMPS]).all():
+        rows = _alike(traces, numbers, quoted)
+        if rows is not None:
+            return memoryview(rows.reshape(-1))[1:]
     # Columns whose values are the same for all traces of one form.
     of_form = np.empty((len(traces), 5), np.int64)
     of_form[:, :2] = numbers[:, 1:_STAMPS]
     of_form[:, 2] = _widths(numbers[:, 0])
-    stamps = numbers[:, _STAMPS:]
-    of_form[:, 3] = _widths(stamps.min(axis=1))
-    of_form[:, 4] = _widths(stamps.max(axis=1))
-    if len(set(names)) == 1 and len(set(lengths)) == 1 and (of_form == of_form[0]).all():
-        rows = _alike(traces, numbers, quoted)
-        if rows is not None:
-            return memoryview(rows.reshape(-1))[1:]
+    of_form[:, 3] = _widths(numbers[:, _STAMPS:].min(axis=1))
+    of_form[:, 4] = _widths(numbers[:, _STAMPS:].max(axis=1))
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, form in enumerate(zip(names, lengths, map(tuple, of_form.tolist()), strict=True)):
         groups.setdefault(form, []).append(place)
@@ -111,13 +111,13 @@ def _alone(trace: UsualTrace) -> str:
 def _alike(
     traces: list[UsualTrace], numbers: _Numbers, quoted: list[bytes] | None
 ) -> _Bytes | None:
-    """The records of traces that differ in digits and the letters of request ids only, each behind a comma; None if times have different lengths."""
+    """The records of traces that differ in digits and the letters of request ids only, each behind a comma; None if ids or times have different lengths."""
+    stamps = np.ascontiguousarray(numbers[:, _STAMPS:].T)
+    width = _width(stamps)
+    if not width or not _width(numbers[:, 0]):
+        return None
     first = _alone(traces[0])
     variable = list(_VARIABLE.finditer(first))
-    stamps = np.ascontiguousarray(numbers[:, _STAMPS:].T)
-    width = int(_widths(stamps.max()))
-    if int(_widths(stamps.min())) != width:
-        return None
     template = np.frombuffer(b"," + first.encode(), np.uint8)
     rows = np.empty((len(traces), len(template)), np.uint8)
     rows[:] = template
@@ -144,6 +144,12 @@ def _widths(values: typing.Any) -> typing.Any:
     return np.searchsorted(_POWERS, values, side="right") + 1
 
 
+def _width(values: _Numbers) -> int:
+    """How many digits all of them have; 0 if not all have as many."""
+    lowest, highest = _widths(values.min()), _widths(values.max())
+    return int(lowest) if lowest == highest else 0
+
+
 def _digits(values: _Numbers, width: int) -> _Bytes:
     """The decimal digits of numbers of one width; shape: that of the numbers, and the width."""
     four = _four_digits()
@@ -153,6 +159,10 @@ def _digits(values: _Numbers, width: int) -> _Bytes:
         rest = values // 10_000
         found[..., group] = four[values - rest * 10_000]
         values = rest
+        if group and values.min() == (same := values.max()):  # times of one second
+            digits = b"%0*d" % (4 * group, int(same))
+            found[..., :group] = np.frombuffer(digits, four.dtype)
+            break
     return np.ascontiguousarray(found.view(np.uint8)[..., 4 * groups - width :])
 
 

@@ -83,10 +83,10 @@ class RequestDispatcher:
         `now_ns` is as in `RequestContext.received_ns`; 0 without an access log.
         """
         observer, context = self._observer, None
-        if observer is not None and observer.follows(request.headers.get):
+        if observer is not None and observer.follows(header := request.headers.get):
             shared = request.shared
             size = len(request.body) if shared is None else len(shared)
-            context = observer.begin(request.headers.get, now_ns, size)
+            context = observer.begin(header, now_ns, size)
             request = HttpRequest(
                 request.method, request.path, request.headers, request.body, context, shared
             )
