@@ -80,7 +80,7 @@ def joined(traces: list[UsualTrace]) -> bytes | memoryview:
     if alike and (numbers[:, 1:_STAMPS] == numbers[0, 1:_STAMPS]).all():
         rows = _alike(traces, numbers, quoted)
         if rows is not None:
-            return memoryview(rows.reshape(-1))[1:]
+            return rows.reshape(-1).data[1:]
     # Columns whose values are the same for all traces of one form.
     of_form = np.empty((len(traces), 5), np.int64)
     of_form[:, :2] = numbers[:, 1:_STAMPS]

@@ -3,6 +3,7 @@
 import pathlib
 
 import httpx
+import pytest
 import tritonclient.grpc as grpc_client
 import tritonclient.http as http_client
 from prometheus_client.openmetrics import parser
@@ -24,10 +25,18 @@ def traces(text: str, family: str) -> set[str]:
     return {each.exemplar.labels["trace_id"] for each in found.samples if each.exemplar is not None}
 
 
+@pytest.mark.parametrize("traces_too", [False, True])
 def test_a_scraper_that_asks_for_openmetrics_gets_trace_ids(
-    models: pathlib.Path, tmp_path: pathlib.Path
+    models: pathlib.Path, tmp_path: pathlib.Path, *, traces_too: bool
 ) -> None:
-    with launched(models, tmp_path, *ADD, "--metrics-config=exemplars=true") as server:
+    options = ["--metrics-config=exemplars=true"]
+    if traces_too:
+        options += (
+            f"--trace-config=triton,file={tmp_path / 'trace.json'}",
+            "--trace-config=level=TIMESTAMPS",
+            "--trace-config=rate=1",
+        )
+    with launched(models, tmp_path, *ADD, *options) as server:
         assert TRACE_ID not in page(server.metrics, OPEN_METRICS).text
         with http_client.InferenceServerClient(server.http) as client:
             infer(client, http_client)
