@@ -37,7 +37,7 @@ class TracedInference(typing.Protocol):
 
 
 class RecordsInference(TracedInference, typing.Protocol):
-    """The trace of an inference, which is told what happens to it."""
+    """The trace of an inference, which gets what happens to it."""
 
     def begins(self, model: typing.Any, inference: "Inference") -> None:
         """A model version, an `engine.model.Model`, runs the inference."""
