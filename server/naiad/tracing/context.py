@@ -84,7 +84,7 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
                         packed = PACK(
                             self.id, times.version, PROTOCOLS[self.protocol], self.received_ns, self.read_ns, inference.received_ns,
                             inference.queued_ns, responded_ns, times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns,
-                            responded_ns, self.send_ns, self.sent_ns,
+                            self.send_ns, self.sent_ns,
                         )  # fmt: skip
                         self.tracer.complete_usual((packed, asked.id, asked.model_name))
                         return

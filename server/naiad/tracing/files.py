@@ -19,7 +19,7 @@ from naiad.tracing.background import Background
 from naiad.tracing.settings import TraceSetting
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.triton_json import written
-from naiad.tracing.usual import UsualTrace, joined
+from naiad.tracing.usual import AT_ONCE, UsualTexts, UsualTrace
 
 _log = logging.getLogger("naiad.trace")
 
@@ -36,9 +36,6 @@ _WAITING = 100_000
 """What may wait for the thread, as `_weight` counts: about 100 MB."""
 
 _GATHER_SECONDS = 0.05
-
-_AT_ONCE = 4096
-"""Usual traces that are made text and written together: 4 MB."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -127,6 +124,7 @@ class TraceFiles:
         self._usual: list[UsualTrace] = []
         # Whether the thread will look at them.
         self._is_announced = False
+        self._texts = UsualTexts()
         # Each is written by one thread only.
         self._dropped = self._unwritten = 0
         self._groups = FileGroups()
@@ -207,7 +205,7 @@ class TraceFiles:
         for file, traces in whole.items():
             if traces:
                 with self._freed(traces), self._reported(file, len(traces)):
-                    self._append(file, self._joined(traces))
+                    self._ready(file).append(self._joined(traces))
         for write in writes:
             if write.numbered:
                 number = self._numbers.get(write.file, 0)
@@ -221,14 +219,19 @@ class TraceFiles:
                     array.append(self._joined(write.traces))
 
     def _write_usual(self, count: int) -> None:
+        is_first = True
         while count > 0:
-            traces = self._usual[:_AT_ONCE]
+            traces = self._usual[:AT_ONCE]
             del self._usual[: len(traces)]
             count -= len(traces)
             with self._reported(self._file, len(traces)):
-                self._append(self._file, joined(traces))
+                # Whether the file is still there is asked once.
+                array = None if is_first else self._open.get(self._file)
+                is_first = False
+                (array or self._ready(self._file)).append_framed(self._texts.framed(traces))
 
-    def _append(self, file: str, records: bytes | memoryview) -> None:
+    def _ready(self, file: str) -> "_JsonArray":
+        """The array of a file."""
         array = self._open.get(file)
         if array is not None and not array.is_at(file):
             del self._open[file]
@@ -238,7 +241,7 @@ class TraceFiles:
             # One that was written before goes on, once there is room again.
             array = self._open[file] = _JsonArray(file, goes_on=file in self._begun)
             self._begun.add(file)
-        array.append(records)
+        return array
 
     def _joined(self, traces: list[RequestTrace]) -> bytes:
         """Several, with commas between them; one of which no text can be made is lost alone."""
@@ -306,13 +309,16 @@ class _JsonArray:
         is_cut = stat.S_ISREG(here.st_mode) and here.st_size < self._end
         return os.path.samestat(here, there) and not is_cut
 
-    def append(self, records: bytes | memoryview) -> None:
+    def append(self, records: bytes) -> None:
         """Write further records; after an error the file has those from before."""
-        if not records:
-            return
-        rest = memoryview(
-            b"".join((b"," if self._end else b"[", records, b"]" if self._seeks else b""))
-        )
+        if records:
+            self.append_framed(memoryview(bytearray(b",%b]" % records)))
+
+    def append_framed(self, records: memoryview) -> None:
+        """As `append`, of records that have a comma in front, which may be changed, and a bracket behind."""
+        if not self._end:
+            records[0] = ord("[")
+        rest = records if self._seeks else records[:-1]
         size = len(rest)
         if self._seeks:
             self._file.seek(self._end)

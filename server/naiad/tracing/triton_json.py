@@ -21,7 +21,7 @@ def written(trace: RequestTrace) -> str:
     stamps = level & TIMESTAMPS
     if level == TIMESTAMPS and len(trace.parts) == 1 and trace.sent_ns:
         (part,) = trace.parts
-        if part.execution is not None and part.queued_ns and len(part.responded_ns or ()) == 1:
+        if part.execution is not None and part.queued_ns and part.responded_ns == [part.ended_ns]:
             numbers = _numbers(trace, part, part.execution)
             return text(numbers, part.request_id, part.model_name)
     records: list[str] = []
@@ -44,10 +44,9 @@ def written(trace: RequestTrace) -> str:
 
 def _numbers(trace: RequestTrace, part: InferenceTrace, times: ExecutionTimes) -> tuple[int, ...]:
     """Of a trace that is usual but for where it goes, as in `UsualTrace`."""
-    (responded_ns,) = part.responded_ns or (0,)
     return (
-        trace.id, part.model_version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns, part.started_ns, part.queued_ns, responded_ns,
-        times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns, part.ended_ns, trace.send_ns, trace.sent_ns,
+        trace.id, part.model_version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns, part.started_ns, part.queued_ns, part.ended_ns,
+        times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns, trace.send_ns, trace.sent_ns,
     )  # fmt: skip
 
 

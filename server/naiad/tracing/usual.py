@@ -11,14 +11,15 @@ import re
 import struct
 import typing
 
+import msgspec
 import numpy as np
 
 UsualTrace = tuple[bytes, str, str]
 """What `PACK` makes of its numbers, the client's request id, and the model's name.
 
-The numbers: id, the model's version, the protocol's place in `PROTOCOLS`, and in the order of the file the times at which the request began to be
-read, was whole, was received by its model, was queued, was answered; at which its batch began, had its inputs, had its outputs, ended; at which it
-was answered, again, and at which its response began to be sent, and was sent (monotonic nanoseconds).
+The numbers: id, the model's version, the protocol's place in `PROTOCOLS`, and the times at which the request began to be read, was whole, was
+received by its model, was queued, was answered; at which its batch began, had its inputs, had its outputs, ended; at which its response began to be
+sent, and was sent (monotonic nanoseconds).
 """
 
 PROTOCOLS = {"HTTP": 0, "GRPC": 1}
@@ -29,20 +30,26 @@ FRONT_END = {
 LONGEST_ID = 256
 """Characters of the request id of a usual trace: so much memory may wait per trace."""
 
-_NUMBERS = struct.Struct("15q")
+_NUMBERS = struct.Struct("14q")
 PACK = _NUMBERS.pack
 
 _NAMES = tuple(FRONT_END.values())
 _STAMPS = 3
 """The place of the first time."""
+_TIMES = 11
+_PLACES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 9, 10)
+"""Which of the times is where in the file: the response is twice there."""
 
 _FEW = 16
 """So many are made text one by one."""
+AT_ONCE = 512
+"""So many at once: their text is half a megabyte, which stays in a processor's cache."""
 
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 _VARIABLE = re.compile(r'"id":([0-9]+)|"ns":([0-9]+)|"request_id":("(?:[^"\\]|\\.)*")')
 """What differs between traces of one form. No text of a client or a model has these: its quotes are behind backslashes."""
 
+_BRACKET = ord("]")
 _quoted = json.encoder.encode_basestring_ascii
 _Bytes = np.ndarray[typing.Any, np.dtype[np.uint8]]
 _Numbers = np.ndarray[typing.Any, np.dtype[np.int64]]
@@ -52,7 +59,7 @@ def text(numbers: collections.abc.Sequence[int], request_id: str, model_name: st
     """The records of one trace, with commas between them: one expression, in half the time of one for each record."""
     (
         number, version, protocol, received_ns, read_ns, started_ns, queued_ns, responded_ns, start_ns, input_end_ns, output_start_ns, end_ns,
-        ended_ns, send_ns, sent_ns,
+        send_ns, sent_ns,
     ) = numbers  # fmt: skip
     receive, read, send, sent = _NAMES[protocol]
     of_client = f',"request_id":{_quoted(request_id)}' if request_id else ""
@@ -63,44 +70,83 @@ def text(numbers: collections.abc.Sequence[int], request_id: str, model_name: st
         f'{at}REQUEST_START","ns":{started_ns}}}]}},{at}QUEUE_START","ns":{queued_ns}}}]}},'
         f'{at}INFER_RESPONSE_COMPLETE","ns":{responded_ns}}}]}},{at}COMPUTE_START","ns":{start_ns}}}]}},'
         f'{at}COMPUTE_INPUT_END","ns":{input_end_ns}}}]}},{at}COMPUTE_OUTPUT_START","ns":{output_start_ns}}}]}},'
-        f'{at}COMPUTE_END","ns":{end_ns}}}]}},{at}REQUEST_END","ns":{ended_ns}}}]}},'
+        f'{at}COMPUTE_END","ns":{end_ns}}}]}},{at}REQUEST_END","ns":{responded_ns}}}]}},'
         f'{at}{send}","ns":{send_ns}}}]}},{at}{sent}","ns":{sent_ns}}}]}}'
     )
 
 
-def joined(traces: list[UsualTrace]) -> bytes | memoryview:
-    """The records of several, in their order, with commas between them."""
-    if len(traces) < _FEW:
-        return ",".join([_alone(trace) for trace in traces]).encode()
-    packed, ids, names = zip(*traces, strict=True)
-    numbers = np.frombuffer(b"".join(packed), np.int64).reshape(len(traces), -1)
-    quoted = [_quoted(each).encode() if each else b"" for each in ids] if any(ids) else None
-    lengths = [0] * len(traces) if quoted is None else [len(each) for each in quoted]
-    alike = len(set(names)) == 1 and len(set(lengths)) == 1
-    if alike and (numbers[:, 1:_STAMPS] == numbers[0, 1:_STAMPS]).all():
-        rows = _alike(traces, numbers, quoted)
-        if rows is not None:
-            return rows.reshape(-1).data[1:]
-    # Columns whose values are the same for all traces of one form.
-    of_form = np.empty((len(traces), 5), np.int64)
-    of_form[:, :2] = numbers[:, 1:_STAMPS]
-    of_form[:, 2] = _widths(numbers[:, 0])
-    of_form[:, 3] = _widths(numbers[:, _STAMPS:].min(axis=1))
-    of_form[:, 4] = _widths(numbers[:, _STAMPS:].max(axis=1))
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for place, form in enumerate(zip(names, lengths, map(tuple, of_form.tolist()), strict=True)):
-        groups.setdefault(form, []).append(place)
-    texts: list[bytes | memoryview] = [b""] * len(traces)
-    for places in groups.values():
-        rows = None
-        if len(places) >= _FEW:
-            among = None if quoted is None else [quoted[place] for place in places]
-            rows = _alike([traces[place] for place in places], numbers[places], among)
-        for at, place in enumerate(places):
-            texts[place] = (
-                _alone(traces[place]).encode() if rows is None else rows[at, 1:].tobytes()
-            )
-    return b",".join(texts)
+class UsualTexts:
+    """Makes traces text, in memory that it uses again: new memory for each half a megabyte would take as long as the work."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def framed(self, traces: list[UsualTrace]) -> memoryview:
+        """The records of at most `AT_ONCE`, in their order, with commas before each and a bracket behind the last one. Valid until the next call."""
+        if len(traces) < _FEW:
+            return _framed(",".join([_alone(trace) for trace in traces]).encode())
+        packed, ids, names = zip(*traces, strict=True)
+        numbers = np.frombuffer(b"".join(packed), np.int64).reshape(len(traces), -1)
+        quoted = [_quoted(each).encode() if each else b"" for each in ids] if any(ids) else None
+        lengths = [0] * len(traces) if quoted is None else [len(each) for each in quoted]
+        alike = len(set(names)) == 1 and len(set(lengths)) == 1
+        if alike and (numbers[:, 1:_STAMPS] == numbers[0, 1:_STAMPS]).all():
+            rows = self._alike(names[0], numbers, quoted)
+            if rows is not None:
+                self._memory[rows.size] = _BRACKET
+                return self._memory[: rows.size + 1].data
+        # Columns whose values are the same for all traces of one form.
+        of_form = np.empty((len(traces), 5), np.int64)
+        of_form[:, :2] = numbers[:, 1:_STAMPS]
+        of_form[:, 2] = _widths(numbers[:, 0])
+        of_form[:, 3] = _widths(numbers[:, _STAMPS:].min(axis=1))
+        of_form[:, 4] = _widths(numbers[:, _STAMPS:].max(axis=1))
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for place, form in enumerate(
+            zip(names, lengths, map(tuple, of_form.tolist()), strict=True)
+        ):
+            groups.setdefault(form, []).append(place)
+        texts = [b""] * len(traces)
+        for places in groups.values():
+            rows = None
+            if len(places) >= _FEW:
+                among = None if quoted is None else [quoted[place] for place in places]
+                rows = self._alike(names[places[0]], numbers[places], among)
+            for at, place in enumerate(places):
+                texts[place] = (
+                    _alone(traces[place]).encode() if rows is None else rows[at, 1:].tobytes()
+                )
+        return _framed(b",".join(texts))
+
+    def _alike(self, name: str, numbers: _Numbers, quoted: list[bytes] | None) -> _Bytes | None:
+        """The records of traces that differ in digits and the letters of request ids only, each behind a comma; None if ids or times have different lengths."""
+        ids, version, protocol = numbers[:, 0], int(numbers[0, 1]), int(numbers[0, 2])
+        stamps = np.ascontiguousarray(numbers[:, _STAMPS:].T)
+        digits, width = _width(ids), _width(stamps)
+        if not digits or not width:
+            return None
+        letters = 0 if quoted is None else len(quoted[0])
+        form = _form(name, version, protocol, letters=letters, digits=digits, width=width)
+        size = len(ids) * len(form.template)
+        if size >= len(self._memory):
+            self._memory = np.empty(size + 1, np.uint8)
+        made = self._memory[:size].reshape(len(ids), -1)
+        made[:] = form.template
+        rows = made.view(form.row)[:, 0]
+        number = _digits(ids, digits)
+        for field in form.numbers:
+            rows[field] = number
+        at = _digits(stamps, width)
+        for field, time in zip(form.times, _PLACES, strict=True):
+            rows[field] = at[time]
+        if quoted is not None:
+            for field in form.texts:
+                rows[field] = np.frombuffer(b"".join(quoted), f"V{letters}")
+        return made
+
+
+def _framed(records: bytes) -> memoryview:
+    return memoryview(bytearray(b",%b]" % records))
 
 
 def _alone(trace: UsualTrace) -> str:
@@ -108,35 +154,43 @@ def _alone(trace: UsualTrace) -> str:
     return text(_NUMBERS.unpack(packed), request_id, name)
 
 
-def _alike(
-    traces: list[UsualTrace], numbers: _Numbers, quoted: list[bytes] | None
-) -> _Bytes | None:
-    """The records of traces that differ in digits and the letters of request ids only, each behind a comma; None if ids or times have different lengths."""
-    stamps = np.ascontiguousarray(numbers[:, _STAMPS:].T)
-    width = _width(stamps)
-    if not width or not _width(numbers[:, 0]):
-        return None
-    first = _alone(traces[0])
-    variable = list(_VARIABLE.finditer(first))
-    template = np.frombuffer(b"," + first.encode(), np.uint8)
-    rows = np.empty((len(traces), len(template)), np.uint8)
-    rows[:] = template
-    times = iter(_digits(stamps, width))
-    number = _digits(numbers[:, 0], len(variable[0][1]))
-    for found in variable:
-        begin, end = (1 + place for place in found.span(found.lastindex or 0))
-        if found.lastindex == 1:
-            digits = number
-        elif found.lastindex == 2:  # noqa: PLR2004 - the group of the times
-            digits = next(times)
-        elif quoted is not None:
-            digits = np.frombuffer(b"".join(quoted), np.uint8).reshape(len(traces), -1)
-        else:
-            continue
-        # One move of memory for each, instead of one for each byte.
-        whole = np.dtype((np.void, end - begin))
-        rows[:, begin:end].view(whole)[:, 0] = digits.view(whole)[:, 0]
-    return rows
+class _Form(msgspec.Struct, frozen=True, eq=False):
+    """What the records of traces of one form have in common.
+
+    Attributes:
+        template: their text, behind a comma.
+        row: the same as a type with a field for each place at which traces differ.
+        numbers, times, texts: the fields for ids, for times, and for request ids.
+    """
+
+    template: _Bytes
+    row: np.dtype[np.void]
+    numbers: tuple[str, ...]
+    times: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=64)
+def _form(
+    name: str, version: int, protocol: int, *, letters: int, digits: int, width: int
+) -> _Form:
+    """Args: `letters` of a request id in quotes, 0 for none; `digits` of an id; `width` of times, in digits."""
+    first = 10 ** (digits - 1), version, protocol, *(10 ** (width - 1) for _ in range(_TIMES))
+    template = "," + text(first, "x" * (letters - 2) if letters else "", name)
+    fields = [(each.lastindex or 0, each) for each in _VARIABLE.finditer(template)]
+    row = np.dtype(
+        {
+            "names": [str(each.start(kind)) for kind, each in fields],
+            "formats": [f"V{len(each[kind])}" for kind, each in fields],
+            "offsets": [each.start(kind) for kind, each in fields],
+            "itemsize": len(template),
+        }
+    )
+    numbers, times, texts = (
+        tuple(str(each.start(kind)) for kind, each in fields if kind == wanted)
+        for wanted in (1, 2, 3)
+    )
+    return _Form(np.frombuffer(template.encode(), np.uint8), row, numbers, times, texts)
 
 
 def _widths(values: typing.Any) -> typing.Any:
@@ -146,12 +200,12 @@ def _widths(values: typing.Any) -> typing.Any:
 
 def _width(values: _Numbers) -> int:
     """How many digits all of them have; 0 if not all have as many."""
-    lowest, highest = _widths(values.min()), _widths(values.max())
-    return int(lowest) if lowest == highest else 0
+    lowest, highest = len(str(values.min())), len(str(values.max()))
+    return lowest if lowest == highest else 0
 
 
-def _digits(values: _Numbers, width: int) -> _Bytes:
-    """The decimal digits of numbers of one width; shape: that of the numbers, and the width."""
+def _digits(values: _Numbers, width: int) -> np.ndarray[typing.Any, np.dtype[np.void]]:
+    """The decimal digits of numbers of one width."""
     four = _four_digits()
     groups = -(-width // 4)
     found = np.empty((*values.shape, groups), four.dtype)
@@ -163,7 +217,8 @@ def _digits(values: _Numbers, width: int) -> _Bytes:
             digits = b"%0*d" % (4 * group, int(same))
             found[..., :group] = np.frombuffer(digits, four.dtype)
             break
-    return np.ascontiguousarray(found.view(np.uint8)[..., 4 * groups - width :])
+    digits_only = np.ascontiguousarray(found.view(np.uint8)[..., 4 * groups - width :])
+    return digits_only.view(f"V{width}")[..., 0]
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse, failure
 from naiad.errors import unavailable
 from naiad.tracing import files
-from naiad.tracing.usual import LONGEST_ID, PACK, UsualTrace, joined, text
+from naiad.tracing.usual import LONGEST_ID, PACK, UsualTexts, UsualTrace, text
 from tests.server.tracing.test_tracer import names
 from tests.server.tracing.traces import model
 from tests.server.tracing.world import World, ids
@@ -40,7 +40,7 @@ def made(
                 number,
                 1 + chosen.randrange(kinds),
                 chosen.randrange(min(2, kinds)),
-                *(since_ns + chosen.randrange(10**9) for _ in range(12)),
+                *(since_ns + chosen.randrange(10**9) for _ in range(11)),
             ),
             request_id(number),
             NAMES[chosen.randrange(kinds)],
@@ -50,7 +50,8 @@ def made(
 
 
 def one_by_one(traces: list[UsualTrace]) -> bytes:
-    return b",".join(bytes(joined([trace])) for trace in traces)
+    texts = UsualTexts()
+    return b"".join(bytes(texts.framed([trace]))[:-1] for trace in traces) + b"]"
 
 
 @pytest.mark.parametrize(
@@ -69,14 +70,16 @@ def one_by_one(traces: list[UsualTrace]) -> bytes:
     ids=["few", "alike", "ids of two lengths", "times of two lengths", "times of many lengths", "long times", "request ids", "odd request ids", "forms"],
 )  # fmt: skip
 def test_many_have_the_text_of_each_one_alone(traces: list[UsualTrace]) -> None:
-    assert bytes(joined(traces)) == one_by_one(traces)
+    texts = UsualTexts()
+    for those in (traces, traces[:2], traces):
+        assert bytes(texts.framed(those)) == one_by_one(those)
 
 
 def test_the_text_of_one() -> None:
-    found = text((7, 2, 1, *range(12)), "r", "m")
+    found = text((7, 2, 1, *range(11)), "r", "m")
     assert found.startswith('{"id":7,"timestamps":[{"name":"GRPC_WAITREAD_START","ns":0}]},')
     assert '{"id":7,"model_name":"m","model_version":2,"request_id":"r"}' in found
-    assert found.endswith('{"name":"GRPC_SEND_END","ns":11}]}')
+    assert found.endswith('{"name":"GRPC_SEND_END","ns":10}]}')
 
 
 @pytest.mark.parametrize("request_id", ["", "r", '"ü', "r" * (LONGEST_ID + 1)])
@@ -115,7 +118,7 @@ async def test_what_does_not_fit_is_lost_and_counted(
 async def test_more_than_one_write_takes_are_written_in_order(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_AT_ONCE", 7)
+    monkeypatch.setattr(files, "AT_ONCE", 7)
     world = World(tmp_path)
     for _ in range(50):
         world.requests.whole()
