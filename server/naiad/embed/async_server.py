@@ -30,6 +30,7 @@ from naiad.embed.requests import (
     all_arrays,
     make_request,
 )
+from naiad.embed.run import Run
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unavailable
 from naiad.metrics.exposition import pieces
@@ -73,59 +74,64 @@ class AsyncServer:
             repositories(model_repository), options, refused=LOGGING, needs_repository=False
         )
         self._functions = BoundFunctions(functions)
-        self._undo: contextlib.AsyncExitStack | None = None
+        self._run: Run | None = None
         self._running: Embedded | None = None
         self._calls: Calls | None = None
 
     async def start(self) -> Self:
-        """Load the models and serve.
+        """Load the models and serve. A cancel ends what has begun of it, and is raised then.
 
         Raises:
-            StartError: a model does not load (`exit_on_error=False` serves the others), or an option cannot be used.
-            RuntimeError: it runs already.
+            StartError: a model does not load (`exit_on_error=False` serves the others), an option cannot be used, or it was stopped meanwhile.
+            RuntimeError: it runs already, or its stop has not ended.
         """
-        if self._undo is not None:
+        if self._run is not None:
             raise RuntimeError("the server runs already")
-        self._undo = undo = contextlib.AsyncExitStack()
-        try:
-            folder = undo.enter_context(self._functions.written())
-            options = msgspec.structs.replace(
-                self._options, model_repository=(*self._options.model_repository, *folder)
-            )
-            running = await undo.enter_async_context(
-                embedded(
-                    options,
-                    clock=SystemClock(),
-                    also=self._functions.names(),
-                    loads=bool(self._options.model_repository or self._functions.names()),
-                )
-            )
-        except BaseException:
-            self._undo = None
-            await undo.aclose()
-            raise
-        self._running, self._calls = running, Calls(running.assembly.engine)
-        running.on_late.append(self._calls.close)
+        self._run = run = Run(
+            self._serving(), begun=self._on_begin, lost=self._on_loss, ended=self._on_end
+        )
+        await run.begin()
         return self
 
     async def stop(self) -> None:
-        """Refuse new requests, finish those in progress and unload the models, within `exit_timeout_secs`. Idempotent."""
-        undo, self._undo = self._undo, None
-        if undo is None:
-            return
-        calls = self._calls
-        try:
-            await undo.aclose()
-        finally:
-            self._running = self._calls = None
-            if calls is not None:
-                calls.close()
+        """Refuse new requests, finish those in progress and unload the models, within `exit_timeout_secs`. Idempotent.
+
+        A cancel ends the stop as if this time were over, and is raised then.
+        """
+        if self._run is not None:
+            await self._run.stop()
+
+    @contextlib.asynccontextmanager
+    async def _serving(self) -> collections.abc.AsyncIterator[Embedded]:
+        with self._functions.written() as folder:
+            options = msgspec.structs.replace(
+                self._options, model_repository=(*self._options.model_repository, *folder)
+            )
+            async with embedded(
+                options,
+                clock=SystemClock(),
+                also=self._functions.names(),
+                loads=bool(self._options.model_repository or self._functions.names()),
+            ) as running:
+                yield running
+
+    def _on_begin(self, running: Embedded) -> None:
+        self._running, self._calls = running, Calls(running.assembly.engine)
+        running.on_late.append(self._calls.close)
+
+    def _on_loss(self) -> None:
+        if self._calls is not None:
+            self._calls.close()
+
+    def _on_end(self) -> None:
+        self._on_loss()
+        self._run = self._running = self._calls = None
 
     def forget(self) -> None:
         """This process was forked: what runs is the parent's, and stays as it is. This one may start."""
         # Kept: what they do when they are dropped would be done to the parent's files, descriptors and loop.
-        _OF_PARENTS.append((self._undo, self._running, self._calls))
-        self._undo = self._running = self._calls = None
+        _OF_PARENTS.append((self._run, self._running, self._calls))
+        self._run = self._running = self._calls = None
         self._functions.forget()
 
     async def bind(self, function: FunctionModel) -> None:

@@ -118,7 +118,7 @@ class Assembly:
         await self._loader.finish()
 
     async def aclose(self, seconds: float) -> None:
-        """Interrupt and unload within this time, unless `interrupt` was called before."""
+        """Interrupt and unload within this time, unless `interrupt` was called before; a cancel ends the time."""
         if self._is_interrupted:
             return
         try:
@@ -127,6 +127,9 @@ class Assembly:
                 await self.unload()
         except TimeoutError:
             await self.abandon()
+        except asyncio.CancelledError:
+            await self.abandon()
+            raise
 
     async def abandon(self) -> None:
         """The time for the stop is over, and the process goes on: have every thread end that can. Waits for two seconds at most.

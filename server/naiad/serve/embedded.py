@@ -104,7 +104,7 @@ async def embedded(
 ) -> collections.abc.AsyncIterator[Embedded]:
     """Load the models and serve, then drain the ports and unload the models within `--exit-timeout-secs`.
 
-    What has not ended by then is cancelled and left behind: the process goes on.
+    What has not ended by then, or when the stop is cancelled, is cancelled and left behind: the process goes on.
 
     Args:
         options: those about logs are not read.
@@ -129,16 +129,23 @@ async def embedded(
         ) as assembly:
             running = Embedded(assembly, options, clock)
             ports: Ports = running
+            cancelled: asyncio.CancelledError | None = None
+            in_time = False
             try:
                 await _start(running, options, also if loads else None)
                 yield running
-                in_time = await stop(assembly, ports, options, clock)
+                try:
+                    in_time = await stop(assembly, ports, options, clock)
+                except asyncio.CancelledError as error:
+                    cancelled = error
             finally:
                 await running.close_all()
             if not in_time:
                 for call in running.on_late:
                     call()
                 await assembly.abandon()
+            if cancelled is not None:
+                raise cancelled
     except (AssemblyError, FrontEndError, InferenceError) as error:
         raise StartError(str(error)) from error.__cause__
     finally:
