@@ -13,6 +13,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.plugin import BackendPlugin
 from naiad.check.checked_model import Checked
 from naiad.check.ensembles import check_ensembles
+from naiad.check.explainers import check_explainers
 from naiad.check.resources import check_resources
 from naiad.config.checks.features import ServerFeatures
 from naiad.config.findings import in_order
@@ -100,7 +101,9 @@ class Checker:
         models = [self._model(folder, by_name[folder.name]) for folder in folders]
         if self._features.rate_limiter:
             models = check_resources(models, self._resources)
-        return check_ensembles(models, is_repository=not alone, namespaces=self._namespaces)
+        models = check_ensembles(models, is_repository=not alone, namespaces=self._namespaces)
+        # Behind it: a model without its explainer is loaded, and can be a step.
+        return check_explainers(models, is_repository=not alone)
 
     def _model(
         self, folder: pathlib.Path, same_name: collections.abc.Sequence[pathlib.Path]

@@ -7,6 +7,7 @@ import asyncio
 import collections.abc
 import functools
 
+from naiad.config.explainer import explainer_of
 from naiad.config.input_device import input_device, server_reads_inputs
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
@@ -36,9 +37,6 @@ from naiad.scheduling.instances.resources import Resources
 from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.relays.calls import CallInProgress
 from naiad.scheduling.scheduler import Scheduler, SubmitsTogether
-
-EXPLAINER = "naiad.explainer"
-"""The parameter of a config that names the model that explains its predictions."""
 
 
 class Model:
@@ -285,7 +283,7 @@ def traits_of(
         reads_regions=bool(instances)
         and all(isinstance(each.host, InProcess) for each in instances)
         and not server_reads_inputs(config),
-        explainer=config.parameters.get(EXPLAINER, ""),
+        explainer=explainer_of(config),
     )
 
 

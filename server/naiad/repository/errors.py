@@ -27,6 +27,11 @@ class FilesChangedError(InferenceError):
         self.paths = paths
 
 
+def unknown_model(name: str) -> str:
+    """That there is no such model."""
+    return f"Request for unknown model: '{name}' is not found"
+
+
 def not_served(
     name: str,
     version: int,
@@ -52,7 +57,7 @@ def not_served(
     known = sorted(ready)
     listed = ", ".join(known[:_LISTED_NAMES]) + (", …" if len(known) > _LISTED_NAMES else "")
     return not_found(
-        f"{unknown} is not found"
+        unknown_model(name)
         + (f"; models that are ready: {listed}" if known else "; no model is ready")
     )
 

@@ -10,6 +10,7 @@ import logging
 
 import msgspec
 
+from naiad.config.explainer import EXPLAINER, decoupled, of_model
 from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
@@ -95,24 +96,20 @@ class PredictRoute:
         if self._explains:
             if not traits.explainer:
                 raise unsupported(
-                    f"model '{name}' has no explainer: name the model that explains it in its config, by the parameter 'naiad.explainer'"
+                    f"model '{name}' has no explainer: name the model that explains it in its config, by the parameter '{EXPLAINER}'"
                 )
             name, version, member = traits.explainer, LATEST, "explanations"
             traits = self._explainer(name)
         if traits.decoupled:
-            raise unsupported(
-                f"KServe's v1 doesn't support models with decoupled transaction policy: '{name}' may answer many times. Use "
-                f"/v2/models/{name}/generate_stream, or gRPC's ModelStreamInfer"
-            )
+            reason = decoupled(name)
+            raise unsupported(of_model(self._model, reason) if self._explains else reason)
         return Model(traits, Target(name, version, self._limits.max_input_size), member)
 
     def _explainer(self, name: str) -> ModelTraits:
         try:
             return self._engine.look_up(name).traits
         except InferenceError as error:
-            raise InferenceError(
-                error.code, f"the explainer of model '{self._model}': {error.message}"
-            ) from None
+            raise InferenceError(error.code, of_model(self._model, error.message)) from None
 
     def _run(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         """Decompress, decode, ask the engine.

@@ -13,7 +13,7 @@ import msgspec
 
 from naiad.core.request import LATEST
 from naiad.errors import InferenceError, invalid, not_found
-from naiad.repository.errors import not_polled
+from naiad.repository.errors import not_polled, unknown_model
 from naiad.repository.loading.progress import LoadProgress
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
@@ -93,7 +93,7 @@ class Namespaces(typing.Generic[S]):
             raise not_found(
                 f"Identifier of model '{name}' is not found in global map: it is unloaded"
             )
-        raise invalid(f"Request for unknown model: '{name}' is not found")
+        raise invalid(unknown_model(name))
 
     def within(self, namespace: str) -> Repository[S]:
         """The repository of a namespace."""
