@@ -4,7 +4,7 @@ import collections.abc
 import dataclasses
 
 from naiad_operator.api.parsing.service import InferenceService
-from naiad_operator.builders import canary, components, names
+from naiad_operator.builders import canary, components, kinds, names
 from naiad_operator.builders.facts import ClusterFacts, Policy
 from naiad_operator.builders.policy import refusals
 from naiad_operator.builders.scaling import autoscaling
@@ -40,7 +40,8 @@ def _with_components(service: InferenceService, facts: ClusterFacts) -> list[nam
     """
     made: list[names.Manifest] = []
     problems: dict[Problem, None] = {}
-    for part in (*components.services_of(service), service):
+    others = components.services_of(service)
+    for part in (*others, service):
         own = facts if part is service else components.facts_of(part, facts)
         try:
             made += _children(part, own)
@@ -51,7 +52,15 @@ def _with_components(service: InferenceService, facts: ClusterFacts) -> list[nam
             problems |= dict.fromkeys(found)
     if problems:
         raise InvalidSpec(problems)
+    if others:
+        # First the Service that they ask: whether its name is free must be known before one of them would ask another owner's.
+        made.sort(key=lambda one: not _is_of_servers(one, service))
     return made
+
+
+def _is_of_servers(child: names.Manifest, service: InferenceService) -> bool:
+    """Whether a child is the Service in front of the servers."""
+    return child["kind"] == kinds.SERVICE.kind and child["metadata"]["name"] == service.name
 
 
 def _allowed(service: InferenceService, facts: ClusterFacts) -> tuple[()]:

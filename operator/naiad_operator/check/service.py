@@ -223,6 +223,7 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
     yield from stores.findings(predictor, path, version)
     yield from traffic.findings(written)
     yield from _of_components(written)
+    yield from models.asked_for(effective)
     beside = part(effective, "canary")
     if beside:
         path, both = "spec.canary", {**predictor, **beside}

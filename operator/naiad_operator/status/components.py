@@ -49,9 +49,10 @@ def of(service: InferenceService, observed: Observed, now: dt.datetime) -> Compo
         if name not in TYPES:
             continue
         found.conditions.append(_ready(component, part, pods, now))
-        is_taken = any(("Service", component.name) == (it.kind, it.name) for it in part.conflicts)
+        is_taken = traffic.is_taken(part, component.name)
+        address = f"http://{component.name}.{component.namespace}.svc:{component.spec.predictor.ports.http}"
         found.status[name] = {
-            "url": f"http://{component.name}.{component.namespace}.svc:{component.spec.predictor.ports.http}",
+            "url": "" if is_taken else address,
             "leads": not is_taken and components.leads(service, name, observed.facts),
             "replicas": pods.total,
             "readyReplicas": pods.ready,

@@ -60,6 +60,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         now: the time as Kubernetes writes it, e.g. 2026-01-31T12:00:00Z.
     """
     at = dt.datetime.fromisoformat(now)
+    whole = observed
     others = components.of(service, observed, at)
     before_canary = components.of_canary(service, observed, at)
     observed, of_canary = canary.divided(service, observed)
@@ -75,8 +76,8 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
             blocked = others.blocked.get(observed.upgrade.component, "")
         before = condition_of(service.status, UPGRADED)
         conditions.append(upgraded(observed.upgrade, blocked, before))
-    url, grpc_url = traffic.urls(service, observed)
-    internal, internal_grpc = traffic.internal_urls(service)
+    url, grpc_url = traffic.urls(service, whole)
+    internal, internal_grpc = traffic.internal_urls(service, whole)
     return {
         "observedGeneration": service.generation,
         "conditions": dated(

@@ -30,20 +30,25 @@ _LONGEST_HOST = 253
 _MONITORS = (kinds.POD_MONITOR.kind, kinds.SERVICE_MONITOR.kind)
 
 
-def internal_urls(service: InferenceService) -> tuple[str, str]:
-    """The HTTP and gRPC addresses inside the cluster: of a service with a transformer, HTTP is the transformer's."""
+def is_taken(observed: Observed, name: str) -> bool:
+    """Whether another owner has the Service of this name."""
+    return any(("Service", name) == (it.kind, it.name) for it in observed.conflicts)
+
+
+def internal_urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
+    """The HTTP and gRPC addresses inside the cluster: of a service with a transformer, HTTP is the transformer's, unless another owner has its name."""
     domain = f"{service.namespace}.svc"
     ports = service.spec.predictor.ports
     http = f"{service.name}.{domain}:{ports.http}"
-    if service.spec.transformer is not None:
-        name = components.name(service, components.TRANSFORMER)
+    name = components.name(service, components.TRANSFORMER)
+    if service.spec.transformer is not None and not is_taken(observed, name):
         http = f"{name}.{domain}:{service.spec.transformer.port}"
     return f"http://{http}", f"{service.name}.{domain}:{ports.grpc}"
 
 
 def urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
     """The HTTP and gRPC addresses for clients: a host or the load balancer outside the cluster, else the address inside."""
-    url, grpc_url = internal_urls(service)
+    url, grpc_url = internal_urls(service, observed)
     entry, gateway = service.spec.ingress, service.spec.gateway
     prefix = service.spec.path_prefix or ""
     main = observed.children.get(("Service", service.name)) or {}

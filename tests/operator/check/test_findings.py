@@ -339,6 +339,28 @@ def test_pods_that_would_not_be_ready_or_not_be_accepted(
 
 
 @pytest.mark.parametrize(
+    ("component", "line"),
+    [
+        ({"modelName": "bret"}, "warning: spec.transformer.modelName: is bret, which the servers do not load: write one of spec.predictor.model.load.models (bert, tokens)"),
+        ({}, "warning: spec.transformer.modelName: is not set, so that the program gets the name of the service as --model_name, and the servers load bert, tokens"),
+        ({"modelName": "bert"}, "1 service"),
+        ({"args": ["--model-name=bret"]}, "1 service"),
+    ],
+)  # fmt: skip
+def test_a_model_that_a_transformer_asks_for_and_no_server_loads_is_a_warning(
+    check: RUN, component: dict[str, typing.Any], line: str
+) -> None:
+    load = {"mode": "explicit", "models": ["bert", "tokens"]}
+    service = manifests.resource(model={"storageUri": "pvc://a", "load": load})
+    service["spec"]["transformer"] = {"image": "registry.example.com/qa:1", **component}
+    status, lines = check(service)
+    assert status == 0
+    assert lines[0].startswith(line)
+    service["spec"]["predictor"]["model"]["load"] = {"mode": "all"}
+    assert check(service)[1][0].startswith("1 service")
+
+
+@pytest.mark.parametrize(
     ("spec", "message"),
     [
         ({"service": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8", "10.0.0.0/33"]}},

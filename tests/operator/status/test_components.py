@@ -102,6 +102,8 @@ def test_a_transformer_whose_name_another_service_has_gets_no_requests() -> None
     taken = Conflict("Service", "demo-transformer", "belongs to InferenceService demo-transformer")
     made = shown(None, serves=False, conflicts=[taken])
     assert made["transformer"]["leads"] is False
+    assert made["transformer"]["url"] == ""
+    assert made["url"] == made["address"]["url"] == "http://demo.models.svc:8000"
     state, reason, message = condition(made, "TransformerReady")
     assert (state, reason) == ("False", "ResourceConflict")
     assert "Service demo-transformer exists already" in message

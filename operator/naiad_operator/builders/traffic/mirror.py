@@ -14,14 +14,18 @@ _ALL = 100
 
 
 def check(service: InferenceService) -> None:
-    """Refuses a mirror that is the service itself.
+    """Refuses a mirror that is the service itself, or a component of it.
 
     Raises:
         InvalidSpec: it is.
     """
     wanted = service.spec.mirror
-    if wanted is not None and wanted.service == service.name:
-        message = "is this service itself: name another one of its namespace, or leave service out for the canary"
+    if wanted is None:
+        return
+    own = {one.name: f"the {one.component} of this service" for one in components.services_of(service)}  # fmt: skip
+    own[service.name] = "this service itself"
+    if wanted.service in own:
+        message = f"is {own[wanted.service]}: name another one of its namespace, or leave service out for the canary"
         raise InvalidSpec([Problem("spec.mirror.service", message)])
 
 

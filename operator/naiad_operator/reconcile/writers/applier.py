@@ -39,6 +39,7 @@ class ApplyResult:
 
     Attributes:
         conflicts: objects of other owners that have the name of a child.
+        withheld: children that were not applied, because they name an object of another owner, or one that was withheld, by kind and name.
         refused: children that the API server refused.
         events: the Events to write.
         created: whether a child was created.
@@ -49,6 +50,7 @@ class ApplyResult:
     """
 
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
+    withheld: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     refused: list[ApiError] = dataclasses.field(default_factory=list)
     events: list[Event] = dataclasses.field(default_factory=list)
     created: bool = False
@@ -71,7 +73,7 @@ def _names_another_owners(step: plan.Step, result: ApplyResult) -> bool:
     """Whether a step would lead requests to, or scale, an object of another owner that has the name of a child."""
     if not isinstance(step, plan.Create | plan.Apply):
         return False
-    taken = {(conflict.kind, conflict.name) for conflict in result.conflicts}
+    taken = {(conflict.kind, conflict.name) for conflict in result.conflicts} | result.withheld
     return bool(taken) and not taken.isdisjoint(references.of(step.manifest))
 
 
@@ -125,7 +127,10 @@ class Applier:
         """
         result = ApplyResult()
         for step in steps:
-            if _is_still_reached(step, result) or _names_another_owners(step, result):
+            if _names_another_owners(step, result):
+                result.withheld.add(_kind_and_name(step))
+                continue
+            if _is_still_reached(step, result):
                 continue
             try:
                 writes_before = result.writes
