@@ -7,7 +7,6 @@ ends, as `asyncio.run` does, cancels the run like every other task, which stops 
 import asyncio
 import collections.abc
 import contextlib
-import typing
 
 from naiad.serve.embedded import Embedded, StartError
 

@@ -7,45 +7,15 @@ import re
 import threading
 import typing
 
-import numpy as np
 import pytest
 
 import naiad
+from tests.server.embed.gate import ONE, OUT, Gate, X
 from tests.server.embed.test_async_server import appears, some
 from tests.server.embed.test_functions import Array
-from tests.server.embed.test_late_stop import run as run_program
+from tests.server.embed.test_late_stop import run as run_program, threads
+from tests.server.embed.test_process import settled
 from tests.server.embed.test_server import text
-
-ONE = naiad.Tensor((1,), np.float32, "x")
-OUT = naiad.Tensor((1,), np.float32, "y")
-X = np.ones((1, 1), np.float32)
-
-
-class Gate:
-    """A function that waits in its thread until the test lets a batch pass, and says that it has begun."""
-
-    def __init__(self) -> None:
-        self._begun = threading.Semaphore(0)
-        self._passes = threading.Semaphore(0)
-        self.rows: list[int] = []
-
-    def batch(self, x: Array) -> Array:
-        self.rows.append(len(x))
-        self._begun.release()
-        assert self._passes.acquire(timeout=60)
-        return x * 2
-
-    async def begins(self) -> None:
-        """Wait until it has a batch."""
-        assert await asyncio.to_thread(self._begun.acquire, timeout=60)
-
-    def open(self, batches: int = 100) -> None:
-        """Let so many pass."""
-        self._passes.release(batches)
-
-    def model(self, **options: typing.Any) -> naiad.FunctionModel:
-        made = naiad.model(inputs=[ONE], outputs=[OUT], name="gate", max_batch_size=8, **options)
-        return made(self.batch)
 
 
 @pytest.fixture
@@ -90,11 +60,9 @@ async def test_one_that_has_not_begun_is_not_sent(gate: Gate) -> None:
 
 
 async def test_one_in_the_queue_is_taken_out_and_counted(gate: Gate) -> None:
-    async with naiad.AsyncServer(
-        functions=[gate.model(config={"dynamic_batching": {}})]
-    ) as server:
+    async with naiad.AsyncServer(functions=[gate.model(config={"dynamic_batching": {}})]) as server:
         first = sent(server)
-        await gate.begins()
+        assert await asyncio.to_thread(gate.begins)
         tasks = [sent(server, times) for times in range(2, 7)]
         await asyncio.sleep(0)
         assert in_progress(server)[0] == 6
@@ -110,16 +78,14 @@ async def test_one_in_the_queue_is_taken_out_and_counted(gate: Gate) -> None:
 
 
 async def test_one_in_a_batch_leaves_the_others_their_answers(gate: Gate) -> None:
-    async with naiad.AsyncServer(
-        functions=[gate.model(config={"dynamic_batching": {}})]
-    ) as server:
+    async with naiad.AsyncServer(functions=[gate.model(config={"dynamic_batching": {}})]) as server:
         first = sent(server)
-        await gate.begins()
+        assert await asyncio.to_thread(gate.begins)
         tasks = [sent(server, times) for times in (2, 3, 4)]
         await asyncio.sleep(0)
         gate.open(1)
         await first
-        await gate.begins()
+        assert await asyncio.to_thread(gate.begins)
         assert gate.rows == [1, 3]
         await cancelled(tasks[1])
         gate.open()
@@ -131,13 +97,16 @@ async def test_one_in_a_batch_leaves_the_others_their_answers(gate: Gate) -> Non
         assert good + gone == 5
 
 
+async def of_a_group(server: naiad.AsyncServer, models: list[str]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for model in models:
+            group.create_task(server.infer(model, {"x": X}))
+
+
 async def test_a_group_of_tasks_and_a_timeout_cancel_all_of_theirs(gate: Gate) -> None:
     async with naiad.AsyncServer(functions=[gate.model(instances=1)]) as server:
         with pytest.raises(ExceptionGroup, match="unhandled errors in a TaskGroup"):
-            async with asyncio.TaskGroup() as group:
-                for _ in range(8):
-                    group.create_task(server.infer("gate", {"x": X}))
-                group.create_task(server.infer("nobody", {"x": X}))
+            await of_a_group(server, ["gate"] * 8 + ["nobody"])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await asyncio.gather(*(server.infer("gate", {"x": X}) for _ in range(8)))
@@ -202,12 +171,18 @@ async def test_streams_that_are_cancelled_before_between_and_after_responses() -
 async def test_an_exception_leaves_the_with_and_the_server_stops(gate: Gate) -> None:
     server = naiad.AsyncServer(functions=[gate.model()])
     before = asyncio.all_tasks()
-    with pytest.raises(ValueError, match="of the program"):
+    tasks: list[asyncio.Task[naiad.Result]] = []
+
+    async def program() -> None:
         async with server:
-            task = sent(server)
-            await gate.begins()
+            tasks.append(sent(server))
+            assert await asyncio.to_thread(gate.begins)
             gate.open()
             raise ValueError("of the program")
+
+    with pytest.raises(ValueError, match="of the program"):
+        await program()
+    (task,) = tasks
     assert (await task)["y"].tolist() == [[2]], "what is in progress is finished"
     assert not server.live()
     assert asyncio.all_tasks() - {task} == before
@@ -220,7 +195,7 @@ async def test_a_timeout_around_the_with_ends_a_stop_that_waits(
     before = asyncio.all_tasks()
     await server.start()
     task = sent(server)
-    await gate.begins()
+    assert await asyncio.to_thread(gate.begins)
     stopping = asyncio.ensure_future(server.stop())
     second = asyncio.ensure_future(server.stop())
     for _ in range(3):
@@ -241,14 +216,21 @@ async def test_a_timeout_around_the_with_ends_a_stop_that_waits(
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8, 13, 30])
 async def test_a_start_that_is_cancelled_anywhere_leaves_nothing(steps: int, gate: Gate) -> None:
+    async with naiad.AsyncServer():
+        pass  # what stays for as long as the process does
     server = naiad.AsyncServer(functions=[gate.model()])
-    before = asyncio.all_tasks()
+    before, own = asyncio.all_tasks(), threads()
     starting = asyncio.ensure_future(server.start())
     for _ in range(steps):
         await asyncio.sleep(0)
     await cancelled(starting)
     assert not server.live()
     assert asyncio.all_tasks() - {starting} == before
+
+    def others() -> set[str]:
+        return {name for name in threads() if not name.startswith("asyncio_")} - own
+
+    assert settled(set(), others) == set()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 20])
