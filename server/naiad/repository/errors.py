@@ -9,6 +9,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.plan import ModelPlan
 from naiad.repository.version import Version, VersionState
 
+_LONGEST_NAME = 255
 _LISTED_NAMES = 10
 
 Versions = collections.abc.Mapping[int, Version[typing.Any] | VersionState]
@@ -28,8 +29,9 @@ class FilesChangedError(InferenceError):
 
 
 def unknown_model(name: str) -> str:
-    """That there is no such model."""
-    return f"Request for unknown model: '{name}' is not found"
+    """That there is no such model. A name that no folder can have is cut: it may be as long as a path."""
+    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+    return f"Request for unknown model: '{shown}' is not found"
 
 
 def not_served(

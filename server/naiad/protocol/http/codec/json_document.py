@@ -9,6 +9,7 @@ Nothing else in the HTTP front end parses a client's JSON, but for `typed_json`,
 
 import collections.abc
 import json
+import math
 import typing
 
 import orjson
@@ -62,7 +63,9 @@ def visit_objects(document: bytes, visit: ObjectVisitor) -> None:
 def _parse_leniently(document: bytes, visit: ObjectVisitor | None = None) -> typing.Any:
     text = document.decode("utf-8", "surrogateescape")
     try:
-        return json.loads(text, parse_int=_integer, object_pairs_hook=visit)
+        return json.loads(
+            text, parse_int=_integer, parse_float=_finite, object_pairs_hook=visit
+        )
     except RecursionError:
         raise too_deep() from None
     except ValueError as failure:
@@ -71,11 +74,20 @@ def _parse_leniently(document: bytes, visit: ObjectVisitor | None = None) -> typ
 
 def _integer(text: str) -> int | float:
     if len(text) > _LONGEST_64_BITS:
-        return float(text)
+        return _finite(text)
     value = int(text)
     return value if -(2**63) <= value < 2**64 else float(value)
 
 
+def _finite(text: str) -> float:
+    """A number beyond what a double holds is refused, as orjson and Triton's parser do: infinity has a name."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:_LONGEST_SHOWN]} is infinity when parsed as double")
+    return value
+
+
+_LONGEST_SHOWN = 40
 _LONGEST_64_BITS = 20
 """Digits, sign included, of the longest integers of 64 bits."""
 
