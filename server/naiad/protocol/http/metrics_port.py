@@ -21,6 +21,7 @@ from naiad.metrics.exposition import (
     pieces,
 )
 from naiad.protocol.http import replies
+from naiad.protocol.http.accept import offers
 from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
 from naiad.repository.loading.progress import LoadProgress
@@ -50,8 +51,13 @@ OPEN_METRICS = Format(OPEN_METRICS_TYPE, open_metrics_pieces, OPEN_METRICS_END)
 
 _METRICS_PATHS = frozenset(("/metrics", "/metrics/"))
 _STATUS_PATH = "/status"
-_OPEN_METRICS_NAME = b"application/openmetrics-text"
-"""In `Accept`. Prometheus prefers it to the text format."""
+_FORMATS = {
+    (b"application/openmetrics-text", b""): True,
+    (b"application/openmetrics-text", b"1.0.0"): True,
+    (b"text/plain", b""): False,
+    (b"text/plain", b"0.0.4"): False,
+}
+"""The formats that there are, as `Accept` names them with their versions; whether it is OpenMetrics."""
 _NO_BODY = 0
 
 _NOT_ALLOWED = replies.refusal(
@@ -159,8 +165,8 @@ class MetricsRoutes:
 
     def _metrics(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
         page = self._page
-        if self._open_metrics is not None and _OPEN_METRICS_NAME in request.headers.get(
-            b"accept", b""
+        if self._open_metrics is not None and _prefers_open_metrics(
+            request.headers.get(b"accept", b"")
         ):
             page = self._open_metrics
         page.send(reply)
@@ -180,6 +186,15 @@ class MetricsRoutes:
         running = load_progress(load for load in self._loads() if not load.is_over)
         reply(replies.json_reply({"version": __version__, "models": models, **running}))
         return None
+
+
+def _prefers_open_metrics(accept: bytes) -> bool:
+    """Whether OpenMetrics is the format that a scraper likes best, as Prometheus' own library chooses: the first of those with the highest weight.
+
+    Text is for everybody else: types with a wildcard, and versions that do not exist here, name no format.
+    """
+    known = [offer for offer in offers(accept) if offer.weight and offer[:2] in _FORMATS]
+    return bool(known) and _FORMATS[max(known, key=lambda offer: offer.weight)[:2]]
 
 
 def _respond_not_allowed(request: HttpRequest, reply: OnReply) -> Cancellable | None:

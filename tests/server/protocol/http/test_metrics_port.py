@@ -51,6 +51,50 @@ async def test_the_page_is_prometheus_text(path: str) -> None:
     assert reply.headers == ((b"Content-Type", b"text/plain; charset=utf-8"),)
 
 
+PROMETHEUS = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_open"),
+    [
+        (PROMETHEUS, True),
+        ("application/openmetrics-text", True),
+        ('Application/OpenMetrics-Text; Version="1.0.0"', True),
+        ("text/plain;q=0.5, application/openmetrics-text;q=0.9", True),
+        ("*/*, application/openmetrics-text;q=0.1", True),
+        ("application/openmetrics-text;q=0.5, text/plain", False),
+        ("text/plain, application/openmetrics-text", False),
+        ("application/openmetrics-text, text/plain", True),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=0, */*", False),
+        ("application/openmetrics-text;q=lots", False),
+        ("application/openmetrics-text;version=0.0.1", False),
+        ("application/openmetrics-text;version=2.0.0", False),
+        ("application/openmetrics-text-not", False),
+        ("application/*", False),
+        ("*/*;q=0", False),
+        ("application/octet-stream", False),
+        ("\xff;q=;=,,;,", False),
+        ("," * 100_000, False),
+        ("", False),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_the_format_is_the_one_that_the_scraper_likes_best(
+    accept: str, *, is_open: bool
+) -> None:
+    routes = MetricsRoutes(collect=tuple, states=tuple, loads=tuple, open_metrics=tuple)
+    reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
+    headers = {b"accept": accept.encode("latin-1")}
+    handler = routes.find(b"GET", "/metrics", headers)
+    assert handler is not None
+    handler(HttpRequest(b"GET", "/metrics", headers, b""), reply.set_result)
+    answer = await reply
+    assert answer.status == 200
+    assert (b"".join(map(bytes, answer.body)) == b"# EOF\n") is is_open
+    assert (b"openmetrics" in answer.headers[0][1]) is is_open
+
+
 async def test_the_states_of_all_models_are_json() -> None:
     reply = await ask(b"GET", "/status")
     assert json.loads(b"".join(map(bytes, reply.body))) == {

@@ -9,7 +9,6 @@ import collections
 import collections.abc
 import functools
 import logging
-import re
 
 from naiad.core.flow import Flow
 from naiad.core.inference import Cancellable, Inference, OnResponse
@@ -17,6 +16,7 @@ from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 from naiad.protocol.codec.pool import Codec
+from naiad.protocol.http.accept import offers
 from naiad.protocol.http.message import BodyWriter, Headers, HttpReply, OnReply
 from naiad.protocol.http.replies import CONTENT_TYPE, SERVER_FAULT, error_body, error_reply
 from naiad.protocol.offload import OffloadedCall
@@ -25,7 +25,6 @@ from naiad.protocol.status import http_status
 log = logging.getLogger(__name__)
 
 EVENTS_TYPE = b"text/event-stream"
-_REFUSING = re.compile(rb"q\s*=\s*0(\.0*)?")
 EVENTS_HEADERS = ((CONTENT_TYPE, EVENTS_TYPE + b"; charset=utf-8"),)
 
 Ask = collections.abc.Callable[[OnResponse, Flow], Inference | None]
@@ -39,11 +38,11 @@ Encode = collections.abc.Callable[[InferResponse], bytes]
 
 def takes_events(headers: Headers) -> bool:
     """Whether a client asks for events: `Accept` names their type, and not with q=0. `*/*` does not."""
-    for offer in headers.get(b"accept", b"").lower().split(b","):
-        media, *details = [part.strip() for part in offer.split(b";")]
-        if media == EVENTS_TYPE:
-            return not any(_REFUSING.fullmatch(detail) for detail in details)
-    return False
+    accept = headers.get(b"accept", b"")
+    if EVENTS_TYPE not in accept.lower():  # nearly always: most clients take anything
+        return False
+    named = next((offer for offer in offers(accept) if offer.media == EVENTS_TYPE), None)
+    return named is not None and named.weight > 0
 
 
 class EventStream:

@@ -63,9 +63,7 @@ def visit_objects(document: bytes, visit: ObjectVisitor) -> None:
 def _parse_leniently(document: bytes, visit: ObjectVisitor | None = None) -> typing.Any:
     text = document.decode("utf-8", "surrogateescape")
     try:
-        return json.loads(
-            text, parse_int=_integer, parse_float=_finite, object_pairs_hook=visit
-        )
+        return json.loads(text, parse_int=_integer, parse_float=_finite, object_pairs_hook=visit)
     except RecursionError:
         raise too_deep() from None
     except ValueError as failure:

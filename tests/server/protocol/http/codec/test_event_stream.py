@@ -273,6 +273,10 @@ def test_a_reply_that_was_over_before_its_turn_ends_when_it_comes() -> None:
         ("text/*", False),
         ("", False),
         ("text/event-stream-not", False),
+        ("text/event-stream;q=much", False),
+        ("*/*;q=0, text/event-stream", True),
+        (", ;;, text/event-stream ; charset=utf-8", True),
+        ("x" * 10_000 + ",text/event-stream", False),
     ],
 )
 def test_a_client_takes_events_when_it_names_them(accept: str, *, takes: bool) -> None:
