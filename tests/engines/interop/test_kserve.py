@@ -6,6 +6,7 @@
 import collections.abc
 import contextlib
 import dataclasses
+import http.client
 import json
 import os
 import pathlib
@@ -143,6 +144,48 @@ def test_both_servers_answer_alike(server: ServerProcess, kserve: str, scenario:
     assert list(ours) == list(theirs)
     if scenario.same:
         assert ours == theirs
+
+
+EVENT = {"id": "1", "source": "tests", "type": "ask", "specversion": "1.0"}
+BINARY = {f"ce-{name}": value for name, value in EVENT.items()}
+TIMED = {**EVENT, "time": "2026-01-31T12:00:00Z", "data": ROWS}
+JSON_TYPE = {"Content-Type": "application/json"}
+EVENT_TYPE = {"Content-Type": "application/cloudevents+json"}
+EVENTS: dict[str, tuple[typing.Any, dict[str, str]]] = {
+    "binary": (ROWS, {**BINARY, **JSON_TYPE}),
+    "binary without a type": (ROWS, BINARY),
+    "binary of 0.3": (ROWS, {**BINARY, "ce-specversion": "0.3"}),
+    "binary of 2.0": (ROWS, {**BINARY, "ce-specversion": "2.0"}),
+    "binary without an id": (ROWS, {**JSON_TYPE, **BINARY, "ce-id": ""}),
+    "half a binary one": (ROWS, {**JSON_TYPE, "ce-specversion": "1.0", "ce-id": "1"}),
+    "structured": (TIMED, EVENT_TYPE),
+    "structured as JSON": (TIMED, JSON_TYPE),
+    "no event of its type": (ROWS, EVENT_TYPE),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_both_servers_answer_cloud_events_alike(
+    server: ServerProcess, kserve: str, name: str
+) -> None:
+    body, headers = EVENTS[name]
+    seen = []
+    for address in (kserve, server.http):
+        with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+            connection.request("POST", "/v1/models/double:predict", json.dumps(body), headers)
+            reply = connection.getresponse()
+            got = {key.lower(): value for key, value in reply.getheaders()}
+            content = json.load(reply)
+        of_event = {key: got[key] for key in got if key.startswith("ce-") or key == "content-type"}
+        for held in (of_event, content):
+            for each in ("id", "time", "ce-id", "ce-time"):
+                if each in held:
+                    held[each] = "its own"
+        if "error" in content:
+            content = ["error"]
+        seen.append((reply.status, of_event, content))
+    theirs, ours = seen
+    assert ours == theirs
 
 
 def test_the_lists_of_models_have_one_form(server: ServerProcess, kserve: str) -> None:

@@ -270,6 +270,36 @@ def test_large_bodies_are_read_and_written_as_small_ones(server: ServerProcess) 
     assert 'inputs["x"][1]' in reply["error"]
 
 
+def reply_to(
+    server: ServerProcess, body: typing.Any, **headers: str
+) -> tuple[dict[str, str], typing.Any]:
+    with contextlib.closing(http.client.HTTPConnection(server.http)) as connection:
+        connection.request("POST", "/v1/models/echo:predict", json.dumps(body), headers)
+        reply = connection.getresponse()
+        assert reply.status == 200
+        return {name.lower(): value for name, value in reply.getheaders()}, json.load(reply)
+
+
+def test_who_sends_a_cloud_event_gets_one(server: ServerProcess) -> None:
+    attributes = {"id": "1", "source": "tests", "type": "ask", "specversion": "1.0"}
+    headers, reply = reply_to(server, ROWS, **{f"ce-{name}": value for name, value in attributes.items()})  # fmt: skip
+    assert reply == ANSWER
+    assert headers["content-type"] == "application/json"
+    assert headers["ce-source"] == "io.kserve.inference.echo"
+    assert headers["ce-type"] == "io.kserve.inference.response"
+    assert headers["ce-specversion"] == "1.0"
+    assert {"ce-id", "ce-time"} < headers.keys()
+    kind = {"Content-Type": "application/cloudevents+json"}
+    headers, reply = reply_to(server, {**attributes, "data": ROWS}, **kind)
+    assert headers["content-type"] == kind["Content-Type"]
+    assert not any(name.startswith("ce-") for name in headers)
+    assert list(reply) == ["specversion", "id", "source", "type", "time", "data"]
+    assert reply["data"] == ANSWER
+    status, refused = post(server, "echo:predict", {**attributes}, **kind)
+    assert status == 400
+    assert "CloudEvent without 'data'" in refused["error"]
+
+
 def test_the_id_of_a_request_is_in_the_access_log(server: ServerProcess) -> None:
     post(server, "echo:predict", ROWS, **{"X-Request-Id": "seven-of-nine"})
     wait_until(lambda: "request id: seven-of-nine" in server.output(), what="no line in the log")

@@ -11,6 +11,7 @@ import logging
 import msgspec
 
 from naiad.config.explainer import EXPLAINER, decoupled, of_model
+from naiad.core.clock import Clock, SystemClock
 from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
@@ -18,11 +19,13 @@ from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import InferenceError, unsupported
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.codec import (
+    cloud_events,
     compression,
     large_bodies,
     predict_json,
     request_parameters,
 )
+from naiad.protocol.http.codec.cloud_events import Mode
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.infer_json import ALL_JSON, Target
 from naiad.protocol.http.codec.predict_json import Model, Predict, PredictForm
@@ -41,11 +44,14 @@ log = logging.getLogger(__name__)
 _OK = 200
 _ENCODING = b"content-encoding"
 
+Wrap = collections.abc.Callable[[HttpReply], HttpReply]
+"""Makes another reply of a successful one."""
+
 
 class PredictRoute:
     """The handler of one model version's predict or explain path."""
 
-    __slots__ = ("_engine", "_explains", "_limits", "_model", "_version")
+    __slots__ = ("_clock", "_engine", "_explains", "_limits", "_model", "_version")
 
     def __init__(
         self,
@@ -55,7 +61,9 @@ class PredictRoute:
         model: str,
         version: int = LATEST,
         explains: bool = False,
+        clock: Clock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
+        self._clock = clock
         self._engine = engine
         self._limits = limits
         self._model = model
@@ -118,6 +126,7 @@ class PredictRoute:
             InferenceError: the model is not there, or the request cannot be read.
         """
         model = self._asked()
+        wrap = self._event(request.headers)
         if request.context is not None:
             request.context.asks(model.target.model)
         elif self._engine.tracer.active:
@@ -125,7 +134,7 @@ class PredictRoute:
         encoded = request.headers.get(_ENCODING, b"identity")
         encoding = compression.of_request(encoded)
         if encoding is Encoding.IDENTITY:
-            return self._decode(request, model, on_reply, request.body)
+            return self._decode(request, model, on_reply, wrap, request.body)
         if encoding is Encoding.UNKNOWN:
             on_reply(_unsupported(encoded))
             return None
@@ -133,16 +142,29 @@ class PredictRoute:
             compression.decompress, request.body, limit=self._limits.max_input_size
         )
         if len(request.body) <= compression.UNPACKED_HERE:
-            return self._decode(request, model, on_reply, unpack())
-        proceed = functools.partial(self._decode, request, model, on_reply)
+            return self._decode(request, model, on_reply, wrap, unpack())
+        proceed = functools.partial(self._decode, request, model, on_reply, wrap)
         return OffloadedCall(None, unpack, proceed=proceed, fail=error_callback(on_reply))
 
+    def _event(self, headers: Headers) -> Wrap | None:
+        """What makes an event of the response; None for a client that has sent none."""
+        mode = cloud_events.asked(headers)
+        if mode is Mode.NONE:
+            return None
+        model, clock = self._model, self._clock
+        return lambda reply: cloud_events.event_of(reply, mode, model, clock.wall_ns())
+
     def _decode(
-        self, request: HttpRequest, model: Model, on_reply: OnReply, body: bytes
+        self,
+        request: HttpRequest,
+        model: Model,
+        on_reply: OnReply,
+        wrap: Wrap | None,
+        body: bytes,
     ) -> Cancellable | None:
         codec = self._limits.codec
         request_id = request.headers.get(b"x-request-id", b"").decode("latin-1")
-        proceed = functools.partial(self._infer, request, on_reply)
+        proceed = functools.partial(self._infer, request, on_reply, wrap)
         if codec is None or not large_bodies.is_large_json(body, len(body)):
             return proceed(predict_json.decode(body, model, request_id))
         work: collections.abc.Callable[[], Predict] = functools.partial(
@@ -151,7 +173,11 @@ class PredictRoute:
         return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
 
     def _infer(
-        self, request: HttpRequest, on_reply: OnReply, predict: Predict
+        self,
+        request: HttpRequest,
+        on_reply: OnReply,
+        wrap: Wrap | None,
+        predict: Predict,
     ) -> Cancellable | None:
         limits, headers = self._limits, request.headers
         if limits.forwarded is not None:
@@ -160,7 +186,7 @@ class PredictRoute:
             )
         accepted = headers.get(b"accept-encoding")
         encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
-        responder = _Responder(on_reply, predict.form, encoding, limits.codec)
+        responder = _Responder(on_reply, predict.form, encoding, limits.codec, wrap)
         return self._engine.infer(predict.request, responder, None, request.context)
 
 
@@ -176,6 +202,7 @@ class _Responder(msgspec.Struct, eq=False):
     form: PredictForm
     encoding: Encoding
     codec: Codec | None
+    wrap: Wrap | None
 
     def __call__(self, response: InferResponse) -> None:
         """See `OnResponse`."""
@@ -184,10 +211,10 @@ class _Responder(msgspec.Struct, eq=False):
             on_reply(error_reply(response.error, request_id=response.id))
             return
         if codec is not None and large_bodies.takes_long(response, ALL_JSON):
-            work = functools.partial(_encode_large, codec, response, self.form, encoding)
+            work = functools.partial(_encode_large, codec, response, self.form, encoding, self.wrap)
             OffloadedCall(codec, work, proceed=on_reply, fail=error_callback(on_reply))
             return
-        reply = _reply_of(response, self.form)
+        reply = _reply_of(response, self.form, self.wrap)
         if encoding is Encoding.IDENTITY or reply.status != _OK:
             on_reply(reply)
         elif compression.size_of(reply) <= compression.PACKED_HERE:
@@ -197,7 +224,7 @@ class _Responder(msgspec.Struct, eq=False):
             OffloadedCall(None, pack, proceed=on_reply, fail=error_callback(on_reply))
 
 
-def _reply_of(response: InferResponse, form: PredictForm) -> HttpReply:
+def _reply_of(response: InferResponse, form: PredictForm, wrap: Wrap | None) -> HttpReply:
     try:
         body = predict_json.encode(response, form)
     except InferenceError as error:
@@ -205,13 +232,19 @@ def _reply_of(response: InferResponse, form: PredictForm) -> HttpReply:
     except Exception:  # this request fails, its batch-mates in the same callback round do not
         log.exception("a response of model '%s' could not be written", response.model_name)
         return server_fault()
-    return HttpReply(_OK, JSON_HEADERS, (body,), response.id)
+    reply = HttpReply(_OK, JSON_HEADERS, (body,), response.id)
+    return reply if wrap is None else wrap(reply)
 
 
 def _encode_large(
-    codec: Codec, response: InferResponse, form: PredictForm, encoding: Encoding
+    codec: Codec,
+    response: InferResponse,
+    form: PredictForm,
+    encoding: Encoding,
+    wrap: Wrap | None,
 ) -> HttpReply:
     """On a thread."""
     body = large_bodies.encode_predict(codec, response, form)
     reply = HttpReply(_OK, JSON_HEADERS, (body,), response.id)
+    reply = reply if wrap is None else wrap(reply)
     return reply if encoding is Encoding.IDENTITY else compression.compress(reply, encoding)

@@ -1,17 +1,20 @@
 """The routes of KServe's v1: what they ask the engine, and the reply to each way a request can go."""
 
 import gzip
+import json
 
 import msgspec
 import pytest
 from typing_extensions import override
 
+from naiad.core.clock import ManualClock
 from naiad.core.datatypes import FP32
 from naiad.core.inference import RequestContext
 from naiad.core.request import LATEST
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, internal, invalid, not_found, unavailable
 from naiad.protocol.header_pattern import compiled
+from naiad.protocol.http.codec.cloud_events import Mode, event_of
 from naiad.protocol.http.inference import InferenceLimits
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from naiad.protocol.http.predict import PredictRoute
@@ -261,3 +264,104 @@ def test_bodies_are_limited_as_those_of_infer() -> None:
     assert routes.body_limit("/v1/models/m", {}) == 65_536
     assert routes.body_limit("/api/v1/models/v2/models/m/infer", {}) == 100_000
     assert "request JSON size of 5 bytes" in routes.too_large("/v1/models/m:predict", {}, 5)
+
+
+EVENT = {b"ce-id": b"1", b"ce-source": b"tests", b"ce-type": b"ask", b"ce-specversion": b"1.0"}
+STRUCTURED = (
+    b'{"id": "1", "source": "tests", "type": "ask", "specversion": "1.0", "data": %s}' % BODY
+)
+
+
+def answered(
+    headers: dict[bytes, bytes], body: bytes = BODY, *, explains: bool = False
+) -> HttpReply:
+    """The reply to an event, if it is one."""
+    engine = Explained()
+    limits = InferenceLimits(max_input_size=1000, forwarded=None)
+    route = PredictRoute(engine, limits, model="m", explains=explains, clock=ManualClock())
+    replies = Replies()
+    route(HttpRequest(b"POST", "/", headers, body), replies)
+    if engine.callbacks:
+        engine.callbacks[0](response(tensor("OUT", FP32, [5])))
+    return replies.only
+
+
+def test_a_binary_event_has_a_binary_event_as_its_response() -> None:
+    reply = answered(EVENT)
+    assert (reply.status, json_of(reply)) == (200, {"predictions": [5]})
+    named = dict(reply.headers)
+    assert named.pop(b"ce-id") != named.get(b"ce-id")
+    assert named == {
+        b"Content-Type": b"application/json",
+        b"ce-specversion": b"1.0",
+        b"ce-source": b"io.kserve.inference.m",
+        b"ce-type": b"io.kserve.inference.response",
+        b"ce-time": b"2023-11-14T22:13:20+00:00",
+    }
+    ids = {dict(answered(EVENT).headers)[b"ce-id"] for _ in range(3)}
+    assert len(ids) == 3
+    older = answered({**EVENT, b"ce-specversion": b"0.3"})
+    assert dict(older.headers)[b"ce-specversion"] == b"1.0"
+
+
+@pytest.mark.parametrize("left_out", EVENT)
+def test_half_a_binary_event_is_none_as_in_kserve(left_out: bytes) -> None:
+    reply = answered({name: value for name, value in EVENT.items() if name != left_out})
+    assert (reply.status, dict(reply.headers)) == (200, {b"Content-Type": b"application/json"})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [b"application/cloudevents+json", b"Application/CloudEvents+JSON ; charset=utf-8"],
+)
+@pytest.mark.parametrize("body", [STRUCTURED, BODY])
+@pytest.mark.parametrize("more", [{}, EVENT])
+def test_a_structured_event_has_a_structured_event_as_its_response(
+    kind: bytes, body: bytes, more: dict[bytes, bytes]
+) -> None:
+    reply = answered({**more, b"content-type": kind}, body)
+    assert (reply.status, dict(reply.headers)) == (
+        200,
+        {b"Content-Type": b"application/cloudevents+json"},
+    )
+    event = json_of(reply)
+    assert event.pop("id")
+    assert event == {
+        "specversion": "1.0",
+        "source": "io.kserve.inference.m",
+        "type": "io.kserve.inference.response",
+        "time": "2023-11-14T22:13:20+00:00",
+        "data": {"predictions": [5]},
+    }
+
+
+def test_the_data_of_an_event_that_comes_as_json_is_read_and_its_response_is_none() -> None:
+    for kind in ({}, {b"content-type": b"application/json"}):
+        reply = answered(kind, STRUCTURED)
+        assert (reply.status, json_of(reply)) == (200, {"predictions": [5]})
+
+
+def test_an_event_that_cannot_be_read_has_an_ordinary_error() -> None:
+    reply = answered({**EVENT, b"ce-specversion": b"2.0"})
+    assert reply.status == 400
+    assert error_of(reply).startswith("the header ce-specversion is '2.0'")
+    for headers in (EVENT, {b"content-type": b"application/cloudevents+json"}):
+        reply = answered(headers, b"{")
+        assert (reply.status, dict(reply.headers)) == (400, {b"Content-Type": b"application/json"})
+
+
+def test_the_source_of_an_event_is_what_a_header_can_hold() -> None:
+    reply = event_of(HttpReply(200, (), ()), Mode.BINARY, 'a "b" %ä', 0)
+    assert dict(reply.headers)[b"ce-source"] == b"io.kserve.inference.a%20%22b%22%20%25%C3%A4"
+    reply = answered(EVENT, explains=True)
+    assert dict(reply.headers)[b"ce-source"] == b"io.kserve.inference.m"
+    assert list(json_of(reply)) == ["explanations"]
+
+
+def test_a_compressed_event_is_compressed_as_a_whole() -> None:
+    headers = {b"content-type": b"application/cloudevents+json", b"accept-encoding": b"gzip"}
+    reply = answered(headers)
+    assert dict(reply.headers)[b"Content-Encoding"] == b"gzip"
+    assert json.loads(gzip.decompress(b"".join(map(bytes, reply.body))))["data"] == {
+        "predictions": [5]
+    }

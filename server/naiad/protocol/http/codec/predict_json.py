@@ -17,7 +17,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError, invalid
-from naiad.protocol.http.codec import predict_values
+from naiad.protocol.http.codec import cloud_events, predict_values
 from naiad.protocol.http.codec.infer_json import Target
 from naiad.protocol.http.codec.json_document import parse
 from naiad.protocol.http.codec.json_values import MAX_DEPTH
@@ -83,6 +83,8 @@ def decode(body: bytes, model: Model, request_id: str) -> Predict:
         InferenceError: INVALID_ARG, whatever is wrong with it.
     """
     root = _parsed(body)
+    if type(root) is dict and "specversion" in root and not (_ROWS in root or _COLUMNS in root):
+        root = cloud_events.data_of(root)
     if type(root) is not dict:
         raise invalid(f"the request is not a JSON object: send {_FORMS}")
     signature = root.get("signature_name", "")
@@ -96,10 +98,6 @@ def decode(body: bytes, model: Model, request_id: str) -> Predict:
             "the request has both 'instances' and 'inputs': send rows in 'instances', or whole tensors in 'inputs'"
         )
     if not rows and _COLUMNS not in root:
-        if "specversion" in root:
-            raise invalid(
-                "the request is a CloudEvent with its data inside, which is not read here: send the data alone as the body, with the attributes as headers (ce-id, ce-type …: binary mode)"
-            )
         members = _listed(list(root)) or "no members"
         raise invalid(
             f"the request has neither 'instances' nor 'inputs': it has {members}; send {_FORMS}"
