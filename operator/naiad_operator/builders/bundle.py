@@ -60,7 +60,7 @@ def _with_components(service: InferenceService, facts: ClusterFacts) -> list[nam
 
 def _is_of_servers(child: names.Manifest, service: InferenceService) -> bool:
     """Whether a child is the Service in front of the servers."""
-    return child["kind"] == kinds.SERVICE.kind and child["metadata"]["name"] == service.name
+    return (child["kind"], child["metadata"]["name"]) == (kinds.SERVICE.kind, service.name)
 
 
 def _allowed(service: InferenceService, facts: ClusterFacts) -> tuple[()]:

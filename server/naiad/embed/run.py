@@ -21,7 +21,7 @@ class Run:
     Args:
         serving: starts the server, and stops it.
         begun: called with its parts once it has started.
-        lost: called if the loop ends before it was stopped: nobody waits for requests of the program any more.
+        lost: called if the loop ends before it was stopped: the program waits for none of its requests any more.
         ended: called once it has stopped, also if it has not started; before those who wait for the end go on.
     """
 

@@ -33,7 +33,7 @@ def counts(page: str) -> tuple[int, int]:
 
 
 def in_progress(server: naiad.AsyncServer) -> tuple[int, int]:
-    """Requests that someone waits for, and inferences that the engine has not answered."""
+    """Requests that a task waits for, and inferences that the engine has not answered."""
     return len(server.calls()._waiting), server.engine().inflight()  # type: ignore[attr-defined]
 
 
@@ -106,7 +106,7 @@ async def of_a_group(server: naiad.AsyncServer, models: list[str]) -> None:
 async def test_a_group_of_tasks_and_a_timeout_cancel_all_of_theirs(gate: Gate) -> None:
     async with naiad.AsyncServer(functions=[gate.model(instances=1)]) as server:
         with pytest.raises(ExceptionGroup, match="unhandled errors in a TaskGroup"):
-            await of_a_group(server, ["gate"] * 8 + ["nobody"])
+            await of_a_group(server, ["gate"] * 8 + ["missing"])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await asyncio.gather(*(server.infer("gate", {"x": X}) for _ in range(8)))

@@ -1,4 +1,4 @@
-"""Bodies and heads of KServe's v1 that nobody should send, over both engines of HTTP: each is refused with words, or read as it is meant, and harms nothing else."""
+"""Bodies and heads of KServe's v1 that no client should send, over both engines of HTTP: each is refused with words, or read as it is meant, and harms nothing else."""
 
 import base64
 import collections.abc
@@ -98,7 +98,7 @@ def harmless(server: ServerProcess) -> None:
     ],
     ids=short,
 )  # fmt: skip
-def test_numbers_that_are_none_or_do_not_fit(
+def test_numbers_that_cannot_be_read_or_do_not_fit(
     server: ServerProcess, number: bytes, model: str, says: str
 ) -> None:
     refused(predict(server, NUMBERS % number, model), says)
@@ -142,7 +142,9 @@ def test_odd_numbers_that_are_numbers(
     ],
     ids=short,
 )
-def test_texts_and_bytes_that_are_none(server: ServerProcess, value: bytes, says: str) -> None:
+def test_texts_and_bytes_that_cannot_be_read(
+    server: ServerProcess, value: bytes, says: str
+) -> None:
     refused(predict(server, TEXT % value), says)
     harmless(server)
 
@@ -241,7 +243,7 @@ def test_compressed_bodies(
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity", "GZIP"])
 def test_compressed_bodies_that_are_read(server: ServerProcess, encoding: str) -> None:
-    packed = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[encoding.lower()](ROWS)  # fmt: skip
+    packed = {"gzip": gzip.compress(ROWS), "deflate": zlib.compress(ROWS), "identity": ROWS}[encoding.lower()]  # fmt: skip
     assert predict(server, packed, **{"Content-Encoding": encoding}) == (200, ordinary.ANSWER)
 
 

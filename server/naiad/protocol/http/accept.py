@@ -23,7 +23,7 @@ class Offer(typing.NamedTuple):
 
 
 def offers(accept: bytes) -> collections.abc.Iterator[Offer]:
-    """The media types of a header, in its order; what is none is one that nobody has. Of a very long header the rest is passed over."""
+    """The media types of a header, in its order; what cannot be read is one that no format has. Of a very long header the rest is passed over."""
     for part in accept[:_LONGEST].lower().split(b","):
         media, *details = part.split(b";")
         version, weight = b"", 1.0

@@ -191,7 +191,7 @@ class MetricsRoutes:
 def _prefers_open_metrics(accept: bytes) -> bool:
     """Whether OpenMetrics is the format that a scraper likes best, as Prometheus' own library chooses: the first of those with the highest weight.
 
-    Text is for everybody else: types with a wildcard, and versions that do not exist here, name no format.
+    Text is for all other scrapers: types with a wildcard, and versions that do not exist here, name no format.
     """
     known = [offer for offer in offers(accept) if offer.weight and offer[:2] in _FORMATS]
     return bool(known) and _FORMATS[max(known, key=lambda offer: offer.weight)[:2]]

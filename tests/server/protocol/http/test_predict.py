@@ -305,7 +305,7 @@ def test_a_binary_event_has_a_binary_event_as_its_response() -> None:
 
 
 @pytest.mark.parametrize("left_out", EVENT)
-def test_half_a_binary_event_is_none_as_in_kserve(left_out: bytes) -> None:
+def test_half_a_binary_event_does_not_count_as_in_kserve(left_out: bytes) -> None:
     reply = answered({name: value for name, value in EVENT.items() if name != left_out})
     assert (reply.status, dict(reply.headers)) == (200, {b"Content-Type": b"application/json"})
 
@@ -335,7 +335,7 @@ def test_a_structured_event_has_a_structured_event_as_its_response(
     }
 
 
-def test_the_data_of_an_event_that_comes_as_json_is_read_and_its_response_is_none() -> None:
+def test_the_data_of_an_event_that_comes_as_json_is_read_and_its_response_is_plain() -> None:
     for kind in ({}, {b"content-type": b"application/json"}):
         reply = answered(kind, STRUCTURED)
         assert (reply.status, json_of(reply)) == (200, {"predictions": [5]})
