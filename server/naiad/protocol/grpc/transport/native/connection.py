@@ -4,6 +4,7 @@ What is sent in one iteration of the loop leaves in one write. No input raises o
 """
 
 import asyncio
+import contextlib
 import random
 import typing
 
@@ -81,11 +82,9 @@ class GrpcConnection(asyncio.Protocol):
         self._service = service
         self.h2 = Http2Server(service.blocks, service.limits)
         self.peer = ""
-        self._scheduled = self._goes_on = False
-        self._draining = self._knows = False
+        self._scheduled = self._goes_on = self._draining = self._knows = False
+        self._closing = self._lost = False
         self._direct = False  # `DirectReader` is the transport's protocol
-        self._closing = False
-        self._lost = False
         self._ticked = self._began = 0.0
 
     # Called by the event loop
@@ -391,7 +390,8 @@ class GrpcConnection(asyncio.Protocol):
             self._closing = True
             self._peer.drained()
             if self._transport.can_write_eof() and not self._transport.is_closing():
-                self._transport.write_eof()
+                with contextlib.suppress(OSError):  # the client has gone
+                    self._transport.write_eof()
 
     def _close(self) -> None:
         if not self._closing:
