@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from naiad.tensors.reference_counts import ONLY_LISTED
+
 KEPT_BYTES = 1 << 26
 """Bytes of all pieces that are kept for their next use."""
 
@@ -45,7 +47,7 @@ class InputMemory:
         """
         kept, count = self._kept, sys.getrefcount
         for at in range(len(kept)):
-            if len(kept[at]) >= size and count(kept[at]) <= _ONLY_OURS:
+            if len(kept[at]) >= size and count(kept[at]) <= ONLY_LISTED:
                 return kept[at]
         capacity = max(_LEAST, 1 << (size - 1).bit_length()) if size <= KEPT_EACH else size
         made = np.frombuffer(
@@ -62,15 +64,3 @@ class InputMemory:
         """Give back what nothing refers to, and forget the rest."""
         self._kept.clear()
         self._kept_bytes = 0
-
-
-def _only_ours() -> int:
-    """What `sys.getrefcount` says, where `take` asks, of a piece that nothing else refers to: another number in other interpreters."""
-    kept, count = [np.empty(0, np.uint8)], sys.getrefcount
-    found = 0
-    for at in range(len(kept)):
-        found = count(kept[at])
-    return found
-
-
-_ONLY_OURS = _only_ours()

@@ -16,6 +16,7 @@ import numpy as np
 
 from naiad.tensors.input_memory import InputMemory
 from naiad.tensors.memory import Memory
+from naiad.tensors.reference_counts import ONLY_LISTED
 from naiad.tensors.region_files import REGION_FILE, ReceivedFiles
 from naiad.tensors.shared_pool import KEPT_EACH, Lease, MemoryFile
 
@@ -209,7 +210,7 @@ class ReceivedSlots:
             return 0
         held = self._lost << SLOTS
         for slot in range(len(arrays)):
-            if arrays[slot] is not None and count(arrays[slot]) > _ONLY_OURS:
+            if arrays[slot] is not None and count(arrays[slot]) > ONLY_LISTED:
                 held |= 1 << slot
         return held
 
@@ -218,15 +219,3 @@ class ReceivedSlots:
         self._arrays.clear()
         self.files.close()
         self.memory.clear()
-
-
-def _only_ours() -> int:
-    """What `sys.getrefcount` says, where `noted` asks, of an array that nothing else refers to: another number in other interpreters."""
-    arrays, count = [np.empty(0, np.uint8)], sys.getrefcount
-    found = 0
-    for slot in range(len(arrays)):
-        found = count(arrays[slot])
-    return found
-
-
-_ONLY_OURS = _only_ours()

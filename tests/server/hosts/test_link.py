@@ -16,6 +16,7 @@ from naiad.hosts.worker import link
 from naiad.hosts.worker.kinds import BATCH, CANCEL, OUTCOME, RESPONSE
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import ALIGNED
+from naiad.tensors import reference_counts
 from tests.server.hosts.links import LARGE, Pair, exchange, payload
 
 
@@ -253,7 +254,7 @@ def test_memory_without_a_view_is_counted_as_this_interpreter_counts_it(
     """Another interpreter may count one reference more, or one less."""
     count = sys.getrefcount
     monkeypatch.setattr(sys, "getrefcount", lambda each: count(each) - 1 + more)
-    monkeypatch.setattr(link, "_ONLY_OURS", link._only_ours())
+    monkeypatch.setattr(link, "ONLY_LISTED", reference_counts.only_listed())
     ours, theirs = (Link(each) for each in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
     assert exchange((ours, theirs), 1).sum() == LARGE
     assert theirs._held() == 0

@@ -43,6 +43,7 @@ from naiad.hosts.worker.segments import (
     passed_socket,
     received,
 )
+from naiad.tensors.reference_counts import ONLY_LISTED
 from naiad.tensors.region_files import REGION_FILE, SentFiles
 from naiad.tensors.shared_slots import ReceivedSlots, SentSlots
 
@@ -443,7 +444,7 @@ class Link:
             return 0
         held = self._lost << _SLOTS
         for slot in range(min(len(theirs), _SLOTS)):
-            if count(theirs[slot]) > _ONLY_OURS:
+            if count(theirs[slot]) > ONLY_LISTED:
                 held |= 1 << slot
         return held
 
@@ -455,18 +456,6 @@ def _socket_of(ancillary: "list[tuple[int, int, bytes]]") -> "socket.socket | No
         raise LinkBrokenError(f"no socket: {error}") from error
 
 
-def _only_ours() -> int:
-    """What `sys.getrefcount` says, where `_held` asks, of a segment's array that is not in use: another number in other interpreters."""
-    theirs, count = [_nothing()], sys.getrefcount
-    found = 0
-    for slot in range(min(len(theirs), _SLOTS)):
-        found = count(theirs[slot])
-    return found
-
-
 def _nothing() -> Any:
     """In place of a segment, of bytes that are not in use."""
     return np.empty(0, np.uint8)
-
-
-_ONLY_OURS = _only_ours()
