@@ -4,7 +4,7 @@ The timer is also the heartbeat that the stall watchdog (`stall_watchdog.py`) wa
 by itself when it was late: while one call holds the interpreter lock the watchdog cannot run either, and afterwards the loop may run first.
 
 Fifty heartbeats per second cost an idle server 0.7 % of a processor. So a loop without clients and without work of its own has one in half a
-second, and the first client that comes brings the usual pace back before its request is read.
+second, and the first request brings the usual pace back before it is read. Clients that stay connected and send nothing count for two seconds.
 """
 
 import asyncio

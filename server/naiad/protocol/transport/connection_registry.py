@@ -2,7 +2,7 @@
 
 One `call_later` per request would cost more than the rest of its timing. So each connection only notes the registry's `now`,
 which is updated once per tick, and checks its timeouts once per tick. A server without connections has no timer from the next tick on,
-once their memory was given back.
+once their memory was given back. Connections whose client sends nothing are idle (`idle_reader.py`): with none but these, no client is there.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import typing
 
 from naiad.protocol.transport.disposal import Disposal
 from naiad.protocol.transport.frontend import unheard
+from naiad.protocol.transport.idle_reader import IdleReader
 from naiad.tensors.shared_pool import SharedPool
 
 
@@ -39,29 +40,35 @@ class ConnectionRegistry:
 
     Attributes:
         now: the loop's time at the last tick.
-        added: how many connections there were until now.
+        arrivals: how many connections were made until now, and how many idle ones went on.
         draining: connections made from now on close after their first reply.
         disposal: frees what connections leave behind.
         memory: shared memory for the large messages of connections.
-        on_added: called with each connection, see `Frontend.announce`.
+        on_arrival: called with each of these, see `Frontend.announce`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, tick: float) -> None:
         self.loop = loop
         self.tick = tick
         self.now = 0.0
-        self.added = 0
+        self.arrivals = 0
         self.draining = False
-        self.on_added: collections.abc.Callable[[], None] = unheard
+        self.on_arrival: collections.abc.Callable[[], None] = unheard
         self.disposal = Disposal(loop)
         self.memory = SharedPool()
         self._connections: set[RegisteredConnection] = set()
+        self._idle: set[object] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event = asyncio.Event()
         self._emptied.set()
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    @property
+    def awake(self) -> int:
+        """How many connections are not idle."""
+        return len(self._connections) - len(self._idle)
 
     def connections(self) -> tuple[RegisteredConnection, ...]:
         """The connections that are open now."""
@@ -73,15 +80,28 @@ class ConnectionRegistry:
             self.now = self.loop.time()
             self._timer = self.loop.call_later(self.tick, self._on_tick)
         self._connections.add(connection)
-        self.added += 1
-        self.on_added()
+        self.arrivals += 1
+        self.on_arrival()
         self._emptied.clear()
 
     def remove(self, connection: RegisteredConnection) -> None:
         """Remove a closed connection. Idempotent."""
         self._connections.discard(connection)
+        self._idle.discard(connection)
         if not self._connections:
             self._emptied.set()
+
+    def rest(self, connection: asyncio.Protocol, transport: asyncio.Transport) -> None:
+        """A connection of the registry is idle, until something comes; `transport` reads for it. Idempotent."""
+        if connection not in self._idle and not transport.is_closing():
+            self._idle.add(connection)
+            transport.set_protocol(IdleReader(connection, self, transport))
+
+    def woken(self, connection: asyncio.Protocol) -> None:
+        """See `KeepsAwake`."""
+        self._idle.discard(connection)
+        self.arrivals += 1
+        self.on_arrival()
 
     async def empty(self) -> None:
         """Wait until there is no connection."""

@@ -25,7 +25,7 @@ class Frontend(typing.Protocol):
         """Serve; takes the port first if `reserve` did not, and raises what `reserve` raises."""
 
     def was_in_use(self) -> bool:
-        """Whether a client was there since this was called before: a connection was open, or a call in progress. Cheap."""
+        """Whether a client was there since this was called before: a connection was open on which requests come, or a call was in progress. Cheap."""
 
     def begin_drain(self) -> None:
         """Go on serving, and let clients go to other servers as far as the protocol has a way to tell them."""

@@ -71,7 +71,7 @@ class Listener:
         self._listen_address.listen(self._bound, self._settings.backlog)
 
     def announce(self, on_client: collections.abc.Callable[[], None]) -> None:
-        """See `Frontend`: with each connection."""
+        """See `Frontend`: with each connection, and with the first request on one that was idle."""
         self._on_client = on_client
 
     async def start(self) -> None:
@@ -85,7 +85,7 @@ class Listener:
             await self.reserve()
         sockets, self._bound = self._bound, []
         self._registry = ConnectionRegistry(loop, tick=settings.tick)
-        self._registry.on_added = self._on_client
+        self._registry.on_arrival = self._on_client
         factory = self._protocol(self._registry)
         self._listen_address.listen(sockets, settings.backlog)
         for sock in sockets:
@@ -115,8 +115,8 @@ class Listener:
         registry, before = self._registry, self._seen
         if registry is None:
             return False
-        self._seen = registry.added
-        return len(registry) > 0 or registry.added != before
+        self._seen = registry.arrivals
+        return registry.awake > 0 or registry.arrivals != before
 
     def begin_drain(self, *, close_idle: bool = False) -> None:
         """Go on accepting and responding, but close each connection after its next response.

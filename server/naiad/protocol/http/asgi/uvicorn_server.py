@@ -135,8 +135,8 @@ class UvicornServer:
         """See `Frontend`."""
         before, self._seen = self._seen, self._app.begun
         server = self._server
-        connected = server is not None and bool(server.server_state.connections)
-        return connected or self._seen != before
+        running = server is not None and bool(server.server_state.tasks)
+        return running or self._seen != before
 
     def begin_drain(self) -> None:
         """See `Frontend`."""

@@ -37,6 +37,7 @@ from naiad.protocol.http.transport.request_dispatcher import RequestDispatcher
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
 from naiad.protocol.http.transport.service import HttpService
+from naiad.protocol.transport.idle_reader import IDLE_S
 from naiad.protocol.transport.listener import UNANSWERED
 from naiad.protocol.transport.peer import Peer
 
@@ -206,8 +207,15 @@ class Connection(asyncio.Protocol):
         elif self._dispatcher.in_progress():
             if self._receiver.eof:
                 self._peer.abort_if_gone()
-        elif waited >= settings.keep_alive_timeout:
+        else:
+            self._wait_for_request(waited)
+
+    def _wait_for_request(self, waited: float) -> None:
+        if waited >= self._settings.keep_alive_timeout:
             self._life.on(Event.ALL_SENT)
+        elif waited >= IDLE_S:
+            self._direct = False
+            self._registry.rest(self, self._transport)
 
     def drain(self, *, close_idle: bool) -> None:
         """Close after the responses to the requests in progress; without any, close now if `close_idle`."""

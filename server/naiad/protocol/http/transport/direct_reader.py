@@ -40,14 +40,16 @@ class DirectReader(BufferReader[Reads]):
         self._between: bytearray | None = None
 
     @override
-    def get_buffer(self, sizehint: int) -> memoryview | bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         assert self._connection is not None
         room = self._connection.direct_room()
         if room is not None:
             self._between = None  # nothing may have come of what was asked for before
             return room
         self._between = bytearray(_BETWEEN)
-        return self._between
+        return memoryview(
+            self._between
+        )  # asyncio's TLS slices it: a slice of a bytearray is a copy, and what is read there is lost
 
     @override
     def buffer_updated(self, nbytes: int) -> None:

@@ -48,6 +48,7 @@ from naiad.protocol.transport.http2.events import (
 from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES
 from naiad.protocol.transport.http2.open_streams import DRAIN_PING
 from naiad.protocol.transport.http2.streams import State, Stream
+from naiad.protocol.transport.idle_reader import IDLE_S
 from naiad.protocol.transport.peer import Peer
 
 _CLOSED = State.CLOSED
@@ -185,6 +186,7 @@ class GrpcConnection(asyncio.Protocol):
             self._break_off(ErrorCode.SETTINGS_TIMEOUT, "no connection preface in time")
             return
         self._note_sent()
+        self._rest_if_idle(now)
         match self._keepalive.verdict(now, calls=bool(self.h2.streams)):
             case Verdict.NOTHING:
                 return
@@ -201,6 +203,11 @@ class GrpcConnection(asyncio.Protocol):
             self.cut()
         elif self._peer.has_all():
             self._transport.close()
+
+    def _rest_if_idle(self, now: float) -> None:
+        if not self.h2.streams and self._keepalive.silent_s(now) >= IDLE_S:
+            self._direct = False
+            self._service.registry.rest(self, self._transport)
 
     def drain(self, *, close_idle: bool) -> None:
         """Ask the client to go; the connection closes after its calls (RFC 9113, section 6.8)."""

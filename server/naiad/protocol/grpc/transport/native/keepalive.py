@@ -46,6 +46,10 @@ class Keepalive:
         self._heard = now
         self._pinged = None
 
+    def silent_s(self, now: float) -> float:
+        """For how long the client has sent nothing."""
+        return now - self._heard
+
     def sent_data(self) -> None:
         """Headers, data or window were sent: pings are counted again from 0, in both directions."""
         self._without_data = 0

@@ -25,6 +25,7 @@ from tests.server.protocol.grpc import certificates
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
 from tests.server.protocol.grpc.serving import cancelled, held
 from tests.server.protocol.transport.http2.peer import Kind, block, data, goaway_of, headers, split
+from tests.support.waiting import until
 
 FIELDS = (
     (":method", "POST"),
@@ -330,3 +331,23 @@ async def test_pings_between_a_streams_messages_are_strikes_only_if_the_server_s
     assert (Kind.GOAWAY in kinds) is not answered
     writer.close()
     await server.close(0)
+
+
+async def test_a_client_without_calls_is_idle_until_its_next_call(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_connection, "IDLE_S", 0.05)
+    came: list[int] = []
+    quick = started(engine, keepalive_time_ms=500)
+    quick.announce(lambda: came.append(len(engine.requests)))
+    await quick.start()
+    async with grpc.aio.insecure_channel("{}:{}".format(*quick.address)) as channel:
+        infer = channel.unary_unary(INFER)
+        for number in range(3):
+            await infer(small_request(), timeout=30)
+            assert quick.was_in_use()
+            await until(lambda: not quick.was_in_use())
+            assert quick.connections == 1
+            assert len(engine.requests) == number + 1
+            assert number in came  # before the request is handled
+    await quick.close(0)
