@@ -242,3 +242,14 @@ def test_a_read_that_brings_nothing_does_not_take_the_place_of_the_next_one() ->
     reader.buffer_updated(8)
     connection.direct_received.assert_called_once_with(8)
     connection.data_received.assert_not_called()
+
+
+def test_what_is_read_in_parts_between_large_bodies_arrives_whole() -> None:
+    connection = unittest.mock.create_autospec(Reads, instance=True)
+    connection.direct_room.return_value = None
+    reader = DirectReader(connection)
+    room = reader.get_buffer(-1)
+    for at, part in enumerate((b"GET", b" / ", b"HTT")):
+        room[3 * at :][:3] = part  # as asyncio's TLS does with several records
+    reader.buffer_updated(9)
+    connection.data_received.assert_called_once_with(b"GET / HTT")
