@@ -83,6 +83,9 @@ class _Host:
     async def close(self) -> None:
         """Nothing to close."""
 
+    async def close_late(self, why: str) -> None:
+        """Nothing to close."""
+
 
 def _scheduler(strategy: DirectStrategy | OldestStrategy) -> Scheduler:
     config = ModelConfig(

@@ -174,6 +174,10 @@ class ScriptedHost:
         assert self.out is None or self.aborted, "closed while a batch is out"
         self.closed += 1
 
+    async def close_late(self, why: str) -> None:
+        self.aborted.append(why)
+        self.closed += 1
+
 
 def hosted(hosts: collections.abc.Iterable[ScriptedHost]) -> list[HostedInstance]:
     """The hosts as instances on the CPU, which have their names."""

@@ -123,6 +123,7 @@ class Loader:
             max_workers=threads + _NESTED, thread_name_prefix="load"
         )
         start_all(self._executor, threads)
+        self._is_closed = False
         self._running: set[concurrent.futures.Future[typing.Any]] = set()
         self._instances = InstanceFactory(
             registry=registry,
@@ -246,12 +247,13 @@ class Loader:
         self._registry.close()
         self._instances.stop()
 
-    async def abandon(self, seconds: float) -> None:
+    async def abandon(self, seconds: float) -> bool:
         """See `InstanceFactory.abandon`."""
-        await self._instances.abandon(seconds)
+        return await self._instances.abandon(seconds)
 
     def close(self) -> None:
         """End the loader's threads and what they wait for; nothing can be loaded afterwards."""
+        self._is_closed = True
         self._registry.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -269,6 +271,8 @@ class Loader:
         self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument
     ) -> _Result:
         """See `InThread`: the loader's own threads, so that one that hangs stops nothing but loads."""
+        if self._is_closed:  # what a model that ended late leaves behind
+            return await asyncio.to_thread(_guarded, work, argument)
         future = self._executor.submit(_guarded, work, argument)
         self._running.add(future)
         future.add_done_callback(self._running.discard)

@@ -123,6 +123,16 @@ class Host(typing.Protocol):
         """
         ...
 
+    async def close_late(self, why: str) -> None:
+        """Close as soon as possible, because the time for a stop is over; return once the thread or process has ended, so that the caller may stop waiting.
+
+        A process is killed, and its batches fail. A thread cannot be killed: it ends after the batch in execution, whether or not it was aborted.
+
+        Args:
+            why: as for `abort`.
+        """
+        ...
+
 
 class HostedInstance(typing.NamedTuple):
     """An instance of a model that serves: what it is, and what runs it."""

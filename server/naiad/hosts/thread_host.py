@@ -196,13 +196,10 @@ class ThreadHost:
 
     async def close(self) -> None:
         """See `Host`."""
-        if self._ended is None:
-            jobs = self._jobs or self._start()
-            self._ended = self._loop.create_future()
-            jobs.put(None)
+        ended = self._begin_to_end()
         if not self._aborted:
-            await asyncio.wait({self._ended}, timeout=FINALIZE_TIMEOUT_S)
-        if not self._ended.done():
+            await asyncio.wait({ended}, timeout=FINALIZE_TIMEOUT_S)
+        if not ended.done():
             _log.error(
                 "the thread of instance '%s' is abandoned, with its memory: %s does not end",
                 self.name,
@@ -210,7 +207,24 @@ class ThreadHost:
                 if self._aborted
                 else f"closing it takes longer than {FINALIZE_TIMEOUT_S:g} s and",
             )
-        elif self._thread is not None:
+        else:
+            await self._join()
+
+    async def close_late(self, why: str) -> None:
+        """See `Host`."""
+        await asyncio.shield(self._begin_to_end())
+        await self._join()
+
+    def _begin_to_end(self) -> "asyncio.Future[None]":
+        """Have the thread close the instance after its batch, and end; returns what is done then. Idempotent."""
+        if self._ended is None:
+            jobs = self._jobs or self._start()
+            self._ended = self._loop.create_future()
+            jobs.put(None)
+        return self._ended
+
+    async def _join(self) -> None:
+        if self._thread is not None:
             # It has nothing more to do, but on a busy machine it takes a while to get a processor for that.
             await self._loop.run_in_executor(None, self._thread.join)
 

@@ -49,7 +49,7 @@ from naiad.tracing.tracer import Tracer
 _MS_PER_SECOND = 1e3
 
 _ABANDON_SECONDS = 1.0
-"""How long what was cancelled may take to end, and then threads once more."""
+"""How long what was cancelled may take to end, then threads and processes, and then the unloads that waited for these."""
 
 
 class AssemblyError(Exception):
@@ -132,15 +132,19 @@ class Assembly:
             raise
 
     async def abandon(self) -> None:
-        """The time for the stop is over, and the process goes on: have every thread end that can. Waits for two seconds at most.
+        """The time for the stop is over, and the process goes on: kill every worker process, have every thread end that can. Waits for three seconds at most.
 
-        Those of instances end after the batch that they have; one whose model does not return is left behind, which keeps no process from ending.
+        Threads of instances end after the batch that they have; one whose model does not return is left behind, which keeps no process from ending.
         """
+        await self._unload_soon()
+        if await self._loader.abandon(_ABANDON_SECONDS):
+            await self._unload_soon()
+        self.repository.close()
+
+    async def _unload_soon(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ABANDON_SECONDS):
                 await self.unload()
-        await self._loader.abandon(_ABANDON_SECONDS)
-        self.repository.close()
 
 
 @contextlib.asynccontextmanager

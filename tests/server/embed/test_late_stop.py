@@ -1,5 +1,6 @@
 """A stop that runs out of time: what can end does, and what cannot keeps no program from ending. And stops beside starts."""
 
+import asyncio
 import collections.abc
 import os
 import pathlib
@@ -8,11 +9,16 @@ import sys
 import threading
 
 import numpy as np
+import psutil
 import pytest
 
 import naiad
+from naiad.serve import assembly
+from tests.server.embed import folders
 from tests.server.embed.test_functions import Array
 from tests.server.embed.test_process import settled
+from tests.server.embed.test_server import appears
+from tests.support.waiting import until
 
 FUNCTIONS = """\
 import gc, os, pathlib, sys, tempfile, threading
@@ -127,8 +133,75 @@ def test_a_function_that_blocks_is_left_behind_and_said_to_be(
         with pytest.raises(naiad.InferenceError, match="not running"):
             next(stream)
     go_on.set()
-    assert settled(False, lambda: "blocks_0_0" in threads()) is False
-    assert threads() <= before | {"naiad-launcher"}
+    assert settled(True, lambda: threads() <= before | {"naiad-launcher"})
+
+
+BUSY = """\
+import pathlib
+import time
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.folder = pathlib.Path(args["model_repository"])
+
+    def execute(self, requests):
+        (self.folder / "begun").touch()
+        while not (self.folder / "go").exists():
+            time.sleep(0.005)
+
+    def finalize(self):
+        (self.folder / "finalized").touch()
+"""
+CONFIG = """\
+backend: "python"
+input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "y" data_type: TYPE_FP32 dims: 1 }
+instance_group { kind: KIND_CPU count: 2 }
+"""
+
+
+@pytest.mark.parametrize("abandon_s", [1.0, 0.0], ids=["usual", "no time"])
+def test_a_worker_process_that_is_busy_does_not_outlive_a_late_stop(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, abandon_s: float
+) -> None:
+    monkeypatch.setattr(assembly, "_ABANDON_SECONDS", abandon_s)
+    folders.add(tmp_path, "busy", CONFIG, BUSY)
+    before, children = threads(), set(psutil.Process().children())
+    server = naiad.Server(tmp_path, exit_timeout_secs=0).start()
+    workers = set(psutil.Process().children()) - children
+    assert len(workers) == 2
+    stream = server.stream("busy", {"x": np.ones(1, np.float32)})
+    assert appears(tmp_path / "busy" / "begun")
+    server.stop()
+    _, alive = psutil.wait_procs(workers, 30)
+    assert not alive
+    with pytest.raises(naiad.InferenceError):
+        next(stream)
+    assert settled(True, lambda: threads() <= before | {"naiad-launcher_0"})
+
+
+async def test_what_a_busy_thread_leaves_is_released_once_it_ends_if_the_loop_goes_on(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(assembly, "_ABANDON_SECONDS", 0.05)
+    folders.add(tmp_path, "busy", CONFIG.replace("count: 2", "count: 1") + folders.IN_THREAD, BUSY)
+    folder = tmp_path / "busy"
+    before = threads()
+    server = await naiad.AsyncServer(tmp_path, exit_timeout_secs=0).start()
+    asking = asyncio.create_task(server.infer("busy", {"x": np.ones(1, np.float32)}))
+    await until((folder / "begun").exists)
+    await server.stop()
+    with pytest.raises(naiad.InferenceError):
+        await asking
+    assert "its thread is abandoned" in caplog.text
+    assert not (folder / "finalized").exists()
+    (folder / "go").touch()
+    await until((folder / "finalized").exists)
+    await until(lambda: not any(each.startswith("busy") for each in threads() - before))
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.wait_for(asyncio.gather(*others), 30)  # the unload, in the background
+    assert "unloading busy" not in caplog.text
 
 
 @pytest.mark.slow

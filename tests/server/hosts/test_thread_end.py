@@ -150,6 +150,52 @@ async def test_a_thread_whose_batch_does_not_end_is_left_behind_when_the_host_cl
     assert instance.closed
 
 
+async def test_a_late_close_waits_for_the_thread_of_a_batch_that_was_given_up(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
+        begun.set()
+        go_on.wait(GIVE_UP_S)
+        return answer_all(batch)
+
+    instance = ScriptedInstance(hang)
+    host = hosted(instance)
+    host.submit([make_inference()], lambda _: None)
+    working = thread_of(host, begun)
+    host.abort("every client left")
+    closing = asyncio.create_task(host.close_late("the time is over"))
+    await asyncio.sleep(0)
+    assert not closing.done()
+    go_on.set()
+    await asyncio.wait_for(closing, GIVE_UP_S)
+    assert not working.is_alive()
+    assert instance.closed == 1
+    assert caplog.text == ""
+
+
+async def test_a_late_close_may_be_waited_for_no_longer(hosted: Hosted) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
+        begun.set()
+        go_on.wait(GIVE_UP_S)
+        return answer_all(batch)
+
+    instance = ScriptedInstance(hang)
+    host = hosted(instance)
+    host.submit([make_inference()], lambda _: None)
+    working = thread_of(host, begun)
+    closing = asyncio.create_task(host.close_late("the time is over"))
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+    go_on.set()
+    await asyncio.wait_for(host.close(), GIVE_UP_S)
+    assert not working.is_alive()
+
+
 async def test_an_instance_that_does_not_close_does_not_keep_the_host(
     hosted: Hosted, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

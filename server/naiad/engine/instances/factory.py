@@ -24,7 +24,7 @@ from naiad.engine.instances.host_policies import NO_POLICIES, HostPolicies, poli
 from naiad.engine.instances.placement import check_limits, host_of, limits_of, nice_of
 from naiad.engine.instances.warming import Warming
 from naiad.errors import InferenceError, unavailable
-from naiad.hosts.host import HostedInstance
+from naiad.hosts.host import Host, HostedInstance, InProcess
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread_host import DeviceState, ThreadHost
 from naiad.hosts.warmup import Warmup, WarmupRequest
@@ -124,7 +124,7 @@ class InstanceFactory:
         self._starting = set[asyncio.Task[list[HostedInstance]]]()
         self._stopping = False
         self._device = DeviceState()
-        self._threads = weakref.WeakSet[ThreadHost]()
+        self._names = weakref.WeakKeyDictionary[Host, str]()  # of every host
 
     async def make(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
         """Make the instances of a version, each ready to run batches.
@@ -166,16 +166,24 @@ class InstanceFactory:
         for task in self._starting:
             task.cancel()
 
-    async def abandon(self, seconds: float) -> None:
-        """The loop is about to end: have every thread of an instance end after the batch that it has, and wait for them no longer than this."""
-        closing = {asyncio.ensure_future(host.close()): host.name for host in self._threads}
+    async def abandon(self, seconds: float) -> bool:
+        """The time for a stop is over: kill every worker process, have every thread of an instance end after the batch that it has, and wait no longer than this.
+
+        Returns:
+            Whether all of them have ended.
+        """
+        why = "the exit timeout of the server is over"
+        closing = {asyncio.ensure_future(host.close_late(why)): host for host in self._names}
         if not closing:
-            return
+            return True
         _, late = await asyncio.wait(closing, timeout=seconds)
         for task in late:
             task.cancel()
-            log.error("instance '%s' does not end: its thread is abandoned", closing[task])
+            host = closing[task]
+            what = "worker process" if isinstance(host, InProcess) else "thread"
+            log.error("instance '%s' does not end: its %s is abandoned", self._names[host], what)
         await asyncio.gather(*closing, return_exceptions=True)
+        return not late
 
     def options_of(self, backend: str) -> dict[str, str]:
         """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
@@ -233,7 +241,7 @@ class InstanceFactory:
             )
             for spec, instance in instances
         ]
-        self._threads.update(host for _, host in hosted)
+        self._names.update((host, spec.name) for spec, host in hosted)
         return hosted
 
     def _load(self, plan: VersionPlan) -> tuple[LoadedModel, _Made]:
@@ -285,7 +293,7 @@ class InstanceFactory:
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         try:
-            return await starting
+            made = await starting
         except asyncio.CancelledError:
             if starting.done() and not starting.cancelled() and starting.exception() is None:
                 # They became ready just before the load was cancelled.
@@ -293,6 +301,8 @@ class InstanceFactory:
             if _is_cancelled():
                 raise
             raise _server_stops(plan) from None
+        self._names.update((host, spec.name) for spec, host in made)
+        return made
 
     def _workers(
         self, of_version: "OfVersion", plan: VersionPlan, specs: Specs

@@ -233,6 +233,10 @@ class ProcessHost:
         """See `Host`. The process ends with the last of its instances."""
         await self._supervisor.close_instance(self._place)
 
+    async def close_late(self, why: str) -> None:
+        """See `Host`. The other instances of the process end with it."""
+        await self._supervisor.close_late(f"was killed, because {why}")
+
     @property
     def busy(self) -> bool:
         """See `WorkerInstance`."""

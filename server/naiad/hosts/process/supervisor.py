@@ -271,11 +271,22 @@ class WorkerSupervisor:
 
     async def close(self) -> None:
         """Wait for the batches in execution, and end the process. Idempotent."""
+        await asyncio.shield(self._begin_to_close())
+
+    async def close_late(self, how: str) -> None:
+        """Kill the process, which fails the batches in execution, and wait for its end; `how` follows "its worker process ". Idempotent."""
+        closing = self._begin_to_close()
+        if self.worker is not None:
+            self.worker.kill(how)
+            self.late(how)
+        await asyncio.shield(closing)
+
+    def _begin_to_close(self) -> asyncio.Task[None]:
         if self._closing is None:
             self._restarter.cancel()
             self._fire(Event.CLOSE)
             self._closing = self._loop.create_task(self._close())
-        await asyncio.shield(self._closing)
+        return self._closing
 
     async def _close(self) -> None:
         await self._restarter.wait()

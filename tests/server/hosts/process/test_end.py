@@ -43,6 +43,49 @@ async def test_a_batch_that_is_waited_for_no_longer_fails_at_once_and_its_worker
     assert not exists(pid)
 
 
+async def test_a_late_close_kills_a_busy_worker_whose_batch_fails(hosts: Hosts) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            time.sleep(60)
+        """
+    )
+    pid = hosted.worker.pid
+    out = hosted.submit()
+    await asyncio.wait_for(hosted.host.close_late("the time is over"), GIVE_UP_S)
+    assert not exists(pid)
+    error = out.result().error
+    assert error is not None
+    assert "was killed, because the time is over" in error.message
+    assert hosted.restarts == []
+    await hosted.host.close_late("the time is over")
+
+
+async def test_a_late_close_ends_a_close_that_waits_for_a_batch(hosts: Hosts) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            time.sleep(60)
+        """
+    )
+    out = hosted.submit()
+    closing = asyncio.create_task(hosted.host.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    await asyncio.wait_for(hosted.host.close_late("the time is over"), GIVE_UP_S)
+    await asyncio.wait_for(closing, GIVE_UP_S)
+    assert out.result().error is not None
+
+
+async def test_a_late_close_of_a_worker_that_is_being_restarted_leaves_none(hosts: Hosts) -> None:
+    hosted = await hosts.start(SAME)
+    os.kill(hosted.worker.pid, signal.SIGKILL)
+    await until(lambda: hosted.restarts)
+    await asyncio.wait_for(hosted.host.close_late("the time is over"), GIVE_UP_S)
+    assert hosted.worker.pid == 0
+    assert not ORPHAN_REAPER.groups()
+
+
 async def test_a_process_that_not_even_sigkill_ends_is_left_behind_and_reaped_when_it_does(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -102,6 +102,21 @@ async def test_a_batch_that_fails_fails_alone(hosts: Hosts, tmp_path: pathlib.Pa
     assert hosted.usable == []
 
 
+async def test_a_late_close_of_all_instances_fails_the_batches_of_all_and_ends_the_process_once(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await start(hosts, tmp_path, 3)
+    outs = await begin(hosted, tmp_path)
+    leaving = asyncio.create_task(hosted.hosts[0].close())  # waits for its batch
+    await asyncio.sleep(0)
+    late = (each.close_late("the time is over") for each in hosted.hosts)
+    await asyncio.wait_for(asyncio.gather(leaving, *late), GIVE_UP_S)
+    for out in outs:
+        assert "was killed, because the time is over" in str(out.result().error)
+    assert hosted.worker.pid == 0
+    assert hosted.restarts == []
+
+
 async def test_the_death_of_the_process_fails_the_batches_of_all_and_one_restart_brings_all_back(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
