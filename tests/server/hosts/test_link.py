@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.hosts.worker import link
+from naiad.hosts.worker import call_segments, link
 from naiad.hosts.worker.kinds import BATCH, CANCEL, OUTCOME, RESPONSE
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import ALIGNED
@@ -254,12 +254,12 @@ def test_memory_without_a_view_is_counted_as_this_interpreter_counts_it(
     """Another interpreter may count one reference more, or one less."""
     count = sys.getrefcount
     monkeypatch.setattr(sys, "getrefcount", lambda each: count(each) - 1 + more)
-    monkeypatch.setattr(link, "ONLY_LISTED", reference_counts.only_listed())
+    monkeypatch.setattr(call_segments, "ONLY_LISTED", reference_counts.only_listed())
     ours, theirs = (Link(each) for each in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
     assert exchange((ours, theirs), 1).sum() == LARGE
-    assert theirs._held() == 0
+    assert theirs._theirs.held() == 0
     kept = exchange((ours, theirs), 2)
-    assert theirs._held().bit_count() == 1
+    assert theirs._theirs.held().bit_count() == 1
     assert set(exchange((ours, theirs), 3).tolist()) == {3}
     assert set(kept.tolist()) == {2}
     for end in (ours, theirs):

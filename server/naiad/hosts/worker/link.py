@@ -7,9 +7,8 @@ it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Up 
 name in the file system, so nothing is left when both processes are gone.
 
 The receiver uses tensors without a copy. Its next message says which of the sender's segments are still in use;
-the sender reuses the others, because a mapped page of memory costs a tenth of a new one. It also says how many call messages the receiver
-has read, because it says nothing of those that it has not. A sender keeps
-up to four segments, larger ones instead of smaller ones; if all four are in use, a message gets a segment of its own.
+the sender reuses the others, because a mapped page of memory costs a tenth of a new one (`call_segments.py`). It also says how many call messages the receiver
+has read, because it says nothing of those that it has not.
 
 All other messages are notifications, sent from any thread; the segments of large ones are used again by a rule of their own
 (`notification_segments.py`). A worker sends its notifications on
@@ -25,25 +24,26 @@ import array
 import os
 import socket
 import struct
-import sys
 from typing import Any
 
-import numpy as np
-
+from naiad.hosts.worker.call_segments import (
+    ALL_HELD,
+    COUNTED,
+    SLOTS,
+    MappedSegments,
+    SentSegments,
+)
 from naiad.hosts.worker.kinds import ADD, NOTIFICATIONS, SHARE
 from naiad.hosts.worker.notification_segments import ReceivedSegments, SegmentPool
 from naiad.hosts.worker.payload import Gathering, Payload, Prepared
 from naiad.hosts.worker.segments import (
     CUT_OFF,
     SHORTAGES,
-    Segment,
-    create,
     discard,
     passed_file,
     passed_socket,
     received,
 )
-from naiad.tensors.reference_counts import ONLY_LISTED
 from naiad.tensors.region_files import REGION_FILE, SentFiles
 from naiad.tensors.shared_slots import ReceivedSlots, SentSlots
 
@@ -66,12 +66,7 @@ _INLINE = 1 << 15
 _IN_THE_PACKET = 255
 """Instead of a slot."""
 
-_SLOTS = 4
-_LEAST = 1 << 16
 _CLOSED_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
-_ALL_HELD = (1 << _SLOTS) - 1
-_COUNTED = 255
-"""Call messages are counted modulo 256."""
 
 
 class LinkBrokenError(Exception):
@@ -112,14 +107,9 @@ class Link:
         self, connection: socket.socket, *, takes_sockets: bool = False, takes_files: bool = False
     ) -> None:
         self._socket = connection
-        self._ours: list[Segment] = []
-        self._others_look_at = 0
-        self._sent = 0
+        self._ours = SentSegments()
+        self._theirs = MappedSegments()
         self._received = 0
-        self._unread: dict[int, int] = {}
-        self._theirs: list[Any] = []
-        self._lost = 0
-        self._current = 0
         self._packed: bytearray | None = None
         self._packet = bytearray(_MESSAGE.size + _INLINE)
         self._notification: Any = None
@@ -149,7 +139,7 @@ class Link:
         The other side does not reuse a segment as long as it, or a view of it, is referenced.
         """
         packed = self._packed
-        return self._theirs[self._current] if packed is None else packed
+        return self._theirs.current if packed is None else packed
 
     def fileno(self) -> int:
         """The socket's descriptor, to wait for messages."""
@@ -169,11 +159,11 @@ class Link:
         needed = at + len(header)
         if needed <= _INLINE:
             message = _MESSAGE.pack(
-                kind, self._held(), _IN_THE_PACKET, self._received, self.shared_by_other.noted(), number, at, len(header),
+                kind, self._theirs.held(), _IN_THE_PACKET, self._received, self.shared_by_other.noted(), number, at, len(header),
             )  # fmt: skip
             tensors = b"" if payload is None else payload.joined()
             self._pass(message + tensors + header, -1)
-            self._sent += 1
+            self._ours.sent += 1
             return
         prepared = self.prepare(kind, header, payload, number)
         try:
@@ -192,12 +182,10 @@ class Link:
             MemoryError: the same.
         """
         at = 0 if payload is None else payload.size
-        fresh, slot, segment = self._segment(at + len(header))
-        held = self._held()
+        fresh, slot, segment = self._ours.take(at + len(header))
+        held = self._theirs.held()
         noted = self.shared_by_other.noted()
         message = _MESSAGE.pack(kind, held, slot, self._received, noted, number, at, len(header))
-        self._sent += 1
-        self._unread[self._sent] = slot
         return Prepared(message, header, payload, segment, fresh)
 
     def send_prepared(self, prepared: Prepared, gathering: "Gathering | None" = None) -> None:
@@ -224,11 +212,7 @@ class Link:
 
     def not_sent(self, prepared: Prepared) -> None:
         """The last call message was not sent."""
-        del self._unread[self._sent]
-        self._sent -= 1
-        if prepared.fresh >= 0:
-            # The other side does not have it, so the next message must not use it.
-            prepared.segment.capacity = 0
+        self._ours.not_sent(prepared.fresh, prepared.segment)
 
     def notify(
         self,
@@ -298,10 +282,11 @@ class Link:
             base = packet[_MESSAGE.size : length]
             if kind < NOTIFICATIONS:
                 self._packed = base
-                self._received = self._received + 1 & _COUNTED
-                self._others_look_at = held
-                if held > _ALL_HELD or self._unread:
-                    self._take_note(held >> _SLOTS, read)
+                self._received = self._received + 1 & COUNTED
+                ours = self._ours
+                ours.in_use = held
+                if held > ALL_HELD or ours.unread:
+                    ours.note(held >> SLOTS, read)
             else:
                 self._notification = base
                 if kind == ADD and self._takes_sockets:
@@ -323,11 +308,14 @@ class Link:
             self._notification = segment
         else:
             self._packed = None
-            self._received = self._received + 1 & _COUNTED
-            self._others_look_at = held
-            if held > _ALL_HELD or self._unread:
-                self._take_note(held >> _SLOTS, read)
-            segment, lost = self._seen(slot, segment, lost)
+            self._received = self._received + 1 & COUNTED
+            ours = self._ours
+            ours.in_use = held
+            if held > ALL_HELD or ours.unread:
+                ours.note(held >> SLOTS, read)
+            segment = self._theirs.take(slot, segment, lost=bool(lost))
+            if segment is None:
+                raise LinkBrokenError("a message without its payload")
         if lost:
             raise SegmentLostError(kind, number, at + size, lost)
         if segment is None or at + size > segment.size:
@@ -375,78 +363,7 @@ class Link:
 
     def has_segment(self, size: int) -> bool:
         """Whether a call message of so many bytes could use a segment that is there already, so that no page of it is new."""
-        return self._find(size)[1] is not None
-
-    def _find(self, needed: int) -> "tuple[int, Segment | None]":
-        """A segment that is large enough and that no view and no unread message uses, and its slot; else the slot of a smaller one, or `_SLOTS`, and None."""
-        looked_at = self._others_look_at
-        for slot in self._unread.values():
-            looked_at |= 1 << slot
-        free = _SLOTS
-        for slot, segment in enumerate(self._ours):
-            if not looked_at >> slot & 1:
-                if segment.capacity >= needed:
-                    return slot, segment
-                free = slot
-        return free, None
-
-    def _segment(self, needed: int) -> "tuple[int, int, Segment]":
-        """A segment for a message: its descriptor if it is new, else -1, its slot, and the segment."""
-        free, found = self._find(needed)
-        if found is not None:
-            return -1, free, found
-        capacity = max(_LEAST, 1 << (needed - 1).bit_length())
-        fresh, memory = create(capacity)
-        segment = Segment(memory, capacity)
-        if free < _SLOTS:
-            self._ours[free] = segment
-        elif len(self._ours) < _SLOTS:
-            free = len(self._ours)
-            self._ours.append(segment)
-        return fresh, free, segment
-
-    def _take_note(self, lost: int, read: int) -> None:
-        """The other side has read so many call messages, and does not have these segments, a bit for each slot: new ones take their place."""
-        behind = self._sent - read & _COUNTED
-        self._unread = {
-            number: slot for number, slot in self._unread.items() if number > self._sent - behind
-        }
-        for slot, segment in enumerate(self._ours):
-            if lost >> slot & 1:
-                segment.capacity = 0
-
-    def _seen(self, slot: int, fresh: Any, lost: str) -> "tuple[Any, str]":
-        """The other side's segment in a slot, which may be fresh, and why it is not here, never what was there before it.
-
-        Raises:
-            LinkBrokenError: there is no such segment.
-        """
-        theirs = self._theirs
-        if slot > _SLOTS:
-            raise LinkBrokenError("a message without its payload")
-        while len(theirs) <= slot:
-            theirs.append(_nothing())
-        self._current = slot
-        if fresh is not None:
-            theirs[slot] = fresh
-            self._lost &= ~(1 << slot)
-        elif lost:
-            theirs[slot] = _nothing()
-            self._lost |= 1 << slot & _ALL_HELD
-        elif slot == _SLOTS:  # each of these is for one message
-            theirs[slot] = _nothing()
-        return theirs[slot], lost
-
-    def _held(self) -> int:
-        """Which of the other side's segments are in use here, one bit per slot, and which of them are not here, as many bits more."""
-        theirs, count = self._theirs, sys.getrefcount
-        if not theirs:
-            return 0
-        held = self._lost << _SLOTS
-        for slot in range(min(len(theirs), _SLOTS)):
-            if count(theirs[slot]) > ONLY_LISTED:
-                held |= 1 << slot
-        return held
+        return self._ours.has(size)
 
 
 def _socket_of(ancillary: "list[tuple[int, int, bytes]]") -> "socket.socket | None":
@@ -454,8 +371,3 @@ def _socket_of(ancillary: "list[tuple[int, int, bytes]]") -> "socket.socket | No
         return passed_socket(ancillary)
     except OSError as error:
         raise LinkBrokenError(f"no socket: {error}") from error
-
-
-def _nothing() -> Any:
-    """In place of a segment, of bytes that are not in use."""
-    return np.empty(0, np.uint8)
