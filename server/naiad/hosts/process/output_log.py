@@ -6,12 +6,14 @@ for the error of a worker that dies.
 
 import asyncio
 import collections
+import collections.abc
 import json
 import logging
 import os
 
 from typing_extensions import override
 
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.python.api.logger import model_logger
 from naiad.core.record import Record
 from naiad.log_text import Lines
@@ -41,6 +43,11 @@ class Identity(Record, frozen=True):
     model: str
     version: int
     instance: str
+
+    def of_all(self, instances: collections.abc.Sequence[InstanceSpec]) -> "Identity":
+        """That of a process in its output and in ps, which cannot say which of its instances they are about."""
+        name, others = instances[0].name, len(instances) - 1
+        return Identity(self.model, self.version, f"{name}+{others}" if others else name)
 
     @override
     def __str__(self) -> str:

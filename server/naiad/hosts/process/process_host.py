@@ -349,7 +349,7 @@ class ProcessHost:
         elif kind == kinds.READY:
             self._probe.answer(bool(number))
         elif kind == kinds.WARMING:
-            self._supervisor.on_warming()
+            self._supervisor.loads.on_warming()
         elif kind == kinds.ENDS:
             self._supervisor.on_announced_end(header.decode(errors="replace"))
 

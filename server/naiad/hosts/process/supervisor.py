@@ -1,6 +1,6 @@
-"""The life of a worker process: starts it, loads its instances, restarts it when it has died, ends it.
+"""The life of a worker process: starts it, has it load its instances, restarts it when it has died, ends it.
 
-The states are those of `worker_life`, whose actions are carried out here. What belongs to one instance (its batch, its deferred
+The states are those of `worker_life`, whose actions are carried out here, the loads are in `loads.py`. What belongs to one instance (its batch, its deferred
 responses) is with its `ProcessHost`; what happens to the process happens to all of its instances. Instances come and go while it serves, each at a
 place of its own; a process that takes the place of another loads those that there are then.
 Every wait here ends: `start` and `add` with the load, its failure or a death, `close` and `close_instance` with a timeout.
@@ -10,7 +10,6 @@ import asyncio
 import collections.abc
 import contextlib
 import functools
-import itertools
 import logging
 from typing import Any
 
@@ -25,21 +24,19 @@ from naiad.errors import InferenceError
 from naiad.hosts.host import Limit, WorkerInstance, WorkerRpcHandler
 from naiad.hosts.process import worker_life
 from naiad.hosts.process.liveness import LivenessWatch
+from naiad.hosts.process.loads import InstanceLoads
 from naiad.hosts.process.output_log import Identity
-from naiad.hosts.process.spawn import order
-from naiad.hosts.process.watchdogs import Loaded, Loading, Restarter, Watchdog
+from naiad.hosts.process.watchdogs import Restarter
 from naiad.hosts.process.worker_life import Action, Event, State
 from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.warmup import Warmup
-from naiad.hosts.worker import codec, kinds, link
+from naiad.hosts.worker import kinds, link
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)
 
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
-
-_LOST_S = 0.3
 
 _LAST_KINDS = frozenset((kinds.LOADED, kinds.REFUSED, kinds.CLOSED))
 """What comes of an instance that is being closed."""
@@ -64,6 +61,7 @@ class WorkerSupervisor:
         worker: the process; None while there is none.
         serving: the same while it runs batches, else None.
         instances: by place, what the worker makes, and who runs its batches.
+        loads: those of the instances.
         prefetches: whether they take a second batch while one is in execution; known once the process has loaded them.
         gathers_inputs: see `Instance`; known then as well.
     """
@@ -82,8 +80,6 @@ class WorkerSupervisor:
     ) -> None:
         self._identity = identity
         self.plan = plan
-        self._warmup = warmup
-        self._load_limit = load_limit
         self._on_restart = on_restart
         self._rpc_handler = rpc_handler
         self._clock = clock
@@ -103,12 +99,10 @@ class WorkerSupervisor:
         self.instances: dict[int, tuple[InstanceSpec, WorkerInstance]] = {}
         self.prefetches = False
         self.gathers_inputs = True
-        self._loading = Loading(loop)
+        self.loads = InstanceLoads(identity, limit=load_limit, warmup=warmup, loop=loop)
         self._liveness: LivenessWatch | None = None
-        self._watchdog = Watchdog(identity, loop=loop)
         self._drained = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
-        self._adding: dict[int, Loading] = {}
         self._leaving: dict[int, asyncio.Future[None]] = {}
 
     @property
@@ -127,10 +121,10 @@ class WorkerSupervisor:
         Raises:
             InferenceError: it cannot be loaded, or the process did not get that far.
         """
-        specs = tuple(spec for spec, _ in self.instances.values())
-        self._identity = identity_of(self._identity.model, self._identity.version, specs)
-        plan = msgspec.structs.replace(self.plan, instances=specs)
-        places = tuple(self.instances)
+        specs = {place: spec for place, (spec, _) in self.instances.items()}
+        instances = tuple(specs.values())
+        self._identity = self._identity.of_all(instances)
+        plan = msgspec.structs.replace(self.plan, instances=instances)
         worker = WorkerProcess(
             self._identity,
             plan,
@@ -155,15 +149,8 @@ class WorkerSupervisor:
             loop=self._loop,
         )
         self._fire(Event.START)
-        self._loading = Loading(self._loop)
         try:
-            warms_up = bool(self._warmup)
-            worker.send(places[0], kinds.LOAD, order(plan, places, warms_up=warms_up))
-            for place in places:
-                self._send_warmup(worker, place, self.instances[place][0])
-            if self._load_limit.seconds:
-                self._watchdog.watch(worker, "its load", self._load_limit, _ignore)
-            loaded = await self._loading.ended
+            loaded = await self.loads.first(worker, plan, specs)
             if self._state is not State.LOADING:  # the loop was busy, and both came at once
                 how = worker.ended.result() if worker.ended.done() else "was no longer needed"
                 raise worker_life.not_loaded(self._identity, how, worker.output_tail)  # noqa: TRY301 - as one that failed while it loaded
@@ -171,16 +158,14 @@ class WorkerSupervisor:
             self._fire(Event.LOAD_FAILED)
             await asyncio.shield(worker.ended)
             raise
-        finally:
-            self._watchdog.cancel()
-        for place, thread in zip(places[1:], loaded.threads, strict=False):
+        for place, thread in zip(tuple(specs)[1:], loaded.threads, strict=False):
             worker.served_by(place, thread)
         self.prefetches = loaded.prefetches
         self.gathers_inputs = loaded.gathers_inputs
-        self._count_warmup(loaded)
+        self.loads.count_warmup(loaded)
         self._liveness.serves = True
         self._fire(Event.LOADED)
-        for place in set(places).difference(self.instances):  # removed while it loaded
+        for place in specs.keys() - self.instances.keys():  # removed while it loaded
             worker.close_instance(place)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
@@ -193,13 +178,6 @@ class WorkerSupervisor:
         if self.worker is not None:
             self.worker.notify(kinds.LOG_LEVEL, level)
 
-    def free_places(self, count: int) -> list[int]:
-        """The lowest places at which nothing is, was added, or is being closed."""
-        links = () if self.worker is None else self.worker.links
-        taken = {*self.instances, *self._adding, *links}
-        free = (place for place in itertools.count() if place not in taken)
-        return list(itertools.islice(free, count))
-
     async def add(self, place: int, spec: InstanceSpec, instance: WorkerInstance) -> None:
         """Have the process make another instance beside those that run; nothing changes for these.
 
@@ -209,30 +187,14 @@ class WorkerSupervisor:
         worker = self.serving
         if worker is None or self._state is not State.SERVING:
             raise worker_life.not_extended(self._identity)
-        loading = self._adding[place] = Loading(self._loop)
-        fields = {"place": place, "instance": spec.to_map(), "warms_up": bool(self._warmup)}
-        try:
-            worker.add(place, instance, codec.to_json(fields).encode())
-            self._send_warmup(worker, place, spec)
-            limit = self._load_limit
-            await asyncio.wait({loading.ended}, timeout=limit.seconds or None)
-            if not loading.ended.done():
-                raise worker_life.not_added_in_time(self._identity, spec.name, limit)  # noqa: TRY301 - as one that failed
-            loaded = loading.ended.result()
-        except OSError as error:
-            raise worker_life.not_started(self._identity, error) from error
-        except BaseException:
-            worker.close_instance(place)  # once it is made
-            raise
-        finally:
-            del self._adding[place]
+        loaded = await self.loads.further(worker, self._identity, place, spec, instance)
         if self.serving is not worker:  # it ended in the same turn of the loop
             raise worker_life.not_extended(self._identity)
         self.instances[place] = spec, instance
         for thread in loaded.threads:
             worker.served_by(place, thread)
         self.prefetches = self.prefetches and loaded.prefetches
-        self._count_warmup(loaded)
+        self.loads.count_warmup(loaded)
 
     async def close_instance(self, place: int) -> None:
         """Wait for the batch of an instance and close it; the process ends with the last one."""
@@ -323,7 +285,6 @@ class WorkerSupervisor:
         """A message of the instance at a place came that is not the outcome of a batch."""
         worker = self.worker
         assert worker is not None
-        loading = self._adding.get(place, self._loading)
         if place in worker.closing and kind in _LAST_KINDS:
             if (
                 kind != kinds.LOADED
@@ -331,28 +292,13 @@ class WorkerSupervisor:
                 worker.drop(place)
             return
         try:
-            if loading.take(kind, header):
-                if kind == kinds.REFUSED and place in self._adding:
-                    worker.drop(place)
+            if self.loads.take(worker, place, kind, header):
                 return
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             worker.kill(f"refused its model with an invalid message ({failure!r})")
             return
         if self._state not in (State.STUCK, State.KILLING):
             worker.kill(f"sent an unexpected message of kind {kind}")
-
-    def on_warming(self) -> None:
-        """An instance that loads begins one more iteration of a warmup sample."""
-        if self._warmup:
-            self._warmup.advance()
-
-    def _send_warmup(self, worker: WorkerProcess, place: int, spec: InstanceSpec) -> None:
-        if self._warmup and not spec.passive:
-            worker.send(place, kinds.WARM_UP, *self._warmup.message())
-
-    def _count_warmup(self, loaded: Loaded) -> None:
-        if self._warmup:
-            self._warmup.ran(loaded.warmup)
 
     def on_request(
         self, place: int, kind: int, number: int, header: bytes | bytearray, base: Any
@@ -390,7 +336,7 @@ class WorkerSupervisor:
             reply = worker.replies_to(place) if lost.kind == kinds.CALL else worker.notify
             reply(kinds.ERROR, lost.number, error.message.encode())
         else:
-            self._loading.fail(error)
+            self.loads.fail(error)
 
     def _fire(self, event: Event, how: str = "") -> None:
         """Change the state by the table and do what it says; `how` the process ended follows "its worker process "."""
@@ -411,7 +357,7 @@ class WorkerSupervisor:
             case Action.SERVE:
                 self._restarter.on_serving()
             case Action.FAIL_LOAD:
-                self._loading.fail(worker_life.not_loaded(self._identity, how, worker.output_tail))
+                self.loads.fail(worker_life.not_loaded(self._identity, how, worker.output_tail))
             case Action.STOP_BATCHES:
                 self._set_usable(False)  # of all, so that none gets the next batch
             case Action.FAIL_REQUESTS:
@@ -447,11 +393,7 @@ class WorkerSupervisor:
 
     def on_gone(self, place: int) -> bool:
         """See `WorkerOwner`: only an instance that is not made yet; its link closes also if the process has no descriptor for it."""
-        loading = self._adding.get(place)
-        if loading is not None:
-            # If the process ends, that is the reason.
-            self._loop.call_later(_LOST_S, loading.fail, worker_life.not_reached(self._identity))
-        return loading is not None
+        return self.loads.unreachable(self._identity, place)
 
     def on_last_messages(self) -> None:
         """See `WorkerOwner`."""
@@ -463,18 +405,5 @@ class WorkerSupervisor:
             self._liveness.stop()
         self._rpc_handler.worker_exited()
         tail = "" if self.worker is None else self.worker.output_tail
-        for loading in self._adding.values():
-            loading.fail(worker_life.not_loaded(self._identity, how, tail))
+        self.loads.fail_further(worker_life.not_loaded(self._identity, how, tail))
         self._fire(Event.EXITED, how)
-
-
-def identity_of(
-    model: str, version: int, specs: collections.abc.Sequence[InstanceSpec]
-) -> Identity:
-    """A process in its output and in ps, which cannot say which of its instances they are about."""
-    name, others = specs[0].name, len(specs) - 1
-    return Identity(model, version, f"{name}+{others}" if others else name)
-
-
-def _ignore(what: object) -> None:
-    """A load that exceeds its limit fails when the process has ended."""

@@ -12,12 +12,11 @@ import contextlib
 import logging
 
 from naiad.core.clock import Clock
-from naiad.core.record import Record
-from naiad.errors import ErrorCode, InferenceError
+from naiad.errors import InferenceError
 from naiad.hosts.host import Limit
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.worker_process import WorkerProcess
-from naiad.hosts.worker import codec, kinds
+from naiad.hosts.worker import kinds
 from naiad.log_text import Lines
 
 _log = logging.getLogger(__name__)
@@ -69,74 +68,6 @@ class Watchdog:
         because = f"took longer than {limit.parameter} ({limit.seconds:g} s) and was killed"
         worker.dump_and_kill(because)
         on_late(because)
-
-
-class Loaded(Record, frozen=True):
-    """What a worker says of a model that it has loaded.
-
-    Attributes:
-        threads: the system's ids of the threads that it started for further instances.
-        prefetches: see `Instance`; of all its instances.
-        gathers_inputs: see `Instance`; of any of its instances.
-        warmup: the batches of warmup samples that were executed: the numbers of each `WarmupBatch`.
-    """
-
-    threads: list[int]
-    prefetches: bool
-    gathers_inputs: bool
-    warmup: list[list[int]]
-
-
-class Loading:
-    """A load in progress; only its first end counts. All methods are called on the event loop.
-
-    Args:
-        loop: the event loop.
-
-    Attributes:
-        ended: done when the worker said so, or the server found that it will not load.
-    """
-
-    __slots__ = ("ended",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.ended: asyncio.Future[Loaded] = loop.create_future()
-
-    def take(self, kind: int, header: bytes | bytearray) -> bool:
-        """A message of the worker came; returns whether it was this load's end.
-
-        Raises:
-            Exception: it is an invalid message.
-        """
-        if self.ended.done() or kind not in (kinds.LOADED, kinds.REFUSED):
-            return False
-        if kind == kinds.LOADED:
-            loaded = codec.read_json(header)
-            threads = list(map(int, loaded.get("threads", ())))
-            warmup = [_five(numbers) for numbers in loaded.get("warmup", ())]
-            self.ended.set_result(
-                Loaded(
-                    threads,
-                    loaded.get("prefetches") is True,
-                    loaded.get("gathers_inputs") is not False,
-                    warmup,
-                )
-            )
-        else:
-            code, message = codec.read_json(header)
-            self.ended.set_exception(InferenceError(ErrorCode[code], message))
-        return True
-
-    def fail(self, error: InferenceError) -> None:
-        """It will not load."""
-        if not self.ended.done():
-            self.ended.set_exception(error)
-
-
-def _five(numbers: collections.abc.Iterable[object]) -> list[int]:
-    rows, *times = (int(str(number)) for number in numbers)
-    begun, input_end, output_start, ended = times
-    return [rows, begun, input_end, output_start, ended]
 
 
 OwesResponses = collections.abc.Callable[[], bool]

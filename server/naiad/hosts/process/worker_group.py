@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import itertools
 
 from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import InstanceSpec
@@ -11,7 +12,7 @@ from naiad.hosts.host import Limits, WorkerRpcHandler
 from naiad.hosts.messages import ResponseReader
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.process_host import ProcessHost
-from naiad.hosts.process.supervisor import WorkerSupervisor, identity_of
+from naiad.hosts.process.supervisor import WorkerSupervisor
 from naiad.hosts.warmup import Warmup
 from naiad.metrics.statistics import RestartReason
 
@@ -57,7 +58,7 @@ class WorkerGroup:
         self._clock = clock
         self._loop = loop
         self.supervisor = WorkerSupervisor(
-            identity_of(model, version, plan.instances),
+            Identity(model, version, "").of_all(plan.instances),
             plan,
             warmup=warmup,
             load_limit=limits.load,
@@ -79,7 +80,7 @@ class WorkerGroup:
             InferenceError: one of them cannot be made; none is added then.
         """
         supervisor = self.supervisor
-        places = supervisor.free_places(len(plan.instances))
+        places = self._free_places(len(plan.instances))
         hosts = [
             self._host(place, spec) for place, spec in zip(places, plan.instances, strict=True)
         ]
@@ -94,6 +95,14 @@ class WorkerGroup:
             raise
         supervisor.plan = plan
         return hosts
+
+    def _free_places(self, count: int) -> list[int]:
+        """The lowest places at which nothing is, is being made, or is being closed."""
+        supervisor = self.supervisor
+        links = () if supervisor.worker is None else supervisor.worker.links
+        taken = {*supervisor.instances, *supervisor.loads.places, *links}
+        free = (place for place in itertools.count() if place not in taken)
+        return list(itertools.islice(free, count))
 
     def _host(self, place: int, spec: InstanceSpec) -> ProcessHost:
         config = self._config

@@ -172,7 +172,7 @@ async def test_an_instance_whose_sample_fails_does_not_join_and_the_others_serve
     warmup = Recorded(sample(numbers(6, 0)))
     hosted = await start(hosts, tmp_path, 1, warmup=warmup)
     bad = sample(numbers(raises, 0), name="bad")
-    hosted.worker._warmup = Recorded(bad)
+    hosted.worker.loads._warmup = Recorded(bad)
     with pytest.raises(InferenceError, match="failed to run warmup sample 'bad'"):
         await hosted.add(more(tmp_path, "m_1"))
     answers(await hosted.run(ask((6, 0))))
