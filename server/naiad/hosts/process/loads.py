@@ -139,7 +139,9 @@ class InstanceLoads:
         self._first = Loading(self._loop)
         places = tuple(specs)
         try:
-            worker.send(places[0], kinds.LOAD, order(plan, places, warms_up=bool(self._warmup)))
+            worker.instances.send(
+                places[0], kinds.LOAD, order(plan, places, warms_up=bool(self._warmup))
+            )
             for place, spec in specs.items():
                 self._send_warmup(worker, place, spec)
             if self._limit.seconds:
@@ -171,7 +173,7 @@ class InstanceLoads:
         loading = self._further[place] = Loading(self._loop)
         fields = {"place": place, "instance": spec.to_map(), "warms_up": bool(self._warmup)}
         try:
-            worker.add(place, instance, codec.to_json(fields).encode())
+            worker.instances.add(place, instance, codec.to_json(fields).encode())
             self._send_warmup(worker, place, spec)
             limit = self._limit
             await asyncio.wait({loading.ended}, timeout=limit.seconds or None)
@@ -181,7 +183,7 @@ class InstanceLoads:
         except OSError as error:
             raise worker_life.not_started(identity, error) from error
         except BaseException:
-            worker.close_instance(place)  # once it is made
+            worker.instances.ask_to_close(place)  # once it is made
             raise
         finally:
             del self._further[place]
@@ -195,7 +197,7 @@ class InstanceLoads:
         if not self._further.get(place, self._first).take(kind, header):
             return False
         if kind == kinds.REFUSED and place in self._further:
-            worker.drop(place)
+            worker.instances.drop(place)
         return True
 
     def unreachable(self, identity: Identity, place: int) -> bool:
@@ -227,7 +229,7 @@ class InstanceLoads:
 
     def _send_warmup(self, worker: WorkerProcess, place: int, spec: InstanceSpec) -> None:
         if self._warmup and not spec.passive:
-            worker.send(place, kinds.WARM_UP, *self._warmup.message())
+            worker.instances.send(place, kinds.WARM_UP, *self._warmup.message())
 
 
 def _ignore(what: object) -> None:

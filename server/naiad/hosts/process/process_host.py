@@ -151,14 +151,14 @@ class ProcessHost:
             ):
                 sent = functools.partial(self._sent, batch, mark, lent.mark)
                 gathering = Gathering(self._now)
-                worker.send_aside(
+                worker.instances.send_aside(
                     self._place, kinds.BATCH, header, payload, first, gathering=gathering, done=sent
                 )
                 self._copying = batch
                 if batch is self._in_flight.batch:
                     self._gathering = gathering
             else:
-                worker.send(self._place, kinds.BATCH, header, payload, first)
+                worker.instances.send(self._place, kinds.BATCH, header, payload, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
             lent.not_sent(mark, lent.mark)
             self._loop.call_soon(self._end, batch, None, self._not_handed_over(error))

@@ -129,11 +129,10 @@ class WorkerSupervisor:
             self._identity,
             plan,
             loop=self._loop,
-            instances={place: instance for place, (_, instance) in self.instances.items()},
             owner=self,
         )
         try:
-            await worker.start()
+            await worker.start({place: each for place, (_, each) in self.instances.items()})
         except OSError as error:
             raise worker_life.not_started(self._identity, error) from error
         if self._closing is not None:  # while it started
@@ -159,14 +158,14 @@ class WorkerSupervisor:
             await asyncio.shield(worker.ended)
             raise
         for place, thread in zip(tuple(specs)[1:], loaded.threads, strict=False):
-            worker.served_by(place, thread)
+            worker.instances.served_by(place, thread)
         self.prefetches = loaded.prefetches
         self.gathers_inputs = loaded.gathers_inputs
         self.loads.count_warmup(loaded)
         self._liveness.serves = True
         self._fire(Event.LOADED)
         for place in specs.keys() - self.instances.keys():  # removed while it loaded
-            worker.close_instance(place)
+            worker.instances.ask_to_close(place)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
     def log_level_changed(self, level: int) -> None:
@@ -192,7 +191,7 @@ class WorkerSupervisor:
             raise worker_life.not_extended(self._identity)
         self.instances[place] = spec, instance
         for thread in loaded.threads:
-            worker.served_by(place, thread)
+            worker.instances.served_by(place, thread)
         self.prefetches = self.prefetches and loaded.prefetches
         self.loads.count_warmup(loaded)
 
@@ -218,8 +217,8 @@ class WorkerSupervisor:
         worker = self.serving
         if worker is None:  # the next one does not make it
             return
-        worker.close_instance(place)
-        closed = worker.closing.get(place)
+        worker.instances.ask_to_close(place)
+        closed = worker.instances.closing.get(place)
         if closed is None:
             return
         await asyncio.wait({closed}, timeout=FINALIZE_TIMEOUT_S)
@@ -285,11 +284,11 @@ class WorkerSupervisor:
         """A message of the instance at a place came that is not the outcome of a batch."""
         worker = self.worker
         assert worker is not None
-        if place in worker.closing and kind in _LAST_KINDS:
+        if place in worker.instances.closing and kind in _LAST_KINDS:
             if (
                 kind != kinds.LOADED
             ):  # else it was made after the wait for it had ended, and is closed next
-                worker.drop(place)
+                worker.instances.drop(place)
             return
         try:
             if self.loads.take(worker, place, kind, header):
@@ -312,7 +311,7 @@ class WorkerSupervisor:
                 header,
                 base,
                 batch_at=self._batch_at,
-                reply=worker.replies_to(place) if kind == kinds.CALL else worker.notify,
+                reply=worker.instances.replies_to(place) if kind == kinds.CALL else worker.notify,
                 lent=worker.device_tensors,
             )
         except Exception as failure:  # noqa: BLE001  an invalid request ends the worker only
@@ -333,7 +332,7 @@ class WorkerSupervisor:
         worker = self.worker
         assert worker is not None
         if lost.kind in {kinds.REQUEST, kinds.CALL}:
-            reply = worker.replies_to(place) if lost.kind == kinds.CALL else worker.notify
+            reply = worker.instances.replies_to(place) if lost.kind == kinds.CALL else worker.notify
             reply(kinds.ERROR, lost.number, error.message.encode())
         else:
             self.loads.fail(error)

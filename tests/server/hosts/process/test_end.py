@@ -14,6 +14,7 @@ import pytest
 
 from naiad.errors import InferenceError
 from naiad.hosts.process import supervisor, worker_process
+from naiad.hosts.process.instance_links import InstanceLinks
 from naiad.hosts.process.spawn import ORPHAN_REAPER
 from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.worker import main
@@ -95,7 +96,7 @@ async def test_a_process_that_not_even_sigkill_ends_is_left_behind_and_reaped_wh
     pid = hosted.worker.pid
     with monkeypatch.context() as unkillable:
         unkillable.setattr(signal, "pidfd_send_signal", lambda *_: None)
-        unkillable.setattr(WorkerProcess, "send", lambda *_: None)
+        unkillable.setattr(InstanceLinks, "send", lambda *_: None)
         unkillable.setattr(supervisor, "FINALIZE_TIMEOUT_S", 0.05)
         await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
     assert "is left behind" in caplog.text
@@ -142,7 +143,7 @@ async def test_no_signal_reaches_a_process_with_the_number_of_a_worker_that_is_g
     worker = hosted.worker.worker
     assert worker is not None
     monkeypatch.setattr(worker.links[0], "send", send)
-    worker.send(0, CLOSE, b"{}")
+    worker.instances.send(0, CLOSE, b"{}")
     os.kill(worker.pid, signal.SIGKILL)
     await asyncio.wait_for(asyncio.shield(worker.ended), GIVE_UP_S)
     sent: list[Any] = []

@@ -35,13 +35,18 @@ class Worker:
         self.sent: list[tuple[int, int]] = []
         self.done: list[tuple[str, int]] = []
 
+    @property
+    def instances(self) -> "Worker":
+        """Its links."""
+        return self
+
     def send(self, place: int, kind: int, *rest: object) -> None:
         self.sent.append((place, kind))
 
     def add(self, place: int, instance: WorkerInstance, header: bytes) -> None:
         self.done.append(("add", place))
 
-    def close_instance(self, place: int) -> None:
+    def ask_to_close(self, place: int) -> None:
         self.done.append(("close", place))
 
     def drop(self, place: int) -> None:

@@ -19,7 +19,7 @@ from naiad.hosts import messages
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
 from naiad.hosts.process import process_host
-from naiad.hosts.process.worker_process import WorkerProcess
+from naiad.hosts.process.instance_links import InstanceLinks
 from naiad.hosts.worker import codec, layouts, segments
 from naiad.hosts.worker.kinds import RESULT
 from naiad.hosts.worker.link import Link
@@ -280,13 +280,13 @@ async def test_a_thread_copies_what_is_large_or_takes_new_memory(
     monkeypatch.setattr(process_host, "COPIED_ASIDE", 0)
     monkeypatch.setattr(process_host, "COPIED_ASIDE_AGAIN", again)
     copied: list[int] = []
-    send_aside = WorkerProcess.send_aside
+    send_aside = InstanceLinks.send_aside
 
-    def counted(self: WorkerProcess, place: int, *message: Any, **rest: Any) -> None:
+    def counted(self: InstanceLinks, place: int, *message: Any, **rest: Any) -> None:
         copied.append(place)
         send_aside(self, place, *message, **rest)
 
-    monkeypatch.setattr(WorkerProcess, "send_aside", counted)
+    monkeypatch.setattr(InstanceLinks, "send_aside", counted)
     hosted = await hosts.start(FIRST_NUMBER, **WIDE)
     for number in range(3):
         assert value_of(await hosted.run(wide(number))) == number
