@@ -19,7 +19,7 @@ import unittest.mock
 import uvloop
 
 from naiad.__main__ import main
-from naiad.serve.loop_lag import RunDelay
+from naiad.serve.heartbeat.loop_lag import RunDelay
 
 _INTERVAL_S = 0.001
 _NS_PER_MS = 1e6

@@ -18,7 +18,7 @@ import uvloop
 
 from benchmarks import models
 from benchmarks.server.engine_load import make_loader
-from naiad.serve.loop_lag import RunDelay
+from naiad.serve.heartbeat.loop_lag import RunDelay
 
 _TICK_S = 0.001
 

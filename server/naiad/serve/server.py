@@ -27,10 +27,10 @@ from naiad.serve.assembly import Assembly, AssemblyError, assembled
 from naiad.serve.console import LoadingLines, show_addresses, show_models
 from naiad.serve.drain import stop
 from naiad.serve.frontends import FrontEndError, Frontends
-from naiad.serve.loop_lag import LoopLag
+from naiad.serve.heartbeat.loop_lag import LoopLag
+from naiad.serve.heartbeat.stall_watchdog import StallWatchdog
 from naiad.serve.process_memory import ProcessMemory
 from naiad.serve.signals import EARLY, to_watch
-from naiad.serve.stall_watchdog import StallWatchdog
 
 if typing.TYPE_CHECKING:
     from rich.console import Console

@@ -15,8 +15,9 @@ import threading
 import traceback
 
 from naiad.core.clock import Clock
-from naiad.serve.loop_lag import INTERVAL_NS, STALL_NS, LoopLag, Stall
-from naiad.serve.stalls import POLL_NS, StallRule, Step
+from naiad.serve.heartbeat.loop_lag import STALL_NS, LoopLag, Stall
+from naiad.serve.heartbeat.pace import INTERVAL_NS
+from naiad.serve.heartbeat.stalls import POLL_NS, StallRule, Step
 
 log = logging.getLogger("naiad.serve")
 

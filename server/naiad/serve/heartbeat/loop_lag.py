@@ -3,8 +3,8 @@
 The timer is also the heartbeat that the stall watchdog (`stall_watchdog.py`) watches from a thread of its own. The heartbeat also records
 by itself when it was late: while one call holds the interpreter lock the watchdog cannot run either, and afterwards the loop may run first.
 
-Fifty heartbeats per second cost an idle server 0.7 % of a processor. So a loop without clients and without work of its own has one in half a
-second, and the first request brings the usual pace back before it is read. Clients that stay connected and send nothing count for two seconds.
+A loop without clients and without work of its own rests (`pace.py`), and the first request brings the usual pace back before it is read. Clients that stay
+connected and send nothing count for two seconds.
 """
 
 import asyncio
@@ -19,21 +19,10 @@ from naiad.core.record import Record
 from naiad.metrics.exposition import Series, histogram
 from naiad.metrics.families import LOOP_LAG
 from naiad.metrics.histogram import Histogram
-
-INTERVAL_NS = 20_000_000
-"""Between two heartbeats. A request that arrives while the loop is busy waits as long as a heartbeat does."""
+from naiad.serve.heartbeat.pace import INTERVAL_NS, Pace
 
 STALL_NS = 50_000_000
 """A heartbeat that is later than this is a stall."""
-
-RESTING_NS = 500_000_000
-"""Between two heartbeats while no client is there."""
-
-_UNUSED_BEATS = 25
-"""Heartbeats in a row without a client and without work after which the loop rests."""
-
-_IDLE_PART = 20
-"""A loop that computes more than one part in so many of the time between two heartbeats has work of its own: models are loaded, for example."""
 
 _KEPT_STALLS = 256
 """Stalls that the watchdog has not taken yet. It takes them more often than they can come, unless it does not run at all."""
@@ -121,8 +110,7 @@ class LoopLag:
         self._run_delay: RunDelay | None = None
         self._delayed_ns = 0
         self._computed_ns = 0
-        self._unused_beats = 0
-        self._rests = False
+        self._pace = Pace()
         self.on_woken: collections.abc.Callable[[], None] = _ignore
         self.beat_ns = self._now()
         self.stalls = collections.deque[Stall](maxlen=_KEPT_STALLS)
@@ -147,13 +135,12 @@ class LoopLag:
 
     def client_came(self) -> None:
         """A client connects, or calls: the heartbeat keeps its usual pace from now on. Cheap unless the loop rests."""
-        if not self._rests or self._timer is None:
+        if not self._pace.rests or self._timer is None:
             return
         now = self._now()
         if now >= self.beat_ns + INTERVAL_NS:
             return  # it is late itself, and comes at once
-        self._rests = False
-        self._unused_beats = 0
+        self._pace.wake()
         self.in_use = True
         if self._run_delay is not None:
             self._delayed_ns = self._run_delay.read_ns()
@@ -193,11 +180,7 @@ class LoopLag:
             self._delayed_ns = self._run_delay.read_ns()
             computed_ns = self._run_delay.computed_ns - self._computed_ns
             self._computed_ns = self._run_delay.computed_ns
-        interval_ns = RESTING_NS if self._rests else INTERVAL_NS
-        is_unused = not in_use and computed_ns * _IDLE_PART < interval_ns
-        self._unused_beats = self._unused_beats + 1 if is_unused else 0
-        self._rests = self._unused_beats >= _UNUSED_BEATS
-        interval_ns = RESTING_NS if self._rests else INTERVAL_NS
+        interval_ns = self._pace.next_ns(in_use=in_use, computed_ns=computed_ns)
         self.beat_ns = now + interval_ns - INTERVAL_NS
         self._timer = self._loop.call_later(interval_ns / 1e9, self._beat)
 
