@@ -32,15 +32,9 @@ from naiad.hosts.cpu_affinity import (
     ThreadBinding,
     current_processor,
 )
-from naiad.hosts.host import (
-    READY_TIMEOUT_S,
-    BatchOutcome,
-    DeferredResponse,
-    OnDeferred,
-    OnOutcome,
-    Probe,
-)
+from naiad.hosts.host import BatchOutcome, DeferredResponse, OnDeferred, OnOutcome
 from naiad.hosts.local_instance import LocalInstance
+from naiad.hosts.readiness import ReadinessAsker
 from naiad.hosts.thread_queues import LoopCallQueue, LoopQueue, ThreadQueue
 from naiad.hosts.worker import device, warmup
 from naiad.hosts.worker.placement import HostPolicy, place
@@ -123,8 +117,7 @@ class ThreadHost:
         self._jobs: ThreadQueue[_Job | _WarmupJob | None] | None = None
         self._deferred: LoopQueue[DeferredResponse] | None = None
         self._thread: threading.Thread | None = None
-        self._probe = Probe(loop)
-        self._asked: threading.Event | None = None  # set once `ready` has returned
+        self._readiness = ReadinessAsker(name, self._instance, loop=loop)
         self._ended: asyncio.Future[None] | None = None
         self._aborted = False
 
@@ -186,9 +179,7 @@ class ThreadHost:
         Concurrent calls share one answer. No answer within 5 s and an exception mean not ready.
         """
         known = self.ready_now()
-        if known is not None:
-            return known
-        return await self._probe.ask(self._begin_to_ask)
+        return await self._readiness.ask() if known is None else known
 
     def abort(self, why: str) -> None:
         """See `Host`."""
@@ -297,8 +288,7 @@ class ThreadHost:
             binding.apply(together=affinity.together and INSTANCES.alone)
             # A reference would keep the last batch in memory until the next one comes.
             del job, outcome
-        if self._asked is not None:
-            self._asked.wait(READY_TIMEOUT_S)
+        self._readiness.wait()
         try:
             self._instance.close()
         except BaseException:  # noqa: BLE001  the thread must end cleanly, whatever the model raises
@@ -360,31 +350,6 @@ class ThreadHost:
                 self._deferred.flush()
         finally:
             on_outcome(outcome)
-
-    def _begin_to_ask(self) -> None:
-        """Call `ready` in a thread of its own, for which the exit of the process does not wait: it may hang."""
-        asked = threading.Event()
-        thread = threading.Thread(
-            target=self._ask, args=(asked,), name=f"{self.name}-ready", daemon=True
-        )
-        start_aside(thread, lambda error: self._not_asked(asked, error))
-        self._asked = asked
-
-    def _not_asked(self, asked: threading.Event, error: RuntimeError) -> None:
-        asked.set()
-        _log.error("instance '%s' could not be asked whether it is ready: %s", self.name, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._probe.answer, False)
-
-    def _ask(self, asked: threading.Event) -> None:
-        try:
-            answer = bool(self._instance.ready())
-        except BaseException:  # noqa: BLE001  an exception of any kind means not ready (row 2.12)
-            _log.exception("instance '%s' could not say whether it is ready", self.name)
-            answer = False
-        asked.set()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._probe.answer, answer)
 
     def _finish(self, calls: LoopCallQueue) -> None:
         calls.close()

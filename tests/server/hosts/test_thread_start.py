@@ -8,7 +8,7 @@ import pytest
 
 from naiad.core.processes.threads import start_aside
 from naiad.errors import InferenceError
-from naiad.hosts import thread_host
+from naiad.hosts import readiness, thread_host
 from naiad.hosts.host import BatchOutcome
 from tests.server.hosts.threads import GIVE_UP_S, Hosted, run
 from tests.support.hosts import ScriptedInstance
@@ -39,6 +39,7 @@ class Held:
 def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     made = Held()
     monkeypatch.setattr(thread_host, "start_aside", made)
+    monkeypatch.setattr(readiness, "start_aside", made)
     return made
 
 
