@@ -6,6 +6,7 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from naiad.core.device_tensor import OnDevice
 from naiad.core.inference import Inference, RecordsInference
@@ -31,15 +32,19 @@ class Traced(RecordsInference):
         self.told = context
 
     @property
+    @override
     def context(self) -> str:
         return self.told
 
+    @override
     def begins(self, model: Any, inference: Inference) -> None:
         raise NotImplementedError
 
+    @override
     def responds(self, inference: Inference, response: InferResponse) -> None:
         raise NotImplementedError
 
+    @override
     def child(self) -> RecordsInference:
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Segments of call messages: which one the next message gets, and what the other end hears of those that it filled."""
+"""Segments of call messages: which one the next message gets, and what the other end knows of those that it filled."""
 
 import collections.abc
 import os
@@ -116,7 +116,7 @@ def memory() -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
     return np.zeros(64, np.uint8)
 
 
-def test_the_other_end_hears_what_is_referred_to_and_nothing_else() -> None:
+def test_the_other_end_knows_what_is_referred_to_and_nothing_else() -> None:
     theirs = MappedSegments()
     assert theirs.held() == 0
     theirs.take(0, memory(), lost=False)

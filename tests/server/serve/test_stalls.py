@@ -498,7 +498,7 @@ async def test_a_client_that_comes_to_a_late_resting_heartbeat_does_not_hide_tha
     clock = ManualClock()
     lag = LoopLag(clock=clock, was_in_use=lambda: True)
     lag.start(asyncio.get_running_loop())
-    lag._pace.rests = True
+    lag._interval.rests = True
     clock.advance(ns=90 * MS)
     lag.client_came()
     assert lag.stall_so_far().late_ns == 70 * MS
@@ -517,7 +517,7 @@ async def test_a_stall_right_after_a_rest_is_sampled_in_time(reports: Reports) -
 
     watchdog = StallWatchdog(lag=lag, clock=clock, sample=sample)
     lag.start(asyncio.get_running_loop())
-    lag._pace.rests = True
+    lag._interval.rests = True
     lag.beat_ns += 3_600_000 * MS  # the watchdog would look after that
     watchdog.start()
     try:

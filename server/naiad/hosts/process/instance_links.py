@@ -36,7 +36,7 @@ class InstanceLinks:
     Args:
         identity: of the process, for the log.
         loop: the event loop in which every method and callback is called.
-        notify: sends notifications to the process.
+        notify: see `NotificationSender.send`.
         affinity: the processors that it runs on.
         deaf: called when a message cannot be sent because the link is broken, with the reason.
         broken: called with the place of an instance from whose link nothing comes any more, and the reason.
@@ -51,7 +51,7 @@ class InstanceLinks:
         identity: Identity,
         *,
         loop: asyncio.AbstractEventLoop,
-        notify: Notify,
+        notify: collections.abc.Callable[..., None],
         affinity: WorkerAffinity,
         deaf: collections.abc.Callable[[LinkBrokenError], None],
         broken: collections.abc.Callable[[int, LinkBrokenError], None],

@@ -3,7 +3,7 @@
 The timer is also the heartbeat that the stall watchdog (`stall_watchdog.py`) watches from a thread of its own. The heartbeat also records
 by itself when it was late: while one call holds the interpreter lock the watchdog cannot run either, and afterwards the loop may run first.
 
-A loop without clients and without work of its own rests (`pace.py`), and the first request brings the usual pace back before it is read. Clients that stay
+A loop without clients and without work of its own rests (`interval.py`), and the first request brings the usual pace back before it is read. Clients that stay
 connected and send nothing count for two seconds.
 """
 
@@ -19,7 +19,7 @@ from naiad.core.record import Record
 from naiad.metrics.exposition import Series, histogram
 from naiad.metrics.families import LOOP_LAG
 from naiad.metrics.histogram import Histogram
-from naiad.serve.heartbeat.pace import INTERVAL_NS, Pace
+from naiad.serve.heartbeat.interval import INTERVAL_NS, HeartbeatInterval
 
 STALL_NS = 50_000_000
 """A heartbeat that is later than this is a stall."""
@@ -110,7 +110,7 @@ class LoopLag:
         self._run_delay: RunDelay | None = None
         self._delayed_ns = 0
         self._computed_ns = 0
-        self._pace = Pace()
+        self._interval = HeartbeatInterval()
         self.on_woken: collections.abc.Callable[[], None] = _ignore
         self.beat_ns = self._now()
         self.stalls = collections.deque[Stall](maxlen=_KEPT_STALLS)
@@ -135,12 +135,12 @@ class LoopLag:
 
     def client_came(self) -> None:
         """A client connects, or calls: the heartbeat keeps its usual pace from now on. Cheap unless the loop rests."""
-        if not self._pace.rests or self._timer is None:
+        if not self._interval.rests or self._timer is None:
             return
         now = self._now()
         if now >= self.beat_ns + INTERVAL_NS:
             return  # it is late itself, and comes at once
-        self._pace.wake()
+        self._interval.wake()
         self.in_use = True
         if self._run_delay is not None:
             self._delayed_ns = self._run_delay.read_ns()
@@ -180,7 +180,7 @@ class LoopLag:
             self._delayed_ns = self._run_delay.read_ns()
             computed_ns = self._run_delay.computed_ns - self._computed_ns
             self._computed_ns = self._run_delay.computed_ns
-        interval_ns = self._pace.next_ns(in_use=in_use, computed_ns=computed_ns)
+        interval_ns = self._interval.next_ns(in_use=in_use, computed_ns=computed_ns)
         self.beat_ns = now + interval_ns - INTERVAL_NS
         self._timer = self._loop.call_later(interval_ns / 1e9, self._beat)
 

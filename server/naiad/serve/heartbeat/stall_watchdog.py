@@ -15,8 +15,8 @@ import threading
 import traceback
 
 from naiad.core.clock import Clock
+from naiad.serve.heartbeat.interval import INTERVAL_NS
 from naiad.serve.heartbeat.loop_lag import STALL_NS, LoopLag, Stall
-from naiad.serve.heartbeat.pace import INTERVAL_NS
 from naiad.serve.heartbeat.stalls import POLL_NS, StallRule, Step
 
 log = logging.getLogger("naiad.serve")

@@ -3,8 +3,8 @@
 import collections.abc
 import enum
 
+from naiad.serve.heartbeat.interval import INTERVAL_NS
 from naiad.serve.heartbeat.loop_lag import STALL_NS, Stall
-from naiad.serve.heartbeat.pace import INTERVAL_NS
 
 REPORT_INTERVAL_NS = 1_000_000_000
 """Between two reports, and between the detection and the report of a stall that goes on."""

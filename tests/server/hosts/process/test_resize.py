@@ -224,7 +224,7 @@ async def test_one_that_is_not_made_in_time_or_not_wanted_any_more_is_closed_onc
     limit_s = 0.2 if how == "limit" else 0
     (tmp_path / "hold m_1").touch()
     hosted = await hosts.start("pass", worker_plan=plan(tmp_path, 1), load_timeout_s=60)
-    hosted.worker._load_limit = Limit(LOAD, limit_s)
+    hosted.worker.loads._limit = Limit(LOAD, limit_s)
     adding = asyncio.ensure_future(hosted.add(more(tmp_path, "m_1")))
     await until((tmp_path / "makes m_1").exists)
     if how == "cancelled":

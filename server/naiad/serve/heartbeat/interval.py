@@ -17,7 +17,7 @@ _IDLE_PART = 20
 """A loop that computes more than one part in so many of the time between two heartbeats has work of its own: models are loaded, for example."""
 
 
-class Pace:
+class HeartbeatInterval:
     """That of one loop.
 
     Attributes:
