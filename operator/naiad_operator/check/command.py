@@ -114,7 +114,12 @@ def run(options: argparse.Namespace) -> int:
     every = [one for documents in (*read.values(), *beside) for one in documents]
     known = list(_valid_profiles(every))
     labels = {one.name: one.labels for one in every if isinstance(one, files.Namespace)}
-    together = Together()
+    services = (
+        one.value
+        for one in every
+        if isinstance(one, document.Document) and not files.is_profile(one)
+    )
+    together = Together(services)
     for name, candidates in read.items():
         for candidate in candidates:
             if isinstance(candidate, files.Namespace):
@@ -136,6 +141,7 @@ def run(options: argparse.Namespace) -> int:
                 made += children
                 _say_binding(candidate, known, labels, document.shown(name))
                 findings += together.add(_name_of(candidate), children)
+                findings += together.named_by(candidate.value)
                 _say_unknown_profile(candidate, known, document.shown(name))
             counts.update("warning" if one.is_warning else "problem" for one in findings)
             _say_findings(candidate, findings, document.shown(name))

@@ -71,6 +71,20 @@ def test_a_service_named_like_a_child_of_another_is_a_warning(check: RUN) -> Non
     assert not any("only one of them" in line for line in apart)
 
 
+def test_a_mirror_that_has_no_transformer_for_what_it_gets_is_a_warning(check: RUN) -> None:
+    transformer: Object = {"transformer": {"image": "registry.example.com/qa:1"}}
+    mirrored = service("qa", **transformer, **gateway("a.example.com"), mirror={"service": "next"})
+    words = "spec.mirror.service: is next, which has no transformer"
+    for others in ([mirrored, service("next")], [service("next"), mirrored]):
+        status, lines = check(*others)
+        assert status == 0
+        assert any(line.startswith(f"warning: {words}") for line in lines), lines
+    for other in (service("next", **transformer), service("next", "elsewhere"), service("other")):
+        assert not any(words in line for line in check(mirrored, other)[1])
+    plain = service("qa", **gateway("a.example.com"), mirror={"service": "next"})
+    assert not any(words in line for line in check(plain, service("next"))[1])
+
+
 def test_objects_of_other_kinds_are_named(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
