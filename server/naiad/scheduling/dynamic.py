@@ -40,7 +40,6 @@ from naiad.scheduling.outlook import Outlook
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import drain
-from naiad.scheduling.shares import UNLIMITED, Shares
 from naiad.scheduling.strategy import Strategy
 from naiad.scheduling.timers.timer import Timers
 from naiad.scheduling.timers.wakeup import NEVER
@@ -104,7 +103,6 @@ class DynamicScheduler:
         self._gathering_until_ns = 0
         self._gathers = False
         self._follow_ups = FollowUps(queue, policy) if policy.awaits_follow_ups else None
-        self._shares = Shares()
         self._on_cancel = self._withdraw  # one object for all inferences
         self._timer = timers.timer(self._schedule)
         self._prefetched_due_ns = NEVER
@@ -138,10 +136,6 @@ class DynamicScheduler:
         if self._hold:
             self._hold -= 1
         if self._scheduling_is_due or self._hold:
-            if queue.size >= self._shares.most:
-                self._schedule(
-                    now
-                )  # a whole share: its worker begins while the loop reads the requests of the others
             return
         self._arrived(now)
         if inference.deadline_ns:
@@ -173,9 +167,7 @@ class DynamicScheduler:
             accepted.append(inference)
         self._queue.push_plain(accepted)
         self.statistics.pending += len(accepted)
-        if accepted and self._shares.most != UNLIMITED and self._free:
-            self._schedule(now)
-        elif accepted and not self._scheduling_is_due:
+        if accepted and not self._scheduling_is_due:
             self._arrived(now)
         return refused
 
@@ -236,7 +228,6 @@ class DynamicScheduler:
         if not self._stopping:
             self._stopping = True
             self._hold = 0
-            self._shares = Shares()
             self._pool.on_completed = self._check_drained
             self._schedule()
             self._check_drained()
@@ -328,7 +319,6 @@ class DynamicScheduler:
             slot = pool.acquire(preferred)
             if slot is None:
                 return
-            decision = self._shares.cut(decision)
             self.statistics.closes[decision.reason] += 1
             self.statistics.pending -= decision.count
             pool.send(slot, self._take(decision.count), now)
@@ -374,8 +364,6 @@ class DynamicScheduler:
         queue = self._queue
         if outcome is not None:
             self._gathers = not outcome.apart and (len(outcome.batch) > 1 or bool(queue.size))
-            if self._policy.awaits_follow_ups and not self._stopping:
-                self._shares.came_back(outcome)
             if self._follow_ups is not None and self._works_alone():
                 self._follow_ups.came_back(outcome, self._now())
         if queue.size:

@@ -48,7 +48,6 @@ class EnsembleScheduler:
         self.statistics = statistics
         self._config = config
         self._now = clock.monotonic_ns
-        self._runs: dict[Inference, EnsembleRun] = {}
         plan = EnsemblePlan(config)
         streams = config.decoupled or any(step.decoupled for step in plan.steps)
         self.calls = StepCalls(
@@ -65,14 +64,13 @@ class EnsembleScheduler:
             ResponseDispatcher(
                 model=config.name, version=version, statistics=statistics, clock=clock
             ),
-            None
-            if streams or self.calls.limit
-            else Chains(self.calls, runs=self._runs, clock=clock),
+            None if streams or self.calls.limit else Chains(self.calls, clock=clock),
             self._ended,
         )
         self._run = StreamingRun if streams else EnsembleRun
         statistics.steps = self.calls.times
         statistics.streams = streams
+        self._runs: dict[Inference, EnsembleRun] = {}
         self._stopping = False
         self._drained = asyncio.Event()
 

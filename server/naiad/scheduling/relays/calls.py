@@ -37,11 +37,6 @@ class Caller(Record, frozen=True, gc=True):
 class TakesTogether(typing.Protocol):
     """Takes the responses of the calls of one batch at once: each by itself would cost more than all the rest of the call."""
 
-    @property
-    def in_progress(self) -> int:
-        """How many requests its calls are made for now."""
-        ...
-
     def take(self, answered: collections.abc.Sequence[tuple[typing.Any, InferResponse]]) -> None:
         """Take final responses without errors, each with its call, which is one that was made for this object; raises nothing."""
         ...
