@@ -61,12 +61,18 @@ def first_request(
 
 def next_request(before: InferRequest, following: Following, tensor: Tensor) -> InferRequest:
     """The request of the next step of a chain, behind that of the step which made the tensor."""
-    step = following.step
+    step, name = following.step, following.input
+    if type(tensor) is Tensor and not (array := tensor.array).flags.writeable:
+        # What `as_named` gives, without the call.
+        if tensor.name != name:
+            tensor = Tensor(name, tensor.datatype, tensor.shape, array)
+    else:
+        tensor = as_named(tensor, name, tensor.shape)
     return InferRequest(
         step.model,
         step.version,
         before.id,
-        [as_named(tensor, following.input, tensor.shape)],
+        [tensor],
         following.requested,
         before.parameters.copy() if before.parameters else before.parameters,
         before.priority,
