@@ -248,8 +248,6 @@ class _Far:
 class _NoPlace:
     """Binds no process."""
 
-    apart = False
-
     def __init__(self, pid: int) -> None:
         pass
 
@@ -262,7 +260,7 @@ class _NoPlace:
     def remove(self, thread: int) -> None:
         pass
 
-    def ran(self, computed_ns: int, *, requests: int, called: bool) -> None:
+    def ran(self, computed_ns: int) -> None:
         pass
 
 

@@ -55,7 +55,6 @@ class ScriptedHost:
         self.name = name
         self.batches: list[list[Inference]] = []
         self.prefetches = prefetches
-        self.apart = False
         self.out: list[Inference] | None = None
         self.prefetched: list[Inference] | None = None
         self.takes_s = takes_s
@@ -154,9 +153,7 @@ class ScriptedHost:
             self.prefetched = self._on_prefetched = None
             self.begin(following, on_following)
         input_end_ns = started if execution is None else execution.input_end_ns
-        on_outcome(
-            BatchOutcome(batch, execution, error, started, ended_ns, input_end_ns, self.apart)
-        )
+        on_outcome(BatchOutcome(batch, execution, error, started, ended_ns, input_end_ns))
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         self.usable = usable

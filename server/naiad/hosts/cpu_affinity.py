@@ -1,13 +1,13 @@
-"""Binds instances of a server on two processors while their batches are short: the only one to the processor of the event loop, workers among several to the other one.
+"""Binds the only instance of a server on two processors to the processor of the event loop while its batches are short.
 
 The loop and an instance alternate. On two processors each alternation is a wake-up across processors and a cold cache: with a small
 Python model that cost a third of all requests per second in a thread, and made a hand-over to a process and
 back three times as long (measured; docs/performance.md). Batches that take longer than a hand-over gain more from a processor of their own. The loop itself
 is never bound: the kernel moves it, and the instance follows.
 
-Several instances keep the loop busy with each other's batches. The kernel wakes a worker on the processor of the loop, which has just written to it, where
-the loop goes on; so workers that other models ask, as steps of ensembles, and that need less of a processor than the loop does for their requests, go to the other one. Others work side by side, and with more
-processors each finds one of its own, so then none is bound. `AffinityPolicy` is the pure decision, `ThreadBinding` applies it, and `WorkerAffinity` does both for a worker process.
+Several instances work side by side, and with more processors each finds one of its own, so then none is bound. Nor are the workers of an ensemble's steps: keeping them with the loop
+brought nothing beside what the kernel does, and keeping them on the other processor cost more (measured as well). `AffinityPolicy` is the pure
+decision, `ThreadBinding` applies it, and `WorkerAffinity` does both for a worker process.
 
 Threads that a model starts while it is bound, such as the pools of OpenMP and torch, are released at the next look, `SAMPLE_INTERVAL` batches later
 at most.
@@ -31,10 +31,6 @@ same, because they may compute in libraries that release the lock."""
 SHORT_IN_A_PROCESS_NS = 150_000
 """The limit for a worker process, which has its own interpreter: the cost of a hand-over to another processor and back."""
 
-LIGHT_NS = 20_000
-"""Of several workers, those with less than this per request go to the processor that the loop is not on: the loop needs as much for each request
-of theirs, so that all of them together need no more than one processor."""
-
 _PROCESSORS = 2
 """So many processors the server must have: with more, an instance gets one for itself."""
 
@@ -57,21 +53,18 @@ class Instances:
 
     Attributes:
         alone: whether there is one, on two processors: any thread may read it.
-        several: whether there are more, on two processors.
     """
 
-    __slots__ = ("_count", "alone", "several")
+    __slots__ = ("_count", "alone")
 
     def __init__(self) -> None:
         self._count = 0
-        self.alone = self.several = False
+        self.alone = False
 
     def add(self, count: int = 1) -> None:
         """So many more, or fewer."""
         self._count += count
-        has_two = len(os.sched_getaffinity(0)) == _PROCESSORS
-        self.alone = has_two and self._count == 1
-        self.several = has_two and self._count > 1
+        self.alone = self._count == 1 and len(os.sched_getaffinity(0)) == _PROCESSORS
 
     @property
     def left(self) -> bool:
@@ -152,17 +145,14 @@ class ThreadBinding:
         """Note the processor of the loop; called by the loop."""
         self._loop_on = processor
 
-    def apply(self, *, together: bool, apart: bool = False, batches: int = 1) -> None:
+    def apply(self, *, together: bool, batches: int = 1) -> None:
         """Bind or release the thread; costs two comparisons if nothing changed, but for a look at other threads now and then.
 
         Args:
             together: with the loop.
-            apart: on another processor than the loop.
             batches: so many came back since the last call.
         """
         target = self._loop_on if together else -1
-        if apart and self._works:
-            target = self._other_processor()
         if not self._works or (target == self._bound_to and target < 0):
             return
         try:
@@ -179,11 +169,6 @@ class ThreadBinding:
         except OSError:
             self._works = False
 
-    def _other_processor(self) -> int:
-        with contextlib.suppress(OSError):
-            self._allowed = self._allowed or frozenset(os.sched_getaffinity(self._thread))
-        return min(self._allowed - {self._loop_on}, default=-1)
-
 
 class WorkerAffinity:
     """The affinity of a worker process. All methods are called on the loop.
@@ -191,17 +176,12 @@ class WorkerAffinity:
     Args:
         pid: the process, newly started.
         bind: see `Binder`.
-
-    Attributes:
-        apart: whether it is bound to the processor that the loop is not on.
     """
 
-    __slots__ = ("_affinity", "_batches", "_binding", "_instances", "_light", "_threads", "apart")
+    __slots__ = ("_affinity", "_batches", "_binding", "_instances", "_threads")
 
     def __init__(self, pid: int, *, bind: Bind | None = None) -> None:
         self._affinity = AffinityPolicy(SHORT_IN_A_PROCESS_NS)
-        self._light = AffinityPolicy(LIGHT_NS)
-        self.apart = False
         self._threads = [pid]
         self._binding = ThreadBinding(pid, bind or Binder(self._threads))
         self._batches = 0
@@ -226,24 +206,16 @@ class WorkerAffinity:
         INSTANCES.add(-self._instances)
         self._instances = 0
 
-    def ran(self, computed_ns: int, *, requests: int, called: bool) -> None:
-        """A batch came back.
-
-        Args:
-            computed_ns: duration in the model.
-            requests: in the batch.
-            called: whether other models asked for it. Plain requests are gathered into larger batches, which costs less.
-        """
-        affinity, light = self._affinity, self._light
+    def ran(self, computed_ns: int) -> None:
+        """A batch came back, which took so long in the model."""
+        affinity = self._affinity
         affinity.record(computed_ns)
-        light.record(computed_ns // requests)
         self._batches += 1
         if not self._batches % SAMPLE_INTERVAL:
             together = affinity.together and INSTANCES.alone
-            self.apart = called and light.together and INSTANCES.several
-            if together or self.apart:
+            if together:
                 self._binding.loop_is_on(current_processor())
-            self._binding.apply(together=together, apart=self.apart, batches=SAMPLE_INTERVAL)
+            self._binding.apply(together=together, batches=SAMPLE_INTERVAL)
 
 
 class Binder:

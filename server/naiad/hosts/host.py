@@ -31,7 +31,6 @@ class BatchOutcome(Record, frozen=True):
         compute_start_ns: when the host began with the batch, or when a second batch began (monotonic).
         compute_end_ns: when the backend was done with it (monotonic).
         input_end_ns: when its inputs lay where the model reads them, if that was before the instance began with it; else what `execution` says.
-        apart: whether the instance is kept on another processor than the loop, so that it works while the loop takes in the next requests.
     """
 
     batch: list[Inference]
@@ -40,7 +39,6 @@ class BatchOutcome(Record, frozen=True):
     compute_start_ns: int
     compute_end_ns: int
     input_end_ns: int
-    apart: bool = False
 
 
 class DeferredResponse(Record, frozen=True, gc=True):

@@ -2,8 +2,7 @@
 
 It applies the decisions of `queue` and `batching` on the event loop, with one timer. Requests that arrive
 in one iteration of the loop are considered together at its end, so that they share a batch even if the delay is 0, and while
-several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. Not those of an instance that is kept
-on a processor of its own, which would be idle meanwhile. The default scheduler
+several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. The default scheduler
 has nothing to wait for and sends at once.
 
 A batch that is complete may be handed over before the instance is free (`next_prefetch`). Until it begins, its requests are waiting as those in
@@ -363,7 +362,7 @@ class DynamicScheduler:
         """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
         queue = self._queue
         if outcome is not None:
-            self._gathers = not outcome.apart and (len(outcome.batch) > 1 or bool(queue.size))
+            self._gathers = len(outcome.batch) > 1 or bool(queue.size)
             if self._follow_ups is not None and self._works_alone():
                 self._follow_ups.came_back(outcome, self._now())
         if queue.size:

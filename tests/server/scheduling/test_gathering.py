@@ -66,22 +66,6 @@ async def test_it_never_takes_longer_than_its_limit() -> None:
     assert model.clock.monotonic_ns() - started <= GATHERING_NS + MS
 
 
-async def test_an_instance_on_a_processor_of_its_own_begins_with_what_one_iteration_brought() -> (
-    None
-):
-    model = ScheduledModel(DynamicBatching(), max_batch_size=8)
-    model.host.apart = True
-    model.send()
-    model.send()
-    await turn()
-    model.host.finish()
-    arrived = [model.send(), model.send()]
-    await one_iteration()
-    arrived.append(model.send())
-    await one_iteration()
-    assert model.host.ids[1:] == [ids(*arrived[:2])]
-
-
 async def test_one_client_alone_never_waits_for_others() -> None:
     model = ScheduledModel(DynamicBatching())
     for _ in range(3):

@@ -299,8 +299,7 @@ class ProcessHost:
         self._copied(batch)  # the outcome may come before `_sent` is called
         self._end(batch, execution, error)
         if execution is not None:
-            computed_ns = execution.output_start_ns - execution.input_end_ns
-            worker.place.ran(computed_ns, requests=len(batch), called=batch[0].called)
+            worker.place.ran(execution.output_start_ns - execution.input_end_ns)
 
     def _end(
         self,
@@ -333,9 +332,7 @@ class ProcessHost:
             self._on_prefetched = _ignore
         else:
             return
-        worker = self._supervisor.worker
-        apart = worker is not None and worker.place.apart
-        on_outcome(BatchOutcome(batch, execution, error, started, now, input_end, apart))
+        on_outcome(BatchOutcome(batch, execution, error, started, now, input_end))
         self._supervisor.on_batch_end()
 
     def on_notification(self, kind: int, number: int, header: bytes | bytearray, base: Any) -> None:
