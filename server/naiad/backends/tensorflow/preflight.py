@@ -7,8 +7,9 @@ from typing import Any
 from naiad.backends.model_files.graph_check import check_graph
 from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.tensorflow.plugin import GRAPH_DEF
-from naiad.backends.tensorflow.saved_model import read_nodes, read_signature
+from naiad.backends.tensorflow.saved_model import Placeholder, read_nodes, read_signature
 from naiad.backends.tensorflow.settings import settings_of
+from naiad.config.checks.tensors import shown as shown_dims
 from naiad.config.document import Document
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.model_config import ModelConfig
@@ -54,7 +55,7 @@ def _parameter(message: Any, key: str) -> str:
 
 
 def _check_nodes(message: Any, path: pathlib.Path, findings: Findings) -> None:
-    """A GraphDef has names: placeholders, with datatypes, for inputs, and other nodes for outputs."""
+    """A GraphDef has names: placeholders, with datatypes and shapes, for inputs, and other nodes for outputs."""
     nodes = read_nodes(path, model=message.name)
     controls = [(tensor.path, tensor.spec.name) for tensor in added_inputs(message)]
     inputs: list[tuple[Any, str]] = [
@@ -76,14 +77,37 @@ def _check_nodes(message: Any, path: pathlib.Path, findings: Findings) -> None:
                     did_you_mean(name, list(known)),
                 )
     for index, spec in enumerate(message.input):
-        wanted = model_config_pb2.DataType.Name(spec.data_type)
-        known_type = nodes.placeholders.get(_node(spec.name))
-        if known_type and wanted not in ("TYPE_INVALID", known_type):
-            findings.add(
-                ("input", index, "data_type"),
-                f"unable to load model '{message.name}', configuration expects datatype {wanted} for input '{spec.name}', model provides {known_type}",
-                f"write data_type: {known_type}",
-            )
+        known_input = nodes.placeholders.get(_node(spec.name))
+        if known_input is not None:
+            _check_placeholder(message, index, known_input, findings)
+
+
+def _check_placeholder(message: Any, index: int, known: Placeholder, findings: Findings) -> None:
+    """TensorFlow takes no value of another datatype or of another shape; how many rows it takes is left to it."""
+    spec = message.input[index]
+    wanted = model_config_pb2.DataType.Name(spec.data_type)
+    if known.type_name and wanted not in ("TYPE_INVALID", known.type_name):
+        findings.add(
+            ("input", index, "data_type"),
+            f"unable to load model '{message.name}', configuration expects datatype {wanted} for input '{spec.name}', model provides {known.type_name}",
+            f"write data_type: {known.type_name}",
+        )
+    field = "reshape" if spec.HasField("reshape") else "dims"
+    dims = list(spec.reshape.shape if field == "reshape" else spec.dims)
+    batched = message.max_batch_size > 0
+    if known.shape is None or spec.allow_ragged_batch:
+        return
+    sizes = list(known.shape[1:] if batched else known.shape)
+    if len(dims) != len(sizes) or any(
+        -1 not in (ours, theirs) and ours != theirs
+        for ours, theirs in zip(dims, sizes, strict=True)
+    ):
+        after = " after the batch dimension" if batched else ""
+        findings.add(
+            ("input", index, field),
+            f"model '{message.name}', tensor '{spec.name}': config says {field} {shown_dims(dims)}{after}, the graph says {shown_dims(known.shape)}",
+            f"write dims: {shown_dims(sizes)}" if field == "dims" and sizes else "",
+        )
 
 
 _MANY = 50

@@ -69,10 +69,22 @@ class ServedSignature(Signature, frozen=True, kw_only=True):
     outputs_in_graph: collections.abc.Mapping[str, str]
 
 
-class GraphNodes(msgspec.Struct, frozen=True):
-    """The nodes of a GraphDef: placeholders, with their datatypes as the config writes them ("" for one that is not said), may be inputs, all others outputs."""
+class Placeholder(msgspec.Struct, frozen=True):
+    """A node of a GraphDef that is given a value.
 
-    placeholders: collections.abc.Mapping[str, str]
+    Attributes:
+        type_name: its datatype as the config writes it, or else in TensorFlow's words; "" if the file does not say it.
+        shape: -1 for any size; None if the file does not say it.
+    """
+
+    type_name: str = ""
+    shape: tuple[int, ...] | None = None
+
+
+class GraphNodes(msgspec.Struct, frozen=True):
+    """The nodes of a GraphDef: placeholders may be inputs, all others outputs."""
+
+    placeholders: collections.abc.Mapping[str, Placeholder]
     others: frozenset[str]
 
 
@@ -186,34 +198,50 @@ def _size(wire: WireFormat, dimension: Field) -> int:
 
 
 def _nodes(wire: WireFormat) -> GraphNodes:
-    placeholders: dict[str, str] = {}
+    placeholders: dict[str, Placeholder] = {}
     others: set[str] = set()
     for node in wire.parts(wire.whole(), 1):
         name = operator = ""
-        datatype = 0
+        attributes: dict[str, Field] = {}
         for field in wire.fields(node):
             if field.tag == (1, LENGTH):
                 name = wire.text(field)
             elif field.tag == (2, LENGTH):
                 operator = wire.text(field)
             elif field.tag == (5, LENGTH) and operator == "Placeholder":
-                datatype = datatype or _datatype(wire, field)
+                attributes[wire.text_of(field, 1)] = field
         if operator == "Placeholder":
-            placeholders[name] = _type_name(datatype) if datatype else ""
+            placeholders[name] = Placeholder(_datatype(wire, attributes), _shape(wire, attributes))
         else:
             others.add(name)
     return GraphNodes(placeholders, frozenset(others))
 
 
-def _datatype(wire: WireFormat, attribute: Field) -> int:
-    """TensorFlow's number of the datatype in an attribute `dtype` of a node; 0 for any other attribute."""
-    if wire.text_of(attribute, 1) != "dtype":
-        return 0
-    for value in wire.parts(attribute, 2):
-        for field in wire.fields(value):
-            if field.tag == (6, VARINT):
-                return field.value
-    return 0
+def _datatype(wire: WireFormat, attributes: dict[str, Field]) -> str:
+    """The datatype in the attribute `dtype` of a node; "" if it has none."""
+    for field in _values(wire, attributes, "dtype"):
+        if field.tag == (6, VARINT) and field.value:
+            return _type_name(field.value)
+    return ""
+
+
+def _shape(wire: WireFormat, attributes: dict[str, Field]) -> tuple[int, ...] | None:
+    """The shape in the attribute `shape` of a node; None if it has none, or one of any rank, for which TensorFlow takes that of a scalar, too."""
+    for field in _values(wire, attributes, "shape"):
+        if field.tag == (7, LENGTH):
+            if any(each.tag == (3, VARINT) and each.value for each in wire.fields(field)):
+                return None
+            return tuple(_size(wire, dimension) for dimension in wire.parts(field, 2)) or None
+    return None
+
+
+def _values(
+    wire: WireFormat, attributes: dict[str, Field], name: str
+) -> collections.abc.Iterator[Field]:
+    """The fields of the value of an attribute."""
+    if name in attributes:
+        for value in wire.parts(attributes[name], 2):
+            yield from wire.fields(value)
 
 
 def _type_name(element: int) -> str:

@@ -9,13 +9,13 @@ FLOAT, INT64, STRING, COMPLEX64 = 1, 9, 7, 8
 
 def number(field: int, value: int) -> bytes:
     """A field of varint type."""
-    return _varint(field << 3) + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    return varint(field << 3) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def part(field: int, content: bytes | str) -> bytes:
     """A field of a length-delimited type."""
     data = content.encode() if isinstance(content, str) else content
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
+    return varint(field << 3 | 2) + varint(len(data)) + data
 
 
 def tensor(name: str, element: int, shape: Shape) -> bytes:
@@ -64,10 +64,11 @@ def _dtype(number: int | None) -> bytes:
     """The attribute of a node; none without a number."""
     if number is None:
         return b""
-    return part(5, part(1, "dtype") + part(2, _varint(6 << 3) + _varint(number)))
+    return part(5, part(1, "dtype") + part(2, varint(6 << 3) + varint(number)))
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as protobuf writes it."""
     data = bytearray()
     while value > 0x7F:
         data.append(value & 0x7F | 0x80)

@@ -5,16 +5,18 @@ import pathlib
 import pytest
 
 from naiad.backends.model_files.wire_format import ModelFileError
-from naiad.backends.tensorflow.saved_model import read_nodes, read_signature
+from naiad.backends.tensorflow.saved_model import Placeholder, read_nodes, read_signature
 from naiad.core import datatypes
 from tests.server.backends.tensorflow.saved_models import (
     COMPLEX64,
     FLOAT,
     STRING,
     graph_def,
+    part,
     saved_model,
     signature,
     tensor,
+    varint,
 )
 
 ADD = signature({"x": tensor("in:0", FLOAT, [-1, 2])}, {"y": tensor("out:0", STRING, None)})
@@ -86,7 +88,31 @@ def test_the_datatypes_of_placeholders_are_known_where_the_file_says_them(
     nodes = {"A": "Placeholder", "B": "Placeholder", "C": "Placeholder", "SUM": "AddV2"}
     path = graph_def(tmp_path / "g", nodes, {"A": 1, "B": 20, "SUM": 1})
     assert read_nodes(path, model="m").placeholders == {
-        "A": "TYPE_FP32",
-        "B": "DT_RESOURCE",
-        "C": "",
+        "A": Placeholder("TYPE_FP32"),
+        "B": Placeholder("DT_RESOURCE"),
+        "C": Placeholder(),
+    }
+
+
+def test_the_shapes_of_placeholders_are_known_where_the_file_says_them(
+    tmp_path: pathlib.Path,
+) -> None:
+    def shape(*sizes: int) -> bytes:
+        dims = b"".join(part(2, b"\x08" + varint(size % (1 << 64))) for size in sizes)
+        return part(5, part(1, "shape") + part(2, part(7, dims)))
+
+    path = tmp_path / "g"
+    anyhow = part(5, part(1, "shape") + part(2, part(7, b"\x18\x01")))
+    nodes = {"A": shape(-1, 2), "B": shape(), "C": anyhow, "D": b""}
+    path.write_bytes(
+        b"".join(
+            part(1, part(1, name) + part(2, "Placeholder") + more) for name, more in nodes.items()
+        )
+    )
+    found = read_nodes(path, model="m").placeholders
+    assert {name: each.shape for name, each in found.items()} == {
+        "A": (-1, 2),
+        "B": None,
+        "C": None,
+        "D": None,
     }
