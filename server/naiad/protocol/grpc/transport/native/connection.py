@@ -219,8 +219,14 @@ class GrpcConnection(asyncio.Protocol):
             return
         self._draining = True
         self.h2.go_away(why)
-        self._service.loop.call_later(FINISH_S, self._finish)
+        self._service.loop.call_later(FINISH_S, self.finish)
         self._flush()
+
+    def finish(self) -> None:
+        """Take no more calls. Idempotent."""
+        if not self._closing:
+            self.h2.finish()
+            self._flush()
 
     def give_up(self) -> None:
         """End every call, and close."""
@@ -321,8 +327,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _pinged(self) -> None:
         self._note_sent()
-        now, calls = self._service.registry.now, bool(self.h2.streams)
-        if self._keepalive.is_ping_too_many(now, calls=calls):
+        if self._keepalive.is_ping_too_many(self._service.registry.now, calls=bool(self.h2.streams)):  # fmt: skip
             self._break_off(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
 
     def _answered(self, ping: bytes) -> None:
@@ -349,14 +354,9 @@ class GrpcConnection(asyncio.Protocol):
     def _finish_when_quiet(self, last: int) -> None:
         """Take no more calls once none has come for a while; `last` was the last one then."""
         if last == (now := self.h2.streams.last_id):
-            self._finish()
+            self.finish()
         elif not self._closing:
             self._service.loop.call_later(ON_THE_WAY_S, self._finish_when_quiet, now)
-
-    def _finish(self) -> None:
-        if not self._closing:
-            self.h2.finish()
-            self._flush()
 
     def _flush(self) -> None:
         self._scheduled = False

@@ -105,9 +105,13 @@ class NativeGrpcServer(Listener):
             self.stop_accepting()
             self.begin_drain(close_idle=True)
             registry = service.registry
-            await _until(lambda: _all(_is_settled, registry), min(give_up_at, loop.time() + _TOLD_S))  # fmt: skip
-            first_at = min(give_up_at, loop.time() + _FIRST_MESSAGE_S)
-            await _until(lambda: _all(_has_begun, registry), first_at)
+            # Half of the time is for clients that do not answer, so that these do not make the server exceed it.
+            seconds = min(_TOLD_S, max(timeout, 0.0) / 2)
+            await _until(lambda: _all(_is_settled, registry), loop.time() + seconds)
+            for connection in _connections(registry):
+                connection.finish()
+            seconds = min(_FIRST_MESSAGE_S, max(timeout, 0.0) / 8)
+            await _until(lambda: _all(_has_begun, registry), loop.time() + seconds)
         self._methods.shut()
         try:
             return await super().close(max(0.0, give_up_at - loop.time()))
@@ -136,11 +140,11 @@ async def _until(condition: collections.abc.Callable[[], bool], at: float) -> No
 def _all(
     holds: collections.abc.Callable[[GrpcConnection], bool], registry: ConnectionRegistry
 ) -> bool:
-    return all(
-        holds(connection)
-        for connection in registry.connections()
-        if isinstance(connection, GrpcConnection)
-    )
+    return all(holds(connection) for connection in _connections(registry))
+
+
+def _connections(registry: ConnectionRegistry) -> list[GrpcConnection]:
+    return [each for each in registry.connections() if isinstance(each, GrpcConnection)]
 
 
 def _is_settled(connection: GrpcConnection) -> bool:

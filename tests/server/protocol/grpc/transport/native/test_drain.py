@@ -15,7 +15,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.protocol.grpc.methods import INFER, STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings
-from naiad.protocol.grpc.transport.native import listener, responses
+from naiad.protocol.grpc.transport.native import connection, listener, responses
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from naiad.protocol.transport.http2 import frames, settings as h2_settings
 from naiad.protocol.transport.http2.errors import ErrorCode
@@ -117,12 +117,12 @@ async def test_while_the_server_is_not_ready_any_more_no_client_is_asked_to_go(
 async def test_a_client_that_has_connected_and_waits_to_be_accepted_is_served(
     server: NativeGrpcServer,
 ) -> None:
-    with socket.create_connection(server.address) as connection:  # nothing else runs meanwhile
-        connection.sendall(BEGIN + head(1) + message(1))
+    with socket.create_connection(server.address) as sock:  # nothing else runs meanwhile
+        sock.sendall(BEGIN + head(1) + message(1))
         closing = asyncio.create_task(server.close(30))
         await asyncio.sleep(0)
-        connection.setblocking(False)
-        client = Client(*await asyncio.open_connection(sock=connection))
+        sock.setblocking(False)
+        client = Client(*await asyncio.open_connection(sock=sock))
         await client.until(b"draining")
         client.writer.write(KNOWS)
         await client.rest()
@@ -167,11 +167,11 @@ async def test_a_response_is_not_lost_with_what_the_client_sends_as_the_connecti
     server: NativeGrpcServer, engine: ScriptedEngine
 ) -> None:
     arrived = held(engine)
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    connection.connect(server.address)
-    connection.setblocking(False)
-    client = Client(*await asyncio.open_connection(sock=connection))
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    sock.connect(server.address)
+    sock.setblocking(False)
+    client = Client(*await asyncio.open_connection(sock=sock))
     wide = frames.settings({h2_settings.INITIAL_WINDOW_SIZE: ALL}) + frames.window_update(0, 2**30)
     client.writer.write(BEGIN + wide + head(1) + message(1))
     inference = await arrived
@@ -201,6 +201,18 @@ async def test_a_client_that_never_closes_its_side_does_not_delay_the_end(
     client.writer.write(KNOWS)
     assert await asyncio.wait_for(closing, 60) == 0
     client.writer.close()
+
+
+async def test_a_client_that_does_not_answer_does_not_take_all_the_time(
+    server: NativeGrpcServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FINISH_S", 3_600)
+    monkeypatch.setattr(listener, "_TOLD_S", 0)
+    client = await connected(server, head(1), message(1))
+    await client.until(b"grpc-status")
+    assert await asyncio.wait_for(server.close(3_600), 60) == 0
+    await client.rest()
+    assert client.lasts() == [ALL, 1]
 
 
 async def test_a_call_behind_the_last_one_that_is_served_is_refused(
