@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import urllib.error
 import urllib.request
 
@@ -9,6 +10,7 @@ import pytest
 
 import naiad
 from naiad.check import main
+from naiad.check.parameters import KNOWN
 
 TENSORS = """\
 backend: "python"
@@ -103,3 +105,20 @@ def test_one_that_is_there_is_clean_and_one_beside_a_single_folder_is_a_note(
     capsys.readouterr()
     assert main([str(tmp_path / "income")]) == 0
     assert "its explainer 'income_explainer' is not checked with it" in capsys.readouterr().out
+
+
+def test_a_parameter_that_is_nearly_one_of_naiads_is_a_note(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = EXPLAINED.format("income").replace("naiad.explainer", "Naiad.explaner")
+    add(tmp_path, "income", TENSORS + wrong + 'parameters { key: "naiad.of_mine" value {} }\n')
+    assert main([str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "the parameter 'Naiad.explaner' has no effect: did you mean 'naiad.explainer'?" in shown
+    assert "of_mine" not in shown
+
+
+def test_the_parameters_that_are_known_are_those_of_the_documentation() -> None:
+    page = pathlib.Path("docs/configuration.md").read_text()
+    named = re.findall(r"^\| `(naiad\.\w+)` \|", page, re.MULTILINE)
+    assert sorted(named) == sorted(KNOWN)

@@ -14,6 +14,7 @@ from naiad.backends.plugin import BackendPlugin
 from naiad.check.checked_model import Checked
 from naiad.check.ensembles import check_ensembles
 from naiad.check.explainers import check_explainers
+from naiad.check.parameters import misspelled
 from naiad.check.resources import check_resources
 from naiad.config.checks.features import ServerFeatures
 from naiad.config.findings import in_order
@@ -141,7 +142,12 @@ class Checker:
             path=folder,
             resolution=resolution,
             problems=tuple(problems),
-            notes=(*notes, *resolution.warnings, *resolution.notes),
+            notes=(
+                *notes,
+                *resolution.warnings,
+                *resolution.notes,
+                *misspelled(resolution.document.message.parameters),
+            ),
             agents=changing,
         )
 
