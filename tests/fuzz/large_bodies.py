@@ -12,7 +12,7 @@ from naiad.core.request import LATEST
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
-from naiad.hosts import messages
+from naiad.hosts import packing
 from naiad.hosts.worker import codec
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
@@ -89,7 +89,7 @@ def _response(outputs: list[Tensor]) -> InferResponse:
 
 def _framed(tensors: list[Tensor]) -> tuple[bytes, bytes]:
     """What a worker process gets."""
-    header, payload = codec.write([((), messages.described(tensors))])
+    header, payload = codec.write([((), packing.described(tensors))])
     return header, payload.joined()
 
 

@@ -1,6 +1,6 @@
 """Batches of small requests that all look alike, which is what most clients send: packed with one look at each, and their outcome read as one array.
 
-`messages` does the same for every batch; what is returned here is what it would return.
+`packing` and `unpacking` do the same for every batch; what is returned here is what they would return.
 """
 
 import collections.abc

@@ -8,7 +8,7 @@ from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
-from naiad.hosts.messages import described
+from naiad.hosts.packing import described
 from naiad.hosts.worker import codec, warmup
 from naiad.hosts.worker.payload import Payload
 from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics

@@ -1,4 +1,4 @@
-"""Two places decide which fields of a request a message says, `alike` and `messages`: both write the same bytes, whatever the requests of a batch have."""
+"""Two places decide which fields of a request a message says, `alike` and `packing`: both write the same bytes, whatever the requests of a batch have."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from naiad.core.regions import Place
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor, packed_strings
-from naiad.hosts import messages
-from naiad.hosts.messages import pack
+from naiad.hosts import packing
+from naiad.hosts.packing import pack
 from naiad.hosts.worker.link import Link
 from naiad.hosts.worker.requests import RequestReader
 from tests.server.backends.configs import ignore, tensor
@@ -106,13 +106,13 @@ def both(batch: list[Inference], placing: Link | None) -> tuple[tuple[bytes, byt
     """The header and tensors of a batch as they are sent, and as the way for every batch writes them."""
     header, payload = pack(batch, placing=placing)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(messages, "pack_alike", lambda *_, **__: None)
+        patch.setattr(packing, "pack_alike", lambda *_, **__: None)
         general, of_all = pack(batch, placing=placing)
     return (header, payload.joined()), (general, of_all.joined())
 
 
 def test_every_field_of_a_request_and_of_an_inference_is_looked_at() -> None:
-    """A new field belongs into the table above, and into `alike` and `messages` if a worker has to know it."""
+    """A new field belongs into the table above, and into `alike` and `packing` if a worker has to know it."""
     looked_at = {name for each in DIFFERENCES.values() for name in each} | {"model_name", "model_version", "in_regions"}  # fmt: skip
     looked_at |= {"request", "on_response", "batch_size", "received_ns", "queued_ns", "priority_level", "deadline_ns", "completed"}  # fmt: skip
     looked_at |= {"flow", "execution", "on_cancel"}

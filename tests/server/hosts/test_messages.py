@@ -16,7 +16,8 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings, Tensor
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.messages import ResponseReader, pack
+from naiad.hosts.packing import pack
+from naiad.hosts.unpacking import ResponseReader
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.requests import RequestReader
 from tests.server.backends.configs import inference, spec, tensor, with_sequences

@@ -12,7 +12,7 @@ import pytest
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.core.tensor import Tensor
-from naiad.hosts.worker.requests import ReceivedTensor
+from naiad.hosts.worker.received_tensors import ReceivedTensor
 from naiad.tensors import dlpack
 from naiad.tensors.memory import CPU, CUDA, CUDA_HOST, HOST, Memory, memory_of
 

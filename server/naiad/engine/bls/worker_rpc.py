@@ -12,7 +12,7 @@ from naiad.core.tensor import Tensor
 from naiad.engine.bls.model_calls import ModelCall
 from naiad.engine.bls.server_api import STOPPING, ServerApi, is_ready
 from naiad.errors import InferenceError, unavailable
-from naiad.hosts import messages
+from naiad.hosts import packing, unpacking
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, Notify
 from naiad.hosts.worker import call as calls, codec, layouts
@@ -41,7 +41,7 @@ class ModelRpcHandler:
         self._instance = instance
         self._calls: dict[int, ModelCall] = {}
         self._families = set[int]()
-        self._reader = layouts.Reader(messages.resolved)
+        self._reader = layouts.Reader(unpacking.resolved)
         self._known: dict[bytes, _Fields] = {}
 
     def handle(
@@ -57,7 +57,7 @@ class ModelRpcHandler:
         """See `WorkerRpcHandler`."""
         layout, text = self._reader.read(header)
         groups = layout.groups
-        tensors = messages.tensors_of(base, groups[0], lent) if groups else []
+        tensors = unpacking.tensors_of(base, groups[0], lent) if groups else []
         found = calls.read(text)
         if found is not None:
             on_device = OnDevice(groups[0][0][0]) if groups and groups[0][0] else None
@@ -245,7 +245,7 @@ def _printed(reply: tuple[str | None, Any]) -> bytes:
 
 
 def _packed(response: InferResponse, lent: DeviceTensors | None) -> tuple[bytes, Payload]:
-    group = (), messages.described(response.outputs, lent)
+    group = (), packing.described(response.outputs, lent)
     if response.final and response.error is None and not response.parameters:
         return codec.write([group], codec.THE_RESPONSE)
     fields = (response.final, codec.error_fields(response.error), response.parameters)

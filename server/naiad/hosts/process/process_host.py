@@ -21,12 +21,13 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe
-from naiad.hosts.messages import ResponseReader, pack
+from naiad.hosts.packing import pack
 from naiad.hosts.process import worker_life
 from naiad.hosts.process.in_flight import InFlight
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.supervisor import WorkerSupervisor
 from naiad.hosts.process.watchdogs import Heartbeat, Watchdog
+from naiad.hosts.unpacking import ResponseReader
 from naiad.hosts.worker import kinds, link
 from naiad.hosts.worker.payload import Gathering
 from naiad.log_text import Lines

@@ -9,10 +9,10 @@ from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.hosts.host import Limits, WorkerRpcHandler
-from naiad.hosts.messages import ResponseReader
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.process_host import ProcessHost
 from naiad.hosts.process.supervisor import WorkerSupervisor
+from naiad.hosts.unpacking import ResponseReader
 from naiad.hosts.warmup import Warmup
 from naiad.metrics.statistics import RestartReason
 

@@ -34,7 +34,7 @@ from naiad.hosts.worker import codec, layouts
 from naiad.hosts.worker.call import CallWriter
 from naiad.hosts.worker.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST, TO_HOST
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
-from naiad.hosts.worker.requests import resolved, tensors_of
+from naiad.hosts.worker.received_tensors import resolved, tensors_of
 from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.numbering import DEVICE
 

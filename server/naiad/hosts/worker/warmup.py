@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from naiad.backends.instance import Instance, Response
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.worker import codec, layouts
-from naiad.hosts.worker.requests import MOST_REQUESTS, ReceivedRequest, resolved, tensors_of
+from naiad.hosts.worker.received_tensors import resolved, tensors_of
+from naiad.hosts.worker.requests import MOST_REQUESTS, ReceivedRequest
 
 
 class Sample(NamedTuple):

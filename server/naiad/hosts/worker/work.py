@@ -21,7 +21,7 @@ from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal
 from naiad.hosts.worker import codec, kinds, link, warmup
 from naiad.hosts.worker.asking import AskingServer
-from naiad.hosts.worker.requests import Returns
+from naiad.hosts.worker.received_tensors import Returns
 from naiad.hosts.worker.runner import Ahead, Runner, not_taken
 from naiad.hosts.worker.server_log import LogLevel, ServerLogHandler
 

@@ -15,7 +15,7 @@ from naiad.core.tensor import PackedStrings
 from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.bls.worker_rpc import ModelRpcHandler
 from naiad.errors import invalid
-from naiad.hosts import messages
+from naiad.hosts import unpacking
 from naiad.hosts.worker import codec, layouts
 from naiad.hosts.worker.call import CallWriter
 from naiad.hosts.worker.kinds import ERROR, RESULT
@@ -85,7 +85,7 @@ class Worker:
             self.errors.append((number, header.decode()))
             return
         assert kind == RESULT
-        _, rest = layouts.Reader(messages.resolved).read(header)
+        _, rest = layouts.Reader(unpacking.resolved).read(header)
         self.results.append((number, json.loads(rest)))
 
 

@@ -16,7 +16,7 @@ from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.gpu.exports import Exports
 from naiad.hosts.worker.gpu.imports import Imports
 from naiad.hosts.worker.payload import Payload
-from naiad.hosts.worker.requests import ReceivedDeviceTensor, Returns
+from naiad.hosts.worker.received_tensors import ReceivedDeviceTensor, Returns
 from naiad.hosts.worker.segments import Segment, create
 from naiad.tensors import copies, cudart
 from naiad.tensors.descriptor import Descriptor, unpacked

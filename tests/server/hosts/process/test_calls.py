@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import override
 
 from naiad.errors import ErrorCode
-from naiad.hosts import messages
+from naiad.hosts import unpacking
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
 from naiad.hosts.worker import call, codec, layouts
@@ -101,7 +101,7 @@ class Other(ClosedRpcHandler):
         reply: Notify,
         lent: DeviceTensors | None = None,
     ) -> None:
-        layout, rest = layouts.Reader(messages.resolved).read(header)
+        layout, rest = layouts.Reader(unpacking.resolved).read(header)
         found = call.read(rest)
         if found is None:
             return  # a cancel
@@ -109,7 +109,7 @@ class Other(ClosedRpcHandler):
         assert found.size == 1
         assert batch_at(found.first, 1) is not None
         name = codec.read_json(found.text)[0]
-        (tensor,) = messages.tensors_of(base, layout.groups[0])
+        (tensor,) = unpacking.tensors_of(base, layout.groups[0])
         values = tensor.array
         if name == "long":
             values = np.full(COUNT, 7, np.float32)

@@ -15,7 +15,7 @@ from typing_extensions import override
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
-from naiad.hosts import messages
+from naiad.hosts import unpacking
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
 from naiad.hosts.process import process_host
@@ -210,7 +210,7 @@ class LongAnswers(ClosedRpcHandler):
         reply: Notify,
         lent: DeviceTensors | None = None,
     ) -> None:
-        _, rest = layouts.Reader(messages.resolved).read(header)
+        _, rest = layouts.Reader(unpacking.resolved).read(header)
         name = codec.read_json(rest)[1]
         answer = b"[null, true]".ljust(COUNT * 4 if int(name) > 100 else 0)
         reply(RESULT, number, codec.write([], answer)[0])

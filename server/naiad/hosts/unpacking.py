@@ -1,84 +1,42 @@
-"""The server's types in messages of worker processes: batches, outcomes, responses, and the tensors of calls between models.
+"""Messages of worker processes into the server's types: outcomes, responses, and the tensors of calls between models.
 
-What the messages look like is said in `worker/codec.py`, which reads and writes them on both sides. One copy in: each tensor is copied
-once, from where the client's bytes lie into shared memory; none if they lie there already (`tensors/shared_slots.py`). One copy out at most: small outputs are copied together, large ones stay
-where the worker put them and are sent from there. BYTES stay the bytes that they are on the wire: no objects are made of them here.
+What the messages look like is said in `worker/codec.py`. One copy out at most: small outputs are copied together, large ones stay where the worker put them and
+are sent from there.
 """
 
-import collections.abc
 import math
 from typing import Any
 
 import numpy as np
-import orjson
 
 from naiad.backends import batch as batches
 from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_tensors import model_outputs
 from naiad.core import datatypes
-from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
-from naiad.core.regions import Region
-from naiad.core.request import RequestedOutput
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse, failure
-from naiad.core.tensor import (
-    NO_VALUES,
-    PackedStrings,
-    PlacedTensor,
-    Tensor,
-    UnreadTensor,
-    check_packed,
-    packed_strings,
-)
+from naiad.core.tensor import NO_VALUES, PlacedTensor, Tensor, check_packed, packed_strings
 from naiad.errors import InferenceError
-from naiad.hosts.alike import pack_alike, responses_alike
+from naiad.hosts.alike import responses_alike
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import DeferredResponse
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.codec import EXECUTED, RESPONSE
-from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.layouts import Reader
-from naiad.hosts.worker.link import Link, LinkBrokenError
-from naiad.hosts.worker.payload import Payload
 from naiad.tensors.memory import HOST, Memory
-from naiad.tensors.region_files import NOWHERE, PLACED_FROM, REGION
-from naiad.tensors.shared_slots import SHARED, SHARED_FROM, Place
+from naiad.tensors.region_files import REGION
+from naiad.tensors.shared_slots import SHARED
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
-
-_BYTES = datatypes.BYTES.name
 
 _CHECKED_BYTES = 1 << 18
 """BYTES of more bytes are not checked on the event loop: reading the elements checks them."""
 
 _Resolved = tuple[str, datatypes.DataType, tuple[int, ...], tuple[int, ...], Memory]
 """Name, datatype, shape as it was sent, shape as clients see it, and where it lies."""
-
-
-def described(
-    tensors: collections.abc.Iterable[Tensor],
-    lent: DeviceTensors | None = None,
-    link: Link | None = None,
-) -> list[tuple[str, str, Any]]:
-    """Tensors as `codec.write` takes them; `lent`: those on a device that are lent to the worker they go to; `link`: its link, if it reads clients' shared memory.
-
-    Raises:
-        InferenceError: UNSUPPORTED: one is on a device, and the receiver takes none.
-    """
-    return [(each.name, each.datatype.name, _values(each, lent, link)) for each in tensors]
-
-
-def _values(tensor: Tensor, lent: DeviceTensors | None, link: Link | None) -> Any:
-    if type(tensor) is PackedStrings:
-        return tensor
-    if type(tensor) is UnreadTensor:
-        return _there(tensor, link)
-    if lent is None or type(tensor) is not DeviceTensor:
-        return tensor.array
-    return Exported(tensor.shape, tensor.placed, lent.lend(tensor))
 
 
 def tensors_of(base: Any, group: Any, lent: DeviceTensors | None = None) -> list[Tensor]:
@@ -129,150 +87,6 @@ def _tensor(
     else:
         raise ValueError(f"no bytes for a tensor of shape {list(given)}")
     return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
-
-
-def pack(
-    batch: collections.abc.Sequence[Inference],
-    lent: DeviceTensors | None = None,
-    link: Link | None = None,
-    placing: Link | None = None,
-) -> tuple[bytes, Payload]:
-    """The header and the tensors of a batch; `lent`: see `described`.
-
-    `link`: that of the worker, if tensors in shared files need not be copied. Those of another model's request are copied: it may use them
-    again, and the model that gets them may change them.
-    `placing`: the same, if the worker writes outputs to clients' shared memory.
-    """
-    alike = pack_alike(batch, _rest, places=placing is not None)
-    if alike is not None:
-        return alike
-    groups: list[Any] = []
-    plain = True
-    places: list[list[_OutputPlace]] | None = None
-    before: list[RequestedOutput] = []
-    names: tuple[str, ...] = ()
-    for inference in batch:
-        request = inference.request
-        wanted = request.requested_outputs
-        if wanted is not before:
-            before, names = wanted, tuple(request.output_names)
-            if placing is not None and places is None and any(each.place for each in wanted):
-                places = _places(batch, placing)
-                plain = False
-        extra: tuple[Any, ...] = (inference.batch_size, names)
-        if request.on_device is not None:
-            extra += _on_device(request.on_device)
-        inputs = request.inputs
-        if len(inputs) == 1 and type(tensor := inputs[0]) is Tensor:
-            # The usual case, which `described` describes in the same way.
-            tensors = [(tensor.name, tensor.datatype.name, tensor.array)]
-        else:
-            tensors = described(inputs, lent, placing)
-        if link is not None and not inference.called:
-            _share(tensors, link)
-        groups.append((extra, tensors))
-        plain = plain and not (
-            request.id
-            or request.parameters
-            or request.correlation_id
-            or request.flags
-            or request.timeout_us
-            or inference.cancelled
-            or (inference.traced is not None and inference.traced.context)
-        )
-    if plain:
-        return codec.write(groups)
-    return codec.write(groups, _rest(batch, places))
-
-
-def _rest(
-    batch: collections.abc.Sequence[Inference], places: "list[list[_OutputPlace]] | None" = None
-) -> bytes:
-    """The rest of the header of a batch: what differs from request to request."""
-    fields = [
-        _row(inference, None if places is None else places[index])
-        for index, inference in enumerate(batch)
-    ]
-    return _to_json(fields)
-
-
-def _row(inference: Inference, places: "list[_OutputPlace] | None") -> tuple[Any, ...]:
-    """The fields of a request that differ from request to request."""
-    request = inference.request
-    row: tuple[Any, ...] = (
-        request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
-    )  # fmt: skip
-    if context := inference.trace_context:
-        return *row, places or (), context
-    return row if places is None else (*row, places)
-
-
-def _share(tensors: list[tuple[str, str, Any]], link: Link) -> None:
-    """Replace the tensors that lie in shared files by their places there."""
-    for at, (name, datatype, values) in enumerate(tensors):
-        if type(values) is np.ndarray and datatype != _BYTES and values.nbytes >= SHARED_FROM:
-            try:
-                place = link.shared.place(values, link.share)
-            except (OSError, LinkBrokenError):
-                return  # they are copied, and the message itself says what is wrong
-            if place is not None:
-                tensors[at] = name, datatype, place
-
-
-def _there(tensor: UnreadTensor, link: Link | None) -> Any:
-    """An input in a client's shared memory: its place, for the worker to read it; its values if the worker cannot have the object, `NOWHERE` if they are gone as well."""
-    place, region = tensor.place, tensor.place.region
-    if link is not None and isinstance(region, Region):
-        try:
-            number = link.lent.number(region, link.share)
-        except (OSError, LinkBrokenError):
-            try:
-                return tensor.array
-            except InferenceError:  # what is wrong with one must not fail the others of its batch
-                number = NOWHERE
-        return Place(tensor.shape, number, region.offset + place.offset)
-    return tensor.array
-
-
-_OutputPlace = tuple[str, int, int, int]
-"""Of an output that a worker writes: its name, the number of the object, offset there, bytes."""
-
-
-def _places(batch: collections.abc.Sequence[Inference], link: Link) -> list[list[_OutputPlace]]:
-    """For each request the outputs that the worker is to write; the objects are sent."""
-    found: list[list[_OutputPlace]] = []
-    for inference in batch:
-        there: list[_OutputPlace] = []
-        found.append(there)
-        if inference.traced is not None:
-            continue  # a trace may have the values
-        for output in inference.request.requested_outputs:
-            place = output.place
-            if place is None or place.size < PLACED_FROM:
-                continue
-            region = place.region
-            if not isinstance(region, Region):
-                continue
-            try:
-                number = link.lent.number(region, link.share)
-            except (OSError, LinkBrokenError):
-                continue  # the server writes it
-            there.append((output.name, number, region.offset + place.offset, place.size))
-    return found
-
-
-def _on_device(wanted: OnDevice) -> tuple[Any, ...]:
-    return wanted.device, None if wanted.names is None else tuple(sorted(wanted.names))
-
-
-def _to_json(fields: list[Any]) -> bytes:
-    """As `codec.to_json`, in a third of the time. None of the fields is None."""
-    try:
-        text = orjson.dumps(fields)
-    except TypeError:  # half a surrogate pair, a subclass of float
-        text = b"null"
-    # What orjson writes in place of NaN and infinity.
-    return codec.to_json(fields).encode() if b"null" in text else text
 
 
 def _require_places(outputs: list[Tensor], inference: Inference) -> list[Tensor]:
