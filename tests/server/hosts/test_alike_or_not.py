@@ -115,7 +115,7 @@ def test_every_field_of_a_request_and_of_an_inference_is_looked_at() -> None:
     """A new field belongs into the table above, and into `alike` and `packing` if a worker has to know it."""
     looked_at = {name for each in DIFFERENCES.values() for name in each} | {"model_name", "model_version", "in_regions"}  # fmt: skip
     looked_at |= {"request", "on_response", "batch_size", "received_ns", "queued_ns", "priority_level", "deadline_ns", "completed"}  # fmt: skip
-    looked_at |= {"flow", "execution", "on_cancel"}
+    looked_at |= {"flow", "execution", "on_cancel", "answered_ns"}
     fields = {*InferRequest.__struct_fields__, *Inference.__struct_fields__}
     assert fields <= looked_at, fields - looked_at
 
