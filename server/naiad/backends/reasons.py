@@ -9,8 +9,11 @@ import re
 LONGEST = 2_000
 """Characters of a message that are kept: some frameworks list a whole graph."""
 
+_READ = 10_000
+"""Characters of a text that are read from its beginning and from its end: a model's own code may raise megabytes, and the reason is at one of the ends."""
+
 _PLACES = (
-    (r"^\W*Exception from \S+:\d+:\s*$", ""),  # OpenVINO
+    (r"^[^\w\n]*Exception from \S+:\d+:\s*$", ""),  # OpenVINO
     (r"Check '[^\n]*' failed at \S+:\d+:\s*\n", ""),
     (r"\[enforce fail at \S+:\d+\] (?:[^.\n]* )?\. ", ""),  # torch
     (r"\[enforce fail at \S+:\d+\] [^.\n]*\. ", ""),
@@ -42,6 +45,7 @@ _SCRIPT_ERROR = re.compile(r"^(?:builtins\.|torch\.jit\.)?(\w+): (.*)", re.MULTI
 _PLAIN_ERRORS = frozenset(("RuntimeError", "Error"))
 _HERE = "<--- HERE"
 
+_LONGEST_SIGNATURE = 1_000
 _RUNTIME_SOURCE = re.compile(r"/onnxruntime_src/\S+:\d+ ")
 
 _NO_MEMORY = re.compile(
@@ -87,6 +91,8 @@ def explained(error: BaseException, *, operators: str = "") -> str:
 
 def one_line(text: str) -> str:
     """A framework's text as one line, without what is only about its own sources, and with its reason first."""
+    if len(text) > 2 * _READ:
+        text = f"{text[:_READ]}\n{text[-_READ:]}"
     text = _NODE_STACK.sub("", text.partition(_STACK)[0])
     if _SCRIPT_STACK in text:
         text = _of_script_run(text)
@@ -148,7 +154,8 @@ def _signature_end(text: str, begin: int) -> int:
     if at < 0:
         return begin
     depth = 0
-    while at < len(text):
+    last = min(len(text), at + _LONGEST_SIGNATURE)
+    while at < last:
         depth += (text[at] == "(") - (text[at] == ")")
         at += 1
         if depth == 0:

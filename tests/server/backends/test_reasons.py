@@ -156,3 +156,27 @@ def test_an_unknown_operator_is_explained_by_the_backend(name: str) -> None:
 
 def test_what_is_not_known_is_not_explained() -> None:
     assert reasons.explained(RuntimeError("no"), operators="write it") == "no"
+
+
+LONG = {
+    "blank lines": "\n" * 5_000_000,
+    "lines without words": "---\n" * 2_000_000,
+    "sources": "/onnxruntime_src/core/session.cc:1 a(" * 200_000,
+    "checks": "Check '" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("filler", LONG.values(), ids=LONG.keys())
+def test_of_megabytes_the_two_ends_are_read(filler: str) -> None:
+    # All of it would take minutes, in which no other thread of the process goes on.
+    line = reasons.said(ValueError(f"too large a value\n{filler}"))
+    assert line.startswith("too large a value")
+    assert len(line) <= reasons.LONGEST + 2
+
+
+def test_a_reason_behind_megabytes_of_a_stack_is_found() -> None:
+    stack = '  File "code/__torch__.py", line 10, in forward\n' * 200_000
+    text = f"Traceback of TorchScript, original code (most recent call last):\n{stack}    ~~~ <--- HERE\nRuntimeError: it is too large\n"
+    assert (
+        reasons.said(RuntimeError(text)) == "it is too large (at code/__torch__.py:10 in forward)"
+    )
