@@ -63,6 +63,9 @@ ON_THE_WAY_S = 0.25
 """How long no call must have come, after a client has answered the first GOAWAY, until the second one, which names the last call that is served: Go's client
 numbers a call a moment before it writes it, so that one may come behind that answer, and sends no call twice that has a message."""
 
+_BEGIN_S = 1.0
+"""How long a client that is asked to go has for its preface, if that has not come: one that only holds a connection open has sent no call."""
+
 _KEEPALIVE_PING = b"keepaliv"
 
 
@@ -70,7 +73,7 @@ class GrpcConnection(asyncio.Protocol):
     """The protocol of one accepted socket. Attributes: `h2`, its HTTP/2; `peer`, the client's address behind its family."""
 
     __slots__ = (
-        "__weakref__", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_peer", "_scheduled", "_service",
+        "__weakref__", "_asked", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_peer", "_scheduled", "_service",
         "_ticked", "_transport", "h2", "peer",
     )  # fmt: skip
 
@@ -86,7 +89,7 @@ class GrpcConnection(asyncio.Protocol):
         self._scheduled = self._goes_on = self._draining = self._knows = False
         self._closing = self._lost = False
         self._direct = False  # `DirectReader` is the transport's protocol
-        self._ticked = self._began = 0.0
+        self._ticked = self._began = self._asked = 0.0
 
     # Called by the event loop
 
@@ -218,15 +221,12 @@ class GrpcConnection(asyncio.Protocol):
         if self._draining or self._closing:
             return
         self._draining = True
+        self._asked = self._service.registry.now
         self.h2.go_away(why)
         self._service.loop.call_later(FINISH_S, self.finish)
+        if not self.h2.began:
+            self._service.loop.call_later(_BEGIN_S, self._finish_unbegun)
         self._flush()
-
-    def finish(self) -> None:
-        """Take no more calls. Idempotent."""
-        if not self._closing:
-            self.h2.finish()
-            self._flush()
 
     def give_up(self) -> None:
         """End every call, and close."""
@@ -237,6 +237,15 @@ class GrpcConnection(asyncio.Protocol):
         self.h2.finish()
         self._flush()
         self._leave()
+
+    def finish(self) -> None:
+        """Take no more calls. A client without calls that has sent nothing since it was asked to go is not waited for. Idempotent."""
+        if self._closing:
+            return
+        self.h2.finish()
+        self._flush()
+        if self._closing and not self._knows and self._is_gone():
+            self.cut()
 
     def cut(self) -> None:
         """Abort the connection and cancel its calls."""
@@ -357,6 +366,15 @@ class GrpcConnection(asyncio.Protocol):
             self.finish()
         elif not self._closing:
             self._service.loop.call_later(ON_THE_WAY_S, self._finish_when_quiet, now)
+
+    def _is_gone(self) -> bool:
+        """Whether a tick or more has passed since the client was asked to go, and it has sent nothing."""
+        now, asked = self._service.registry.now, self._asked
+        return now > asked and self._keepalive.silent_s(now) >= now - asked
+
+    def _finish_unbegun(self) -> None:
+        if not self.h2.began:
+            self.finish()
 
     def _flush(self) -> None:
         self._scheduled = False

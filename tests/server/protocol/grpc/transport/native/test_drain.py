@@ -231,3 +231,43 @@ async def test_a_call_behind_the_last_one_that_is_served_is_refused(
     await client.rest()
     assert await closing == 0
     assert client.answered() == [1]
+
+
+async def test_a_client_that_answers_nothing_leaves_half_of_the_time_and_is_not_waited_for(
+    server: NativeGrpcServer,
+) -> None:
+    """One that hangs, or whose machine is gone: the server would exit as one that has lost calls."""
+    client = await connected(server, head(1), message(1))
+    await client.until(b"grpc-status")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await server.close(4) == 0
+    assert 1.9 < loop.time() - began < 3.5
+    client.writer.close()
+
+
+async def test_what_only_holds_a_connection_open_is_given_a_second(
+    server: NativeGrpcServer,
+) -> None:
+    """A probe of a load balancer, say: without a preface there is no call."""
+    reader, writer = await asyncio.open_connection(*server.address)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await server.close(3_600) == 0
+    assert loop.time() - began < listener._TOLD_S - 1
+    assert b"draining" in await reader.read()
+    writer.close()
+
+
+async def test_a_client_that_begins_while_the_server_closes_is_served(
+    server: NativeGrpcServer,
+) -> None:
+    client = Client(*await asyncio.open_connection(*server.address))
+    closing = asyncio.create_task(server.close(30))
+    await client.until(b"draining")
+    client.writer.write(BEGIN + head(1) + message(1))
+    await client.until(b"grpc-status")
+    client.writer.write(KNOWS)
+    await client.rest()
+    assert await closing == 0
+    assert (client.lasts(), client.answered()) == ([ALL, 1], [1])
