@@ -73,7 +73,7 @@ class GrpcConnection(asyncio.Protocol):
     """The protocol of one accepted socket. Attributes: `h2`, its HTTP/2; `peer`, the client's address behind its family."""
 
     __slots__ = (
-        "__weakref__", "_asked", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_peer", "_scheduled", "_service",
+        "__weakref__", "_asked", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_owes", "_peer", "_scheduled", "_service",
         "_ticked", "_transport", "h2", "peer",
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ class GrpcConnection(asyncio.Protocol):
         self._service = service
         self.h2 = Http2Server(service.blocks, service.limits)
         self.peer = ""
-        self._scheduled = self._goes_on = self._draining = self._knows = False
+        self._scheduled = self._goes_on = self._draining = self._knows = self._owes = False
         self._closing = self._lost = False
         self._direct = False  # `DirectReader` is the transport's protocol
         self._ticked = self._began = self._asked = 0.0
@@ -222,6 +222,7 @@ class GrpcConnection(asyncio.Protocol):
             return
         self._draining = True
         self._asked = self._service.registry.now
+        self._owes = bool(self.h2.streams) or not self._peer.has_all()
         self.h2.go_away(why)
         self._service.loop.call_later(FINISH_S, self.finish)
         if not self.h2.began:
@@ -239,12 +240,12 @@ class GrpcConnection(asyncio.Protocol):
         self._leave()
 
     def finish(self) -> None:
-        """Take no more calls. A client without calls that has sent nothing since it was asked to go is not waited for. Idempotent."""
+        """Take no more calls. A client that waited for nothing and has sent nothing since it was asked to go is not waited for. Idempotent."""
         if self._closing:
             return
         self.h2.finish()
         self._flush()
-        if self._closing and not self._knows and self._is_gone():
+        if not (self.h2.streams or self._knows) and self._is_gone():
             self.cut()
 
     def cut(self) -> None:
@@ -368,9 +369,9 @@ class GrpcConnection(asyncio.Protocol):
             self._service.loop.call_later(ON_THE_WAY_S, self._finish_when_quiet, now)
 
     def _is_gone(self) -> bool:
-        """Whether a tick or more has passed since the client was asked to go, and it has sent nothing."""
+        """Whether a tick or more has passed since the client was asked to go, and it has sent nothing and waited for nothing: a response may be slow."""
         now, asked = self._service.registry.now, self._asked
-        return now > asked and self._keepalive.silent_s(now) >= now - asked
+        return not self._owes and now > asked and self._keepalive.silent_s(now) >= now - asked
 
     def _finish_unbegun(self) -> None:
         if not self.h2.began:

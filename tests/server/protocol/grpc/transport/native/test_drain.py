@@ -22,6 +22,7 @@ from naiad.protocol.transport.http2.errors import ErrorCode
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
 from tests.server.protocol.grpc.serving import held
 from tests.server.protocol.transport.http2.peer import Kind, block, data, headers, split
+from tests.support.waiting import until
 
 BEGIN = frames.PREFACE + frames.settings({}) + frames.SETTINGS_ACK
 KNOWS = frames.ping(b"draining", ack=True)
@@ -271,3 +272,32 @@ async def test_a_client_that_begins_while_the_server_closes_is_served(
     await client.rest()
     assert await closing == 0
     assert (client.lasts(), client.answered()) == ([ALL, 1], [1])
+
+
+async def test_a_slow_client_that_answers_nothing_while_it_reads_gets_all_of_its_response(
+    server: NativeGrpcServer, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "_TOLD_S", 2.5)
+    engine.answer = lambda request: InferResponse(
+        request.model_name,
+        1,
+        "",
+        [Tensor("OUT", FP32, (1, 150_000), np.zeros((1, 150_000), np.float32))],
+        request.parameters,
+    )
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    sock.connect(server.address)
+    sock.setblocking(False)
+    wide = frames.settings({h2_settings.INITIAL_WINDOW_SIZE: ALL}) + frames.window_update(0, 2**30)
+    sock.send(BEGIN + wide + head(1) + message(1))
+    service = server._service
+    assert service is not None
+    await until(lambda: any(each.h2.streams.last_id and not each.h2.streams for each in service.registry.connections() if isinstance(each, connection.GrpcConnection)))  # fmt: skip
+    closing = asyncio.create_task(server.close(60))
+    await until(lambda: closing.done() or all(each.is_settled for each in service.registry.connections() if isinstance(each, connection.GrpcConnection)))  # fmt: skip
+    sock.send(frames.ping(b"12345678"))
+    client = Client(*await asyncio.open_connection(sock=sock))
+    await client.rest()
+    assert await closing == 0
+    assert client.answered() == [1]
