@@ -3,6 +3,7 @@
 import itertools
 import math
 import pathlib
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import xgboost
 
 from naiad.backends.fil.shapley import explaining, values as shapley
 from naiad.backends.fil.shapley.nodes import Tree
+from naiad.backends.fil.shapley.paths import count, part_of
 from naiad.backends.fil.shapley.values import ShapleyValues
 from naiad.errors import InferenceError
 from tests.frameworks.fil import models
@@ -305,3 +307,46 @@ def test_a_large_forest_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     parted = ShapleyValues(trees, features=3, outputs=1, base=np.zeros(1))
     assert len(parted._parts) > 2
     np.testing.assert_allclose(parted(some), whole, atol=1e-6)
+
+
+def test_a_few_deep_leaves_take_no_memory_for_all_others() -> None:
+    # 16,384 leaves of depth 14, below one of which 1,000 more hang in a chain.
+    left, right = [-1], [-1]
+
+    def split(node: int) -> tuple[int, int]:
+        left[node], right[node] = len(left), len(left) + 1
+        left.extend((-1, -1))
+        right.extend((-1, -1))
+        return left[node], right[node]
+
+    level = [0]
+    for _ in range(14):
+        level = [below for node in level for below in split(node)]
+    deepest = level[0]
+    for _ in range(1000):
+        deepest = split(deepest)[0]
+    size = len(left)
+    tree = Tree(
+        left=np.array(left),
+        right=np.array(right),
+        feature=np.arange(size) % 4,
+        threshold=np.zeros(size),
+        comparison=np.full(size, 2, np.int8),
+        default_left=np.zeros(size, np.bool_),
+        categorical=np.zeros(size, np.bool_),
+        listed_right=np.zeros(size, np.bool_),
+        categories=np.zeros(0, np.uint32),
+        category_begin=np.zeros(size, np.int64),
+        category_end=np.zeros(size, np.int64),
+        cover=np.ones(size),
+        values=np.ones((size, 1)),
+        outputs=np.array([0]),
+    )
+    tracemalloc.start()
+    try:
+        part_of([tree], features=4, outputs=1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    players = count(tree)  # 0.7 million; a table of leaves by depth would have 18 million places
+    assert peak < 120 * players

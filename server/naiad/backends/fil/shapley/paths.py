@@ -190,14 +190,18 @@ def _edges(nodes: Tree) -> tuple[Array, Array, Array]:
     up[nodes.left[inner]] = inner
     up[nodes.right[inner]] = inner + size
     leaves = np.flatnonzero(nodes.left < 0)
-    levels: list[Array] = []
-    at = up[leaves]
-    while (at >= 0).any():
-        levels.append(at)
-        at = np.where(at >= 0, up[at % size], -1)
-    if not levels:
+    # A level holds the ways that go so deep alone: of a few very deep leaves the others take no memory.
+    edges: list[Array] = []
+    ways: list[Array] = []
+    at, way = up[leaves], np.arange(len(leaves))
+    while len(at := at[(there := at >= 0)]):
+        way = way[there]
+        edges.append(at)
+        ways.append(way)
+        at = up[at % size]
+    if not edges:
         return leaves, np.zeros(0, np.int64), np.zeros(len(leaves), np.int64)
-    table = np.stack(levels, axis=1)  # [leaves, depth], -1 above the root
-    there = table >= 0
-    lengths = there.sum(axis=1)
-    return leaves, table[there], np.cumsum(lengths) - lengths
+    way = np.concatenate(ways)
+    lengths = np.bincount(way, minlength=len(leaves))
+    order = np.argsort(way, kind="stable")
+    return leaves, np.concatenate(edges)[order], np.cumsum(lengths) - lengths
