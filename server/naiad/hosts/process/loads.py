@@ -200,6 +200,13 @@ class InstanceLoads:
             worker.instances.drop(place)
         return True
 
+    def lost(self, worker: WorkerProcess, place: int, kind: int, error: InferenceError) -> None:
+        """A message of the instance at a place came without its content: if the instance was being made, its load fails."""
+        if kind == kinds.REFUSED and place in self._further:
+            # Not at once: the link goes on to read.
+            self._loop.call_soon(worker.instances.drop, place)
+        self._further.get(place, self._first).fail(error)
+
     def unreachable(self, identity: Identity, place: int) -> bool:
         """The link of an instance is closed; returns whether it was being made beside others: its load fails soon, unless the process ends meanwhile."""
         loading = self._further.get(place)

@@ -335,7 +335,7 @@ class WorkerSupervisor:
             reply = worker.instances.replies_to(place) if lost.kind == kinds.CALL else worker.notify
             reply(kinds.ERROR, lost.number, error.message.encode())
         else:
-            self.loads.fail(error)
+            self.loads.lost(worker, place, lost.kind, error)
 
     def _fire(self, event: Event, how: str = "") -> None:
         """Change the state by the table and do what it says; `how` the process ended follows "its worker process "."""

@@ -125,6 +125,22 @@ async def test_a_further_instance_that_is_refused_leaves_its_place() -> None:
     assert ("drop", 2) in world.process.done
 
 
+async def test_a_further_instance_whose_message_is_lost_fails_alone() -> None:
+    # Such as a refusal with a long message, for whose segment the server has no descriptor left.
+    world = World()
+    first = await world.first()
+    for kind, end in ((kinds.REFUSED, "drop"), (kinds.LOADED, "close")):
+        load = await world.further()
+        world.loads.lost(world.worker, 2, kind, unavailable("no descriptor is left"))
+        with pytest.raises(InferenceError, match="no descriptor is left"):
+            await load
+        assert (end, 2) in world.process.done
+    assert not first.done()
+    world.loads.lost(world.worker, 0, kinds.REFUSED, unavailable("no descriptor is left"))
+    with pytest.raises(InferenceError, match="no descriptor is left"):
+        await first
+
+
 @pytest.mark.looptime
 async def test_a_further_instance_that_takes_too_long_is_closed_once_it_is_made() -> None:
     world = World(seconds=5)
