@@ -19,6 +19,8 @@ _STRUCTURED_TYPE = b"application/cloudevents+json"
 _PREFIX = b"ce-"
 _REQUIRED = ("id", "source", "specversion", "type")
 _VERSIONS = ("1.0", "0.3")
+_LONGEST = 40
+"""Characters of a version that an error shows."""
 _TYPE = "io.kserve.inference.response"
 _SOURCE = "io.kserve.inference."
 _NS = 1e9
@@ -83,9 +85,10 @@ def data_of(event: dict[str, typing.Any]) -> typing.Any:
 
 def _check_version(version: typing.Any, what: str) -> None:
     if version not in _VERSIONS:
-        raise invalid(
-            f"{what} is {str(version)[:40]!r}: events of CloudEvents 1.0 and 0.3 are read, send '1.0'"
-        )
+        # Python cannot show lists of every depth that JSON may have.
+        kinds: dict[type, str] = {list: "a list", dict: "an object"}
+        shown = kinds.get(type(version)) or repr(str(version)[:_LONGEST])
+        raise invalid(f"{what} is {shown}: events of CloudEvents 1.0 and 0.3 are read, send '1.0'")
 
 
 def event_of(reply: HttpReply, mode: Mode, model: str, now_ns: int) -> HttpReply:
