@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from naiad.backends.pytorch.io_check import Described, Known
+from naiad.backends.pytorch.storages import UNREADABLE
 
 _MOST = 1 << 26
 """Bytes of the JSON that are read."""
@@ -31,9 +32,7 @@ def read(path: pathlib.Path) -> Described | None:
             with archive.open(name) as file:
                 program = msgspec.json.decode(file.read(_MOST))["graph_module"]
         return _described(program)
-    except (
-        OSError, LookupError, ValueError, TypeError, AttributeError, StopIteration, RecursionError, zipfile.BadZipFile, msgspec.DecodeError
-    ):  # fmt: skip
+    except (*UNREADABLE, TypeError, AttributeError, StopIteration, msgspec.DecodeError):
         return None
 
 

@@ -10,6 +10,7 @@ import pickletools
 import zipfile
 
 from naiad.backends.pytorch.naming import DICT, LIST, TENSOR, Argument
+from naiad.backends.pytorch.storages import UNREADABLE
 
 _MOST_PICKLE = 1 << 16
 """Bytes of the pickle that are looked at: the class of the model stands at its beginning."""
@@ -28,7 +29,7 @@ def forward_arguments(path: pathlib.Path) -> tuple[Argument, ...]:
             with archive.open(names[f"code/{module.replace('.', '/')}.py"]) as file:
                 code = file.read(_MOST_CODE).decode()
         return _arguments(ast.parse(code), name)
-    except (OSError, LookupError, ValueError, SyntaxError, RecursionError, zipfile.BadZipFile):
+    except (*UNREADABLE, SyntaxError):
         return ()
 
 

@@ -9,7 +9,13 @@ import contextlib
 import pathlib
 import pickletools
 import zipfile
+import zlib
 from typing import Any
+
+UNREADABLE = (
+    OSError, EOFError, LookupError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error
+)  # fmt: skip
+"""What reading an entry of an archive raises if it is damaged, encrypted, or compressed in a way that Python does not know."""
 
 _MOST_PICKLE = 1 << 26
 """Bytes of a pickle that are looked at: it names 100 tensors in 16 KiB."""
@@ -35,7 +41,7 @@ def fault(path: pathlib.Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             return _fault_of(archive)
-    except (OSError, LookupError, ValueError, NotImplementedError, zipfile.BadZipFile):
+    except UNREADABLE:
         return ""
 
 

@@ -3,6 +3,8 @@
 import json
 import pathlib
 import pickle
+import struct
+import zipfile
 from typing import Any
 
 import pytest
@@ -167,3 +169,37 @@ def test_a_program_that_is_not_understood_is_left_to_torch(
     path.write_bytes(content)
     assert program_file.read(path) is None
     assert program_file.read(archives.compiled(path)) is None
+
+
+def spoiled(path: pathlib.Path, how: str) -> pathlib.Path:
+    """An archive that was packed again, whose entries are encrypted, compressed in an unknown way, or damaged."""
+    with zipfile.ZipFile(path) as made:
+        contents = {name: made.read(name) for name in made.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in contents.items():
+            packed.writestr(name, content * 50)
+        entries = packed.infolist()
+    data = bytearray(path.read_bytes())
+    for mark, flags, method in ((b"PK\x03\x04", 6, 8), (b"PK\x01\x02", 8, 10)):
+        at = -1
+        for entry in entries:
+            at = data.index(mark, at + 1)
+            if how == "encrypted":
+                data[at + flags] |= 1
+            elif how == "unknown":
+                struct.pack_into("<H", data, at + method, 99)
+            elif mark == b"PK\x03\x04":
+                begin = at + 30 + len(entry.filename)
+                data[begin : begin + 4] = b"\xff" * 4
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("how", ["encrypted", "unknown", "damaged"])
+def test_entries_that_cannot_be_read_are_left_to_torch(tmp_path: pathlib.Path, how: str) -> None:
+    script = spoiled(archives.script(tmp_path / "model.pt"), how)
+    archive.check(script, archive.kind_of(script), model="m", expects_program=False)
+    assert forward_arguments(script) == ()
+    program = spoiled(archives.exported(tmp_path / "model.pt2"), how)
+    archive.check(program, archive.kind_of(program), model="m", expects_program=True)
+    assert program_file.read(program) is None
