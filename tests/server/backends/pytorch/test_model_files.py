@@ -190,7 +190,7 @@ def spoiled(path: pathlib.Path, how: str) -> pathlib.Path:
                 struct.pack_into("<H", data, at + method, 99)
             elif mark == b"PK\x03\x04":
                 begin = at + 30 + len(entry.filename)
-                data[begin : begin + 4] = b"\xff" * 4
+                data[begin : begin + 2] = b"\xff" * 2  # an empty entry has no more
     path.write_bytes(data)
     return path
 
