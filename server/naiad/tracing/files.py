@@ -264,6 +264,9 @@ class TraceFiles:
                 with contextlib.suppress(OSError):
                     array.close()
             self._failed(error, path)
+        except Exception:  # noqa: BLE001 - such as no memory for a text; what else waits is written and freed
+            self._unwritten += count
+            _log.exception("%d traces cannot be written to %s, and are lost", count, path)
 
     @contextlib.contextmanager
     def _freed(self, traces: list[RequestTrace]) -> collections.abc.Iterator[None]:

@@ -3,6 +3,7 @@
 import collections.abc
 import functools
 import gc
+import itertools
 import pathlib
 import random
 import weakref
@@ -15,9 +16,10 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse, failure
 from naiad.errors import unavailable
 from naiad.tracing import files
+from naiad.tracing.settings import TENSORS
 from naiad.tracing.usual import LONGEST_ID, PACK, UsualTexts, UsualTrace, text
 from tests.server.tracing.test_tracer import names
-from tests.server.tracing.traces import model
+from tests.server.tracing.traces import model, tensor
 from tests.server.tracing.world import World, ids
 
 MS = 1_000_000
@@ -113,6 +115,34 @@ async def test_what_does_not_fit_is_lost_and_counted(
     assert ids(world.written()) == [1, 2]
     assert world.tracer.lost() == 3
     assert caplog.text.count("traces are lost") == 1
+
+
+async def test_a_text_for_which_there_is_no_memory_costs_its_traces_and_no_other(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(files, "_GATHER_SECONDS", 60)
+    world = World(tmp_path)
+    framed, calls = world.sink()._texts.framed, itertools.count()
+
+    def short(traces: list[UsualTrace]) -> memoryview:
+        if not next(calls):
+            raise MemoryError
+        return framed(traces)
+
+    monkeypatch.setattr(world.sink()._texts, "framed", short)
+    monkeypatch.setattr(files, "AT_ONCE", 2)
+    for _ in range(3):
+        world.requests.whole()
+    world.tracer.change("", {"level": TENSORS})
+    context = world.requests.begin()
+    given = tensor("A", "FP32", (4,), [0] * 4)
+    world.requests.respond(world.requests.run(context, inputs=(given,)))
+    world.requests.finish(context)
+    await world.tracer.aclose()
+    assert [record["id"] for record in world.written()] == [3] * 13 + [4]
+    assert world.tracer.lost() == 2
+    assert not world.tracer.tensors.bytes
+    assert "2 traces cannot be written" in caplog.text
 
 
 async def test_more_than_one_write_takes_are_written_in_order(
