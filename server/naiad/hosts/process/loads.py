@@ -108,6 +108,7 @@ class InstanceLoads:
         warmup: Warmup | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        self._identity = identity
         self._limit = limit
         self._warmup = warmup
         self._loop = loop
@@ -147,6 +148,8 @@ class InstanceLoads:
             if self._limit.seconds:
                 self._watchdog.watch(worker, "its load", self._limit, _ignore)
             return await self._first.ended
+        except (OSError, MemoryError) as error:  # for a message
+            raise worker_life.not_started(self._identity, error) from error
         finally:
             self._watchdog.cancel()
 
@@ -180,7 +183,8 @@ class InstanceLoads:
             if not loading.ended.done():
                 raise worker_life.not_added_in_time(identity, spec.name, limit)  # noqa: TRY301 - as one that failed
             return loading.ended.result()
-        except OSError as error:
+        except (OSError, MemoryError) as error:
+            worker.instances.ask_to_close(place)  # it may be there, and wait for its samples
             raise worker_life.not_started(identity, error) from error
         except BaseException:
             worker.instances.ask_to_close(place)  # once it is made

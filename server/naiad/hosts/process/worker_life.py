@@ -110,7 +110,7 @@ def after(state: State, event: Event) -> tuple[State, tuple[Action, ...]]:
     raise ValueError(f"a worker that is {state.value} cannot get the event '{event.value}'")
 
 
-def not_started(identity: Identity, error: OSError) -> InferenceError:
+def not_started(identity: Identity, error: OSError | MemoryError) -> InferenceError:
     """The system started no process."""
     return unavailable(f"{identity}: no worker process could be started: {error}")
 

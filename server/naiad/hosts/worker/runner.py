@@ -65,13 +65,15 @@ class Runner:
         """Run the samples of the WARM_UP message that comes next.
 
         Raises:
-            InferenceError: a sample failed, or the message could not be received.
+            InferenceError: a sample failed, or the message could not be sent or received.
             LinkBrokenError: the server is gone.
         """
         try:
-            _, _, header = self.link.receive()
+            kind, _, header = self.link.receive()
         except link.SegmentLostError as lost:
             raise not_taken(lost) from lost
+        if kind != kinds.WARM_UP:
+            raise unavailable("the server could not send the warmup samples")
         samples = warmup.received(self.link.base, header, self._first)
         try:
             return warmup.run(self.instance, samples, self._send_warming, time.monotonic_ns)

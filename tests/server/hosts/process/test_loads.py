@@ -1,6 +1,7 @@
 """The loads of a worker's instances, without a process: what is sent, and how each of them ends."""
 
 import asyncio
+import errno
 import json
 import typing
 
@@ -14,6 +15,7 @@ from naiad.hosts.host import LOAD, Limit, WorkerInstance
 from naiad.hosts.process.loads import InstanceLoads
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.worker_process import WorkerProcess
+from naiad.hosts.warmup import Warmup
 from naiad.hosts.worker import kinds
 
 IDENTITY = Identity("m", 1, "m_0_0")
@@ -30,6 +32,8 @@ class Worker:
     """A worker process as loads use it."""
 
     pid = 4711
+    refuses = 0
+    """The kind of message for which there is no descriptor."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, int]] = []
@@ -41,6 +45,8 @@ class Worker:
         return self
 
     def send(self, place: int, kind: int, *rest: object) -> None:
+        if kind == self.refuses:
+            raise OSError(errno.EMFILE, "Too many open files")
         self.sent.append((place, kind))
 
     def add(self, place: int, instance: WorkerInstance, header: bytes) -> None:
@@ -59,13 +65,13 @@ class Worker:
 class World:
     """The loads of a process, and the process."""
 
-    def __init__(self, seconds: float = 0) -> None:
+    def __init__(self, seconds: float = 0, warmup: "Warmup | None" = None) -> None:
         self.process = Worker()
         self.worker = typing.cast("WorkerProcess", self.process)
         self.loads = InstanceLoads(
             IDENTITY,
             limit=Limit(LOAD, seconds),
-            warmup=None,
+            warmup=warmup,
             loop=asyncio.get_running_loop(),
         )
 
@@ -123,6 +129,25 @@ async def test_a_further_instance_that_is_refused_leaves_its_place() -> None:
     with pytest.raises(InferenceError, match="it cannot"):
         await load
     assert ("drop", 2) in world.process.done
+
+
+class Samples:
+    """A warmup with large samples."""
+
+    def message(self) -> tuple[bytes]:
+        return (b"[]",)
+
+
+async def test_samples_that_cannot_be_sent_fail_their_load_with_words() -> None:
+    # Any other error would end the restart of the worker for good, and an instance would wait for its samples for ever.
+    world = World(warmup=typing.cast("Warmup", Samples()))
+    world.process.refuses = kinds.WARM_UP
+    with pytest.raises(InferenceError, match="Too many open files"):
+        await (await world.first())
+    with pytest.raises(InferenceError, match="Too many open files"):
+        await (await world.further())
+    assert world.process.done == [("add", 2), ("close", 2)]
+    assert list(world.loads.places) == []
 
 
 async def test_a_further_instance_whose_message_is_lost_fails_alone() -> None:
