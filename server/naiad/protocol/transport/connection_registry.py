@@ -8,6 +8,7 @@ once their memory was given back. Connections whose client sends nothing are idl
 import asyncio
 import collections.abc
 import typing
+import weakref
 
 from naiad.protocol.transport.disposal import Disposal
 from naiad.protocol.transport.frontend import unheard
@@ -59,6 +60,7 @@ class ConnectionRegistry:
         self._connections: set[RegisteredConnection] = set()
         self._idle: set[object] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._expected: weakref.WeakKeyDictionary[object, float] = weakref.WeakKeyDictionary()
         self._emptied: asyncio.Event = asyncio.Event()
         self._emptied.set()
 
@@ -74,12 +76,23 @@ class ConnectionRegistry:
         """The connections that are open now."""
         return tuple(self._connections)
 
+    def expect(self, connection: asyncio.Protocol) -> None:
+        """A connection was accepted that will be added once it is secured, if its client goes on."""
+        self._expected[connection] = self.loop.time()
+
+    def expects(self, seconds: float) -> bool:
+        """Whether one is still to be added that was accepted in the last `seconds`."""
+        since = self.loop.time() - seconds
+        return any(accepted > since for accepted in tuple(self._expected.values()))
+
     def add(self, connection: RegisteredConnection) -> None:
         """Add a new connection."""
         if self._timer is None:
             self.now = self.loop.time()
             self._timer = self.loop.call_later(self.tick, self._on_tick)
         self._connections.add(connection)
+        if self._expected:
+            self._expected.pop(connection, None)
         self.arrivals += 1
         self.on_arrival()
         self._emptied.clear()
@@ -112,7 +125,11 @@ class ConnectionRegistry:
         if not self.memory.tick() and not self._connections:
             self._timer = None
             return
-        self.now = self.loop.time()
         self._timer = self.loop.call_later(self.tick, self._on_tick)
+        self.check()
+
+    def check(self) -> None:
+        """Have each connection apply its timeouts now."""
+        self.now = self.loop.time()
         for connection in tuple(self._connections):
             connection.check(self.now)

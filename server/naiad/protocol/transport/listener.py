@@ -1,12 +1,13 @@
 """Accepts connections on one address and closes them in order, whatever protocol they carry.
 
-The order of a shutdown: `begin_drain` (still accepting; responses announce the close), then `close` (no more
-clients; idle connections close at once; requests in progress are finished, within a timeout; the rest get `UNANSWERED`).
+The order of a shutdown: `begin_drain` (still accepting; responses announce the close), then `close` (the clients that wait in the kernel, and no
+more; connections without a request close once none has come for a moment; requests in progress are finished, within a timeout; the rest get `UNANSWERED`).
 """
 
 import asyncio
 import collections.abc
 import contextlib
+import functools
 import socket
 import ssl
 
@@ -23,6 +24,15 @@ UNANSWERED = unavailable(
 UNANSWERED_GRACE_S = 0.5
 """How long clients have to read that before their connections are aborted."""
 
+_ITERATIONS = 8
+"""Of the loop, in which it takes over the clients that the kernel has accepted: uvloop needs two, asyncio's own six."""
+
+_SECURE_S = 1.0
+"""How long a client that was accepted just then may take to secure its connection."""
+
+_POLL_S = 0.02
+"""How often connections that have sent everything are asked whether their clients have it."""
+
 ProtocolFactory = collections.abc.Callable[[], asyncio.Protocol]
 
 
@@ -32,6 +42,7 @@ class Listener:
     Args:
         tls: what connections are secured by; None for plain ones.
         protocol: called once at the start; gives what makes the connection of an accepted socket, which adds itself to the registry.
+        idle_s: seconds for which `close` goes on taking requests on connections that have none.
     """
 
     def __init__(
@@ -41,11 +52,13 @@ class Listener:
         settings: TransportSettings,
         protocol: collections.abc.Callable[[ConnectionRegistry], ProtocolFactory],
         tls: ssl.SSLContext | None = None,
+        idle_s: float = 0.0,
     ) -> None:
         self._listen_address = address
         self._settings = settings
         self._protocol = protocol
         self._tls = tls
+        self._idle_s = idle_s
         self._servers: list[asyncio.Server] = []
         self._bound: list[socket.socket] = []
         self._address: tuple[str, int] | None = None
@@ -87,6 +100,8 @@ class Listener:
         self._registry = ConnectionRegistry(loop, tick=settings.tick)
         self._registry.on_arrival = self._on_client
         factory = self._protocol(self._registry)
+        if self._tls is not None:
+            factory = functools.partial(_expected, factory, self._registry)
         self._listen_address.listen(sockets, settings.backlog)
         for sock in sockets:
             server = await loop.create_server(
@@ -122,7 +137,7 @@ class Listener:
         """Go on accepting and responding, but close each connection after its next response.
 
         Args:
-            close_idle: close connections without a request at once. A client may be sending just then and will have to
+            close_idle: close connections without a request now. A client may be sending just then and will have to
                 repeat its request; `close` closes them in any case.
         """
         if self._registry is not None:
@@ -139,8 +154,27 @@ class Listener:
             sock.close()
         self._bound.clear()
 
+    async def take_waiting(self, seconds: float) -> None:
+        """Make connections of the clients that the kernel has accepted, then accept no more; at most some `seconds`. Idempotent."""
+        if not self._servers:
+            self.stop_accepting()
+            return
+        # After a stall of the loop the timer that ends the drain is first, and clients that have connected meanwhile would be reset with the port.
+        for _ in range(_ITERATIONS):
+            await asyncio.sleep(0)
+        self.stop_accepting()
+        registry = self._registry
+        if self._tls is not None and registry is not None:
+            limit = min(_SECURE_S, seconds)
+            until = registry.loop.time() + limit
+            while registry.expects(limit) and registry.loop.time() < until:  # noqa: ASYNC110 - nothing tells of a client that gives up
+                await asyncio.sleep(_POLL_S)
+
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - it bounds the clients, then acts; not a deadline to raise at
-        """Accept no more, close idle connections, finish the requests in progress.
+        """Take over the clients that wait and accept no more, close idle connections, finish the requests in progress.
+
+        The first request of a client that has just connected, and the next one of a client that does not know of the stop, may be on its way: so an idle
+        connection takes one for a moment. The sending side ends first, the connection once the client has taken note of that (RFC 9112, section 9.6).
 
         Args:
             timeout: seconds for the requests in progress. Those without a response by then get `UNANSWERED`; a response that has
@@ -149,20 +183,38 @@ class Listener:
         Returns:
             How many connections were not finished.
         """
-        self.stop_accepting()
+        give_up_at = asyncio.get_running_loop().time() + max(timeout, 0.0)
+        self.begin_drain()
+        await self.take_waiting(max(timeout, 0.0) / 4)
         registry = self._registry
         if registry is None:
             return 0
+        await _emptied(registry, min(self._idle_s, max(timeout, 0.0) / 2))
         self.begin_drain(close_idle=True)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(registry.empty(), timeout)
+        await _emptied(registry, give_up_at - registry.loop.time())
         unfinished = registry.connections()
         for connection in unfinished:
             connection.give_up()
         if unfinished:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(registry.empty(), UNANSWERED_GRACE_S)
+            await _emptied(registry, UNANSWERED_GRACE_S)
             for connection in registry.connections():
                 connection.cut()
             await registry.empty()
         return len(unfinished)
+
+
+def _expected(factory: ProtocolFactory, registry: ConnectionRegistry) -> asyncio.Protocol:
+    """The connection of an accepted socket that is to be secured first."""
+    connection = factory()
+    registry.expect(connection)
+    return connection
+
+
+async def _emptied(registry: ConnectionRegistry, seconds: float) -> None:
+    """Wait until every connection is closed, `seconds` at most; those whose clients have everything close."""
+    until = registry.loop.time() + seconds
+    while (left := until - registry.loop.time()) > 0:
+        registry.check()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(registry.empty(), min(left, _POLL_S))
+            return

@@ -59,16 +59,20 @@ class Peer:
         return now - self._stuck_since >= limit
 
     def has_all(self) -> bool:
-        """Whether its kernel has acknowledged all that was sent, the end of the connection included if that was."""
+        """Whether its kernel has acknowledged all that was sent, the end of the connection included if that was, and nothing that came is unread.
+
+        To close a socket in which something is unread resets the connection, which takes from the client what it has not read yet.
+        """
         sock = self._transport.get_extra_info("socket")
         if sock is None or self._transport.get_write_buffer_size():
             return False
-        unacknowledged = bytearray(4)
+        unacknowledged, unread = bytearray(4), bytearray(4)
         try:
             fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, unacknowledged)
+            fcntl.ioctl(sock.fileno(), termios.FIONREAD, unread)
         except (OSError, ValueError):  # it is closed
             return False
-        return not any(unacknowledged)
+        return not (any(unacknowledged) or any(unread))
 
     def wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
         """The future that is done once it has read enough for the next write."""

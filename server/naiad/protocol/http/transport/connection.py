@@ -13,6 +13,7 @@ not read a body. No input raises out of this module: it gets a response, or the 
 
 import asyncio
 import collections
+import contextlib
 import logging
 import typing
 
@@ -197,6 +198,8 @@ class Connection(asyncio.Protocol):
         if state is State.LINGERING:
             if waited >= settings.linger_timeout:
                 self.cut()
+        elif state is State.LEAVING:
+            self._check_leaving(now)
         elif self._sender.paused or state is State.CLOSING:
             if self._peer.is_stuck(now, settings.write_stall_timeout + self._registry.tick):
                 self.cut()
@@ -210,22 +213,31 @@ class Connection(asyncio.Protocol):
         else:
             self._wait_for_request(waited)
 
+    def _check_leaving(self, now: float) -> None:
+        if self._peer.has_all():
+            self._life.on(Event.EOF)
+        elif self._peer.is_stuck(now, self._settings.write_stall_timeout + self._registry.tick):
+            self.cut()
+
     def _wait_for_request(self, waited: float) -> None:
         if waited >= self._settings.keep_alive_timeout:
-            self._life.on(Event.ALL_SENT)
+            self._life.on(self._sender.sent())
         elif waited >= IDLE_S:
             self._direct = False
             self._registry.rest(self, self._transport)
 
     def drain(self, *, close_idle: bool) -> None:
-        """Close after the responses to the requests in progress; without any, close now if `close_idle`."""
+        """Close after the responses to the requests in progress; without any, close now if `close_idle`.
+
+        A request may be on its way (RFC 9112, section 9.6): only the sending side ends now, and the rest once the client has learned that.
+        """
         life, receiver = self._life, self._receiver
         life.on(Event.DRAIN)
         unwanted = receiver.ignores_body()
         if self._dispatcher.in_progress() or (receiver.body is not None and not unwanted):
             life.on(_LAST_REQUEST)
         elif close_idle and not receiver.unread and life.state not in ENDED:
-            life.on(Event.SENT_EARLY if unwanted else Event.ALL_SENT)
+            life.on(Event.SENT_EARLY if unwanted else Event.STOPPED)
 
     def give_up(self) -> None:
         """Send `UNANSWERED` to every request without a response, and close; a response that has begun continues. After `drain`."""
@@ -259,11 +271,13 @@ class Connection(asyncio.Protocol):
 
     def _half_close(self) -> None:
         """Send the end of the stream, and wait some seconds for the client to stop sending."""
-        if self._receiver.eof or not self._transport.can_write_eof():
+        transport = self._transport
+        if self._receiver.eof or transport.is_closing() or not transport.can_write_eof():
             self._life.on(Event.EOF)
         else:
             self._peer.since = self._registry.now
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # the client has gone
+                transport.write_eof()
             self._update_reading()
 
     def _abandon(self) -> None:
@@ -298,14 +312,14 @@ class Connection(asyncio.Protocol):
         if receiver.body is None and not self._dispatcher.in_progress() and life.state not in ENDED:
             waits = life.state in TAKING and (self._sender.paused or self._dispatcher.yielding)
             if life.state not in TAKING or (receiver.eof and not waits):
-                life.on(Event.ALL_SENT)
+                life.on(self._sender.sent())
         self._update_reading()
 
     def _refuse(self, error: HttpError) -> None:
         """Send an error after the responses to earlier requests, and close. Take nothing more."""
         receiver = self._receiver
         if receiver.ignores_body():
-            self._life.on(Event.ALL_SENT)  # that request has its response
+            self._life.on(self._sender.sent())  # that request has its response
             return
         head, started_ns = receiver.in_question(self._dispatcher.stamp())
         receiver.drop()

@@ -29,6 +29,8 @@ class State(_Member):
     """Drops all input; an error is the last response."""
     LINGERING = "lingering"
     """Has sent everything and the end of the stream; reads until the client stops sending."""
+    LEAVING = "leaving"
+    """The server stops: has sent everything and the end of the stream; reads until the client has both."""
     CLOSING = "closing"
     """The transport closes, after the client has taken what was written."""
     CLOSED = "closed"
@@ -44,6 +46,7 @@ class Event(_Member):
     REFUSE = "the input cannot be used"
     ALL_SENT = "everything was sent"
     SENT_EARLY = "everything was sent, the client still sends"
+    STOPPED = "everything was sent, the server stops"
     EOF = "the client has finished sending"
     CUT = "aborted"
     LOST = "the socket is closed"
@@ -62,13 +65,13 @@ Actions = tuple[Action, ...]
 
 TAKING = (State.OPEN, State.DRAINING)
 """Further requests are taken."""
-DEAF = (State.REFUSED, State.LINGERING, State.CLOSING, State.CLOSED)
+DEAF = (State.REFUSED, State.LINGERING, State.LEAVING, State.CLOSING, State.CLOSED)
 """Input is dropped: a plain close while it still comes would make the kernel destroy the response."""
-ENDED = (State.LINGERING, State.CLOSING, State.CLOSED)
+ENDED = (State.LINGERING, State.LEAVING, State.CLOSING, State.CLOSED)
 """Nothing more is sent."""
 
 _SERVING = (State.OPEN, State.DRAINING, State.LAST, State.EXCESS)
-_UNTIL_CLOSED = (*_SERVING, State.REFUSED, State.LINGERING, State.CLOSING)
+_UNTIL_CLOSED = (*_SERVING, State.REFUSED, State.LINGERING, State.LEAVING, State.CLOSING)
 
 ROWS: tuple[tuple[tuple[State, ...], Event, State | None, Actions], ...] = (
     ((State.OPEN,), Event.DRAIN, State.DRAINING, ()),
@@ -80,10 +83,13 @@ ROWS: tuple[tuple[tuple[State, ...], Event, State | None, Actions], ...] = (
     ((*TAKING, State.LAST), Event.ALL_SENT, State.CLOSING, (Action.CLOSE,)),
     ((State.EXCESS, State.REFUSED), Event.ALL_SENT, State.LINGERING, (Action.HALF_CLOSE,)),
     ((*_SERVING, State.REFUSED), Event.SENT_EARLY, State.LINGERING, (Action.HALF_CLOSE,)),
-    ((State.LINGERING,), Event.EOF, State.CLOSING, (Action.CLOSE,)),
+    ((*TAKING, State.LAST), Event.STOPPED, State.LEAVING, (Action.HALF_CLOSE,)),
+    ((State.EXCESS, State.REFUSED), Event.STOPPED, State.LINGERING, (Action.HALF_CLOSE,)),
+    ((State.LINGERING, State.LEAVING), Event.EOF, State.CLOSING, (Action.CLOSE,)),
     (_UNTIL_CLOSED, Event.CUT, State.CLOSING, (Action.ABORT,)),
     ((State.CLOSING,), Event.ALL_SENT, None, ()),
     ((State.CLOSING,), Event.SENT_EARLY, None, ()),
+    ((State.CLOSING,), Event.STOPPED, None, ()),
     (_UNTIL_CLOSED, Event.LOST, State.CLOSED, (Action.ABANDON,)),
 )
 """(states, event, next state, actions); None: the state stays."""

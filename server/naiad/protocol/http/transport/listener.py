@@ -13,6 +13,10 @@ from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.listener import Listener, ProtocolFactory
 from naiad.protocol.transport.sockets import ListenAddress
 
+_IDLE_S = 0.2
+"""How long connections without a request take one while the listener closes: a request that its client sends as it learns that it is connected takes
+a round trip, less than this between any two places."""
+
 
 def http_listener(
     address: ListenAddress,
@@ -40,4 +44,4 @@ def http_listener(
         )
         return functools.partial(Connection, service)
 
-    return Listener(address, settings=settings, protocol=protocol)
+    return Listener(address, settings=settings, protocol=protocol, idle_s=_IDLE_S)

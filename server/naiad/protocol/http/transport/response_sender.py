@@ -213,7 +213,11 @@ class ResponseSender:
     def all_sent(self) -> None:
         """The last response was sent: close the connection."""
         early = self._receiver.body is not None or self._receiver.unread
-        self._life.on(Event.SENT_EARLY if early else Event.ALL_SENT)
+        self._life.on(Event.SENT_EARLY if early else self.sent())
+
+    def sent(self) -> Event:
+        """The event of a connection that has sent everything, and whose client sends nothing more."""
+        return Event.STOPPED if self._registry.draining else Event.ALL_SENT
 
     def pause(self) -> None:
         """The client does not read."""

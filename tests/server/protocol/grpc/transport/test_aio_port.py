@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import typing
+import uuid
 
 import grpc
 import grpc.aio
@@ -80,21 +81,29 @@ async def test_stop_refuses_and_cancels_what_does_not_finish_in_time() -> None:
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def called_until_refused(server: Port) -> grpc.StatusCode:
-    """The status of the last call of a client that sends one call after the other, on one connection."""
+async def called_until_refused(server: Port, answered: list[str]) -> grpc.StatusCode:
+    """The status of the last call of a client that sends one call after the other, on one connection; the ids of the others that have their response."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(where(server.address), options) as channel:
         infer = channel.unary_unary(INFER)
         while True:
+            request_id = str(uuid.uuid4())
             try:
-                await infer(small_request())
+                await infer(small_request(request_id=request_id))
             except grpc.aio.AioRpcError as error:
                 return error.code()
+            answered.append(request_id)
 
 
 @pytest.mark.parametrize("trial", range(5))
-async def test_a_stop_beside_busy_clients_cancels_no_call(trial: int) -> None:
+async def test_a_stop_beside_busy_clients_loses_no_response(trial: int, grpc_engine: str) -> None:
+    """Each call that reaches the engine has its response.
+
+    A call that crosses GOAWAY never does with grpcio: grpc resets it, CANCELLED, before the server sees it. Responses are held back so that few calls
+    can, and a client that does not run for longer than that may still send one.
+    """
     engine, busy = ScriptedEngine(), asyncio.Event()
+    answered: list[str] = []
 
     def answer(request: InferRequest) -> InferResponse:
         if len(engine.requests) == 100 + trial:
@@ -102,11 +111,15 @@ async def test_a_stop_beside_busy_clients_cancels_no_call(trial: int) -> None:
         return echo(request)
 
     engine.answer = answer
+    refusals = {grpc.StatusCode.UNAVAILABLE}
+    if grpc_engine == "grpcio":
+        refusals.add(grpc.StatusCode.CANCELLED)
     async with serving(engine) as server:
-        clients = [asyncio.create_task(called_until_refused(server)) for _ in range(8)]
+        clients = [asyncio.create_task(called_until_refused(server, answered)) for _ in range(8)]
         await busy.wait()
         await server.close(30)
-        assert {await client for client in clients} == {grpc.StatusCode.UNAVAILABLE}
+        assert {await client for client in clients} <= refusals
+    assert sorted(answered) == sorted(request.id for request in engine.requests)
 
 
 @pytest.mark.parametrize("grpc_engine", ["grpcio"], indirect=True)  # the other holds nothing back

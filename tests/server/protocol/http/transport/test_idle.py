@@ -66,7 +66,7 @@ async def test_an_idle_connection_still_ends_in_time_and_with_the_server() -> No
     client = Client()
     wait(client)
     client.connection.drain(close_idle=True)
-    assert client.is_closed()
+    assert client.has_ended()
 
 
 async def test_a_client_of_large_bodies_sends_the_next_one_behind_a_pause() -> None:

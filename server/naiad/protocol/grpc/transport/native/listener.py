@@ -27,9 +27,6 @@ client knows that, and may send it to another server."""
 _FIRST_MESSAGE_S = 1.0
 """How long a stream that was opened before its client knew may take for its first message; then it is as one that is open without a request."""
 
-_ITERATIONS = 8
-"""Of the loop, in which it takes over the clients that the kernel has accepted: uvloop needs two, asyncio's own six."""
-
 _POLL_S = 0.01
 
 
@@ -99,10 +96,7 @@ class NativeGrpcServer(Listener):
         give_up_at = loop.time() + max(timeout, 0.0)
         service = self._service
         if service is not None:
-            # After a stall of the loop the timer that ends the drain is first, and clients that have connected meanwhile would be reset with the port.
-            for _ in range(_ITERATIONS):
-                await asyncio.sleep(0)
-            self.stop_accepting()
+            await self.take_waiting(max(timeout, 0.0) / 4)
             self.begin_drain(close_idle=True)
             registry = service.registry
             # Half of the time is for clients that do not answer, so that these do not make the server exceed it.

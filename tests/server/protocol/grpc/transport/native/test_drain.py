@@ -2,7 +2,9 @@
 
 import asyncio
 import dataclasses
+import pathlib
 import socket
+import ssl
 import struct
 import typing
 
@@ -14,11 +16,12 @@ from naiad.core.messages import service_pb2
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.protocol.grpc.methods import INFER, STREAM_INFER, Methods
-from naiad.protocol.grpc.settings import GrpcSettings
+from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.grpc.transport.native import connection, listener, responses
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from naiad.protocol.transport.http2 import frames, settings as h2_settings
 from naiad.protocol.transport.http2.errors import ErrorCode
+from tests.server.protocol.grpc import certificates
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
 from tests.server.protocol.grpc.serving import held
 from tests.server.protocol.transport.http2.peer import Kind, block, data, headers, split
@@ -129,6 +132,49 @@ async def test_a_client_that_has_connected_and_waits_to_be_accepted_is_served(
         await client.rest()
     assert await closing == 0
     assert (client.lasts(), client.answered()) == ([ALL, 1], [1])
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_client_that_still_secures_its_connection_is_served(
+    engine: ScriptedEngine, tmp_path: pathlib.Path, *, begun: bool
+) -> None:
+    files = certificates.make(tmp_path)
+    tls = TlsSettings(server_cert=str(files.server_cert), server_key=str(files.server_key))
+    chosen = GrpcSettings(address="127.0.0.1", port=0, tls=tls)
+    server = NativeGrpcServer(chosen, Methods(engine, chosen))
+    await server.start()
+    context = ssl.create_default_context(cafile=str(files.authority))
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection(server.address) as sock:  # nothing else runs meanwhile
+        if begun:
+            for _ in range(10):
+                await asyncio.sleep(0)
+        closing = asyncio.create_task(server.close(30))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        sock.setblocking(False)
+        client = Client(*await asyncio.open_connection(sock=sock, ssl=context, server_hostname="localhost"))  # fmt: skip
+        client.writer.write(BEGIN + head(1) + message(1))
+        await client.until(b"draining")
+        client.writer.write(KNOWS)
+        await client.rest()
+        await client.writer.wait_closed()
+    assert await closing == 0
+    assert client.answered() == [1]
+
+
+async def test_a_client_that_never_secures_its_connection_does_not_delay_the_end(
+    engine: ScriptedEngine, tmp_path: pathlib.Path
+) -> None:
+    files = certificates.make(tmp_path)
+    tls = TlsSettings(server_cert=str(files.server_cert), server_key=str(files.server_key))
+    chosen = GrpcSettings(address="127.0.0.1", port=0, tls=tls)
+    server = NativeGrpcServer(chosen, Methods(engine, chosen))
+    await server.start()
+    with socket.create_connection(server.address):
+        assert await asyncio.wait_for(server.close(3_600), 50) == 0
+    for _ in range(20):  # its end of the connection closes too
+        await asyncio.sleep(0)
 
 
 async def test_a_call_that_is_written_behind_the_answer_to_goaway_is_served(
