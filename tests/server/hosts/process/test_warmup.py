@@ -1,12 +1,14 @@
 """Warmup samples in worker processes: before the model is ready, in every worker and in instances that come later."""
 
 import asyncio
+import errno
 import os
 import pathlib
 import signal
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
@@ -176,6 +178,29 @@ async def test_an_instance_whose_sample_fails_does_not_join_and_the_others_serve
     with pytest.raises(InferenceError, match="failed to run warmup sample 'bad'"):
         await hosted.add(more(tmp_path, "m_1"))
     answers(await hosted.run(ask((6, 0))))
+
+
+async def test_an_instance_whose_samples_cannot_be_sent_leaves_its_place_and_joins_later(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await start(hosts, tmp_path, 1, warmup=Recorded(sample(numbers(6, 0))))
+    pid = hosted.worker.pid
+    assert hosted.worker.worker is not None
+    links = hosted.worker.worker.instances
+
+    class Full(Recorded):
+        @override
+        def message(self) -> Any:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    warmup, hosted.worker.loads._warmup = hosted.worker.loads._warmup, Full(sample(numbers(6, 0)))
+    with pytest.raises(InferenceError, match="Too many open files"):
+        await hosted.add(more(tmp_path, "m_1"))
+    await until(lambda: list(links.by_place) == [0])
+    hosted.worker.loads._warmup = warmup
+    await hosted.add(more(tmp_path, "m_1"))
+    answers(await asyncio.wait_for(hosted.submit(ask((6, 0)), to=1), 20))
+    assert hosted.worker.pid == pid
 
 
 async def test_a_load_limit_includes_the_warmup(hosts: Hosts) -> None:
