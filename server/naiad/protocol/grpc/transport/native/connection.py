@@ -204,7 +204,8 @@ class GrpcConnection(asyncio.Protocol):
     def _check_leaving(self, now: float) -> None:
         if self._peer.is_stuck(now, self._service.transport.linger_timeout):
             self.cut()
-        elif self._peer.has_all():
+        elif self._peer.has_all() and not self._transport.is_closing():
+            # Not twice: asyncio forgets a TLS connection that is closed again.
             self._transport.close()
 
     def _rest_if_idle(self, now: float) -> None:
