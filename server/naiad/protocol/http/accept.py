@@ -29,9 +29,14 @@ def offers(accept: bytes) -> collections.abc.Iterator[Offer]:
         version, weight = b"", 1.0
         for detail in details:
             name, _, value = detail.partition(b"=")
-            name, value = name.strip(), value.strip().strip(b'"')
+            name, value = name.strip(), _unquoted(value.strip())
             if name == b"q":
                 weight = float(value) if _WEIGHT(value) else 0.0
             elif name == b"version":
                 version = value
         yield Offer(media.strip(), version, weight)
+
+
+def _unquoted(value: bytes) -> bytes:
+    """What stands in quotes; a value with one of them alone is another value."""
+    return value[1:-1] if len(value) > 1 and value[:1] == value[-1:] == b'"' else value

@@ -70,6 +70,8 @@ PROMETHEUS = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricF
         ("application/openmetrics-text;q=lots", False),
         ("application/openmetrics-text;version=0.0.1", False),
         ("application/openmetrics-text;version=2.0.0", False),
+        ('application/openmetrics-text;version="', False),
+        ('application/openmetrics-text;version="1.0.0', False),
         ("application/openmetrics-text-not", False),
         ("application/*", False),
         ("*/*;q=0", False),
