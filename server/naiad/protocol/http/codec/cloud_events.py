@@ -32,7 +32,7 @@ class Mode(enum.IntEnum):
     """How a response is sent.
 
     Attributes:
-        NONE: it is no event.
+        NONE: not as an event.
         BINARY: with the attributes in headers.
         STRUCTURED: as JSON that holds attributes and data.
     """

@@ -47,9 +47,8 @@ class DirectReader(BufferReader[Reads]):
             self._between = None  # nothing may have come of what was asked for before
             return room
         self._between = bytearray(_BETWEEN)
-        return memoryview(
-            self._between
-        )  # asyncio's TLS slices it: a slice of a bytearray is a copy, and what is read there is lost
+        # asyncio's TLS slices it: a slice of a bytearray is a copy, and what is read there is lost.
+        return memoryview(self._between)
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
