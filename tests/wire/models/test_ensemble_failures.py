@@ -43,16 +43,23 @@ class TritonPythonModel:
 
 DYING = """\
 import os
+import pathlib
+import time
 import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
+    def initialize(self, args):
+        self.may_die = pathlib.Path(args["model_repository"], "may_die")
+
     def execute(self, requests):
         for request in requests:
             sender = request.get_response_sender()
             x = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)]))
             if x.ravel()[0] == 666:
+                while not self.may_die.exists():
+                    time.sleep(0.01)
                 os._exit(1)
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
@@ -108,13 +115,17 @@ def test_the_worker_of_a_step_dies(server: ServerProcess) -> None:
     _serves(server, "late")
 
 
-def test_the_worker_of_a_decoupled_step_dies_between_its_responses(server: ServerProcess) -> None:
+def test_the_worker_of_a_decoupled_step_dies_between_its_responses(
+    server: ServerProcess, tmp_path: pathlib.Path
+) -> None:
+    """A response that is still in a later step when the error comes would be dropped: so the worker lives until the client has it."""
     results: queue.Queue[Any] = queue.Queue()
     with grpcclient.InferenceServerClient(server.grpc) as client:
         client.start_stream(lambda result, error: results.put(error or result))
         client.async_stream_infer("streams", inputs(grpcclient, 666))
-        first, second = results.get(timeout=60), results.get(timeout=60)
-        assert first.as_numpy("Y").ravel().tolist() == [667]
+        assert results.get(timeout=60).as_numpy("Y").ravel().tolist() == [667]
+        (tmp_path / "models" / "dying" / "may_die").touch()
+        second = results.get(timeout=60)
         assert "in ensemble 'streams', " in second.message()
         assert "(step 0: model 'dying')" in second.message()
         wait_until(
