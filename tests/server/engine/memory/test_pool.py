@@ -195,10 +195,14 @@ async def test_models_that_load_others_do_not_wait_for_each_other_for_ever(
     world = World(tmp_path, limit=260)
     world.write(a=100, b=100, inner_a=100, inner_b=100)
     world.nested |= {"a": "inner_a", "b": "inner_b"}
-    outcomes = await asyncio.gather(
+    both_began = asyncio.Event()
+    world.gates |= {"a": both_began, "b": both_began}
+    loads = asyncio.gather(
         *(world.repository.load(name) for name in ("a", "b")), return_exceptions=True
     )
-    errors = [outcome for outcome in outcomes if outcome is not None]
+    await world.settled(lambda: sorted(world.began) == ["a", "b"])
+    both_began.set()
+    errors = [outcome for outcome in await loads if outcome is not None]
     assert errors, "there is no room for four"
     for error in errors:
         assert isinstance(error, InferenceError)
