@@ -5,15 +5,16 @@ Runs in the interpreter that it is started with: what is not installed there is 
 
 import argparse
 import collections.abc
+import os
 import pathlib
 import sys
 import tempfile
-import time
 
 from tests.gpu import machine, report
-from tests.gpu.checks import CHECKS, Bench, Check
+from tests.gpu.listing import CHECKS
 from tests.gpu.machine import Gpu
 from tests.gpu.report import Outcome
+from tests.gpu.running import run
 
 
 def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
@@ -27,6 +28,13 @@ def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, default=600, help="after so many no further check begins"
     )
+    parser.add_argument("--skip", default="", help="checks to leave out, in the same way")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=min(6, max(1, (os.cpu_count() or 1) // 2)),
+        help="checks that run side by side; those that want the GPU for themselves never do",
+    )
     parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path("build/gpu-check.json"))
     parser.add_argument(
         "--keep", type=pathlib.Path, help="a folder for models and logs, which stay there"
@@ -38,49 +46,39 @@ def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
         print(
             f"{gpu.name}, compute capability {'.'.join(map(str, gpu.capability))}, driver {gpu.driver}"
         )
-        chosen = [each for each in CHECKS if _is_chosen(each.name, options.only)]
+        chosen = [
+            each
+            for each in CHECKS
+            if _is_named(each.name, options.only or each.name)
+            and not _is_named(each.name, options.skip)
+        ]
         with tempfile.TemporaryDirectory() as made:
-            for outcome in run(chosen, gpu, options.keep or pathlib.Path(made), options.seconds):
+            folder = options.keep or pathlib.Path(made)
+            for outcome in run(
+                chosen, gpu, folder, seconds=options.seconds, side_by_side=options.jobs
+            ):
                 outcomes.append(outcome)
                 print(report.table([outcome]).splitlines()[0], flush=True)
+                # Whatever ends this run, what it has seen is kept.
+                _write(options.json, gpu.name, outcomes)
         print()
         print(report.table(outcomes))
     else:
         print(f"There is no GPU on this machine, so that nothing was checked: {gpu}.")
-    options.json.parent.mkdir(parents=True, exist_ok=True)
     name = gpu.name if isinstance(gpu, Gpu) else ""
-    options.json.write_text(report.document(name, machine.versions(), outcomes))
+    _write(options.json, name, outcomes)
     print(f"written to {options.json}")
     return report.status(outcomes) if name else report.NO_GPU
 
 
-def run(
-    checks: collections.abc.Iterable[Check], gpu: Gpu, folder: pathlib.Path, seconds: float
-) -> collections.abc.Iterator[Outcome]:
-    """Run checks one after the other; an exception of one is its failure."""
-    until = time.monotonic() + seconds
-    for number, check in enumerate(checks):
-        missing = [each for each in check.needs if not machine.has(each)]
-        began = time.monotonic()
-        if missing:
-            yield Outcome(check.name, "skipped", f"not installed: {', '.join(missing)}", 0.0)
-        elif began > until:
-            yield Outcome(check.name, "skipped", f"the {seconds:g} s of --seconds were over", 0.0)
-        else:
-            own = folder / str(number)
-            (own / "models").mkdir(parents=True, exist_ok=True)
-            try:
-                detail, failed = check.run(Bench(own, gpu)), False
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next check runs
-                detail, failed = f"{type(error).__name__}: {error}", True
-            yield Outcome(
-                check.name, "failed" if failed else "passed", detail, time.monotonic() - began
-            )
+def _write(path: pathlib.Path, name: str, outcomes: list[Outcome]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.document(name, machine.versions(), outcomes))
 
 
-def _is_chosen(name: str, only: str) -> bool:
-    words = [word.strip().lower() for word in only.split(",") if word.strip()]
-    return not words or any(word in name.lower() for word in words)
+def _is_named(name: str, words: str) -> bool:
+    given = [word.strip().lower() for word in words.split(",") if word.strip()]
+    return any(word in name.lower() for word in given)
 
 
 if __name__ == "__main__":

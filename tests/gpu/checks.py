@@ -1,110 +1,14 @@
-"""The GPU checks: each starts a server on models of its own and asks it. A check returns what it saw, and fails by an exception."""
+"""The GPU checks of values: what backends give on a GPU beside what they give on the CPU. Each starts a server on models of its own and asks it; it returns what it saw, and fails by an exception."""
 
 import base64
-import collections.abc
-import contextlib
-import dataclasses
-import json
-import pathlib
-import subprocess
-import sys
 import time
-import typing
-from http import HTTPStatus
-from typing import Any
 
 import numpy as np
 
 from naiad.tensors import cudart
 from tests.gpu import repositories
-from tests.gpu.images import dali_pipelines
-from tests.gpu.machine import Gpu
+from tests.gpu.bench import Bench, ask, expect, post, reasons, rows, same
 from tests.gpu.repositories import GPU, IO
-from tests.reference.process import ServerProcess, naiad_program
-from tests.wire.plain_http import call
-
-TOLERANCE = 1e-3
-"""Relative, of outputs on the GPU beside those on the CPU: TF32 alone makes 6e-4."""
-
-Array = np.ndarray[Any, Any]
-
-
-class Check(typing.NamedTuple):
-    """A check: its name, the packages without which it is skipped, and what runs it."""
-
-    name: str
-    needs: tuple[str, ...]
-    run: collections.abc.Callable[["Bench"], str]
-
-
-@dataclasses.dataclass(frozen=True)
-class Bench:
-    """Where a check runs: a folder of its own, and the GPU."""
-
-    folder: pathlib.Path
-    gpu: Gpu
-
-    @property
-    def models(self) -> pathlib.Path:
-        """The repository."""
-        return self.folder / "models"
-
-    @contextlib.contextmanager
-    def server(self, *options: str) -> collections.abc.Iterator[ServerProcess]:
-        """The server on this check's models; ends with the context."""
-        program = naiad_program()
-        environ = {
-            name: text for name, text in program.environ.items() if name != "TRITON_SERVER_CPU_ONLY"
-        }
-        log = self.folder / "server.log"
-        more = ["--exit-on-error=false", "--strict-readiness=false", *options]
-        program = dataclasses.replace(program, environ=environ)
-        with ServerProcess(program, [self.models], options=more, log=log) as server:
-            yield server
-
-
-def rows(count: int) -> Array:
-    """The input of a request."""
-    return np.random.default_rng(count).random((count, 64), np.float32)
-
-
-def ask(server: ServerProcess, model: str, given: Array) -> Array:
-    """The output of a model.
-
-    Raises:
-        RuntimeError: the server answers with an error.
-    """
-    body = {
-        "inputs": [
-            {
-                "name": "X",
-                "datatype": "FP32",
-                "shape": list(given.shape),
-                "data": given.ravel().tolist(),
-            }
-        ]
-    }
-    status, reply = call(server.http, "POST", f"/v2/models/{model}/infer", body)
-    if status != 200:
-        raise RuntimeError(f"{model}: {status} {reply.decode()[:400]}")
-    output = json.loads(reply)["outputs"][0]
-    return np.array(output["data"], np.float32).reshape(output["shape"])
-
-
-def same(found: Array, expected: Array, what: str) -> float:
-    """The largest relative difference, which is small.
-
-    Raises:
-        AssertionError: it is not.
-    """
-    if found.shape != expected.shape:
-        raise AssertionError(f"{what}: shape {found.shape}, expected {expected.shape}")
-    scale = float(np.abs(expected).max()) or 1.0
-    away = float(np.abs(found - expected).max()) / scale
-    if not away <= TOLERANCE:
-        raise AssertionError(f"{what}: differs by {away:.2g}, at most {TOLERANCE:.0g} is expected")
-    return away
-
 
 def onnx_on_cuda(bench: Bench) -> str:
     """ONNX on CUDA gives what it gives on the CPU, and the file of the GPU's compute capability is the one that is loaded."""
@@ -117,12 +21,21 @@ def onnx_on_cuda(bench: Bench) -> str:
     path = repositories.model(bench.models, "card", on_gpu + named, "model.onnx")
     repositories.onnx(path, seed=2)
     repositories.onnx(path.with_name("card.onnx"))
+    exact = """optimization { execution_accelerators { gpu_execution_accelerator { name: "cuda" parameters { key: "use_tf32" value: "0" } } } }
+"""
+    bench.onnx("exact", GPU % 1 + exact)
+    given = rows(5)
     with bench.server() as server:
-        given = rows(5)
         expected = ask(server, "cpu", given)
-        away = same(ask(server, "gpu", given), expected, "KIND_GPU")
-        same(ask(server, "card", given), expected, "cc_model_filenames")
-    return f"differs from the CPU by {away:.1g}; cc_model_filenames {key} is loaded"
+
+        def beside_cpu(model: str, most: float) -> str:
+            away = same(ask(server, model, given), expected, model)
+            expect(away <= most, f"differs by {away:.1g}, at most {most:.0g} is expected")
+            return f"differs from the CPU by {away:.1g}"
+
+        for what, model, most in (("KIND_GPU", "gpu", 1e-3), ("use_tf32 0", "exact", 1e-5), (f"cc_model_filenames {key}", "card", 1e-3)):  # fmt: skip
+            bench.step(what, lambda model=model, most=most: beside_cpu(model, most))  # type: ignore[misc]
+    return "as on the CPU"
 
 
 def onnx_in_graphs(bench: Bench) -> str:
@@ -164,15 +77,6 @@ parameters {{ key: "trt_engine_cache_enable" value: "true" }} parameters {{ key:
     return f"differs from the CPU by {away:.1g}, {engines} files in the engine cache"
 
 
-def filled_batches(bench: Bench) -> str:
-    """Filled batches reach their aims."""
-    command = [sys.executable, "-m", "benchmarks.server.filled_batches", "--gpu"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
-    if ran.returncode:
-        raise AssertionError((ran.stdout + ran.stderr).strip()[-600:])
-    return ran.stdout.strip().splitlines()[-1]
-
-
 def torch_models(bench: Bench) -> str:
     """TorchScript and torch.export on the GPU give what they give on the CPU, also with a stream of high priority and without pinned memory; two instances each."""
     policy = "optimization { priority: PRIORITY_MAX input_pinned_memory { enable: false } output_pinned_memory { enable: false } }\n"
@@ -196,24 +100,26 @@ def torch_models(bench: Bench) -> str:
     with bench.server() as server:
         for form in ("script", "export"):
             given = rows(6)
-            expected, *found = (_ask_torch(server, f"{form}_{place}", given) for place in groups)
+            name = "X" if form == "script" else "INPUT__0"
+            expected, *found = (ask(server, f"{form}_{place}", given, name) for place in groups)
             seen += [f"{form} {same(each, expected, form):.1g}" for each in found]
     return "differ from the CPU by: " + ", ".join(seen)
 
 
-def _ask_torch(server: ServerProcess, model: str, given: Array) -> Array:
-    name = "X" if model.startswith("script") else "INPUT__0"
-    tensor = {
-        "name": name,
-        "datatype": "FP32",
-        "shape": list(given.shape),
-        "data": given.ravel().tolist(),
-    }
-    status, reply = call(server.http, "POST", f"/v2/models/{model}/infer", {"inputs": [tensor]})
-    if status != 200:
-        raise RuntimeError(f"{model}: {status} {reply.decode()[:400]}")
-    output = json.loads(reply)["outputs"][0]
-    return np.array(output["data"], np.float32).reshape(output["shape"])
+def compiled(bench: Bench) -> str:
+    """A .pt2 package that was compiled for CUDA gives what TorchScript gives on the CPU."""
+    renamed = IO.replace('"X"', '"INPUT__0"').replace('"Y"', '"OUTPUT__0"')
+    cpu = IO + 'platform: "pytorch_libtorch"\ninstance_group { kind: KIND_CPU }'
+    repositories.torch(repositories.model(bench.models, "cpu", cpu, "model.pt"), "script")
+    on_gpu = renamed + 'platform: "torch_aoti"\n' + GPU % 1
+    repositories.torch(repositories.model(bench.models, "gpu", on_gpu, "model.pt2"), "cuda")
+    with bench.server() as server:
+        away = 0.0
+        for count in (1, 6, 8):
+            given = rows(count)
+            found = ask(server, "gpu", given, "INPUT__0")
+            away = max(away, same(found, ask(server, "cpu", given), f"{count} rows"))
+    return f"differs from the CPU by {away:.1g}"
 
 
 def tensorrt_plans(bench: Bench) -> str:
@@ -236,16 +142,15 @@ dynamic_batching { max_queue_delay_microseconds: 1000 }
                 same(ask(server, model, given), given * 2, f"{model}, {count} rows")
         given = rows(8)
         same(ask(server, "graphs", given), given * 2, "graphs, 8 rows in the second profile")
-        _, index = call(server.http, "POST", "/v2/repository/index")
-        log = (bench.folder / "server.log").read_text()
-    reasons = {each["name"]: each.get("reason", "") for each in json.loads(index)}
-    if not reasons["older"]:
+        older_plan = reasons(server)["older"]
+        log = bench.log
+    if not older_plan:
         raise AssertionError("a plan whose version was changed has loaded")
     captured = log.count("captured CUDA graph")
     if not captured:
         raise AssertionError("no CUDA graph was captured: " + log[-600:])
     return (
-        f"right in all profiles, {captured} CUDA graphs; a changed plan: {reasons['older'][:160]}"
+        f"right in all profiles, {captured} CUDA graphs; a changed plan: {older_plan[:160]}"
     )
 
 
@@ -259,7 +164,7 @@ def plans_between_models(bench: Bench) -> str:
         path = repositories.model(bench.models, name, config + more, "model.plan")
         path.write_bytes(made.read_bytes())
         repositories.model(bench.models, f"all_{name}", repositories.PLAN_ON_GPU % (IO, name))
-    _write_python(bench, "device", repositories.ON_DEVICE)
+    bench.python("device", repositories.ON_DEVICE)
     there = IO + 'backend: "python"\n' + GPU % 1 + repositories.INPUTS_ON_GPU
     code = repositories.DOUBLING % repositories.THERE
     repositories.model(bench.models, "there", there, "model.py", code)
@@ -273,7 +178,7 @@ def plans_between_models(bench: Bench) -> str:
 
 def python_models(bench: Bench) -> str:
     """A model.py with torch on the GPU."""
-    _write_python(bench, "host", repositories.ON_HOST)
+    bench.python("host", repositories.ON_HOST)
     with bench.server() as server:
         given = rows(3)
         return f"differs by {same(ask(server, 'host', given), given * 2, 'model.py'):.1g}"
@@ -281,8 +186,8 @@ def python_models(bench: Bench) -> str:
 
 def cuda_tensors(bench: Bench) -> str:
     """A model.py returns a CUDA tensor, and another one sends one in a call and gets one back."""
-    _write_python(bench, "device", repositories.ON_DEVICE)
-    _write_python(bench, "calling", repositories.CALLING)
+    bench.python("device", repositories.ON_DEVICE)
+    bench.python("calling", repositories.CALLING)
     with bench.server() as server:
         given = rows(3)
         same(ask(server, "device", given), given * 2, "an output on the device")
@@ -313,85 +218,18 @@ def client_regions(bench: Bench) -> str:
         region = "/v2/cudasharedmemory/region/r"
         registration = {"raw_handle": {"b64": base64_handle}, "device_id": 0}
         size = {"byte_size": 2 * given.nbytes}
-        _post(server, f"{region}/register", {**registration, **size})
+        post(server, f"{region}/register", {**registration, **size})
         for model in ("cpu", "gpu"):
             times: list[float] = []
             for _ in range(50):
                 began = time.monotonic()
-                _post(server, f"/v2/models/{model}/infer", body)
+                post(server, f"/v2/models/{model}/infer", body)
                 times.append(time.monotonic() - began)
             y = np.empty_like(given)
             runtime.to_host(y.ctypes.data, address + given.nbytes, y.nbytes, 0)
             same(y, given * 2, f"the region after a model on the {model}")
             runtime.to_device(address + given.nbytes, given.ctypes.data, given.nbytes, 0)
             found.append(f"{model} {sorted(times)[25] * 1e3:.2f} ms")
-        _post(server, f"{region}/unregister", {})
+        post(server, f"{region}/unregister", {})
     runtime.free(address, 0)
     return f"16 MB in and out, p50: {', '.join(found)} (Triton on an H200: 9.5 and 1.17 ms)"
-
-
-def _post(server: ServerProcess, path: str, body: Any) -> None:
-    status, said = call(server.http, "POST", path, body)
-    if status != HTTPStatus.OK:
-        raise RuntimeError(f"{path}: {status} {said.decode(errors='replace')}")
-
-
-def lost_device(bench: Bench) -> str:
-    """A request that breaks the CUDA context fails, and the model serves again; other models go on."""
-    _write_python(bench, "failing", repositories.FAILING)
-    _write_python(bench, "host", repositories.ON_HOST)
-    with bench.server() as server:
-        given = rows(1)
-        same(ask(server, "failing", given), given * 2, "before")
-        with contextlib.suppress(RuntimeError):
-            ask(server, "failing", -given - 1)
-        same(ask(server, "host", given), given * 2, "another model")
-        began, until = time.monotonic(), time.monotonic() + 60
-        while True:
-            try:
-                same(ask(server, "failing", given), given * 2, "after")
-            except RuntimeError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.2)
-            else:
-                return f"serves again after {time.monotonic() - began:.1f} s"
-
-
-def out_of_memory(bench: Bench) -> str:
-    """A request that asks for more memory than there is fails alone."""
-    _write_python(bench, "greedy", repositories.TOO_MUCH)
-    with bench.server() as server:
-        given = rows(1)
-        reason = ""
-        try:
-            ask(server, "greedy", -given - 1)
-        except RuntimeError as error:
-            reason = str(error)
-        if "memory" not in reason.lower():
-            raise AssertionError(f"the framework's words are not in the answer: {reason}")
-        same(ask(server, "greedy", given), given * 2, "the next request")
-    return "that request fails in the framework's words, the next one is answered"
-
-
-def _write_python(bench: Bench, name: str, work: str) -> None:
-    config = IO + 'backend: "python"\n' + GPU % 1
-    repositories.model(bench.models, name, config, "model.py", repositories.DOUBLING % work)
-
-
-CHECKS = (
-    Check("onnx on CUDA", ("onnx", "onnxruntime"), onnx_on_cuda),
-    Check("onnx in CUDA graphs", ("onnx", "onnxruntime"), onnx_in_graphs),
-    Check("onnx on TensorRT", ("onnx", "onnxruntime", "tensorrt_libs"), onnx_on_tensorrt),
-    Check("TensorRT plans", ("tensorrt",), tensorrt_plans),
-    Check("TorchScript and torch.export", ("torch",), torch_models),
-    Check("plans between models", ("tensorrt", "torch"), plans_between_models),
-    Check("Python models", ("torch",), python_models),
-    Check("CUDA tensors in calls", ("torch",), cuda_tensors),
-    Check("clients' memory on the GPU", ("torch",), client_regions),
-    Check("an error that CUDA does not survive", ("torch",), lost_device),
-    Check("DALI pipelines", ("nvidia.dali",), dali_pipelines),
-    Check("out of memory", ("torch",), out_of_memory),
-    Check("filled batches", ("onnx", "onnxruntime"), filled_batches),
-)
-"""In order of value: `--seconds` may leave out the last ones."""

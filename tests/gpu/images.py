@@ -1,24 +1,18 @@
 """The GPU check of DALI pipelines: JPEG files decoded on the GPU beside the same on the CPU."""
 
-import json
-import typing
-from http import HTTPStatus
 from typing import Any
 
 import numpy as np
 
 from tests.gpu import repositories
+from tests.gpu.bench import Bench, infer
 from tests.gpu.repositories import GPU
 from tests.reference.process import ServerProcess
-from tests.wire.plain_http import call
-
-if typing.TYPE_CHECKING:
-    from tests.gpu.checks import Bench
 
 Array = np.ndarray[Any, Any]
 
 
-def dali_pipelines(bench: "Bench") -> str:
+def dali_pipelines(bench: Bench) -> str:
     """A pipeline whose decoder is on the GPU gives the images of one on the CPU, in batches of 8 by two instances; what is not a JPEG file fails alone."""
     config = 'backend: "dali"\noutput { name: "IMAGE" dims: [ 64, 64, 3 ] }\n'
     on_cpu = config + "instance_group { kind: KIND_CPU }\n"
@@ -55,10 +49,4 @@ def _images(server: ServerProcess, model: str, files: Array) -> Array:
     Raises:
         RuntimeError: the server answers with an error.
     """
-    data = files.ravel().tolist()
-    tensor = {"name": "JPEG", "datatype": "UINT8", "shape": list(files.shape), "data": data}
-    status, reply = call(server.http, "POST", f"/v2/models/{model}/infer", {"inputs": [tensor]})
-    if status != HTTPStatus.OK:
-        raise RuntimeError(f"{model}: {status} {reply.decode()[:400]}")
-    output = json.loads(reply)["outputs"][0]
-    return np.array(output["data"], np.uint8).reshape(output["shape"])
+    return infer(server, model, {"JPEG": files})["IMAGE"]

@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import importlib.util
+import pathlib
+import shutil
 import typing
 
 PACKAGES = (
@@ -12,7 +14,14 @@ PACKAGES = (
     "onnxruntime",
     "tensorrt",
     "torch",
+    "torchvision",
+    "tritonclient",
 )
+
+_BUILDS = {
+    "onnxruntime-gpu": "libonnxruntime_providers_cuda.so",
+    "onnxruntime-tensorrt": "libonnxruntime_providers_tensorrt.so",
+}
 
 
 class Gpu(typing.NamedTuple):
@@ -44,7 +53,13 @@ def find_gpu() -> Gpu | str:
 
 
 def has(package: str) -> bool:
-    """Whether a package can be imported."""
+    """Whether a package can be imported, or a program is there. `onnxruntime-gpu` and `onnxruntime-tensorrt` are builds of onnxruntime with these providers."""
+    if package in _BUILDS:
+        found = importlib.util.find_spec("onnxruntime")
+        folders = (found.submodule_search_locations or ()) if found else ()
+        return any((pathlib.Path(each) / "capi" / _BUILDS[package]).exists() for each in folders)
+    if package == "g++":
+        return shutil.which(package) is not None
     try:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # of the package around it

@@ -14,12 +14,13 @@ NO_GPU = 3
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The outcome of one check; `detail` is what it saw, or why it failed or was skipped."""
+    """The outcome of one check; `detail` is what it saw, or why it failed or was skipped, `log` the end of the server's log where it failed."""
 
     name: str
     state: State
     detail: str
     seconds: float
+    log: str = ""
 
 
 def table(outcomes: collections.abc.Sequence[Outcome]) -> str:
@@ -55,4 +56,4 @@ def _count(outcomes: collections.abc.Iterable[Outcome], state: State) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]
+    return " ".join(text.split())[:700]

@@ -22,15 +22,34 @@ graph = helper.make_graph(
     [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["rows", 64])], [numpy_helper.from_array(w, "W")])
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 """
+_GATHERING = """
+import sys, numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+# An index beyond the axis makes CUDA read an address that is not there.
+nodes = [
+    helper.make_node("Mul", ["X", "large"], ["scaled"]),
+    helper.make_node("Cast", ["scaled"], ["index"], to=TensorProto.INT64),
+    helper.make_node("GatherElements", ["X", "index"], ["Y"], axis=1),
+]
+graph = helper.make_graph(
+    nodes, "g", [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["rows", 64])],
+    [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["rows", 64])],
+    [numpy_helper.from_array(np.array(1e7, np.float32), "large")])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), sys.argv[1])
+"""
 _TORCH = """
-import sys, torch
+import sys, torch, torch._inductor
 torch.manual_seed(1)
 net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).eval()
+rows = torch.export.Dim("rows", min=1, max=8)
 if sys.argv[1] == "script":
     torch.jit.script(net).save(sys.argv[2])
-else:
-    rows = torch.export.Dim("rows", min=1, max=8)
+elif sys.argv[1] == "export":
     torch.export.save(torch.export.export(net, (torch.zeros(2, 64),), dynamic_shapes=({0: rows},)), sys.argv[2])
+else:
+    device = sys.argv[1]
+    made = torch.export.export(net.to(device), (torch.zeros(2, 64, device=device),), dynamic_shapes=({0: rows},))
+    torch._inductor.aoti_compile_and_package(made, package_path=sys.argv[2])
 """
 _PLAN = """
 import sys, tensorrt as trt
@@ -120,7 +139,9 @@ CALLING = """request = pb_utils.InferenceRequest(
 FAILING = """if x[0, 0].item() < 0:
                 torch.zeros(4, device=self.device)[x[0].long() - 100].cpu()
             y = (x * 2).cpu()"""
+CACHED_MIB = 6 << 10
 TOO_MUCH = """if x[0, 0].item() < 0:
+                kept = torch.empty(6 << 30, dtype=torch.uint8, device=self.device)
                 torch.empty(1 << 50, dtype=torch.uint8, device=self.device)
             y = (x * 2).cpu()"""
 
@@ -142,8 +163,13 @@ def onnx(path: pathlib.Path, seed: int = 1) -> None:
     _run(_ONNX, str(seed), str(path))
 
 
+def gathering(path: pathlib.Path) -> None:
+    """Y = X where X is 0; else it reads outside of all memory."""
+    _run(_GATHERING, str(path))
+
+
 def torch(path: pathlib.Path, form: str) -> None:
-    """A linear layer with a ReLU, the same one for both forms: `script` or `export`."""
+    """A linear layer with a ReLU, the same one for all forms: `script`, `export`, or compiled for the device that is named."""
     _run(_TORCH, form, str(path))
 
 
