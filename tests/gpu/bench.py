@@ -124,9 +124,9 @@ def infer(
     if status != HTTPStatus.OK:
         raise RuntimeError(f"{model}: {status} {reply.decode(errors='replace')[:400]}")
     return {
-        each["name"]: np.array(
-            each["data"], datatypes.BY_NAME[each["datatype"]].dtype
-        ).reshape(each["shape"])
+        each["name"]: np.array(each["data"], datatypes.BY_NAME[each["datatype"]].dtype).reshape(
+            each["shape"]
+        )
         for each in json.loads(reply)["outputs"]
     }
 

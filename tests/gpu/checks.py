@@ -10,6 +10,7 @@ from tests.gpu import repositories
 from tests.gpu.bench import Bench, ask, expect, post, reasons, rows, same
 from tests.gpu.repositories import GPU, IO
 
+
 def onnx_on_cuda(bench: Bench) -> str:
     """ONNX on CUDA gives what it gives on the CPU, and the file of the GPU's compute capability is the one that is loaded."""
     cpu = IO + 'backend: "onnxruntime"\ninstance_group { kind: KIND_CPU }'
@@ -149,9 +150,7 @@ dynamic_batching { max_queue_delay_microseconds: 1000 }
     captured = log.count("captured CUDA graph")
     if not captured:
         raise AssertionError("no CUDA graph was captured: " + log[-600:])
-    return (
-        f"right in all profiles, {captured} CUDA graphs; a changed plan: {older_plan[:160]}"
-    )
+    return f"right in all profiles, {captured} CUDA graphs; a changed plan: {older_plan[:160]}"
 
 
 def plans_between_models(bench: Bench) -> str:

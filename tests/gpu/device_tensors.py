@@ -88,7 +88,9 @@ def _kill(server: ServerProcess, which: str) -> str:
         return now if now <= before + _GROWTH_MIB else 0
 
     left, _ = until(low, 20)
-    return f"right again after {seconds:.1f} s; the other one has {left:.0f} MiB, {before:.0f} before"
+    return (
+        f"right again after {seconds:.1f} s; the other one has {left:.0f} MiB, {before:.0f} before"
+    )
 
 
 def _hosts(pid: int, model: str) -> bool:

@@ -39,7 +39,9 @@ def lost_device(bench: Bench) -> str:
         path = repositories.model(bench.models, "gathering", config, "model.onnx")
         repositories.gathering(path)
     with bench.server() as server:
-        for model in sorted({"failing", "gathering"} & {each.name for each in bench.models.iterdir()}):
+        for model in sorted(
+            {"failing", "gathering"} & {each.name for each in bench.models.iterdir()}
+        ):
             bench.step(model, lambda model=model: _loses(server, model))  # type: ignore[misc]
         _, metrics = get(server.metrics, "/metrics")
     lines = [line for line in metrics.decode().splitlines() if line.startswith("naiad_worker_restarts_total{")]  # fmt: skip
@@ -75,7 +77,9 @@ def out_of_memory(bench: Bench) -> str:
     bench.python("greedy_load", code)
     path = bench.models / "greedy_load" / "1" / "model.py"
     line = "self.kept = torch.empty(1 << 50, dtype=torch.uint8, device=self.device)"
-    path.write_text(path.read_text().replace("\n\n    def execute", f"\n        {line}\n\n    def execute"))
+    path.write_text(
+        path.read_text().replace("\n\n    def execute", f"\n        {line}\n\n    def execute")
+    )
     with bench.server() as server:
         given = rows(1)
 
@@ -216,4 +220,3 @@ def filled_batches(bench: Bench) -> str:
     lines = (ran.stdout if not ran.returncode else ran.stdout + ran.stderr).strip()
     expect(not ran.returncode, lines[-900:])
     return lines[-900:]
-
