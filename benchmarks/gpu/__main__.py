@@ -9,6 +9,7 @@ Measures take turns, and medians are shown. A package that is missing is named, 
 import argparse
 import json
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -72,4 +73,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and the checks with it
     sys.exit(main())

@@ -7,6 +7,7 @@ import argparse
 import collections.abc
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -82,4 +83,5 @@ def _is_named(name: str, words: str) -> bool:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and the checks with it
     sys.exit(main())

@@ -51,6 +51,21 @@ def run(
     until = time.monotonic() + seconds
     waiting = sorted(checks, key=lambda check: check.alone)
     running: list[_Running] = []
+    try:
+        yield from _turns(waiting, running, gpu, folder, (until, seconds, side_by_side))
+    finally:  # whatever ended this run ends its servers as well
+        for each in running:
+            each.signal(signal.SIGKILL)
+
+
+def _turns(
+    waiting: list[Check],
+    running: list[_Running],
+    gpu: Gpu,
+    folder: pathlib.Path,
+    limits: tuple[float, float, int],
+) -> collections.abc.Iterator[Outcome]:
+    until, seconds, side_by_side = limits
     number = 0
     while waiting or running:
         while waiting and _may_begin(waiting[0], running, side_by_side):
