@@ -150,8 +150,8 @@ def main(name: str, folder: pathlib.Path) -> None:
     """Make the file, say so, and answer lines."""
     torch.manual_seed(7)
     net = NETS[name]().eval()
-    torch.jit.script(net).save(str(folder / "model.pt"))  # type: ignore[no-untyped-call]
-    net = torch.jit.load(str(folder / "model.pt"), map_location=DEVICE).eval()  # type: ignore[no-untyped-call]
+    torch.jit.script(net).save(str(folder / "model.pt"))
+    net = torch.jit.load(str(folder / "model.pt"), map_location=DEVICE).eval()
     loops: dict[tuple[str, int], Loop] = {}
     print("ready", flush=True)
     for line in sys.stdin:
