@@ -1,5 +1,7 @@
 """What a worker process costs on a GPU beside a thread of the server: one convolutional ONNX model in both, one client over HTTP."""
 
+import functools
+
 import numpy as np
 
 from benchmarks import models
@@ -29,7 +31,7 @@ def beside(bench: Bench) -> str:
             clients = {host: Client(server, host).binary("x", "FP32", values) for host in ("process", "thread")}  # fmt: skip
             for client in clients.values():
                 client.times(10)
-            found = in_turns(9, {host: lambda client=client: client.inside(20)[0] for host, client in clients.items()})  # type: ignore[misc]  # fmt: skip
+            found = in_turns(9, {host: functools.partial(client.median, 20) for host, client in clients.items()})  # fmt: skip
             row(bench, f"a small network, {rows} rows over HTTP", process_ms=found["process"], thread_ms=found["thread"])  # fmt: skip
             said.append(f"{rows} rows: process {found['process']:.2f} ms, thread {found['thread']:.2f}")  # fmt: skip
     return ", ".join(said)

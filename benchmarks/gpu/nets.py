@@ -1,5 +1,7 @@
 """Networks as TorchScript, with and without CUDA graphs, beside the bare loop: rows per second inside the instance at 32 rows, and one client over HTTP at one row."""
 
+import functools
+
 import numpy as np
 
 from benchmarks.gpu.bare import Bare, bare
@@ -50,8 +52,8 @@ def _net(bench: Bench, net: str) -> str:
         with bench.server() as server:
             for kind in ("script", "graph"):
                 bench.step(
-                    f"{net}, {kind}", lambda kind=kind: _kind(bench, server, loop, net, kind)
-                )  # type: ignore[misc]
+                    f"{net}, {kind}", functools.partial(_kind, bench, server, loop, net, kind)
+                )
     return ""
 
 

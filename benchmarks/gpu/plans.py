@@ -1,5 +1,7 @@
 """A TensorRT plan beside the bare loop over TensorRT: rows per second inside the instance at 32 rows, and one client over HTTP at one row; with and without CUDA graphs."""
 
+import functools
+
 import numpy as np
 
 from benchmarks import models
@@ -30,7 +32,7 @@ def plan(bench: Bench) -> str:
             path.write_bytes(made.read_bytes())
         with bench.server() as server:
             for kind in ("plain", "graph"):
-                bench.step(kind, lambda kind=kind: _kind(bench, server, loop, kind))  # type: ignore[misc]
+                bench.step(kind, functools.partial(_kind, bench, server, loop, kind))
     return ""
 
 

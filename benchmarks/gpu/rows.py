@@ -79,6 +79,10 @@ class Client:
             found.append((time.perf_counter() - began) * 1e3)
         return found
 
+    def median(self, count: int) -> float:
+        """The median of so many, in ms."""
+        return statistics.median(self.times(count))
+
     def inside(self, count: int) -> tuple[float, float]:
         """Ask so often; the median ms of a request, and the mean ms of computing that the statistics have."""
         before = self._computing()

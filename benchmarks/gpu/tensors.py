@@ -2,12 +2,13 @@
 
 import base64
 import contextlib
+import functools
 import os
 import pathlib
 
 import numpy as np
 
-from benchmarks.gpu.rows import Client, in_turns, row
+from benchmarks.gpu.rows import Array, Client, in_turns, row
 from naiad.tensors import cudart
 from tests.gpu import calling, repositories
 from tests.gpu.bench import Bench, infer, post
@@ -35,7 +36,7 @@ def calls(bench: Bench) -> str:
         calling.write(other.models, GPU % 1, on_host=True)
         servers["host"] = undo.enter_context(other.server())
         for size in _SIZES:
-            bench.step(size, lambda size=size: _size(bench, servers, size))  # type: ignore[misc]
+            bench.step(size, functools.partial(_size, bench, servers, size))
     return ""
 
 
@@ -46,7 +47,7 @@ def _size(bench: Bench, servers: dict[str, ServerProcess], size: str) -> str:
     def ms(place: str) -> float:
         return float(infer(servers[place], "caller", {"PLAN": plan})["SAW"][0]) * 1e3
 
-    found = in_turns(5 if bytes_ < 1 << 28 else 3, {place: lambda place=place: ms(place) for place in servers})  # type: ignore[misc]  # fmt: skip
+    found = in_turns(5 if bytes_ < 1 << 28 else 3, {place: functools.partial(ms, place) for place in servers})  # fmt: skip
     there, host = _TRITON_MS[size]
     row(bench, f"a call with {size} on the GPU", gpu_ms=found["gpu"], host_ms=found["host"], aim=f"Triton {there} and {host} ms")  # fmt: skip
     return f"{found['gpu']:.2f} ms on the GPU, {found['host']:.2f} by the host"
@@ -71,16 +72,14 @@ def regions(bench: Bench) -> str:
         for model in ("gpu", "cpu"):
             clients = {kind: Client(server, model).json(body) for kind, body in bodies.items()}
             clients["binary"] = Client(server, model).binary("X", "FP32", values)
-            bench.step(
-                f"{model} model", lambda model=model, clients=clients: _ways(bench, model, clients)
-            )  # type: ignore[misc]
+            bench.step(f"{model} model", functools.partial(_ways, bench, model, clients))
     return ""
 
 
 def _ways(bench: Bench, model: str, clients: dict[str, Client]) -> str:
     for client in clients.values():
         client.times(5)
-    found = in_turns(5, {kind: lambda client=client: sorted(client.times(9))[4] for kind, client in clients.items()})  # type: ignore[misc]  # fmt: skip
+    found = in_turns(5, {kind: functools.partial(client.median, 9) for kind, client in clients.items()})  # fmt: skip
     for kind, ms in found.items():
         row(bench, f"16 MB in and out, {model} model, {kind}", ms=ms, aim=f"Triton {_TRITON_REGIONS_MS[kind, model]} ms")  # fmt: skip
     return ", ".join(f"{kind} {ms:.2f} ms" for kind, ms in found.items())
@@ -93,7 +92,7 @@ def _body(region: str) -> dict[str, object]:
     return {"inputs": [x], "outputs": [y]}
 
 
-def _cuda(server: ServerProcess, values: "np.ndarray[object, np.dtype[np.float32]]", undo: contextlib.ExitStack) -> None:  # fmt: skip
+def _cuda(server: ServerProcess, values: Array, undo: contextlib.ExitStack) -> None:  # fmt: skip
     runtime = cudart.load()
     address = runtime.allocate(2 * _BYTES, 0)
     undo.callback(runtime.free, address, 0)
@@ -103,7 +102,7 @@ def _cuda(server: ServerProcess, values: "np.ndarray[object, np.dtype[np.float32
     post(server, "/v2/cudasharedmemory/region/cuda/register", region)
 
 
-def _system(server: ServerProcess, values: "np.ndarray[object, np.dtype[np.float32]]", undo: contextlib.ExitStack) -> None:  # fmt: skip
+def _system(server: ServerProcess, values: Array, undo: contextlib.ExitStack) -> None:  # fmt: skip
     key = f"naiad_gpu_benchmark_{os.getpid()}"
     path = _OBJECTS / key
     undo.callback(path.unlink)

@@ -1,6 +1,7 @@
 """The GPU checks of values: what backends give on a GPU beside what they give on the CPU. Each starts a server on models of its own and asks it; it returns what it saw, and fails by an exception."""
 
 import base64
+import functools
 import time
 
 import numpy as np
@@ -35,7 +36,7 @@ def onnx_on_cuda(bench: Bench) -> str:
             return f"differs from the CPU by {away:.1g}"
 
         for what, model, most in (("KIND_GPU", "gpu", 1e-3), ("use_tf32 0", "exact", 1e-5), (f"cc_model_filenames {key}", "card", 1e-3)):  # fmt: skip
-            bench.step(what, lambda model=model, most=most: beside_cpu(model, most))  # type: ignore[misc]
+            bench.step(what, functools.partial(beside_cpu, model, most))
     return "as on the CPU"
 
 

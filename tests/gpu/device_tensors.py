@@ -1,5 +1,6 @@
 """The GPU checks of tensors that go from model to model on the GPU: values of every size, memory that is kept and returned, and the copy where there is no handle."""
 
+import functools
 import os
 import signal
 
@@ -20,7 +21,7 @@ def sizes(bench: Bench) -> str:
     calling.write(bench.models, GPU % 1)
     with bench.server() as server:
         for name, (size, calls) in SIZES.items():
-            bench.step(name, lambda size=size, calls=calls: _right(server, size, calls))  # type: ignore[misc]
+            bench.step(name, functools.partial(_right, server, size, calls))
         bench.step("memory", lambda: _steady(server))
     return "on the GPU at both ends"
 
@@ -31,7 +32,7 @@ def ends(bench: Bench) -> str:
     with bench.server() as server:
         _right(server, 1 << 28, 4)
         for which in ("receiver", "caller"):
-            bench.step(f"the {which} is killed", lambda which=which: _kill(server, which))  # type: ignore[misc]
+            bench.step(f"the {which} is killed", functools.partial(_kill, server, which))
     return "memory goes back"
 
 

@@ -1,5 +1,6 @@
 """The GPU checks of failures: workers that die, errors that CUDA does not survive, memory that is not there; and of memory that goes back."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -42,7 +43,7 @@ def lost_device(bench: Bench) -> str:
         for model in sorted(
             {"failing", "gathering"} & {each.name for each in bench.models.iterdir()}
         ):
-            bench.step(model, lambda model=model: _loses(server, model))  # type: ignore[misc]
+            bench.step(model, functools.partial(_loses, server, model))
         _, metrics = get(server.metrics, "/metrics")
     lines = [line for line in metrics.decode().splitlines() if line.startswith("naiad_worker_restarts_total{")]  # fmt: skip
     ended = [line for line in bench.log.splitlines() if "ended itself" in line]
@@ -119,7 +120,7 @@ def unloaded(bench: Bench) -> str:
     bench.onnx("onnx")
     with bench.server(*EXPLICIT) as server:
         for model in ("torch", "onnx"):
-            bench.step(model, lambda model=model: _cycles(server, model))  # type: ignore[misc]
+            bench.step(model, functools.partial(_cycles, server, model))
     return "memory goes back"
 
 

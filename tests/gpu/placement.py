@@ -1,5 +1,6 @@
 """The GPU checks of where instances run: devices by kind and number, options and variables that choose GPUs, and what each refuses."""
 
+import functools
 import json
 
 from tests.gpu import contexts
@@ -37,7 +38,7 @@ def without_contexts(bench: Bench) -> str:
     bench.onnx("onnx_on_cpu", _OTHER % "KIND_CPU")
     with bench.server() as server:
         for model in ("kind_cpu", "kind_model"):
-            bench.step(model, lambda model=model: _right(server, model))  # type: ignore[misc]
+            bench.step(model, functools.partial(_right, server, model))
         bench.step("onnx", lambda: str(ask(server, "onnx_on_cpu", rows(2)).shape))
         found = contexts.of(server)
         expect(not found, f"these processes have a CUDA context: {found}")
@@ -70,7 +71,7 @@ def by_uuid(bench: Bench) -> str:
     bench.onnx("onnx")
     with bench.server(environ={"CUDA_VISIBLE_DEVICES": contexts.uuid()}) as server:
         for model in ("there", "onnx"):
-            bench.step(model, lambda model=model: _right(server, model))  # type: ignore[misc]
+            bench.step(model, functools.partial(_right, server, model))
         bench.step("contexts", lambda: f"{len(contexts.workers(server))} processes")
     with bench.server(environ={"CUDA_VISIBLE_DEVICES": ""}) as server:
         bench.step("an empty one", lambda: _refused(server, "onnx", "GPU"))
@@ -109,7 +110,7 @@ def wrong_option(bench: Bench) -> str:
     with bench.server() as server:
         bench.step("no_such_option", lambda: _refused(server, "wrong", "no_such_option"))
         for model in ("known", "older"):
-            bench.step(model, lambda model=model: str(ask(server, model, rows(2)).shape))  # type: ignore[misc]
+            bench.step(model, functools.partial(_right, server, model))
     expect("EP Error" not in bench.log, "onnxruntime printed its block of text")
     return "named in the error"
 

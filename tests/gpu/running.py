@@ -14,7 +14,7 @@ import time
 from tests.gpu import machine, one
 from tests.gpu.listing import Check
 from tests.gpu.machine import Gpu
-from tests.gpu.report import Outcome
+from tests.gpu.report import Outcome, State
 
 _TO_END_S = 10
 """A check that is told to end has so long to stop its server."""
@@ -121,7 +121,7 @@ def _outcome(ended: _Running) -> Outcome:
     result = ended.folder / one.RESULT
     if result.exists():
         found = json.loads(result.read_text())
-        state = "failed" if found["failed"] else "passed"
+        state: State = "failed" if found["failed"] else "passed"
         return Outcome(ended.check.name, state, found["detail"], seconds, found["log"])
     server = ended.folder / "server.log"
     log = server.read_text(errors="replace")[-4000:] if server.exists() else ""
