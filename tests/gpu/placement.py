@@ -104,12 +104,12 @@ def wrong_option(bench: Bench) -> str:
     accelerator = """optimization { execution_accelerators { gpu_execution_accelerator { name: "cuda" parameters { key: "%s" value: "%s" } } } }
 """
     bench.onnx("wrong", GPU % 1 + accelerator % ("no_such_option", "1"))
-    bench.onnx("known", GPU % 1 + accelerator % ("cudnn_conv_algo_search", "HEURISTIC"))
+    bench.onnx("onnx_known", GPU % 1 + accelerator % ("cudnn_conv_algo_search", "HEURISTIC"))
     older = 'parameters { key: "cudnn_conv_algo_search" value { string_value: "1" } }\n'
-    bench.onnx("older", GPU % 1 + older)
+    bench.onnx("onnx_older", GPU % 1 + older)
     with bench.server() as server:
         bench.step("no_such_option", lambda: _refused(server, "wrong", "no_such_option"))
-        for model in ("known", "older"):
+        for model in ("onnx_known", "onnx_older"):
             bench.step(model, functools.partial(_right, server, model))
     expect("EP Error" not in bench.log, "onnxruntime printed its block of text")
     return "named in the error"

@@ -17,7 +17,7 @@ from tests.gpu.machine import Gpu
 from tests.gpu.report import Outcome, State
 
 _TO_END_S = 10
-"""A check that is told to end has so long to stop its server."""
+"""A check that gets SIGTERM has so long to stop its server."""
 
 
 @dataclasses.dataclass
