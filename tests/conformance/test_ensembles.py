@@ -7,6 +7,7 @@ import pytest
 
 from tests.conformance.conftest import Ask
 from tests.conformance.scenarios.scenario import Scenario, http, infer
+from tests.conformance.scenarios.settled import settled
 from tests.conformance.scenarios.wire import Answer, Target, value
 from tests.conformance.servers.ensembles import GOOD, REFUSED
 
@@ -102,7 +103,7 @@ def _stats(target: Target, model: str) -> dict[str, int]:
 def _counted(target: Target, models: tuple[str, ...], model: str, request: object) -> Answer:
     before = {name: _stats(target, name) for name in models}
     target.infer(model, request)
-    after = {name: _stats(target, name) for name in models}
+    after = settled(lambda: {name: _stats(target, name) for name in models}, before)
     return {
         name: {key: number - before[name].get(key, 0) for key, number in counts.items()}
         for name, counts in after.items()

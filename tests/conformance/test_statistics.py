@@ -1,12 +1,12 @@
 """Statistics (8.1 to 8.11): counts are compared, times are not."""
 
 import json
-import time
 
 import pytest
 
 from tests.conformance.conftest import Ask
 from tests.conformance.scenarios.scenario import Scenario, http
+from tests.conformance.scenarios.settled import settled
 from tests.conformance.scenarios.wire import Answer, Target, value
 
 
@@ -58,7 +58,7 @@ def _failed(target: Target) -> Answer:
     last = _counts(target)
     for mode in ("raise", "good", "code:NOT_FOUND"):
         _mode(target, mode)
-        now = _settled(target, last)
+        now = settled(lambda: _counts(target), last)
         found[mode] = {name: now[name] - last[name] for name in now}
         last = now
     return found
@@ -71,16 +71,6 @@ def _counts(target: Target) -> dict[str, int]:
         name: inference[name]["count"] for name in ("success", "fail", "queue", "compute_infer")
     }
     return found | {name: stat[name] for name in ("inference_count", "execution_count")}
-
-
-def _settled(target: Target, last: dict[str, int]) -> dict[str, int]:
-    """The counts once they rest: Triton counts after it has answered."""
-    before, now = last, _counts(target)
-    end = time.monotonic() + 5
-    while (now == last or now != before) and time.monotonic() < end:
-        time.sleep(0.05)
-        before, now = now, _counts(target)
-    return now
 
 
 def _all_names(target: Target) -> Answer:

@@ -36,7 +36,12 @@ def is_taken(observed: Observed, name: str) -> bool:
 
 
 def internal_urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
-    """The HTTP and gRPC addresses inside the cluster: of a service with a transformer, HTTP is the transformer's, unless another owner has its name."""
+    """The HTTP and gRPC addresses inside the cluster: of a service with a transformer, HTTP is the transformer's, unless another owner has its name.
+
+    Both are "" while another owner has the Service of the servers: a transformer does not run then.
+    """
+    if is_taken(observed, service.name):
+        return "", ""
     domain = f"{service.namespace}.svc"
     ports = service.spec.predictor.ports
     http = f"{service.name}.{domain}:{ports.http}"
@@ -47,8 +52,13 @@ def internal_urls(service: InferenceService, observed: Observed) -> tuple[str, s
 
 
 def urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
-    """The HTTP and gRPC addresses for clients: a host or the load balancer outside the cluster, else the address inside."""
+    """The HTTP and gRPC addresses for clients: a host or the load balancer outside the cluster, else the address inside.
+
+    Both are "" while another owner has the Service of the servers: no Ingress and no route leads to it.
+    """
     url, grpc_url = internal_urls(service, observed)
+    if is_taken(observed, service.name):
+        return url, grpc_url
     entry, gateway = service.spec.ingress, service.spec.gateway
     prefix = service.spec.path_prefix or ""
     main = observed.children.get(("Service", service.name)) or {}

@@ -4,7 +4,11 @@ import typing
 
 import pytest
 
+from naiad_operator.api.parsing import validation
+from naiad_operator.api.schema import openapi
+from naiad_operator.api.types.status import Status
 from naiad_operator.builders import kinds
+from naiad_operator.status import Conflict
 from tests.operator.api.specs import gateway, spec
 from tests.support import manifests
 from tests.support.observations import condition, status
@@ -109,3 +113,26 @@ def test_several_hints_are_all_said() -> None:
     value, reason, message = network(resource)
     assert (value, reason) == ("True", "ExternalClientsBlocked")
     assert "Middleware" in message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        spec(),
+        spec(service={"type": "LoadBalancer"}),
+        spec(ingress={"enabled": True, "host": "a.example", "grpcHost": "g.example"}),
+        gateway(hosts={"hostnames": ["a.example"], "grpcHostnames": ["g.example"]}),
+        spec(transformer={"image": "registry.example.com/qa:1"}),
+    ],
+    ids=["inside", "load balancer", "ingress", "gateway", "transformer"],
+)
+def test_no_address_is_that_of_a_service_which_another_owner_has(given: Manifest) -> None:
+    free = status(given, children=ADDRESS)
+    assert all((free["url"], free["grpcUrl"], *free["address"].values()))
+    theirs = [Conflict("Service", "demo", "belongs to Deployment web")]
+    made = status(given, conflicts=theirs, children=ADDRESS)
+    assert (made["url"], made["grpcUrl"]) == ("", "")
+    assert made["address"] == {"url": "", "grpcUrl": ""}
+    assert validation.problems_of(openapi.schema_of(Status), made, "status") == []
+    assert condition(made, "NetworkReady")[:2] == ("False", "ResourceConflict")
+    assert condition(made)[0] == "False"

@@ -187,7 +187,7 @@ class Status(Part, frozen=True):
     Attributes:
         observed_generation: the generation of the spec that this is about.
         conditions: the aspects of the service; Ready summarises them.
-        url: where clients reach HTTP: the first host outside the cluster, else the load balancer, else the address inside.
+        url: where clients reach HTTP: the first host outside the cluster, else the load balancer, else the address inside; empty while another owner has the Service.
         grpc_url: where clients reach gRPC, as host and port.
         address: where the service is reached inside the cluster.
         replicas: all pods.

@@ -26,7 +26,8 @@ def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
     try:
         nets = read_nets(path)
         if missing := missing_inputs(message, nets):
-            text = f"unable to load model '{message.name}', configuration expects {len(message.input)} inputs, model provides {len(nets.inputs)}"
+            listed = _quoted(spec.name for spec in message.input) or "none"
+            text = f"unable to load model '{message.name}', the net needs the inputs {_quoted(nets.inputs or nets.placeholders)}, the configuration lists {listed}"
             findings.add(("input",), text, missing)
             return
         found = signature(nets, types, translate(nets, types))
@@ -50,3 +51,7 @@ def preflight(
     return onnxruntime.preflight(
         config, document=document, model_dir=model_dir, versions=(), options=options, host=host
     )
+
+
+def _quoted(names: collections.abc.Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

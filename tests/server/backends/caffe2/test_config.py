@@ -84,7 +84,7 @@ def test_without_batches_the_dims_are_whole(tmp_path: pathlib.Path) -> None:
         ),
         (
             'max_batch_size: 8 input { name: "date" data_type: TYPE_FP32 dims: 2 } output { name: "y" data_type: TYPE_FP32 dims: 3 }',
-            'configuration expects 1 inputs, model provides 1: add input { name: "data"',
+            "the net needs the inputs 'data', the configuration lists 'date': add input { name: \"data\"",
         ),
         (
             f'max_batch_size: 8 {INPUT} output {{ name: "z" data_type: TYPE_FP32 dims: 3 }}',
