@@ -1,7 +1,7 @@
 """Shared memory that clients have registered: named parts of POSIX shared memory objects, and of allocations on GPUs (rows 5.7 to 5.19).
 
-Tensors in objects are read and written with `preadv` and `pwrite`, never through a mapping: an object that its owner has made smaller gives a short read,
-which is an error of one request, where a mapping would end the process. Those on GPUs: `core.cuda_regions`.
+The server reads and writes tensors in objects with `preadv` and `pwrite`, never through a mapping: an object that its owner has made smaller gives a short read,
+which is an error of one request, where a mapping would end the process. Worker processes survive that (`tensors.region_mappings`). Those on GPUs: `core.cuda_regions`.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Clients' shared memory objects that a worker process reads inputs from and writes outputs to itself: what both sides say of them.
 
 The server sends the descriptor of an object before the first batch that refers to it, and says when the last of its regions is gone, so that an object that its client
-has removed and unregistered is not kept. The worker uses `preadv` and `pwrite`, never a mapping: an object that has become smaller must not end the process. What it cannot write
-goes to the server as any other output; the server then writes it, or finds the same fault and says what is wrong. Limits: standard library and numpy,
+has removed and unregistered is not kept. The worker uses `preadv` and `pwrite`, and for large tensors of objects that come again a mapping (`region_mappings.py`), which an object that has become smaller
+does not let end the process. What it cannot write goes to the server as any other output; the server then writes it, or finds the same fault and says what is wrong. Limits: standard library and numpy,
 Python 3.8.
 """
 
@@ -24,6 +24,12 @@ REGION_FILE = 1 << 9
 
 PLACED_FROM = 1 << 16
 """Bytes of the smallest tensor that a worker reads from its place or writes there. For fewer, the copy costs less than what is said of it."""
+
+MAPPED_FROM = 1 << 18
+"""Bytes of the smallest tensor that is copied by a mapping. For fewer, what a mapping needs costs as much as it saves."""
+
+_UNMAPPED = 2
+"""Tensors of an object that are copied without a mapping first: each of its pages is a fault when it is used for the first time."""
 
 _NUMBER_SHIFT = 16
 _NUMBERS = 1 << 32
@@ -115,13 +121,66 @@ class SentFiles:
         self.on_gone()
 
 
+class _File:
+    """An object that the worker has.
+
+    Attributes:
+        descriptor: its own.
+        label: how messages name its region.
+    """
+
+    __slots__ = ("_copies", "_mapping", "descriptor", "label")
+
+    def __init__(self, descriptor: int, label: str) -> None:
+        self.descriptor = descriptor
+        self.label = label
+        self._copies = 0
+        self._mapping: Any = None
+
+    def mapping(self, end: int) -> Any:
+        """A `RegionMapping` that reaches to a byte of the object; None if there is none."""
+        mapping = self._mapping
+        if mapping is not None:
+            if mapping.intact and end <= mapping.size:
+                return mapping
+            self._mapping, self._copies = None, 0
+        self._copies += 1
+        if self._copies <= _UNMAPPED:
+            return None
+        from naiad.tensors import region_mappings  # noqa: PLC0415 - few workers use it, and ctypes takes milliseconds
+
+        try:
+            size = os.fstat(self.descriptor).st_size
+            if end <= size and region_mappings.is_possible():
+                self._mapping = region_mappings.RegionMapping(self.descriptor, size)
+        except OSError:
+            return None
+        return self._mapping
+
+    def read(self, values: Any, at: int) -> bool:
+        """Fill an array of bytes by a mapping; False if it is to be read in another way."""
+        end = at + len(values)
+        mapping = self.mapping(end)
+        # Behind the end of an object its last page has zeros.
+        return (
+            mapping is not None
+            and mapping.read(values, at)
+            and os.fstat(self.descriptor).st_size >= end
+        )
+
+    def write(self, values: Any, at: int) -> bool:
+        """Copy an array of bytes to the object by a mapping; False if it is to be written in another way."""
+        mapping = self.mapping(at + len(values))
+        return mapping is not None and mapping.write(values, at)
+
+
 class ReceivedFiles:
     """The worker's side: the objects that it has, by number."""
 
     __slots__ = ("_files",)
 
     def __init__(self) -> None:
-        self._files: dict[int, tuple[int, str]] = {}
+        self._files: dict[int, _File] = {}
 
     def __len__(self) -> int:
         """How many there are."""
@@ -131,14 +190,14 @@ class ReceivedFiles:
         """One came; -1 if it is to be closed, or if this process could not take it."""
         known = self._files.pop(number, None)
         if known is not None:
-            os.close(known[0])
+            os.close(known.descriptor)
         if descriptor >= 0:
-            self._files[number] = descriptor, label
+            self._files[number] = _File(descriptor, label)
 
     def close(self) -> None:
         """The link is closed."""
         while self._files:
-            os.close(self._files.popitem()[1][0])
+            os.close(self._files.popitem()[1].descriptor)
 
     def read(self, number: int, values: Any, at: int) -> "tuple[str, str]":
         """Fill an array of bytes from an object.
@@ -146,18 +205,20 @@ class ReceivedFiles:
         Returns:
             The name of an `ErrorCode` and a message if that failed, else two empty texts.
         """
-        file, label = self._files.get(number, (-1, ""))
-        if file < 0:
+        file = self._files.get(number)
+        if file is None:
             return "UNAVAILABLE", NO_DESCRIPTOR
-        octets = memoryview(values)
         try:
+            if len(values) >= MAPPED_FROM and file.read(values, at):
+                return "", ""
+            octets = memoryview(values)
             while octets:
-                count = os.preadv(file, [octets], at)
+                count = os.preadv(file.descriptor, [octets], at)
                 if not count:
-                    return "INVALID_ARG", too_small(label, at + len(octets))
+                    return "INVALID_ARG", too_small(file.label, at + len(octets))
                 octets, at = octets[count:], at + count
         except OSError as error:
-            return "INTERNAL", unreadable(label, str(error.strerror))
+            return "INTERNAL", unreadable(file.label, str(error.strerror))
         return "", ""
 
     def write(self, number: int, values: Any, at: int, size: int) -> Any:
@@ -172,21 +233,23 @@ class ReceivedFiles:
         Returns:
             A `Placed`; the values themselves if they are still to be written.
         """
-        file, _ = self._files.get(number, (-1, ""))
+        file = self._files.get(number)
         if (
-            file < 0
+            file is None
             or type(values) is not np.ndarray
             or not PLACED_FROM <= values.nbytes <= size
             or not values.flags.c_contiguous
         ):
             return values
-        octets = values.reshape(-1).view(np.uint8).data
+        array = values.reshape(-1).view(np.uint8)
+        octets = array.data
         try:
-            if os.fstat(file).st_size < at + len(octets):
+            if os.fstat(file.descriptor).st_size < at + len(octets):
                 return values
-            while octets:
-                count = os.pwrite(file, octets, at)
-                octets, at = octets[count:], at + count
+            if len(octets) < MAPPED_FROM or not file.write(array, at):
+                while octets:
+                    count = os.pwrite(file.descriptor, octets, at)
+                    octets, at = octets[count:], at + count
         except OSError:
             return values
         return Placed(values.shape)

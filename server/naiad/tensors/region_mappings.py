@@ -1,0 +1,167 @@
+"""Copies between clients' shared memory objects and the memory of this process by mappings: half the time of `preadv` and `pwrite`, which go page by page.
+
+A page that an object has lost, because its client has made it smaller, raises SIGBUS when a mapping of it is used, which would end the process. So a copy has a handler for it, for as
+long as it takes: the handler puts memory of this process in the place of the rest of the mapping. The copy then comes to its end and fails, and its caller uses the system calls, which say what is
+wrong. The handler is a Python function: the signal comes in the middle of a copy and nowhere else, so that it is as if the copy called it. Any other fault goes to the handler that was there before.
+Limits: standard library and numpy, Python 3.8.
+"""
+
+import ctypes
+import functools
+import os
+import platform
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+
+_MACHINES = ("x86_64", "aarch64")
+"""Where `struct sigaction` and `siginfo_t` are as they are written here."""
+
+_PAGE = os.sysconf("SC_PAGESIZE")
+_PROT_READ_WRITE, _MAP_SHARED, _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS = 3, 1, 2, 16, 32
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_SA_SIGINFO = 4
+_ADDRESS_IN_SIGINFO = 16
+
+_Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Action(ctypes.Structure):
+    """`struct sigaction` of C libraries for Linux."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_uint64 * 16),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+class _Guard:
+    """The process's handler for SIGBUS while copies run. Thread-safe. With it as a context manager, `of` is the mapping that is copied from or to."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None, use_errno=True)
+        self.mmap, self.munmap = library.mmap, library.munmap
+        self.mmap.restype = ctypes.c_void_p
+        self.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)  # fmt: skip
+        self.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+        self._sigaction = library.sigaction
+        self._lock = threading.Lock()
+        self._copied: list[RegionMapping] = []
+        self._handler = _Handler(self._on_fault)
+        self._ours, self._before, self._found = _Action(), _Action(), _Action()
+        self._ours.handler = ctypes.cast(self._handler, ctypes.c_void_p).value
+        self._ours.flags = _SA_SIGINFO
+        self._set = ctypes.byref(self._ours), ctypes.byref(self._before), ctypes.byref(self._found)
+
+    def begin(self, mapping: "RegionMapping") -> None:
+        """A copy begins."""
+        ours, before, _ = self._set
+        with self._lock:
+            if not self._copied:
+                self._sigaction(signal.SIGBUS, ours, before)
+            self._copied.append(mapping)
+
+    def end(self, mapping: "RegionMapping") -> None:
+        """A copy has ended."""
+        _, before, found = self._set
+        with self._lock:
+            self._copied.remove(mapping)
+            if not self._copied:
+                self._sigaction(signal.SIGBUS, before, found)
+                if self._found.handler != self._ours.handler:  # somebody has set another one
+                    self._sigaction(signal.SIGBUS, found, None)
+
+    def _on_fault(self, _number: int, info: int, _context: int) -> None:
+        address = ctypes.c_uint64.from_address(info + _ADDRESS_IN_SIGINFO).value
+        for mapping in self._copied:
+            if mapping.replace_from(address & -_PAGE):
+                return
+        # Not one of ours: it comes again when this returns, and the handler that was there before gets it.
+        self._sigaction(signal.SIGBUS, self._set[1], None)
+
+
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - 3.8 knows no `cache`
+def _guard() -> _Guard:
+    return _Guard()
+
+
+class RegionMapping:
+    """A mapping of an object. A thread copies at a time.
+
+    Attributes:
+        size: its bytes.
+        intact: whether all that was copied was the object's.
+    """
+
+    __slots__ = ("_address", "_array", "intact", "size")
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        """Map so many bytes from the beginning of an object.
+
+        Raises:
+            OSError: the system cannot.
+        """
+        self.size = size
+        self.intact = True
+        self._address = 0
+        flags = _PROT_READ_WRITE, _MAP_SHARED
+        address = _guard().mmap(None, size, *flags, descriptor, 0)
+        if address == _MAP_FAILED:
+            raise OSError(ctypes.get_errno(), "an object cannot be mapped")
+        self._address = address
+        self._array = np.asarray(_Bytes(address, size))
+
+    def __del__(self) -> None:
+        if self._address:
+            _guard().munmap(self._address, self.size)
+
+    def read(self, into: Any, at: int) -> bool:
+        """Fill an array of bytes from a place; whether that is what the object has."""
+        guard = _guard()
+        guard.begin(self)
+        try:
+            np.copyto(into, self._array[at : at + len(into)])
+        finally:
+            guard.end(self)
+        return self.intact
+
+    def write(self, values: Any, at: int) -> bool:
+        """Copy an array of bytes to a place; whether the object has them."""
+        guard = _guard()
+        guard.begin(self)
+        try:
+            np.copyto(self._array[at : at + len(values)], values)
+        finally:
+            guard.end(self)
+        return self.intact
+
+    def replace_from(self, address: int) -> bool:
+        """Put memory of this process in the place of what is behind an address of this mapping; False if it is none, or there is no memory."""
+        left = self._address + self.size - address
+        if not 0 < left <= self.size:
+            return False
+        self.intact = False
+        flags = _PROT_READ_WRITE, _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS
+        placed: int | None = _guard().mmap(address, left, *flags, -1, 0)
+        return placed == address
+
+
+class _Bytes:
+    """Memory at an address, as numpy takes it."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+
+def is_possible() -> bool:
+    """Whether this machine has such mappings."""
+    return platform.machine() in _MACHINES and ctypes.sizeof(ctypes.c_void_p) == 8  # noqa: PLR2004 - 64 bits

@@ -1,0 +1,151 @@
+"""Large tensors of clients' objects are copied by mappings, and an object that becomes smaller meanwhile does not end the process."""
+
+import collections.abc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+import naiad
+from naiad.core.regions import FOLDER
+from naiad.tensors.region_files import MAPPED_FROM, Placed, ReceivedFiles, numbered
+from naiad.tensors.region_mappings import RegionMapping
+
+SIZE = MAPPED_FROM
+NUMBER = numbered(0)
+
+
+@pytest.fixture
+def path() -> collections.abc.Iterator[pathlib.Path]:
+    """An object of two tensors, where clients' objects are: a mapping of a file on a disk waits for the disk."""
+    with tempfile.NamedTemporaryFile(dir=FOLDER) as file:
+        found = pathlib.Path(file.name)
+        found.write_bytes(os.urandom(2 * SIZE))
+        yield found
+
+
+@pytest.fixture
+def files(path: pathlib.Path) -> collections.abc.Iterator[ReceivedFiles]:
+    """The worker's files, in which the object is."""
+    made = ReceivedFiles()
+    made.add(NUMBER, os.open(path, os.O_RDWR), "region 'a'")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The system calls by which tensors are copied."""
+    made: list[str] = []
+    for name in ("preadv", "pwrite"):
+        call = getattr(os, name)
+
+        def counted(*given: object, name: str = name, call: object = call) -> object:
+            made.append(name)
+            assert callable(call)
+            return call(*given)
+
+        monkeypatch.setattr(os, name, counted)
+    return made
+
+
+def read(files: ReceivedFiles, at: int) -> tuple[bytes, str]:
+    """What is read from a place, and what is wrong."""
+    values = np.zeros(SIZE, np.uint8)
+    wrong, _ = files.read(NUMBER, values, at)
+    return values.tobytes(), wrong
+
+
+def test_an_object_that_comes_again_is_copied_without_system_calls(
+    files: ReceivedFiles, path: pathlib.Path, calls: list[str]
+) -> None:
+    for turn in range(6):
+        data = path.read_bytes()
+        assert read(files, SIZE - 1) == (data[SIZE - 1 : 2 * SIZE - 1], "")
+        values = np.full(SIZE // 4, turn, np.float32)
+        assert type(files.write(NUMBER, values, 4, SIZE)) is Placed
+        assert path.read_bytes() == data[:4] + values.tobytes() + data[4 + SIZE :]
+    assert calls == ["preadv", "pwrite"]
+
+
+def test_an_object_that_has_become_smaller_is_an_error_and_may_grow_again(
+    files: ReceivedFiles, path: pathlib.Path
+) -> None:
+    values = np.ones(SIZE, np.uint8)
+    for _ in range(3):
+        data = path.read_bytes()
+        for _ in range(3):
+            assert read(files, SIZE) == (data[SIZE:], "")
+        for size in (2 * SIZE - 1, SIZE, 5):
+            os.truncate(path, size)
+            assert read(files, SIZE)[1] == "INVALID_ARG"
+            assert files.write(NUMBER, values, SIZE, SIZE) is values
+            assert path.stat().st_size == size
+        path.write_bytes(os.urandom(2 * SIZE))
+
+
+def test_an_object_that_has_grown_is_mapped_again(
+    files: ReceivedFiles, path: pathlib.Path, calls: list[str]
+) -> None:
+    for _ in range(3):
+        read(files, 0)
+    more = os.urandom(SIZE)
+    with path.open("ab") as file:
+        file.write(more)
+    for _ in range(4):
+        assert read(files, 2 * SIZE) == (more, "")
+    assert calls == ["preadv"] * 4
+
+
+SCRIPT = """
+import mmap, os, sys
+import numpy as np
+from naiad.tensors.region_mappings import RegionMapping
+
+file = os.open(sys.argv[1], os.O_RDWR)
+size = os.fstat(file).st_size
+torn = 0
+for turn in range(20):
+    for copy in (RegionMapping.read, RegionMapping.write):
+        os.ftruncate(file, size)
+        mapping = RegionMapping(file, size)
+        values = np.ones(size, np.uint8)
+        assert copy(mapping, values, 0)
+        os.ftruncate(file, size // 2)
+        torn += not copy(mapping, values, 0)
+assert torn == 40
+print("torn", flush=True)
+other = mmap.mmap(file, size // 2)
+os.ftruncate(file, 0)
+other[0]
+"""
+
+
+def test_only_faults_of_a_copy_are_survived(path: pathlib.Path) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(pathlib.Path(naiad.__file__).parents[1])}
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path)],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.stdout, ended.returncode) == ("torn\n", -signal.SIGBUS), ended.stderr
+
+
+def test_what_the_system_does_not_map_is_copied_by_calls(
+    files: ReceivedFiles,
+    path: pathlib.Path,
+    calls: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(self: RegionMapping, descriptor: int, size: int) -> None:
+        raise OSError(12, "no memory")
+
+    monkeypatch.setattr(RegionMapping, "__init__", refused)
+    monkeypatch.setattr(RegionMapping, "__del__", lambda self: None)
+    for _ in range(4):
+        assert read(files, 0) == (path.read_bytes()[:SIZE], "")
+    assert calls == ["preadv"] * 4
