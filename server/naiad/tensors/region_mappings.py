@@ -72,7 +72,7 @@ class _Guard:
             self._copied.remove(mapping)
             if not self._copied:
                 self._sigaction(signal.SIGBUS, before, found)
-                if self._found.handler != self._ours.handler:  # somebody has set another one
+                if self._found.handler != self._ours.handler:  # another one was set meanwhile
                     self._sigaction(signal.SIGBUS, found, None)
 
     def _on_fault(self, _number: int, info: int, _context: int) -> None:
@@ -140,7 +140,7 @@ class RegionMapping:
         return self.intact
 
     def replace_from(self, address: int) -> bool:
-        """Put memory of this process in the place of what is behind an address of this mapping; False if it is none, or there is no memory."""
+        """Put memory of this process in the place of what is behind an address of this mapping; False for another address, or without memory."""
         left = self._address + self.size - address
         if not 0 < left <= self.size:
             return False
