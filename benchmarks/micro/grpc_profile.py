@@ -161,6 +161,7 @@ async def _run(connections: list[GrpcConnection], prepared: list[list[bytes]]) -
             connection.data_received(call)
         while any(connection.h2.streams.by_id for connection in connections):  # noqa: ASYNC110 - turns of the loop are what is measured
             await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the responses are written
 
 
 def _shares(stats: pstats.Stats, microseconds: float) -> list[Share]:

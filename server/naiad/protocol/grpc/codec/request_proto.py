@@ -27,6 +27,7 @@ from naiad.protocol.raw_tensors import InputSpec
 _MAX_PARTS = 4096
 """Inputs, outputs or parameters of one request. No model has as many, and each would cost the loop microseconds."""
 
+_NAME_TAG = 0x0A
 _MAX_HEADS = 512
 _MAX_HEAD_BYTES = 2048
 """Bytes of a head that is remembered; a head with values in it is longer."""
@@ -138,8 +139,9 @@ class Incoming(Record, frozen=True):
 
 def _name_field(message: bytes) -> bytes:
     """The field with the model's name, which protobuf writes first; empty for other messages, of which nothing is remembered by name."""
-    begins = message[:1] == b"\n" and b"" < message[1:2] < b"\x80"
-    return message[: message[1] + 2] if begins else b""
+    if len(message) > 1 and message[0] == _NAME_TAG and message[1] < 0x80:  # noqa: PLR2004 - a length of one byte
+        return message[: message[1] + 2]
+    return b""
 
 
 _NONE_BEFORE: tuple[Template | None, _Head | None] = (None, None)

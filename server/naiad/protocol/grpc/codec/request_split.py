@@ -9,6 +9,7 @@ from naiad.core.record import Record
 
 _ID = 0x1A
 _RAW = 0x3A
+_ID_TAG = bytes((_ID,))
 _NAME, _VERSION = 0x0A, 0x12
 _REST = frozenset((_NAME, _VERSION, 0x22, 0x2A, 0x32))
 """Tags (field number * 8 + 2): model_name, model_version, parameters, inputs, outputs."""
@@ -123,16 +124,69 @@ def values_in(beginning: memoryview) -> tuple[str, int] | None:
     return None
 
 
+class _Layout:
+    """Where an earlier message has its id and its raw tensors: one of the same length that is equal everywhere else has them there, too.
+
+    Args:
+        at: where the id stands, or would stand.
+
+    Attributes:
+        size: the length.
+        raws: as in `Split`; not to be changed.
+    """
+
+    __slots__ = ("_id_from", "_id_to", "_pieces", "raws", "size")
+
+    def __init__(self, body: bytes, at: int, raws: list[tuple[int, int]]) -> None:
+        self.size = len(body)
+        self.raws = raws
+        has_id = body[at : at + 1] == _ID_TAG
+        self._id_from = at + 2 if has_id else at
+        self._id_to = self._id_from + (body[at + 1] if has_id else 0)
+        self._pieces: list[tuple[bytes, int]] = []
+        at = 0
+        for start, size in ((self._id_from, self._id_to - self._id_from), *raws):
+            self._pieces.append((body[at:start], at))
+            at = start + size
+        if at < len(body):
+            self._pieces.append((body[at:], at))
+
+    def match(self, body: bytes) -> str | None:
+        """The id of a message of this length; None if it differs elsewhere."""
+        for piece, at in self._pieces:
+            if not body.startswith(piece, at):
+                return None
+        try:
+            return body[self._id_from : self._id_to].decode()
+        except UnicodeDecodeError:
+            return None
+
+
 class Template:
     """The head of an earlier message, in two where its id was: a message with the same head is cut without a walk through its fields."""
 
-    __slots__ = ("_after", "_before")
+    __slots__ = ("_after", "_before", "_last_size", "_layout")
 
     def __init__(self, parts: Split) -> None:
         self._before, self._after = parts.head[: parts.cut], parts.head[parts.cut :]
+        self._last_size = 0
+        self._layout: _Layout | None = None
 
     def match(self, body: bytes) -> tuple[str, list[tuple[int, int]]] | None:
         """The id and the raw tensors of a message with this head, as `split` finds them; None if it has another one, or fields in another order."""
+        layout = self._layout
+        if layout is not None and layout.size == len(body):
+            known_id = layout.match(body)
+            if known_id is not None:
+                return known_id, layout.raws
+        found = self._walk(body)
+        if found is not None and self._last_size == len(body):
+            self._layout = _Layout(body, len(self._before), found[1])
+        self._last_size = len(body)
+        return found
+
+    def _walk(self, body: bytes) -> tuple[str, list[tuple[int, int]]] | None:
+        """As `match`, wherever the id ends and whatever raw tensors there are."""
         before, after = self._before, self._after
         if not body.startswith(before):
             return None

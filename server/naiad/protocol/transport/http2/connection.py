@@ -15,10 +15,10 @@ from naiad.protocol.transport.http2.control_frames import ControlFrames, preface
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from naiad.protocol.transport.http2.events import (
     ConnectionFailed,
-    DataReceived,
     Event,
     RequestReceived,
     StreamEnded,
+    WholeRequest,
 )
 from naiad.protocol.transport.http2.floods import Cheap, Floods
 from naiad.protocol.transport.http2.frames import (
@@ -158,7 +158,8 @@ class Http2Server:
         while end - at >= 9:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
             size_and_kind, flags, stream_id = READ_HEAD(data, at)
             size = size_and_kind >> 8
-            if not size_and_kind & 0xFF and self._block is None and size <= MAX_FRAME_BYTES:
+            kind = size_and_kind & 0xFF
+            if not kind and self._block is None and size <= MAX_FRAME_BYTES:
                 number = stream_id & MAX_STREAM_ID
                 following = self._incoming.take(flags, number, size, data, at, self._events)
                 if following == at:
@@ -170,7 +171,7 @@ class Http2Server:
             if following > end and size <= MAX_FRAME_BYTES:
                 break
             if (
-                size_and_kind & 0xFF == _HEADERS
+                kind == _HEADERS
                 and flags == END_HEADERS
                 and self._decoder is None
                 and end - following >= 9  # noqa: PLR2004 - as above
@@ -178,14 +179,14 @@ class Http2Server:
             ):
                 at = whole
                 continue
-            self._frame(size_and_kind & 0xFF, flags, stream_id & MAX_STREAM_ID, data, start, following)  # fmt: skip
+            self._frame(kind, flags, stream_id & MAX_STREAM_ID, data, start, following)
             at = following
         return at
 
     def _whole_request(self, number: int, data: bytes, start: int, following: int, end: int) -> int:
         """Take a request in one frame of each kind, as nearly every unary call comes: HEADERS at `data[start:following]`, and DATA behind them.
 
-        The events and effects are those of `_headers` and `_data`. Returns where the next frame begins; 0 if anything is not as usual: then nothing has
+        The effects are those of the frames taken one by one. Returns where the next frame begins; 0 if anything is not as usual: then nothing has
         changed, and the frames are taken one by one.
         """
         head: tuple[int, int, int] = READ_HEAD(data, following)
@@ -201,8 +202,7 @@ class Http2Server:
             or end_of_data > end
             or number <= streams.last_id
             or not number & 1
-            or following - start > MAX_FRAME_BYTES
-            or size > MAX_FRAME_BYTES
+            or (following - start | size) > MAX_FRAME_BYTES  # no bit above that of the limit
             or self._block is not None
             or streams.final is not None
             or len(streams.by_id) >= self._limits.streams
@@ -218,10 +218,7 @@ class Http2Server:
         stream = streams.by_id[number] = Stream(
             number, _HALF_CLOSED, self.sender.initial_window, STREAM_WINDOW - size
         )
-        self._events += (
-            RequestReceived(stream, headers, False),
-            DataReceived(stream, data, start_of_data, end_of_data, True),
-        )
+        self._events.append(WholeRequest(stream, headers, data, start_of_data, end_of_data))
         return end_of_data
 
     def _frame(  # noqa: PLR0917 - an object for them would be one more for every frame

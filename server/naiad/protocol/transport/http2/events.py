@@ -34,6 +34,22 @@ class DataReceived(msgspec.Struct, gc=False):
     more: collections.abc.Sequence[tuple[int, int]] = ()
 
 
+class WholeRequest(msgspec.Struct, gc=False):
+    """A stream begins, and all its data have come: `RequestReceived` and `DataReceived` in one, as nearly every unary call comes."""
+
+    stream: Stream
+    headers: Headers
+    buffer: bytes
+    start: int
+    end: int
+    ended: bool = True
+    more: collections.abc.Sequence[tuple[int, int]] = ()
+
+
+Data = DataReceived | WholeRequest
+"""What brings data."""
+
+
 class StreamEnded(msgspec.Struct, gc=False):
     """The client has finished sending, with trailers."""
 
@@ -77,6 +93,7 @@ class ConnectionFailed(msgspec.Struct, gc=False):
 Event = (
     RequestReceived
     | DataReceived
+    | WholeRequest
     | StreamEnded
     | StreamReset
     | StreamDrained

@@ -5,14 +5,13 @@ On a connection that carries calls we announce SETTINGS_HEADER_TABLE_SIZE 0. A c
 that ignores the setting, which works, too. From then on a block means the same on every connection, and all share `BlockCache`.
 """
 
-import collections.abc
 import contextlib
 import typing
 
 import hpack
 
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode
-from naiad.protocol.transport.http2.header_fields import huffman_decoded, per_call_fields, split
+from naiad.protocol.transport.http2.header_fields import Places, huffman_decoded, split
 from naiad.protocol.transport.http2.header_rules import (
     Fields,
     content_length,
@@ -30,6 +29,13 @@ _FIELD_OVERHEAD = 32
 
 _REMEMBERED = 1024
 _REMEMBERED_BYTES = 2048
+_MAX_TEMPLATES = 64
+
+_LONG_LENGTH = 0x7F
+"""The length of a string that goes on in further bytes (RFC 7541, section 5.1)."""
+
+_UNNAMED = b"\x10\x01-"
+"""A field that is never indexed, without its value."""
 
 
 class Block:
@@ -61,28 +67,26 @@ class Headers:
     """The fields of one request: a block that others may have too, and what only this one has, which is decoded when it is read.
 
     Args:
-        encoded: name and whole field of each of those, none of them long.
+        encoded: the block in which those are.
 
     Attributes:
-        has_per_call: whether it has any.
+        places: where in it.
     """
 
-    __slots__ = ("_encoded", "block", "has_per_call")
+    __slots__ = ("_encoded", "block", "places")
 
-    def __init__(
-        self, block: Block, encoded: collections.abc.Sequence[tuple[bytes, bytes]] = ()
-    ) -> None:
+    def __init__(self, block: Block, encoded: bytes = b"", places: Places = ()) -> None:
         self.block = block
         self._encoded = encoded
-        self.has_per_call = bool(encoded)
+        self.places = places
 
     @property
     def per_call(self) -> Fields:
         """What only this one has. A value that Huffman's code does not allow is left out: a trace that cannot be read is no reason to end a connection."""
         fields: list[tuple[bytes, bytes]] = []
-        for name, field in self._encoded:
+        for name, start, end in self.places:
             with contextlib.suppress(ConnectionFault):
-                fields.append((name, value_of(field)))
+                fields.append((name, value_of(self._encoded, start, end)))
         return fields
 
     def value(self, name: bytes) -> bytes | None:
@@ -91,9 +95,9 @@ class Headers:
         Raises:
             ConnectionFault: it cannot be decoded.
         """
-        for each, field in self._encoded:
+        for each, start, end in self.places:
             if each == name:
-                return value_of(field)
+                return value_of(self._encoded, start, end)
         return None
 
     @property
@@ -156,23 +160,28 @@ def _undecodable(error: hpack.HPACKError) -> ConnectionFault:
 
 
 class _Template:
-    """The block that came last with fields of this call only: the next one is mostly the same around them, and need not be walked through."""
+    """A block with fields of this call only. One of the same length that is equal everywhere but in their values has them at the same places."""
 
-    __slots__ = ("_after", "_before", "block")
+    __slots__ = ("_pieces", "block", "places")
 
-    def __init__(self, stable: bytes, first: int, block: Block) -> None:
-        self._before, self._after = stable[:first], stable[first:]
+    def __init__(self, encoded: bytes, places: Places, block: Block) -> None:
         self.block = block
+        self.places = places
+        pieces = []
+        at = 0
+        for _, value_at, end in places:
+            pieces.append((encoded[at : value_at + 1], at))
+            at = end
+        if at < len(encoded):
+            pieces.append((encoded[at:], at))
+        self._pieces = tuple(pieces)
 
-    def match(self, block: bytes) -> list[tuple[bytes, bytes]] | None:
-        """The fields that only this block has, still encoded; None if the rest of it is another one."""
-        before, after = self._before, self._after
-        if not (block.startswith(before) and block.endswith(after)):
-            return None
-        end = len(block) - len(after)
-        if end <= len(before):
-            return None
-        return per_call_fields(block, len(before), end)
+    def matches(self, encoded: bytes) -> bool:
+        """Whether a block of the same length is such a one."""
+        for piece, at in self._pieces:  # noqa: SIM110 - a generator would cost more than the rest
+            if not encoded.startswith(piece, at):
+                return False
+        return True
 
 
 def gives_up_table(block: bytes) -> bool:
@@ -181,12 +190,12 @@ def gives_up_table(block: bytes) -> bool:
 
 
 class BlockCache:
-    """What blocks without a dynamic table hold. Bounded: twice 1,024 blocks of 2 KiB, those that were not used for longest go first."""
+    """What blocks without a dynamic table hold. Bounded: twice 1,024 blocks of 2 KiB, those that were not used for longest go first; templates of 64 lengths."""
 
     def __init__(self) -> None:
         self._young: dict[bytes | tuple[bytes, int], Block] = {}
         self._old: dict[bytes | tuple[bytes, int], Block] = {}
-        self._template: _Template | None = None
+        self._templates: dict[int, _Template] = {}
 
     def read(self, block: bytes) -> Headers:
         """The fields of a block.
@@ -194,21 +203,25 @@ class BlockCache:
         Raises:
             ConnectionFault: as `decode`.
         """
+        template = self._templates.get(len(block))
+        if template is not None and template.matches(block):
+            return Headers(template.block, block, template.places)
         known = self._young.get(block)
         if known is not None:
             return Headers(known)
-        template = self._template
-        if template is not None:
-            fields = template.match(block)
-            if fields is not None:
-                return _headers(template.block, fields, len(block))
         parts = split(block)
-        if parts is None or not parts.per_call:
+        if parts is None or not parts.places:
             return Headers(self._known(block, block, None))
         shared = self._known((parts.stable, parts.first), parts.stable, parts.first)
-        if len(parts.stable) <= _REMEMBERED_BYTES:
-            self._template = _Template(parts.stable, parts.first, shared)
-        return _headers(shared, parts.per_call, len(block))
+        headers = Headers(shared, block, parts.places)
+        if len(block) > _REMEMBERED_BYTES:
+            # Only such a block can hold a list that is too long, and is decoded to see that.
+            return TOO_LONG if headers.size > MAX_LIST_BYTES else headers
+        if all(block[at] & _LONG_LENGTH != _LONG_LENGTH for _, at, _ in parts.places):
+            if len(self._templates) >= _MAX_TEMPLATES:
+                self._templates.clear()
+            self._templates[len(block)] = _Template(block, parts.places, shared)
+        return headers
 
     def _known(
         self, key: bytes | tuple[bytes, int], block: bytes, first_per_call: int | None
@@ -228,32 +241,21 @@ class BlockCache:
         return known
 
 
-def _headers(
-    block: Block, encoded: collections.abc.Sequence[tuple[bytes, bytes]], size: int
-) -> Headers:
-    """Those of a block of `size` bytes. Only a long one can hold a list that is too long, and is decoded to see that."""
-    headers = Headers(block, encoded)
-    if size > _REMEMBERED_BYTES and headers.size > MAX_LIST_BYTES:
-        return TOO_LONG
-    return headers
-
-
-def value_of(field: bytes) -> bytes:
-    """The value of a field with a literal name of `PER_CALL`.
+def value_of(block: bytes, at: int, end: int) -> bytes:
+    """The value whose length begins at `block[at]`; `block[end]` is behind it.
 
     Raises:
         ConnectionFault: it cannot be decoded.
     """
-    at = 2 + (field[1] & 0x7F)  # such names are short
-    length = field[at]
-    if length < 0x7F:  # noqa: PLR2004 - plain, and its length in one byte
-        return field[at + 1 :]
-    if length & 0x7F != 0x7F:  # noqa: PLR2004 - its length in one byte
+    length = block[at]
+    if length < _LONG_LENGTH:  # plain, and its length in one byte
+        return block[at + 1 : end]
+    if length & _LONG_LENGTH != _LONG_LENGTH:  # its length in one byte
         try:
-            return huffman_decoded(field[at + 1 :])
+            return huffman_decoded(block[at + 1 : end])
         except hpack.HPACKError as error:
             raise _undecodable(error) from None
-    ((_, value),) = decode(_WITHOUT_TABLE, field)
+    ((_, value),) = decode(_WITHOUT_TABLE, _UNNAMED + block[at:end])
     return value
 
 

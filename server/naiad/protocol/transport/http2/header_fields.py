@@ -26,18 +26,22 @@ _LONG_LENGTH = 0x7F
 _MAX_SHIFT = 28
 
 
+Places = tuple[tuple[bytes, int, int], ...]
+"""Fields of `PER_CALL` in a block: the name of each, where its value begins with its length, and where it ends."""
+
+
 class Split(msgspec.Struct, frozen=True, gc=False):
     """A block in two.
 
     Attributes:
         stable: the block without the fields of `PER_CALL`.
         first: at which byte of `stable` the first of those fields was; -1 if there was none.
-        per_call: name and whole field of each of them, still encoded.
+        places: of those fields.
     """
 
     stable: bytes
     first: int
-    per_call: tuple[tuple[bytes, bytes], ...]
+    places: Places
 
 
 def split(block: bytes) -> Split | None:
@@ -45,13 +49,13 @@ def split(block: bytes) -> Split | None:
     at = kept = 0
     first = -1
     stable = b""
-    per_call: list[tuple[bytes, bytes]] = []
+    places: list[tuple[bytes, int, int]] = []
     try:
         while at < len(block):
             start = at
-            at, name = _after_field(block, at)
+            at, name, value_at = _after_field(block, at)
             if name is not None:
-                per_call.append((name, block[start:at]))
+                places.append((name, value_at, at))
                 stable += block[kept:start]
                 kept = at
                 if first < 0:
@@ -60,26 +64,11 @@ def split(block: bytes) -> Split | None:
         return None
     if at != len(block):
         return None
-    return Split(stable + block[kept:] if per_call else block, first, tuple(per_call))
+    return Split(stable + block[kept:] if places else block, first, tuple(places))
 
 
-def per_call_fields(block: bytes, start: int, end: int) -> list[tuple[bytes, bytes]] | None:
-    """Name and whole field of each field in `block[start:end]`; None if that is not whole fields of `PER_CALL` and nothing else."""
-    fields = []
-    try:
-        while start < end:
-            at = start
-            start, name = _after_field(block, at)
-            if name is None:
-                return None
-            fields.append((name, block[at:start]))
-    except IndexError:
-        return None
-    return fields if start == end else None
-
-
-def _after_field(block: bytes, at: int) -> tuple[int, bytes | None]:
-    """Where the field that begins at `at` ends, and its name if that is one of `PER_CALL` (section 6).
+def _after_field(block: bytes, at: int) -> tuple[int, bytes | None, int]:
+    """Where the field that begins at `at` ends, its name if that is one of `PER_CALL`, and where its value begins (section 6).
 
     Raises:
         IndexError: it does not end in the block, or means a dynamic table.
@@ -89,7 +78,7 @@ def _after_field(block: bytes, at: int) -> tuple[int, bytes | None]:
     if byte & _INDEXED or byte & 0xE0 == _SIZE_UPDATE:
         if byte in {0xFF, 0x3F}:  # goes on: an index or a size that there is not
             raise IndexError
-        return at, None
+        return at, None, at
     name = None
     prefix = 0x3F if byte & _INDEXING else 0x0F
     index = byte & prefix
@@ -101,7 +90,7 @@ def _after_field(block: bytes, at: int) -> tuple[int, bytes | None]:
         if block[at] & 0x80:
             raise IndexError
         at += 1
-    return _after_string(block, at), name
+    return _after_string(block, at), name, at
 
 
 def _after_string(block: bytes, at: int) -> int:

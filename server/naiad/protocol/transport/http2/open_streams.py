@@ -5,7 +5,7 @@ import collections.abc
 
 from naiad.protocol.transport.http2 import frames, streams
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode
-from naiad.protocol.transport.http2.sender import Sender
+from naiad.protocol.transport.http2.sender import Envelope, Sender
 from naiad.protocol.transport.http2.streams import State, Step, Stream
 
 _CLOSED, _OPEN = State.CLOSED, State.OPEN
@@ -62,10 +62,10 @@ class OpenStreams:
 
     # What is sent. On a stream that is gone none of these has an effect.
 
-    def respond(self, stream: Stream, block: bytes, data: bytes, trailers: bytes) -> None:
-        """Send a whole response and end the stream."""
+    def respond(self, stream: Stream, around: Envelope, prefix: bytes, data: bytes) -> None:
+        """Send a whole response, whose data are in two pieces, and end the stream."""
         if stream.state is not _CLOSED:
-            self._sender.response(stream, block, data, trailers)
+            self._sender.response(stream, around, prefix, data)
             if stream.state is _CLOSED:
                 del self.by_id[stream.id]
             else:

@@ -17,7 +17,7 @@ from naiad.protocol.transport.http2.frames import (
     head,
     header_frames,
 )
-from naiad.protocol.transport.http2.streams import State, Step, Stream
+from naiad.protocol.transport.http2.streams import AFTER_END, State, Step, Stream
 
 Written = bytes | memoryview
 
@@ -26,6 +26,22 @@ TURN_BYTES = 2_097_152
 
 _HEADERS = int(Kind.HEADERS)
 _TRAILERS_END = END_HEADERS | END_STREAM
+
+
+class Envelope:
+    """What stands around the data of responses that differ in their data alone.
+
+    Attributes:
+        headers, trailers: their header blocks, each short enough for one frame of any client.
+        before_headers, before_trailers: the heads of those frames, up to the number of the stream.
+    """
+
+    __slots__ = ("before_headers", "before_trailers", "headers", "trailers")
+
+    def __init__(self, headers: bytes, trailers: bytes) -> None:
+        self.headers, self.trailers = headers, trailers
+        self.before_headers = PACK_HEAD(len(headers) << 8 | _HEADERS, END_HEADERS, 0)[:-4]
+        self.before_trailers = PACK_HEAD(len(trailers) << 8 | _HEADERS, _TRAILERS_END, 0)[:-4]
 
 
 class Sender:
@@ -71,36 +87,34 @@ class Sender:
         if end_stream:
             stream.step(Step.END)
 
-    def response(self, stream: Stream, block: bytes, data: bytes, trailers: bytes) -> None:
+    def response(self, stream: Stream, around: Envelope, prefix: bytes, data: bytes) -> None:
         """Send a whole response and end the stream; in one piece where the windows have room and all of it is short."""
-        size = len(data)
+        size = len(prefix) + len(data)
         if (
             size > stream.send_window
             or size > self.window
             or size > self.frame_limit
             or self._waiting
             or self.held
-            or len(block) > MAX_FRAME_BYTES
-            or len(trailers) > MAX_FRAME_BYTES
         ):
-            self.headers(stream, block)
-            self.data(stream, data)
-            self.trailers(stream, trailers)
+            self.headers(stream, around.headers)
+            self.data(stream, prefix + data)
+            self.trailers(stream, around.trailers)
             return
         self.sent = True
-        number = stream.id
         stream.send_window -= size
         self.window -= size
+        head = PACK_HEAD(size << 8, 0, stream.id)
+        number = head[-4:]
         self.out.append(
             b"".join(
                 (
-                    PACK_HEAD(len(block) << 8 | _HEADERS, END_HEADERS, number), block,
-                    PACK_HEAD(size << 8, 0, number), data,
-                    PACK_HEAD(len(trailers) << 8 | _HEADERS, _TRAILERS_END, number), trailers,
+                    around.before_headers, number, around.headers, head, prefix, data,
+                    around.before_trailers, number, around.trailers,
                 )
             )
         )  # fmt: skip
-        stream.step(Step.END)
+        stream.state = AFTER_END[stream.state]
 
     def data(self, stream: Stream, data: bytes) -> None:
         """Send data as far as the windows allow; the rest waits."""

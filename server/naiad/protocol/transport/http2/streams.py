@@ -111,8 +111,8 @@ class Filling:
         self.at += count * size
 
 
-class Stream:
-    """One stream.
+class Stream(msgspec.Struct, eq=False):
+    """One stream. A struct, as it is made in a fifth of the time that `__init__` takes.
 
     Attributes:
         id: its number.
@@ -125,19 +125,16 @@ class Stream:
         call: what the user of the protocol keeps with the stream.
     """
 
-    __slots__ = ("call", "expected", "filling", "id", "receive_window", "send_window", "state", "trailers", "unsent", "unsent_bytes")  # fmt: skip
-
-    def __init__(self, number: int, state: State, send_window: int, receive_window: int) -> None:
-        self.id = number
-        self.state = state
-        self.send_window = send_window
-        self.receive_window = receive_window
-        self.expected = -1
-        self.filling: Filling | None = None
-        self.unsent: collections.deque[memoryview] | None = None
-        self.unsent_bytes = 0
-        self.trailers: bytes | None = None
-        self.call: typing.Any = None
+    id: int
+    state: State
+    send_window: int
+    receive_window: int
+    expected: int = -1
+    filling: Filling | None = None
+    unsent: collections.deque[memoryview] | None = None
+    unsent_bytes: int = 0
+    trailers: bytes | None = None
+    call: typing.Any = None
 
     def wait(self, data: bytes | memoryview) -> None:
         """Put data behind what waits for the windows."""
@@ -169,6 +166,9 @@ def fault_of(
         f"{step.name} on stream {stream_id}, which is {state.name} (section {fault.section})",
     )
 
+
+AFTER_END = tuple(typing.cast("State", row[Step.END]) for row in _ROWS)
+"""The states after END_STREAM of ours, which is allowed in each."""
 
 CLOSED = _ROWS[State.CLOSED]
 """The row of a stream that is gone, by step."""

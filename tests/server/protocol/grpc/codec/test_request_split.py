@@ -115,7 +115,12 @@ def test_a_template_finds_what_a_walk_through_the_fields_finds(
     hypothesis.assume(parts is not None)
     assert parts is not None
     template = Template(parts)
-    for body in (first, second, second + damage, second[: len(second) // 2]):
+    bodies = (first, second, second + damage, second[: len(second) // 2])
+    changed = [
+        first[:at] + bytes((first[at] ^ (damage or b"\x01")[0],)) + first[at + 1 :]
+        for at in range(len(first))
+    ]
+    for body in (*bodies, first, first, second, second, *changed):
         found, walked = template.match(body), split(body)
         if found is not None:
             assert walked is not None

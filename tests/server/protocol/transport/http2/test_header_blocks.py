@@ -63,6 +63,29 @@ def test_a_trace_that_cannot_be_decoded_is_left_out_and_a_deadline_is_a_fault() 
         late.value(b"grpc-timeout")
 
 
+def _found(cache: BlockCache, encoded: bytes) -> object:
+    try:
+        headers = cache.read(encoded)
+        return headers.fields, headers.block.fault, headers.value(b"grpc-timeout")
+    except ConnectionFault as fault:
+        return str(fault)
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("coded", [False, True])
+def test_a_block_like_the_one_before_is_read_as_if_it_were_the_first(
+    *, long: bool, coded: bool
+) -> None:
+    fields = ("grpc-timeout", "12S"), ("x-a", "b"), ("traceparent", "7" * (140 if long else 8))
+    encoded = hpack.Encoder().encode([(*each, True) for each in (*REQUEST, *fields)], huffman=coded)
+    for at in range(len(encoded)):
+        for change in (1, 0x10, 0x80):
+            other = encoded[:at] + bytes((encoded[at] ^ change,)) + encoded[at + 1 :]
+            cache = BlockCache()
+            cache.read(encoded)
+            assert _found(cache, other) == _found(BlockCache(), other), at
+
+
 def test_long_lists_of_a_calls_own_fields_are_seen_to_be_too_long() -> None:
     cache = BlockCache()
     for times, too_long in ((1, False), (2, True)):

@@ -44,8 +44,9 @@ from naiad.protocol.transport.http2.events import (
     StreamDrained,
     StreamEnded,
     StreamReset,
+    WholeRequest,
 )
-from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES
+from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES, Headers
 from naiad.protocol.transport.http2.open_streams import DRAIN_PING
 from naiad.protocol.transport.http2.streams import State, Stream
 from naiad.protocol.transport.idle_reader import IDLE_S
@@ -136,12 +137,19 @@ class GrpcConnection(asyncio.Protocol):
     def _take(self, events: list[Event]) -> None:
         self._keepalive.heard(self._service.registry.now)
         for event in events:
-            if isinstance(event, DataReceived):
+            if isinstance(event, WholeRequest):
+                stream = event.stream
+                self._begin(stream, event.headers)
+                if stream.call is not None:
+                    stream.call.data(event)
+            elif isinstance(event, DataReceived):
                 call = event.stream.call
                 if call is not None:
                     call.data(event)
             elif isinstance(event, RequestReceived):
-                self._begin(event)
+                self._begin(event.stream, event.headers)
+                if event.ended and event.stream.call is not None:
+                    event.stream.call.ended()
             else:
                 self._other(event)
         if self.h2.sender.out or self._draining or self.h2.failed:
@@ -274,21 +282,18 @@ class GrpcConnection(asyncio.Protocol):
 
     # Inside
 
-    def _begin(self, event: RequestReceived) -> None:
+    def _begin(self, stream: Stream, headers: Headers) -> None:
         """A request: find its method, admit it, and begin the call."""
-        stream, headers, service = event.stream, event.headers, self._service
+        service = self._service
         if stream.state is _CLOSED:
             return  # reset in the same read: nothing is begun for it
-        h2 = self.h2
         block = headers.block
         if block.size > MAX_LIST_BYTES:
             self._refuse(stream, TOO_MUCH_METADATA)
             return
         head: CallHead = block.memo or head_of(headers)
         if head.http_status != 200:  # noqa: PLR2004 - OK
-            foreign = stream.call = ForeignRequest(self, stream, head.http_status)
-            if event.ended:
-                foreign.ended()
+            stream.call = ForeignRequest(self, stream, head.http_status)
             return
         entry = service.entries.get(head.path)
         if head.path not in service.methods.unchecked or entry is None:
@@ -298,15 +303,18 @@ class GrpcConnection(asyncio.Protocol):
             if refused is not None or entry is None:
                 self._refuse(stream, refused or NO_METHOD)
                 return
-        h2.give_up_table()
-        timeout = timeout_of(headers, head) if headers.has_per_call else head.timeout
+        self.h2.give_up_table()
+        timeout = timeout_of(headers, head) if headers.places else head.timeout
         if timeout is not None and timeout <= 0:
             self._refuse(stream, DEADLINE if timeout == 0 else NO_TIMEOUT)
             return
-        make = UnaryCall if entry.streaming is None else StreamCall
-        call = stream.call = make(self, service, BegunCall(stream, headers, head, entry, timeout))
-        if event.ended:
-            call.ended()
+        begun = BegunCall(stream, headers, head, entry, timeout)
+        if entry.streaming is not None:
+            stream.call = StreamCall(self, service, begun)
+            return
+        call = stream.call = UnaryCall(self, service, begun)
+        if timeout is not None:
+            call.due = service.deadlines.add(call, timeout)
 
     def _refuse(self, stream: Stream, status: RpcStatus) -> None:
         """Answer a call that may not begin: now if its client has finished sending."""
@@ -381,7 +389,7 @@ class GrpcConnection(asyncio.Protocol):
     def _flush(self) -> None:
         self._scheduled = False
         h2 = self.h2
-        more = h2.sender.wants_turn
+        more = h2.sender.turn <= 0 and h2.sender.wants_turn
         out = h2.take_output()
         if out and not self._closing:
             if len(out) == 1:

@@ -8,7 +8,7 @@ import msgspec
 
 from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.settings import MAX_MESSAGE_BYTES
-from naiad.protocol.transport.http2.events import DataReceived
+from naiad.protocol.transport.http2.events import Data
 from naiad.protocol.transport.http2.streams import Filling
 
 PREFIX_BYTES = 5
@@ -84,7 +84,7 @@ class MessageReader:
         self.missing = 0
         self.filling: Filling | None = None
 
-    def take(self, event: DataReceived) -> collections.abc.Iterator[Message]:
+    def take(self, event: Data) -> collections.abc.Iterator[Message]:
         """The messages that are whole with the data of an event.
 
         Raises:

@@ -3,7 +3,7 @@
 from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.transport.native import responses
 from naiad.protocol.grpc.transport.native.service import CallTransport, GrpcService
-from naiad.protocol.transport.http2.events import DataReceived
+from naiad.protocol.transport.http2.events import Data
 from naiad.protocol.transport.http2.streams import Stream
 
 REFUSED_AFTER_S = 0.1
@@ -19,7 +19,7 @@ class ForeignRequest:
         self._stream = stream
         self._status = status
 
-    def data(self, event: DataReceived) -> None:
+    def data(self, event: Data) -> None:
         """Data of the client."""
         if event.ended:
             self.ended()
@@ -60,7 +60,7 @@ class RefusedCall:
         self._status = status
         self._due = service.deadlines.add(self, REFUSED_AFTER_S)
 
-    def data(self, event: DataReceived) -> None:
+    def data(self, event: Data) -> None:
         """Data of the client."""
         if event.ended:
             self.ended()

@@ -8,8 +8,10 @@ import struct
 from naiad.protocol.grpc import retry_info
 from naiad.protocol.grpc.call import LongMessage, Metadata, RpcStatus
 from naiad.protocol.transport.http2.header_blocks import encode
+from naiad.protocol.transport.http2.sender import Envelope
 
-_LONG_MESSAGE = struct.Struct(">BI").pack
+prefix = struct.Struct(">BI").pack
+"""What stands before a message: whether it is compressed, and its length."""
 
 _OK = ((b":status", b"200"), (b"content-type", b"application/grpc"))
 _ACCEPTS = (b"grpc-accept-encoding", b"identity, deflate, gzip")
@@ -27,6 +29,9 @@ HEADERS_ENCODED = {
 
 OK_TRAILERS = encode(((b"grpc-status", b"0"), (b"grpc-message", b"")))
 
+OK = Envelope(HEADERS, OK_TRAILERS)
+"""Around the message of a unary call."""
+
 
 def initial(encoding: bytes, metadata: Metadata) -> bytes:
     """Initial metadata with a service's own."""
@@ -36,18 +41,18 @@ def initial(encoding: bytes, metadata: Metadata) -> bytes:
 
 def framed(message: bytes, *, compressed: bool = False) -> bytes:
     """A message behind its length."""
-    return _LONG_MESSAGE(compressed, len(message)) + message
+    return prefix(compressed, len(message)) + message
 
 
 def in_pieces(message: bytes | LongMessage) -> list[bytes | memoryview]:
     """A message that is not compressed behind its length, sent from where it is."""
     pieces = message.pieces if isinstance(message, LongMessage) else [message]
-    return [_LONG_MESSAGE(False, len(message)), *pieces]
+    return [prefix(False, len(message)), *pieces]
 
 
 def compressed_in_pieces(pieces: list[bytes]) -> LongMessage:
     """A compressed message behind its length."""
-    return LongMessage([_LONG_MESSAGE(True, sum(map(len, pieces))), *pieces])
+    return LongMessage([prefix(True, sum(map(len, pieces))), *pieces])
 
 
 @functools.lru_cache(maxsize=256)

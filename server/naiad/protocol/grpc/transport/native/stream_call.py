@@ -21,7 +21,7 @@ from naiad.protocol.grpc.transport.native.service import (
     GrpcService,
 )
 from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE, ONE_PIECE, send_framed
-from naiad.protocol.transport.http2.events import DataReceived
+from naiad.protocol.transport.http2.events import Data
 from naiad.protocol.transport.http2.settings import STREAM_WINDOW
 
 HIGH_BYTES = 262_144
@@ -164,7 +164,7 @@ class StreamCall:
 
     # For the connection
 
-    def data(self, event: DataReceived) -> None:
+    def data(self, event: Data) -> None:
         """Data of the client."""
         if self._ended:
             return

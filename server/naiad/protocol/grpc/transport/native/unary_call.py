@@ -2,6 +2,8 @@
 
 import functools
 
+import msgspec
+
 from naiad.core.inference import Cancellable
 from naiad.protocol.grpc.call import LongMessage, Metadata, Response, RpcStatus, in_one_piece
 from naiad.protocol.grpc.transport.message_memory import LARGE_MESSAGE_BYTES
@@ -23,7 +25,7 @@ from naiad.protocol.grpc.transport.native.service import (
     Extras,
     GrpcService,
 )
-from naiad.protocol.transport.http2.events import DataReceived
+from naiad.protocol.transport.http2.events import Data
 from naiad.protocol.transport.http2.open_streams import OpenStreams
 from naiad.protocol.transport.http2.streams import Stream
 
@@ -36,24 +38,24 @@ ONE_PIECE = 65_536
 """Up to here a response is joined with its headers, above it is sent from where it is."""
 
 
-class UnaryCall:
-    """One call; a `NativeCall` for its method."""
+class UnaryCall(msgspec.Struct, eq=False):
+    """One call; a `NativeCall` for its method. A struct, as `Stream` is.
 
-    __slots__ = (
-        "_begun", "_connection", "_done", "_due", "_reader", "_service", "_taken", "_work", "compressed", "extras",
-    )  # fmt: skip
+    Attributes:
+        due: when its deadline is, as `Deadlines` says; -1 for none.
+    """
 
-    def __init__(self, connection: CallTransport, service: GrpcService, begun: BegunCall) -> None:
-        self._connection = connection
-        self._service = service
-        self._begun = begun
-        self._reader: MessageReader | None = None
-        self._work: Cancellable | None = None
-        self._taken = False  # the message is whole
-        self._done = self.compressed = False
-        self.extras: Extras | None = None
-        timeout = begun.timeout
-        self._due = -1 if timeout is None else service.deadlines.add(self, timeout)
+    _connection: CallTransport
+    _service: GrpcService
+    _begun: BegunCall
+    due: int = -1
+    compressed: bool = False
+    extras: Extras | None = None
+    _reader: MessageReader | None = None
+    _work: Cancellable | None = None
+    _taken: bool = False
+    """The message is whole."""
+    _done: bool = False
 
     # For the method
 
@@ -67,7 +69,7 @@ class UnaryCall:
 
     # For the connection
 
-    def data(self, event: DataReceived) -> None:
+    def data(self, event: Data) -> None:
         """Data of the request; what follows a whole message is ignored, as grpc does."""
         if self._taken or self._done:
             return
@@ -159,9 +161,10 @@ class UnaryCall:
         if self._done:
             return False
         self._done = True
-        self._reader = self._begun.stream.filling = None
-        if self._due >= 0:
-            self._service.deadlines.remove(self, self._due)
+        if self._reader is not None:
+            self._reader = self._begun.stream.filling = None
+        if self.due >= 0:
+            self._service.deadlines.remove(self, self.due)
         return True
 
     def _cancel(self) -> None:
@@ -186,7 +189,7 @@ class UnaryCall:
             self._respond_compressed(response)
         elif type(response) is bytes and len(response) <= ONE_PIECE:
             h2.streams.respond(
-                stream, responses.HEADERS, responses.framed(response), responses.OK_TRAILERS
+                stream, responses.OK, responses.prefix(False, len(response)), response
             )
         else:
             if len(response) > LARGE_MESSAGE_BYTES:
