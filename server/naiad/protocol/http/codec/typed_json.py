@@ -5,7 +5,7 @@ are whole, all of them as JSON or all as bytes behind it. Everything else, and e
 rules and says what is wrong. A test holds the two to each other.
 
 The JSON in front of binary tensors says the same in many requests, so what was read of it last is remembered (bounded), unless it has an id. So are
-lists of binary inputs and of outputs, in any request.
+lists of binary inputs and of outputs, in any request, and requests whose inputs are in clients' shared memory.
 """
 
 import array
@@ -19,7 +19,7 @@ import numpy as np
 from naiad.core.datatypes import BY_NAME, BYTES
 from naiad.core.record import Record
 from naiad.core.request import InferRequest, Parameters, RequestedOutput
-from naiad.core.tensor import Tensor, object_array
+from naiad.core.tensor import RegionTensor, Tensor, object_array
 from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
 from naiad.protocol.http.codec import infer_json, request_parameters
@@ -32,6 +32,8 @@ LONGEST = 8_192
 
 SMALLEST_LIMIT = 8 * LONGEST
 """No tensor in so short a JSON is larger: the least limit of the input size with which none has to be measured."""
+
+_IN_A_REGION = b'"shared_memory_region"'
 
 _UNSET = msgspec.UNSET
 _ALL_OUTPUTS = msgspec.Raw()
@@ -90,10 +92,34 @@ _INVALID = msgspec.MsgspecError, RecursionError, ValueError
 def decode(body: bytes | memoryview, header_length: int, target: Target) -> Decoded:
     """Read any request. Arguments and errors are those of `infer_json.decode`."""
     if header_length <= LONGEST and target.max_input_size >= SMALLEST_LIMIT:
-        decoded = read(body, header_length, target)
+        if header_length == len(body) and _IN_A_REGION in (document := bytes(body)):
+            decoded = None if b'"id"' in document else _in_regions(document, target)
+        else:
+            decoded = read(body, header_length, target)
         if decoded is not None:
             return decoded
     return infer_json.decode(body, header_length, target)
+
+
+def _in_regions(document: bytes, target: Target) -> Decoded | None:
+    """Read a request whose inputs are all in clients' shared memory: such JSON says nothing else, so that the same comes again and again. None for another one."""
+    known = _known_in_regions(document, target)
+    if known is None:
+        return None
+    request = known.request
+    own = msgspec.structs.replace(
+        request,
+        inputs=request.inputs.copy(),
+        requested_outputs=request.requested_outputs.copy(),
+        parameters=request.parameters.copy(),
+    )
+    return Decoded(own, known.form)
+
+
+@functools.lru_cache(maxsize=128)
+def _known_in_regions(document: bytes, target: Target) -> Decoded | None:
+    decoded = infer_json.decode(document, len(document), target)
+    return decoded if all(type(each) is RegionTensor for each in decoded.request.inputs) else None
 
 
 def read(body: bytes | memoryview, header_length: int, target: Target) -> Decoded | None:

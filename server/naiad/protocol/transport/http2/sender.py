@@ -3,6 +3,7 @@
 What is to be sent is collected in `out`; the user of the protocol writes it, once per iteration of its loop.
 """
 
+import collections
 import collections.abc
 
 from naiad.protocol.transport.http2 import settings
@@ -251,6 +252,10 @@ class Sender:
             size = min(room - sent, limit, stream.unsent_bytes - sent)
             if size == limit:
                 whole = whole or head(limit, Kind.DATA, 0, stream.id)
+                alike = min(room - sent, len(unsent[0])) // limit
+                if alike > 1:
+                    sent += _cut(unsent, alike * limit, limit, whole, out)
+                    continue
                 out.append(whole)
             else:
                 out.append(head(size, Kind.DATA, 0, stream.id))
@@ -276,3 +281,17 @@ class Sender:
         if stream.trailers is not None and stream.state is not State.CLOSED:
             self._end(stream)
         return True
+
+
+def _cut(
+    unsent: collections.deque[memoryview], size: int, limit: int, whole: bytes, out: list[Written]
+) -> int:
+    """Take whole frames of `limit` bytes, `size` bytes in all, out of the first piece; returns `size`. A megabyte has 64 of them."""
+    first = unsent[0]
+    for at in range(0, size, limit):
+        out += (whole, first[at : at + limit])
+    if size == len(first):
+        unsent.popleft()
+    else:
+        unsent[0] = first[size:]
+    return size

@@ -10,6 +10,7 @@ from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.protocol.http.codec import infer_json, typed_json
 from naiad.protocol.http.codec.infer_json import Decoded, Target
+from tests.support.calls import calls_of
 
 LIMIT = typed_json.SMALLEST_LIMIT
 TARGET = Target("m", -1, LIMIT)
@@ -325,3 +326,37 @@ def test_what_is_remembered_of_json_is_bounded() -> None:
         assert agree(behind(8, name=f"x{number}"), bytes(8))
     remembered = typed_json._layout.cache_info()
     assert remembered.currsize == remembered.maxsize == 128
+
+
+def in_a_region(**members: typing.Any) -> bytes:
+    """A request whose tensors are in regions, with other members of its own."""
+    place = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
+    given = {"name": "x", "datatype": "FP32", "shape": [2], "parameters": place}
+    wanted = {"name": "y", "parameters": {**place, "shared_memory_offset": 8}}
+    return json.dumps({"inputs": [given], "outputs": [wanted], **members}).encode()
+
+
+def test_a_request_in_regions_that_comes_again_is_not_read_again() -> None:
+    body = in_a_region(parameters={"mine": 1})
+    first = typed_json.decode(body, len(body), TARGET)
+    assert _meaning(first) == _meaning(infer_json.decode(body, len(body), TARGET))
+    assert first.request.in_regions
+    assert calls_of(lambda: typed_json.decode(body, len(body), TARGET)) < 20
+    # What is done to one of them is not done to the next.
+    first.request.inputs.clear()
+    first.request.requested_outputs.clear()
+    first.request.parameters["forwarded"] = "x"
+    again = typed_json.decode(body, len(body), TARGET)
+    assert _meaning(again) == _meaning(infer_json.decode(body, len(body), TARGET))
+    other = typed_json.decode(body, len(body), Target("other", 3, LIMIT)).request
+    assert (other.model_name, other.model_version) == ("other", 3)
+
+
+def test_requests_in_regions_that_do_not_come_again_are_read_each_time() -> None:
+    body = in_a_region(id="7")
+    assert typed_json.decode(body, len(body), TARGET).request.id == "7"
+    mixed = json.loads(in_a_region())
+    mixed["inputs"].append({"name": "z", "datatype": "FP32", "shape": [1], "data": [1]})
+    body = json.dumps(mixed).encode()
+    both = [typed_json.decode(body, len(body), TARGET).request.inputs[1] for _ in range(2)]
+    assert both[0].array is not both[1].array
