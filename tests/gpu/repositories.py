@@ -22,19 +22,21 @@ graph = helper.make_graph(
     [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["rows", 64])], [numpy_helper.from_array(w, "W")])
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 """
-_GATHERING = """
+_REVERSING = """
 import sys, numpy as np, onnx
 from onnx import TensorProto, helper, numpy_helper
-# An index beyond the axis makes CUDA read an address that is not there.
+# CUDA believes the lengths of the sequences, and reads what lies so far beyond a row.
 nodes = [
     helper.make_node("Mul", ["X", "large"], ["scaled"]),
-    helper.make_node("Cast", ["scaled"], ["index"], to=TensorProto.INT64),
-    helper.make_node("GatherElements", ["X", "index"], ["Y"], axis=1),
+    helper.make_node("ReduceMax", ["scaled"], ["greatest"], axes=[1], keepdims=0),
+    helper.make_node("Cast", ["greatest"], ["beyond"], to=TensorProto.INT64),
+    helper.make_node("Add", ["beyond", "one"], ["lengths"]),
+    helper.make_node("ReverseSequence", ["X", "lengths"], ["Y"], batch_axis=0, time_axis=1),
 ]
 graph = helper.make_graph(
     nodes, "g", [helper.make_tensor_value_info("X", TensorProto.FLOAT, ["rows", 64])],
     [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["rows", 64])],
-    [numpy_helper.from_array(np.array(1e7, np.float32), "large")])
+    [numpy_helper.from_array(np.array(1e7, np.float32), "large"), numpy_helper.from_array(np.array(1), "one")])
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), sys.argv[1])
 """
 _TORCH = """
@@ -163,9 +165,9 @@ def onnx(path: pathlib.Path, seed: int = 1) -> None:
     _run(_ONNX, str(seed), str(path))
 
 
-def gathering(path: pathlib.Path) -> None:
+def reversing(path: pathlib.Path) -> None:
     """Y = X where X is 0; else it reads outside of all memory."""
-    _run(_GATHERING, str(path))
+    _run(_REVERSING, str(path))
 
 
 def torch(path: pathlib.Path, form: str) -> None:

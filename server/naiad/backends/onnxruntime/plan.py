@@ -157,7 +157,7 @@ def cache_folders(plan: SessionPlan) -> dict[str, str]:
     for provider in plan.providers:
         for enabled, path in _TENSORRT_CACHES.items():
             folder = provider.options.get(path)
-            if provider.name == TENSORRT and folder and provider.options.get(enabled) == "1":
+            if provider.name == TENSORRT and folder and provider.options.get(enabled) == "True":
                 found[folder] = path
     return found
 
@@ -259,9 +259,9 @@ _TENSORRT_NAMES = {
 """onnxruntime's names, where they differ."""
 _PRECISIONS = {
     "FP32": {},
-    "FP16": {"trt_fp16_enable": "1"},
-    "BF16": {"trt_bf16_enable": "1"},
-    "INT8": {"trt_int8_enable": "1"},
+    "FP16": {"trt_fp16_enable": "True"},
+    "BF16": {"trt_bf16_enable": "True"},
+    "INT8": {"trt_int8_enable": "True"},
 }
 _CUDA_FLAGS = {"do_copy_in_default_stream", "use_ep_level_unified_stream"}
 _CUDA_CHOICES = {
@@ -315,7 +315,8 @@ class _Reader:
             elif key in _TENSORRT_NUMBERS:
                 options[name] = str(self.number(key, value))
             elif key in _TENSORRT_FLAGS:
-                options[name] = self._bit(key, value)
+                # "1" is refused for this provider ("should be 'True' or 'False'"), where the one of CUDA takes it.
+                options[name] = str(self.flag(key, value))
             elif key in _TENSORRT_TEXTS:
                 if value:
                     options[name] = value

@@ -13,6 +13,7 @@ import zipfile
 from typing import Any
 
 import torch
+from torch._inductor.package import load_package
 from typing_extensions import override
 
 from naiad.backends import reasons
@@ -158,7 +159,8 @@ def _compiled(
     path: pathlib.Path, config: ModelConfig, device: Device, *, runners: int
 ) -> FlatProgram:
     index = torch.device(device.name).index if device.name else -1
-    package = torch._inductor.aoti_load_package(  # noqa: SLF001 - as the documentation has it
+    # aoti_load_package of the documentation calls it, and takes num_runners since torch 2.12 only.
+    package = load_package(
         str(path), num_runners=runners, device_index=-1 if index is None else index
     )
     in_spec, out_spec = package.loader.get_call_spec()

@@ -179,11 +179,11 @@ def test_tensorrt_goes_before_cuda_with_its_parameters_translated() -> None:
         "CPUExecutionProvider",
     ]
     assert plan.providers[0].options == {
-        "trt_fp16_enable": "1",
+        "trt_fp16_enable": "True",
         "trt_max_workspace_size": "1073741824",
         "trt_int8_calibration_table_name": "t",
-        "trt_int8_use_native_calibration_table": "0",
-        "trt_engine_cache_enable": "1",
+        "trt_int8_use_native_calibration_table": "False",
+        "trt_engine_cache_enable": "True",
         "trt_engine_cache_path": "/cache",
         "trt_builder_optimization_level": "4",
         "device_id": "1",
