@@ -1,9 +1,10 @@
 """gRPC load whose calls change, which h2load cannot send: an id, values, a deadline and a `traceparent` of its own in each.
 
-A client of its own on plain sockets, in one thread: everything but the numbers is prepared, so that a call costs it some 15 µs. It does what
+A client of its own on plain sockets, in one thread: all but the numbers of streams is prepared before the measurement, so that a call costs it little. It does what
 gRPC's clients do: it uses the header table that the server allows, acknowledges settings and answers pings, and it checks the status of every call.
 """
 
+import itertools
 import selectors
 import socket
 import statistics
@@ -22,8 +23,19 @@ from naiad.protocol.transport.http2.frames import Kind
 _TURNS = 64
 """Messages with other values that take turns."""
 
+_PREPARED_PER_S = 30_000
+"""Calls that are prepared for each second; when there are more, they begin again."""
+
 _WINDOW = 1 << 30
 _TIMEOUT_S = 60.0
+_HEADERS = int(Kind.HEADERS)
+
+
+class Call(typing.NamedTuple):
+    """What differs in a call: the end of its header block, and its data."""
+
+    fields: bytes
+    data: bytes
 
 
 class Message:
@@ -38,6 +50,21 @@ class Message:
         """What comes before and behind the number, with other values each time; their first byte counts, which any datatype takes."""
         tail = self._after
         return [(self._before, tail[:-1] + bytes((tail[-1] ^ turn & 1,))) for turn in range(_TURNS)]
+
+    def calls(self, first: int, count: int) -> list[Call]:
+        """So many calls, each with a number of its own. The parts of all of them have the same lengths."""
+        turns = self.turns()
+        calls = []
+        for number in range(first, first + count):
+            before, after = turns[number % _TURNS]
+            fields = b"\x00\x0cgrpc-timeout\x09%08du\x00\x0btraceparent\x37" % (
+                90_000_000 - number % 1_000_000
+            )
+            fields += b"00-0af7651916cd43dd8448%012d-b7ad6b7169203331-01" % number
+            length = len(before) + 12 + len(after)
+            data = struct.pack(">BI", 0, length) + before + b"%012d" % number + after
+            calls.append(Call(fields, data))
+        return calls
 
 
 class _Connection:
@@ -64,32 +91,25 @@ class _Connection:
         )  # no header table for responses: their blocks repeat
         self.socket.sendall(frames.PREFACE + settings + frames.window_update(0, _WINDOW))
 
-    def call(self, number: int, before: bytes, after: bytes) -> bytes:
+    def call(self, call: Call) -> bytes:
         """The bytes of the next call."""
         block = self._block
         if not block:
             block = self._encoder.encode(self._fields)
             again = self._encoder.encode(self._fields)
             self._block = again  # the table knows the fields by now, if the server allows one
-        length = len(before) + 12 + len(after)
-        block += b"\x00\x0cgrpc-timeout\x09%08du\x00\x0btraceparent\x37" % (
-            90_000_000 - number % 1_000_000
-        )
-        block += b"00-0af7651916cd43dd8448%012d-b7ad6b7169203331-01" % number
+        fields, data = call
         stream = self._next
         self._next += 2
         self.begun[stream] = time.perf_counter()
-        data = struct.pack(">BI", 0, length) + before + b"%012d" % number + after
         answers, self._answers = self._answers, b""
         return b"".join(
             (
                 answers,
-                frames.head(len(block), Kind.HEADERS, frames.END_HEADERS, stream),
-                block,
-                frames.head(len(data), Kind.DATA, frames.END_STREAM, stream),
-                data,
+                frames.PACK_HEAD(len(block) + len(fields) << 8 | _HEADERS, frames.END_HEADERS, stream), block, fields,
+                frames.PACK_HEAD(len(data) << 8, frames.END_STREAM, stream), data,
             )
-        )
+        )  # fmt: skip
 
     def read(self) -> list[float]:
         """Take what the server sent; returns the times at which the calls that have ended began.
@@ -108,11 +128,11 @@ class _Connection:
             if following > end:
                 break
             kind = size_and_kind & 0xFF
-            if kind == Kind.HEADERS:
+            if kind == _HEADERS:
                 if flags & frames.END_STREAM:
                     self._check(data[at + 9 : following])
                     ended.append(self.begun.pop(stream))
-            elif kind != Kind.DATA:
+            elif kind:  # not DATA
                 self._control(kind, flags, data[at + 9 : following])
             at = following
         self._unread = data[at:]
@@ -168,17 +188,16 @@ def changing_calls(
     """
     if len(message) > frames.MAX_FRAME_BYTES - 64:
         raise LoadError(f"a message of {len(message)} bytes: it has to fit one frame")
-    turns = Message(message).turns()
+    count = max(1_000, int(_PREPARED_PER_S * seconds))
+    calls = itertools.cycle(Message(message).calls(first, count))
     opened = [_Connection(address, path) for _ in range(connections)]
-    number = first
     latencies: list[float] = []
     with selectors.DefaultSelector() as selector:
         for connection in opened:
             selector.register(connection.socket, selectors.EVENT_READ, connection)
             connection.read()  # the settings
             for _ in range(streams):
-                connection.socket.sendall(connection.call(number, *turns[number % _TURNS]))
-                number += 1
+                connection.socket.sendall(connection.call(next(calls)))
         started = time.perf_counter()
         end = started + seconds
         while (now := time.perf_counter()) < end:
@@ -186,13 +205,10 @@ def changing_calls(
                 connection = typing.cast("_Connection", key.data)
                 ended = connection.read()
                 now = time.perf_counter()
-                calls: list[bytes] = []
-                for begun in ended:
-                    latencies.append(now - begun)
-                    calls.append(connection.call(number, *turns[number % _TURNS]))
-                    number += 1
-                if calls:
-                    connection.socket.sendall(b"".join(calls))
+                if ended:
+                    latencies += [now - begun for begun in ended]
+                    following = [connection.call(next(calls)) for _ in ended]
+                    connection.socket.sendall(b"".join(following))
     took = time.perf_counter() - started
     for connection in opened:
         connection.socket.close()

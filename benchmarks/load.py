@@ -139,6 +139,8 @@ def h2load(
     rate, status = _H2_RATE.search(output), _H2_STATUS.search(output)
     if rate is None or status is None or status[1] != "0" or not microseconds:
         raise LoadError(f"h2load on {address}{path}:\n{output}")
+    if len(microseconds) == 1:  # of two and more there are quantiles
+        microseconds *= 2
     hundredths = statistics.quantiles(microseconds, n=100)
     count = _H2_COUNT.search(output)
     return Rate(

@@ -44,6 +44,14 @@ def main() -> int:
         "--seconds", type=float, default=4.0, help="of each measurement (default 4)"
     )
     parser.add_argument("--quick", action="store_true", help="one round of 1 s")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=(),
+        metavar="PART",
+        help="without DIR: these tables of docs/performance.md alone, such as `small`, the cells beside Triton that have an aim, or `cache`; "
+        "an unknown name prints all",
+    )
     parser.add_argument("--write", action="store_true",
                         help="without DIR: put the results into benchmarks/results and docs/performance.md")  # fmt: skip
     arguments = parser.parse_args()
@@ -62,7 +70,10 @@ def main() -> int:
             )
         from benchmarks.server import suite  # noqa: PLC0415 - needs packages that only `make bench` installs
 
-        suite.run(plan, quick=arguments.quick, write=arguments.write)
+        unknown = sorted(set(arguments.only) - set(suite.PARTS))
+        if unknown:
+            parser.error(f"--only {' '.join(unknown)}: there are {', '.join(suite.PARTS)}")
+        suite.run(plan, quick=arguments.quick, write=arguments.write, only=arguments.only)
     except (LoadError, ServerFailedError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -9,7 +9,16 @@ from benchmarks import models
 from benchmarks.micro import engine_cost, loop_profile, process_handover, sequence_cost
 from benchmarks.report import Row, plot, put_into, table, write_csv
 from benchmarks.requests import file_bytes, small, strings, wide
-from benchmarks.server import cache, cycles, ensembles, instances, sequences, startup, streams
+from benchmarks.server import (
+    cache,
+    cycles,
+    ensembles,
+    instances,
+    sequences,
+    small_requests,
+    startup,
+    streams,
+)
 from benchmarks.server.contest import (
     ALL_WIRES,
     CHANGING_BINARY,
@@ -39,13 +48,23 @@ _FEW = (1, 4)
 """Connections for large tensors: more of them only measure memory."""
 
 
-def run(plan: Plan, *, quick: bool, write: bool) -> None:
+BESIDE, SMALL = "beside", "small"
+PARTS = (
+    BESIDE, SMALL, "cache", "ensembles", "sequences", "sequence-cost", "engine", "startup", "handover", "instances", "cycles", "profile",
+)  # fmt: skip
+"""What can be measured alone: models and wires, the cells of these that have an aim, and what else docs/performance.md has a table of."""
+
+
+def run(
+    plan: Plan, *, quick: bool, write: bool, only: collections.abc.Collection[str] = ()
+) -> None:
     """Measure and print.
 
     Args:
         plan: how long and how often.
         quick: also keep the smaller measurements short.
         write: put the results into benchmarks/results and docs/performance.md.
+        only: the parts to measure, of `PARTS`; none for all.
 
     Raises:
         LoadError: a part could not be measured; all others were printed.
@@ -60,10 +79,12 @@ def run(plan: Plan, *, quick: bool, write: bool) -> None:
             "beside": f"{plan.text}\n\n{table(beside)}",
             "alone": table(alone),
             "streams": streams.table(streamed),
+            SMALL: _small(plan, small_requests.of(beside, streamed)),
         }
 
     rounds, seconds = plan.rounds, plan.seconds
     tables: dict[str, collections.abc.Callable[[], str]] = {
+        SMALL: lambda: _small(plan, small_requests.measure(plan)),
         "cache": lambda: cache.table(cache.measure(rounds=rounds, seconds=seconds)),
         "ensembles": lambda: ensembles.table(ensembles.measure(rounds=rounds, seconds=seconds)),
         "sequences": lambda: sequences.table(sequences.measure(rounds=rounds, seconds=seconds)),
@@ -76,13 +97,20 @@ def run(plan: Plan, *, quick: bool, write: bool) -> None:
         "profile": lambda: loop_profile.table(loop_profile.measure(rounds=50 if quick else 500)),
     }  # fmt: skip
     parts = Parts()
-    parts.measure("models and wires", contests)
-    for name, measured in tables.items():
-        parts.measure(name, lambda name=name, measured=measured: {name: measured()})  # type: ignore[misc]
+    chosen = only or [part for part in PARTS if part != SMALL]  # which are among `BESIDE`
+    for name in chosen:
+        if name == BESIDE:
+            parts.measure("models and wires", contests)
+        else:
+            parts.measure(name, lambda name=name: {name: tables[name]()})  # type: ignore[misc]
     print("\n" + "\n\n".join(parts.texts.values()))
     if write:
         _write(beside, alone, parts.texts)
     parts.check()
+
+
+def _small(plan: Plan, rows: list[Row]) -> str:
+    return f"{plan.text}\n\n{small_requests.table(rows)}"
 
 
 def _measure(
@@ -137,4 +165,5 @@ def _write(beside: list[Row], alone: list[Row], texts: dict[str, str]) -> None:
         plot(beside, _RESULTS / "beside_triton.png")
     for marker, text in texts.items():
         put_into(_DOCUMENT, marker=marker, text=text)
-    print(f"\nwritten: {_RESULTS.relative_to(_ROOT)}/ and {_DOCUMENT.relative_to(_ROOT)}")
+    results = f"{_RESULTS.relative_to(_ROOT)}/ and " if beside else ""
+    print(f"\nwritten: {results}{_DOCUMENT.relative_to(_ROOT)}")
