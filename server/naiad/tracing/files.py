@@ -5,17 +5,14 @@ A file is valid JSON after every write. The first error stops tracing with one l
 
 import collections.abc
 import contextlib
-import io
 import logging
 import operator
-import os
-import pathlib
-import stat
 import typing
 
 import msgspec
 
 from naiad.tracing.background import Background
+from naiad.tracing.json_array import JsonArray
 from naiad.tracing.settings import TraceSetting
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.triton_json import written
@@ -128,7 +125,7 @@ class TraceFiles:
         # Each is written by one thread only.
         self._dropped = self._unwritten = 0
         self._groups = FileGroups()
-        self._open: dict[str, _JsonArray] = {}
+        self._open: dict[str, JsonArray] = {}
         self._begun = set[str]()
         self._numbers: dict[str, int] = {}
         self.background = Background[Write](
@@ -214,7 +211,7 @@ class TraceFiles:
                 with (
                     self._freed(write.traces),
                     self._reported(path, len(write.traces)),
-                    contextlib.closing(_JsonArray(path)) as array,
+                    contextlib.closing(JsonArray(path)) as array,
                 ):
                     array.append(self._joined(write.traces))
 
@@ -230,7 +227,7 @@ class TraceFiles:
                 is_first = False
                 (array or self._ready(self._file)).append_framed(self._texts.framed(traces))
 
-    def _ready(self, file: str) -> "_JsonArray":
+    def _ready(self, file: str) -> "JsonArray":
         """The array of a file."""
         array = self._open.get(file)
         if array is not None and not array.is_at(file):
@@ -239,7 +236,7 @@ class TraceFiles:
             array = None
         if array is None:
             # One that was written before goes on, once there is room again.
-            array = self._open[file] = _JsonArray(file, goes_on=file in self._begun)
+            array = self._open[file] = JsonArray(file, goes_on=file in self._begun)
             self._begun.add(file)
         return array
 
@@ -280,68 +277,6 @@ class TraceFiles:
 def _weight(write: Write) -> int:
     """About how many KB its traces have, with the tensors that they hold; at least one each."""
     return sum(max(1, (trace.size + trace.held) >> 10) for trace in write.traces)
-
-
-class _JsonArray:
-    """A file that holds a JSON array, whole after each write. A file that is there already is replaced, unless the array goes on. Raises OSError."""
-
-    def __init__(self, path: str, *, goes_on: bool = False) -> None:
-        try:
-            self._file = io.FileIO(path, "r+" if goes_on else "w")
-        except FileNotFoundError:
-            self._file = io.FileIO(path, "w")
-        self._seeks = self._file.seekable()
-        # Where the bracket is that ends the array; 0: it has not begun.
-        self._end = self._found_end() if self._seeks else 0
-
-    def _found_end(self) -> int:
-        size = self._file.seek(0, io.SEEK_END)
-        if not size or not self._file.readable():
-            return size
-        self._file.seek(size - 1)
-        # There was no room for the bracket, either, when a write failed.
-        return size - (self._file.read(1) == b"]")
-
-    def is_at(self, path: str) -> bool:
-        """Whether it is what this path names, with all that was written: files are moved, removed and cut off."""
-        here = os.fstat(self._file.fileno())
-        try:
-            there = pathlib.Path(path).stat()
-        except FileNotFoundError:
-            return False
-        is_cut = stat.S_ISREG(here.st_mode) and here.st_size < self._end
-        return os.path.samestat(here, there) and not is_cut
-
-    def append(self, records: bytes) -> None:
-        """Write further records; after an error the file has those from before."""
-        if records:
-            self.append_framed(memoryview(bytearray(b",%b]" % records)))
-
-    def append_framed(self, records: memoryview) -> None:
-        """As `append`, of records that have a comma in front, which may be changed, and a bracket behind."""
-        if not self._end:
-            records[0] = ord("[")
-        rest = records if self._seeks else records[:-1]
-        size = len(rest)
-        if self._seeks:
-            self._file.seek(self._end)
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError:
-            if self._seeks:
-                self._file.truncate(self._end)
-                if self._end:
-                    self._file.seek(self._end)
-                    self._file.write(b"]")
-            raise
-        self._end += size - 1
-
-    def close(self) -> None:
-        """End the array."""
-        if not self._seeks and self._end:
-            self._file.write(b"]")
-        self._file.close()
 
 
 class TraceSink(typing.Protocol):

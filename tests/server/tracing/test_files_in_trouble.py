@@ -15,6 +15,7 @@ from naiad.core.regions import Place
 from naiad.core.tensor import NO_VALUES, UnreadTensor
 from naiad.errors import unavailable
 from naiad.tracing import files
+from naiad.tracing.json_array import JsonArray
 from naiad.tracing.settings import TENSORS, TIMESTAMPS
 from tests.server.tracing.traces import tensor
 from tests.server.tracing.world import World, ids
@@ -99,7 +100,7 @@ async def test_a_file_whose_last_bracket_found_no_room_goes_on_as_valid_json(
     world = World(tmp_path)
     await world.tracer.aclose()
     world.file.write_text('[{"id":1}')
-    array = files._JsonArray(str(world.file), goes_on=True)
+    array = JsonArray(str(world.file), goes_on=True)
     array.append(b'{"id":2}')
     array.close()
     assert world.written() == [{"id": 1}, {"id": 2}]

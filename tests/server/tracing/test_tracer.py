@@ -20,6 +20,7 @@ from naiad.errors import InferenceError, unavailable
 from naiad.scheduling.relays.calls import CallInProgress
 from naiad.tracing import files
 from naiad.tracing.held import HeldTensors
+from naiad.tracing.json_array import JsonArray
 from naiad.tracing.settings import TENSORS, TIMESTAMPS
 from tests.server.tracing.traces import model, tensor
 from tests.server.tracing.world import Records, World, ids
@@ -394,7 +395,7 @@ async def test_after_a_failure_a_change_goes_on_in_the_same_file_behind_what_is_
 
 async def test_a_file_that_was_removed_begins_again(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
-    array = files._JsonArray(str(world.file), goes_on=True)
+    array = JsonArray(str(world.file), goes_on=True)
     array.append(b'{"id":1}')
     array.close()
     assert world.written() == [{"id": 1}]
