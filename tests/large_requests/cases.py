@@ -82,6 +82,12 @@ def _members(size: int) -> bytes:
     return b'{"parameters":{' + names + b'},"inputs":[]}'
 
 
+def _ignored_members(size: int) -> bytes:
+    """Members of KServe's v1 that have no effect."""
+    names = b",".join(b'"%08x":1' % number for number in range(size // 14))
+    return b"{" + names + b',"instances":[1]}'
+
+
 def _broken(body: Body) -> Body:
     return lambda size: body(size)[:-1] + b"!"
 
@@ -308,6 +314,66 @@ HTTP_REQUESTS = (
         "predict, base64",
         _predict("takes_string"),
         _padded(b'{"instances":[', b'{"b64":"/w=="},', b'"b"]}'),
+    ),
+    Case(
+        "predict, bad base64 at the end",
+        _predict("takes_string"),
+        _padded(b'{"instances":[', b'{"b64":"/w=="},', b'{"b64":"!"}]}'),
+        (400,),
+    ),
+    Case(
+        "predict, named rows",
+        _predict("takes_fp32"),
+        _padded(b'{"instances":[', b'{"x":1.5},', b'{"x":1}]}'),
+    ),
+    Case(
+        "predict, a wrong name at the end",
+        _predict("takes_fp32"),
+        _padded(b'{"instances":[', b'{"x":1.5},', b'{"y":1}]}'),
+        (400,),
+    ),
+    Case(
+        "predict, empty lists",
+        _predict("takes_fp32"),
+        _padded(b'{"instances":[', b"[],", b"[]]}"),
+        (400,),
+    ),
+    Case(
+        "predict, nested lists",
+        _predict("takes_fp32"),
+        _padded(b'{"instances":[', b"[" * 60 + b"]" * 60 + b",", b"1]}"),
+        (400,),
+    ),
+    Case(
+        "predict, lists of all depths",
+        _predict("takes_fp32"),
+        _padded(
+            b'{"instances":[',
+            b"".join(b"[" * depth + b"]" * depth + b"," for depth in range(1, 60)),
+            b"1]}",
+        ),
+        (400,),
+    ),
+    Case(
+        "predict, NaN",
+        _predict("takes_fp32"),
+        _padded(b'{"instances":[', b"NaN,", b"1]}"),
+    ),
+    Case("predict, members", _predict("takes_fp32"), _ignored_members),
+    Case(
+        "predict, an event",
+        _predict("takes_fp32"),
+        _padded(
+            b'{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"instances":[',
+            b"1.5,",
+            b"1]}}",
+        ),
+    ),
+    Case(
+        "gzip predict, numbers",
+        _predict("takes_fp32"),
+        _gzip(_padded(b'{"instances":[', b"1.5,", b"1]}")),
+        headers={"Content-Encoding": "gzip"},
     ),
     Case(
         "predict, a wrong value at the end",

@@ -38,6 +38,8 @@ _SIZES = {
     "generate, numbers": 4,
     "predict, rows": 4,
     "predict, base64": 2,
+    "predict, bad base64 at the end": 0.24,
+    "predict, lists of all depths": 2,
     "reply predict, strings": 2,
     "gRPC raw numbers": 48,
     "gRPC fp32_contents": 4,

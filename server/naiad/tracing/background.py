@@ -72,6 +72,10 @@ class Background(typing.Generic[T]):
             self._wakeup.set()
         return True
 
+    def hurry(self) -> None:
+        """Gather no longer what was given."""
+        self._hurry.set()
+
     def close(self, seconds: float) -> bool:
         """Work on what waits, and end; whether it did within this time. Not on the event loop."""
         self._closing = True

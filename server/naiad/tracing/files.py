@@ -32,7 +32,10 @@ _MOST_HELD_BYTES = 1 << 26
 _WAITING = 100_000
 """What may wait for the thread, as `_weight` counts: about 100 MB."""
 
-_GATHER_SECONDS = 0.05
+_GATHER_SECONDS = 0.2
+"""How long traces are gathered: what the thread does each time, whatever there is to write, costs as much as the text of some hundred."""
+_ENOUGH = 2048
+"""So many usual ones are not kept any longer: half a megabyte."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -140,10 +143,13 @@ class TraceFiles:
     def usual(self, trace: UsualTrace) -> None:
         """See `TraceSink`."""
         waiting = self._usual
-        if len(waiting) >= _WAITING:
+        count = len(waiting)
+        if count >= _WAITING:
             self._drop(1)
             return
         waiting.append(trace)
+        if count == _ENOUGH:
+            self.background.hurry()
         if not self._is_announced:
             self._is_announced = True
             self.background.put(Write([], self._file, numbered=False), 0)

@@ -21,6 +21,7 @@ from naiad.tracing.usual import LONGEST_ID, PACK, UsualTexts, UsualTrace, text
 from tests.server.tracing.test_tracer import names
 from tests.server.tracing.traces import model, tensor
 from tests.server.tracing.world import World, ids
+from tests.support.waiting import until
 
 MS = 1_000_000
 NAMES = ("m", 'model "id":1,"ns":2', "größe")
@@ -115,6 +116,19 @@ async def test_what_does_not_fit_is_lost_and_counted(
     assert ids(world.written()) == [1, 2]
     assert world.tracer.lost() == 3
     assert caplog.text.count("traces are lost") == 1
+
+
+async def test_many_are_written_before_the_time_to_gather_them_is_over(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_ENOUGH", 100)
+    monkeypatch.setattr(files, "_GATHER_SECONDS", 3600)
+    world = World(tmp_path)
+    for _ in range(101):
+        world.requests.whole()
+    await until(lambda: not world.sink()._usual)
+    await world.tracer.aclose()
+    assert len(ids(world.written())) == 101
 
 
 async def test_a_text_for_which_there_is_no_memory_costs_its_traces_and_no_other(
