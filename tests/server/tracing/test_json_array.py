@@ -1,4 +1,4 @@
-"""The file of a growing JSON array: what was written need not stay in memory."""
+"""The file of a growing JSON array: what was written is dropped from memory."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from naiad.tracing.json_array import JsonArray
 _RECORD = b'{"id":1}'
 
 
-def test_what_was_written_need_not_stay_in_memory(
+def test_what_was_written_is_dropped_from_memory(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_array, "_LET_GO_EACH", 100)
-    monkeypatch.setattr(json_array, "_LET_GO_AGAIN", 0)
+    monkeypatch.setattr(json_array, "_DROP_EACH", 100)
+    monkeypatch.setattr(json_array, "_DROP_AGAIN", 0)
     named = []
     monkeypatch.setattr(os, "posix_fadvise", lambda *given: named.append(given[1:]))
     array = JsonArray(str(tmp_path / "t.json"))
@@ -29,13 +29,13 @@ def test_what_was_written_need_not_stay_in_memory(
     assert (tmp_path / "t.json").stat().st_size - ends[-1] < 110
 
 
-def test_a_system_that_cannot_let_go_of_it_loses_nothing(
+def test_a_file_system_that_drops_no_pages_loses_nothing(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(json_array, "_LET_GO_EACH", 1)
+    monkeypatch.setattr(json_array, "_DROP_EACH", 1)
     monkeypatch.setattr(os, "posix_fadvise", refused)
     array = JsonArray(str(tmp_path / "t.json"))
     array.append(_RECORD)
