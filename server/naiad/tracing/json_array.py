@@ -10,7 +10,7 @@ _DROP_EACH = 1 << 23
 """Bytes after which the pages that were written are dropped from memory.
 
 Else the file fills memory, which counts for the pod, and each of its pages is one that nothing has used yet. Where a hypervisor has to find that memory, a page
-takes 9 µs, eight times as long as one that the file has had before.
+takes 9 µs, eight times as long as one that was in use before. To drop a page takes 0.4 µs.
 """
 _DROP_AGAIN = 2 * _DROP_EACH
 """So many bytes are named again: what was not on the disk yet stayed in memory."""
