@@ -14,6 +14,8 @@ from typing_extensions import override
 from naiad.backends import batch as batches, device_errors, reasons, text
 from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.batch import Array
+from naiad.backends.cuda_graph_shapes import rows_of
+from naiad.backends.filled_sizes import fill_of, sizes_of
 from naiad.backends.instance import (
     Call,
     Execution,
@@ -28,7 +30,6 @@ from naiad.backends.onnxruntime.batch_sessions import BatchSessions, LoadContext
 from naiad.backends.onnxruntime.batch_sizes import Memory
 from naiad.backends.onnxruntime.cuda import device_memory, preload
 from naiad.backends.onnxruntime.cuda_graphs.capture import captured
-from naiad.backends.onnxruntime.cuda_graphs.planning import rows_of
 from naiad.backends.onnxruntime.graph_check import check_session
 from naiad.backends.onnxruntime.plan import CUDA, SessionPlan, plan_session
 from naiad.backends.onnxruntime.plugin import PLUGIN
@@ -112,7 +113,7 @@ class OnnxRuntimeBackend:
         if config.message.optimization.cuda.graphs and on_gpu:
             graphs = captured(source, plan, path, pool=self._pool, device_id=device_id, label=label)
             if graphs is not None:
-                fill = batch_sizes.fill_of(config, source.options)
+                fill = fill_of(config, source.options)
                 rows = rows_of(graphs.planned, config, fill)
                 costs = {
                     each: graphs.runner.warm_up(each, self.clock.monotonic_ns) or 0 for each in rows
@@ -177,9 +178,9 @@ def sizes_for(source: ModelSource, plan: SessionPlan, path: pathlib.Path) -> tup
     config = source.config
     if is_ragged(config):
         return ()
-    fill = batch_sizes.fill_of(config, source.options)
+    fill = fill_of(config, source.options)
     on_cuda = fill.mode == "auto" and plan.providers[0].name == CUDA
-    candidates = batch_sizes.sizes_of(config, fill, pays=on_cuda)
+    candidates = sizes_of(config, fill, pays=on_cuda)
     if candidates and on_cuda and not _has_convolutions(path):
         return ()  # walking a large graph takes a second, so it comes last
     return candidates

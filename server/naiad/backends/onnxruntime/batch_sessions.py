@@ -13,6 +13,7 @@ import numpy as np
 
 from naiad.backends import device_errors, reasons
 from naiad.backends.batch import Array
+from naiad.backends.filled_sizes import size_for
 from naiad.backends.onnxruntime import batch_sizes
 from naiad.backends.onnxruntime.batch_sizes import Memory, Progress
 from naiad.backends.onnxruntime.runner import SessionRunner
@@ -62,7 +63,7 @@ class BatchSessions:
 
     def runner(self, rows: int) -> SessionRunner:
         """The session for one run with the rows that a batch has."""
-        return self._by_size[batch_sizes.size_for(self.sizes, rows)] if self.sizes else self.first
+        return self._by_size[size_for(self.sizes, rows)] if self.sizes else self.first
 
     def run(
         self, names: list[str], feeds: dict[str, Array], *, rows: int, runs: tuple[int, ...]

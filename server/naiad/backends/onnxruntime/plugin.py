@@ -34,7 +34,7 @@ PLUGIN = BackendPlugin(
             "inter_op_thread_count": _THREADS,
             "enable-global-threadpool": boolean(),
             "fill_batches": OptionValues(
-                fits=deferred("naiad.backends.onnxruntime.batch_sizes:is_value"),
+                fits=deferred("naiad.backends.filled_sizes:is_value"),
                 expected="auto, on, off or numbers of rows",
                 example="auto",
             ),

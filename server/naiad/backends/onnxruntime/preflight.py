@@ -5,8 +5,8 @@ import importlib.util
 import pathlib
 
 from naiad.backends.backend import instance_specs
+from naiad.backends.filled_sizes import fill_of
 from naiad.backends.onnxruntime import locales
-from naiad.backends.onnxruntime.batch_sizes import fill_of
 from naiad.backends.onnxruntime.plan import CPU, CUDA, SessionPlan, plan_session, require_providers
 from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.config.document import Document

@@ -9,11 +9,15 @@ from typing import Any
 import torch
 from typing_extensions import override
 
+from naiad.backends import reasons
 from naiad.backends.backend import ModelSource
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
 from naiad.backends.pytorch import exported, nn_module, torchscript
-from naiad.backends.pytorch.devices import Device, device_of
+from naiad.backends.pytorch.cuda_graphs.capture import captured
+from naiad.backends.pytorch.cuda_graphs.graphs import Graphs
+from naiad.backends.pytorch.cuda_graphs.planning import wants_graphs
+from naiad.backends.pytorch.devices import CudaDevice, Device, device_of
 from naiad.backends.pytorch.exported import FlatProgram
 from naiad.backends.pytorch.instance import PytorchInstance
 from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
@@ -21,7 +25,7 @@ from naiad.backends.pytorch.program import Program, load_operators, set_threads
 from naiad.backends.pytorch.settings import Settings, device_settings_of, settings_of
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
-from naiad.errors import internal, unsupported
+from naiad.errors import InferenceError, internal, unsupported
 
 log = logging.getLogger("naiad.backends")
 
@@ -67,21 +71,42 @@ class PytorchModel(LoadedModel):
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
-        device = _device(spec, self._config)
-        with torch.inference_mode(mode=False), torch.no_grad():
+        config = self._config
+        device = _device(spec, config)
+        with torch.inference_mode(mode=False), torch.no_grad(), device.running():
             program = self._program(device)
+            # Another instance, with a stream of its own, may run what was made in this one.
+            device.finish()
+        device.clean()
+        graphs = None
+        if isinstance(device, CudaDevice) and wants_graphs(config):
+            label = f"instance '{spec.name}' of model '{config.name}' on GPU {spec.device_id}"
+            graphs = self._captured(program, device, label)
         return PytorchInstance(
             spec.name,
             program,
             device,
-            config=self._config,
+            config=config,
             settings=self._settings,
             clock=self._clock,
+            graphs=graphs,
         )
 
     @override
     def close(self) -> None:
         self._shared.clear()
+
+    def _captured(self, program: Program, device: CudaDevice, label: str) -> Graphs | None:
+        try:
+            return captured(
+                program, device, config=self._config, settings=self._settings, label=label
+            )
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise internal(
+                f"{reasons.explained(error)} (capturing CUDA graphs, {label})"
+            ) from error
 
     def _program(self, device: Device) -> Program:
         config, path, shared = self._config, self._path, self._shared
@@ -92,10 +117,15 @@ class PytorchModel(LoadedModel):
             program: Program = shared[device.name]
             return program
         if config.platform == AOTI:
-            if device.name not in shared:
+            flat: FlatProgram | None = shared.get(device.name)
+            if flat is None:
                 runners = sum(group.count for group in config.instance_groups)
-                shared[device.name] = exported.load(path, config, device, runners=max(1, runners))
-            flat: FlatProgram = shared[device.name]
+                in_graphs = wants_graphs(config) and isinstance(device, CudaDevice)
+                flat = exported.load(
+                    path, config, device, runners=max(1, runners), in_graphs=in_graphs
+                )
+                if flat.is_shared:
+                    shared[device.name] = flat
             return flat
         module = torchscript.load(path, config, device, shared=shared.get(device.name))
         shared.setdefault(device.name, module)

@@ -1,11 +1,12 @@
 """Where a model's tensors are while it runs: on the host, or on a GPU with a stream of the instance's own. Importing this imports torch.
 
 On a GPU a batch is gathered in pinned memory (ordinary memory where the config says so), from which one copy on the stream brings it to the device; results
-come back the same way. The host waits for its own stream only, so that instances do not wait for each other.
+come back the same way. The host waits for its own stream only, so that instances do not wait for each other. A batch that runs in a CUDA graph is copied to the graph's own inputs.
 """
 
 import collections.abc
 import contextlib
+import threading
 import typing
 from typing import Any
 
@@ -15,6 +16,7 @@ from typing_extensions import override
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array
 from naiad.backends.instance import Call, InputTensor, InstanceSpec
+from naiad.backends.placed_inputs import is_on_device
 from naiad.backends.pytorch.settings import DeviceSettings
 from naiad.backends.pytorch.tensors import array_of, tensor_of
 from naiad.backends.ragged import RaggedBatches
@@ -24,6 +26,21 @@ from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.numbering import server_number
 
 Inputs = collections.abc.Sequence[collections.abc.Sequence[InputTensor]]
+
+CAPTURING = threading.Lock()
+"""Held while a CUDA graph is captured: one at a time in a process, and torch gives no memory of a device back meanwhile."""
+
+
+class Target(typing.NamedTuple):
+    """Where a batch is copied to.
+
+    Attributes:
+        tensors: by name, on the device.
+        padding: how many rows more than the batch they have, which are copies of its last one.
+    """
+
+    tensors: collections.abc.Mapping[str, Any]
+    padding: int
 
 
 class Device:
@@ -37,11 +54,16 @@ class Device:
         self.name = name
 
     def gathered(
-        self, requests: Inputs, *, copy: bool, ragged: RaggedBatches | None = None
+        self,
+        requests: Inputs,
+        *,
+        copy: bool,
+        ragged: RaggedBatches | None = None,
+        target: Target | None = None,
     ) -> dict[str, Any]:
         """The inputs of a batch by name, as tensors and lists of text; with `copy`, in memory that the model may write to.
 
-        `ragged` merges requests of different shapes.
+        `ragged` merges requests of different shapes; `target` is there for a batch that runs in a CUDA graph.
         """
         merged = batches.merge(requests) if ragged is None else ragged.merge(requests)
         if copy:  # unless the merge has made an array of its own: it may be a view of where the requests lie
@@ -70,10 +92,15 @@ class Device:
     def placed(
         self, results: collections.abc.Sequence[tuple[Any, bool]]
     ) -> list[Array | DeviceArray]:
-        """Results, each with whether it stays on the device; the others as `arrays`."""
+        """Results, each with whether it stays on the device; the others as `arrays`.
+
+        What stays is a copy: the model may go on writing to a tensor that it returned, and a CUDA graph does.
+        """
         arrays = iter(self.arrays([result for result, stays in results if not stays]))
         return [
-            copies.array_of(result.detach().contiguous()) if stays else next(arrays)
+            copies.array_of(result.detach().clone(memory_format=torch.contiguous_format))
+            if stays
+            else next(arrays)
             for result, stays in results
         ]
 
@@ -90,24 +117,31 @@ class CudaDevice(Device):
 
     def __init__(self, index: int, settings: DeviceSettings) -> None:
         super().__init__(f"cuda:{index}")
-        self._index = index
+        self.index = index
         self._settings = settings
         self._stream = torch.cuda.Stream(device=index, priority=settings.priority)
 
     @override
     def gathered(
-        self, requests: Inputs, *, copy: bool, ragged: RaggedBatches | None = None
+        self,
+        requests: Inputs,
+        *,
+        copy: bool,
+        ragged: RaggedBatches | None = None,
+        target: Target | None = None,
     ) -> dict[str, Any]:
         if ragged is not None:
             return self._on_device(super().gathered(requests, copy=copy, ragged=ragged))
-        there = self._from_device(requests, copy=copy)
+        there = self._from_device(requests, copy=copy, target=target)
         if there:
             requests = [[each for each in inputs if each.name not in there] for inputs in requests]
             if not requests[0]:
                 return there
-        return {**there, **self._from_host(requests)}
+        return {**there, **self._from_host(requests, target)}
 
-    def _from_device(self, requests: Inputs, *, copy: bool) -> dict[str, Any]:
+    def _from_device(
+        self, requests: Inputs, *, copy: bool, target: Target | None
+    ) -> dict[str, Any]:
         """The inputs that every request has on a GPU already, without a way through the host; with `copy`, in memory that the model may write to."""
         columns: dict[str, list[InputTensor]] = {tensor.name: [] for tensor in requests[0]}
         for inputs in requests:
@@ -116,30 +150,41 @@ class CudaDevice(Device):
         lists = {
             name: column
             for name, column in columns.items()
-            if all(tensor.memory.kind == "cuda" for tensor in column)
+            if all(is_on_device(tensor) for tensor in column)
         }
-        with torch.cuda.device(self._index), torch.cuda.stream(self._stream):
-            return {
-                name: _joined([torch.from_dlpack(each) for each in tensors], copy=copy)
-                for name, tensors in lists.items()
-            }
+        with self.running():
+            found: dict[str, Any] = {}
+            for name, column in lists.items():
+                tensors = [torch.from_dlpack(each) for each in column]
+                found[name] = (
+                    _joined(tensors, copy=copy)
+                    if target is None
+                    else _joined_into(target.tensors[name], tensors, target.padding)
+                )
+            return found
 
-    def _from_host(self, requests: Inputs) -> dict[str, Any]:
+    def _from_host(self, requests: Inputs, target: Target | None) -> dict[str, Any]:
+        padding = 0 if target is None else target.padding
         first = requests[0]
         texts = [tensor.name for tensor in first if tensor.array.dtype.hasobject]
         numbers = [[tensor for tensor in inputs if tensor.name not in texts] for inputs in requests]
         gathered = {
             tensor.name: _empty(
                 tensor.array,
-                sum(_rows(inputs[at]) for inputs in numbers),
+                sum(_rows(inputs[at]) for inputs in numbers) + padding,
                 pinned=self._settings.pinned_inputs,
             )
             for at, tensor in enumerate(numbers[0])
         }
-        batches.merge(numbers, out={name: array_of(tensor) for name, tensor in gathered.items()})
-        with torch.cuda.stream(self._stream):
+        batches.merge(
+            numbers, padding, out={name: array_of(tensor) for name, tensor in gathered.items()}
+        )
+        with self.running():
             feeds: dict[str, Any] = {
-                name: tensor.to(self.name, non_blocking=True) for name, tensor in gathered.items()
+                name: tensor.to(self.name, non_blocking=True)
+                if target is None
+                else target.tensors[name].copy_(tensor, non_blocking=True)
+                for name, tensor in gathered.items()
             }
         for name in texts:
             feeds[name] = tensor_of(
@@ -149,7 +194,7 @@ class CudaDevice(Device):
 
     def _on_device(self, feeds: dict[str, Any]) -> dict[str, Any]:
         """Tensors of the host on the device."""
-        with torch.cuda.stream(self._stream):
+        with self.running():
             return {
                 name: self._staged(feed).to(self.name, non_blocking=True)
                 if isinstance(feed, torch.Tensor)
@@ -163,34 +208,33 @@ class CudaDevice(Device):
     @override
     @contextlib.contextmanager
     def running(self) -> collections.abc.Iterator[None]:
-        with torch.cuda.device(self._index), torch.cuda.stream(self._stream):
+        with torch.cuda.device(self.index), torch.cuda.stream(self._stream):
             yield
 
     @override
     def finish(self) -> None:
         self._stream.synchronize()
 
+    def has(self, result: Any) -> bool:
+        """Whether a result is a tensor on a GPU."""
+        return isinstance(result, torch.Tensor) and result.is_cuda
+
     @override
     def staying(self, batch: collections.abc.Sequence[Call], names: list[str]) -> set[str]:
-        return batches.staying(batch, names, server_number(self._index))
+        return batches.staying(batch, names, server_number(self.index))
 
     @override
     def placed(
         self, results: collections.abc.Sequence[tuple[Any, bool]]
     ) -> list[Array | DeviceArray]:
-        return super().placed(
-            [
-                (result, stays and isinstance(result, torch.Tensor) and result.is_cuda)
-                for result, stays in results
-            ]
-        )
+        return super().placed([(result, stays and self.has(result)) for result, stays in results])
 
     @override
     def arrays(self, results: collections.abc.Sequence[Any]) -> list[Array]:
-        with torch.cuda.stream(self._stream):
+        with self.running():
             copies = [
                 _to_host(result, pinned=self._settings.pinned_outputs)
-                if isinstance(result, torch.Tensor) and result.is_cuda
+                if self.has(result)
                 else result
                 for result in results
             ]
@@ -199,7 +243,8 @@ class CudaDevice(Device):
 
     @override
     def clean(self) -> None:
-        torch.cuda.empty_cache()
+        with CAPTURING:
+            torch.cuda.empty_cache()
 
 
 def device_of(spec: InstanceSpec, settings: DeviceSettings) -> Device:
@@ -217,6 +262,20 @@ def _joined(tensors: "list[torch.Tensor]", *, copy: bool) -> "torch.Tensor":
     if len(tensors) > 1:
         return torch.cat(tensors)
     return tensors[0].clone() if copy else tensors[0]
+
+
+def _joined_into(
+    target: "torch.Tensor", tensors: "list[torch.Tensor]", padding: int
+) -> "torch.Tensor":
+    """The rows of tensors in another one, and behind them as many copies of the last row as it has more."""
+    rows = target[: len(target) - padding] if padding else target
+    if len(tensors) == 1:
+        rows.copy_(tensors[0], non_blocking=True)
+    else:
+        torch.cat(tensors, out=rows)
+    if padding:
+        target[len(rows) :].copy_(rows[-1:].expand_as(target[len(rows) :]), non_blocking=True)
+    return target
 
 
 def _rows(tensor: InputTensor) -> int:

@@ -44,7 +44,11 @@ Run = collections.abc.Callable[[list[Any]], collections.abc.Sequence[Any]]
 
 
 class FlatProgram:
-    """Implements `Program` over a flat list of tensors."""
+    """Implements `Program` over a flat list of tensors.
+
+    Attributes:
+        is_shared: several instances may run it at once.
+    """
 
     def __init__(
         self,
@@ -53,9 +57,14 @@ class FlatProgram:
         inputs: collections.abc.Mapping[str, int],
         outputs: collections.abc.Mapping[str, int],
         writes_inputs: bool,
+        buffers: collections.abc.Callable[[], list[Any]] = list,
+        is_shared: bool = True,
     ) -> None:
         self.output_index = outputs
         self.writes_inputs = writes_inputs
+        self.graph_fault = ""
+        self.buffers = buffers
+        self.is_shared = is_shared
         self._names = [name for name, _ in sorted(inputs.items(), key=lambda item: item[1])]
         self._run = run
 
@@ -64,8 +73,23 @@ class FlatProgram:
         return self._run([feeds[name] for name in self._names])
 
 
-def load(path: pathlib.Path, config: ModelConfig, device: Device, *, runners: int) -> FlatProgram:
-    """Load an archive onto a device; a compiled package runs so many batches at once.
+def load(
+    path: pathlib.Path,
+    config: ModelConfig,
+    device: Device,
+    *,
+    runners: int,
+    in_graphs: bool = False,
+) -> FlatProgram:
+    """Load an archive onto a device.
+
+    Args:
+        path: of the archive.
+        config: of the model.
+        device: of the instance.
+        runners: how many batches a compiled package runs at once.
+        in_graphs: CUDA graphs of it are captured. A compiled package is for one instance then, because what it does so that several can run it
+            at once cannot be captured.
 
     Raises:
         InferenceError: UNAVAILABLE: there is no such file; INTERNAL: it is no .pt2 archive, or torch cannot load it, with torch's reason;
@@ -80,7 +104,7 @@ def load(path: pathlib.Path, config: ModelConfig, device: Device, *, runners: in
         archive.check(path, kind, model=config.name, expects_program=True)
         _refuse_pickles(path, config.name)
         if kind is Kind.COMPILED:
-            return _compiled(path, config, device, runners=runners)
+            return _compiled(path, config, device, runners=runners, alone=in_graphs)
         with _one_at_a_time:
             return _exported(path, config, device)
     except InferenceError:
@@ -115,7 +139,13 @@ def _exported(path: pathlib.Path, config: ModelConfig, device: Device) -> FlatPr
         return results
 
     writes = bool(signature.user_inputs_to_mutate)
-    return FlatProgram(run, inputs=places.inputs, outputs=places.outputs, writes_inputs=writes)
+    return FlatProgram(
+        run,
+        inputs=places.inputs,
+        outputs=places.outputs,
+        writes_inputs=writes,
+        buffers=lambda: list(module.buffers()),
+    )
 
 
 def _program(path: pathlib.Path) -> Any:
@@ -156,12 +186,15 @@ class _Reasons(logging.Handler):
 
 
 def _compiled(
-    path: pathlib.Path, config: ModelConfig, device: Device, *, runners: int
+    path: pathlib.Path, config: ModelConfig, device: Device, *, runners: int, alone: bool
 ) -> FlatProgram:
     index = torch.device(device.name).index if device.name else -1
     # aoti_load_package of the documentation calls it, and takes num_runners since torch 2.12 only.
     package = load_package(
-        str(path), num_runners=runners, device_index=-1 if index is None else index
+        str(path),
+        run_single_threaded=alone,
+        num_runners=1 if alone else runners,
+        device_index=-1 if index is None else index,
     )
     in_spec, out_spec = package.loader.get_call_spec()
     places = io_check.check(config, Described(in_spec=in_spec, out_spec=out_spec))
@@ -170,6 +203,7 @@ def _compiled(
         inputs=places.inputs,
         outputs=places.outputs,
         writes_inputs=True,  # the package does not say
+        is_shared=not alone,
     )
 
 

@@ -31,6 +31,7 @@ class ModuleProgram:
 
     # Code may do anything with what it is given.
     writes_inputs = True
+    graph_fault = ""
 
     def __init__(self, module: Any, config: ModelConfig) -> None:
         self.output_index = {spec.name: index for index, spec in enumerate(config.outputs)}
@@ -41,6 +42,10 @@ class ModuleProgram:
         """See `Program`."""
         results = self._module(*[feeds[name] for name in self._names])
         return list(results) if isinstance(results, (tuple, list)) else [results]
+
+    def buffers(self) -> list[Any]:
+        """See `Program`."""
+        return list(self._module.buffers())
 
 
 def load(path: pathlib.Path, config: ModelConfig, device: Device, settings: Settings) -> Any:

@@ -15,7 +15,6 @@ LIBTORCH = "pytorch_libtorch"
 AOTI = "torch_aoti"
 
 
-_NO_GRAPHS = "the backend captures no CUDA graphs of PyTorch models"
 _NO_LEVEL = "torch decides how it optimises a graph: the parameter DISABLE_OPTIMIZED_EXECUTION switches it off"
 _NO_ACCELERATOR = "the backend pytorch has no execution accelerators"
 
@@ -47,8 +46,6 @@ PLUGIN = BackendPlugin(
     optimization_without_effect=types.MappingProxyType(
         {
             "graph.level": _NO_LEVEL,
-            "cuda.graphs": _NO_GRAPHS,
-            "cuda.graph_spec": _NO_GRAPHS,
             "cuda.busy_wait_events": "torch decides how a thread waits for its stream",
             "cuda.output_copy_stream": "outputs are copied in the stream of the instance, which has nothing else to do until they are there",
             "execution_accelerators.gpu_execution_accelerator": _NO_ACCELERATOR,

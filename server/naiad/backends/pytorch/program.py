@@ -18,9 +18,11 @@ class Program(typing.Protocol):
 
     Attributes:
         writes_inputs: it may write to the tensors that it is given.
+        graph_fault: why no CUDA graph of it can be captured; "" if that is not known before it is tried.
     """
 
     writes_inputs: bool
+    graph_fault: str
 
     @property
     def output_index(self) -> collections.abc.Mapping[str, int]:
@@ -35,6 +37,9 @@ class Program(typing.Protocol):
         Raises:
             Exception: what torch raises.
         """
+
+    def buffers(self) -> list[Any]:
+        """The tensors in which it may keep something from run to run."""
 
 
 OPERATORS = (

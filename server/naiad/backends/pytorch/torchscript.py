@@ -50,7 +50,9 @@ class ScriptProgram:
                 odd,
                 config.name,
             )
-        self.writes_inputs = _writes_inputs(module)
+        graph = _inlined(module)
+        self.writes_inputs = _writes_inputs(graph)
+        self.graph_fault = _sets_attributes(graph)
         self._module = module
         self._settings = settings
 
@@ -61,6 +63,10 @@ class ScriptProgram:
         if plan.as_dict:
             return flattened(self._module({name: feeds[name] for name in plan.names}))
         return flattened(self._module(*[feeds[name] for name in plan.names]))
+
+    def buffers(self) -> list[Any]:
+        """See `Program`."""
+        return list(self._module.buffers())
 
 
 def load(path: pathlib.Path, config: ModelConfig, device: Device, *, shared: Any = None) -> Any:
@@ -108,15 +114,30 @@ def _arguments(module: Any) -> tuple[Argument, ...]:
     return tuple(Argument(each.name, kind_of_type(str(each.type))) for each in arguments)
 
 
-def _writes_inputs(module: Any) -> bool:
-    """Whether the graph may write to its inputs; yes if torch cannot say."""
+def _inlined(module: Any) -> Any:
+    """The graph of `forward` with those of all that it calls; None if torch cannot say."""
     try:
         graph = module.graph.copy()
         torch._C._jit_pass_inline(graph)  # noqa: SLF001 - torch has no public name for it
+    except (RuntimeError, AttributeError):
+        return None
+    return graph
+
+
+def _writes_inputs(graph: Any) -> bool:
+    """Whether the graph may write to its inputs; yes if torch cannot say."""
+    try:
         aliases = graph.alias_db()
         return any(aliases.has_writers(each) for each in list(graph.inputs())[1:])
     except (RuntimeError, AttributeError):
         return True
+
+
+def _sets_attributes(graph: Any) -> str:
+    """Why a model whose every run sets an attribute has no CUDA graph; "" for others. What is set within a condition, as in training alone, is not looked at."""
+    nodes = [] if graph is None else graph.nodes()
+    names = [node.s("name") for node in nodes if node.kind() == "prim::SetAttr"]
+    return f"a run of the model sets its attribute '{names[0]}'" if names else ""
 
 
 def _set_executor(settings: Settings) -> None:

@@ -2,18 +2,14 @@
 
 import pytest
 
+from naiad.backends.filled_sizes import Fill, fill_of, parse, size_for, sizes_of
 from naiad.backends.onnxruntime.batch_sizes import (
     LOAD_LIMIT_NS,
-    Fill,
     Memory,
     Progress,
-    fill_of,
     in_order,
-    parse,
     reason_to_stop,
     runs_of,
-    size_for,
-    sizes_of,
 )
 from naiad.config.model_config import DynamicBatching, ModelConfig
 from naiad.errors import ErrorCode, InferenceError

@@ -10,11 +10,12 @@ import pytest
 from google.protobuf import text_format
 
 from naiad.backends.backend import ModelSource
+from naiad.backends.cuda_graph_shapes import graphs_of, rows_of
+from naiad.backends.filled_sizes import Fill
 from naiad.backends.instance import InstanceSpec
 from naiad.backends.onnxruntime import backend as backends
-from naiad.backends.onnxruntime.batch_sizes import Fill
 from naiad.backends.onnxruntime.cuda_graphs import capture, planning
-from naiad.backends.onnxruntime.cuda_graphs.planning import graphs_of, impossible, rows_of
+from naiad.backends.onnxruntime.cuda_graphs.planning import impossible
 from naiad.backends.onnxruntime.plan import CPU, Provider, plan_session
 from naiad.backends.onnxruntime.session import GlobalThreadPool, make_session
 from naiad.config.model_config import DynamicBatching, InstanceGroup, InstanceKind

@@ -8,6 +8,7 @@ from google.protobuf import text_format
 
 from naiad.backends import cuda_graph_specs
 from naiad.backends.backend import ModelSource, instance_specs
+from naiad.backends.cuda_graph_shapes import find
 from naiad.backends.files_per_gpu import filename_for, for_device
 from naiad.backends.tensorrt.engine import completion, io_check, plan_file, profiles
 from naiad.backends.tensorrt.engine.description import EngineDescription, IoTensor, Profile, Range
@@ -140,9 +141,9 @@ def test_a_batch_runs_in_the_graph_of_its_shapes_or_one_of_the_fewest_more_rows(
     plan = cuda_graph_specs.plan_graphs(message_of(BOUNDED))
     profile = used(0, (1, 1), (4, 16), (8, 32))
     shapes = [graphs.shapes_of(spec, engine, profile) for spec in plan.specs]
-    assert graphs.find(shapes, {"X": batch}, inexact=plan.inexact) == index
+    assert find(shapes, {"X": batch}, inexact=plan.inexact) == index
     exact = [(4, 16), (8, 16)]
-    assert graphs.find(shapes, {"X": batch}, inexact=False) == (
+    assert find(shapes, {"X": batch}, inexact=False) == (
         exact.index(batch) if batch in exact else -1
     )
 

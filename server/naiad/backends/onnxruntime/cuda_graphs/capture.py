@@ -5,14 +5,9 @@ import pathlib
 import typing
 
 from naiad.backends.backend import ModelSource
-from naiad.backends.onnxruntime import batch_sizes
-from naiad.backends.onnxruntime.cuda_graphs.planning import (
-    PlannedGraphs,
-    graphs_of,
-    impossible,
-    wants_graphs,
-    with_graphs,
-)
+from naiad.backends.cuda_graph_shapes import PlannedGraphs, graphs_of
+from naiad.backends.filled_sizes import fill_of
+from naiad.backends.onnxruntime.cuda_graphs.planning import impossible, wants_graphs, with_graphs
 from naiad.backends.onnxruntime.cuda_graphs.runner import GraphRunner
 from naiad.backends.onnxruntime.graph_check import check_session
 from naiad.backends.onnxruntime.plan import SessionPlan
@@ -59,7 +54,7 @@ def captured(
         InferenceError: INVALID_ARG: a `graph_spec` that no batch could have, or a session that does not fit the config.
     """
     config = source.config
-    planned = graphs_of(config, batch_sizes.fill_of(config, source.options))
+    planned = graphs_of(config, fill_of(config, source.options))
     why = impossible(config)
     if not wants_graphs(config, plan):
         why = f"only the accelerator cuda captures them, and the first one here is {plan.providers[0].name}"

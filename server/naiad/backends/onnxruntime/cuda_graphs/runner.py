@@ -14,8 +14,9 @@ from typing_extensions import override
 
 from naiad.backends import device_errors
 from naiad.backends.batch import Array
+from naiad.backends.cuda_graph_shapes import Shapes
 from naiad.backends.model_files.signature import Signature
-from naiad.backends.onnxruntime.cuda_graphs.planning import NUMBER, Shapes
+from naiad.backends.onnxruntime.cuda_graphs.planning import NUMBER
 from naiad.backends.onnxruntime.runner import SessionRunner
 from naiad.config.model_config import ModelConfig
 from naiad.config.sequence_tensors import model_inputs

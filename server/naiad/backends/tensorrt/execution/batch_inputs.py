@@ -5,11 +5,10 @@ import collections.abc
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array
 from naiad.backends.instance import InputTensor
+from naiad.backends.placed_inputs import shape_of
 from naiad.backends.ragged import RaggedBatches
 from naiad.backends.tensorrt.engine.description import EngineDescription, Shape
 from naiad.backends.tensorrt.engine.profiles import Shapes
-from naiad.tensors import dlpack
-from naiad.tensors.device_array import DeviceArray
 
 Requests = collections.abc.Sequence[collections.abc.Sequence[InputTensor]]
 
@@ -52,28 +51,13 @@ class BatchInputs:
         merged = {} if self._ragged is None else self._ragged.merge(others)
         shapes: dict[str, Shape] = {name: array.shape for name, array in merged.items()}
         for tensor in () if merged else others[0]:
-            shape = _shape_of(tensor)
+            shape = shape_of(tensor)
             shapes[tensor.name] = (rows, *shape[1:]) if self._batched else shape
         for name in self._needed:
             if name not in shapes and name not in values:
                 raise batches.broken(f"failed to obtain the representative input '{name}'")
         in_order = {name: shapes[name] for name in self._needed if name in shapes}
         return others, Shapes(in_order, values), merged
-
-
-def is_on_device(tensor: InputTensor) -> bool:
-    """Whether an input is on a GPU: that of the instance, for others get it in the host's memory."""
-    return tensor.memory.kind == "cuda"
-
-
-def _shape_of(tensor: InputTensor) -> Shape:
-    """The shape of an input, without a copy of one that is on a device."""
-    if is_on_device(tensor):
-        taken = dlpack.take_any(tensor)
-        assert isinstance(taken, DeviceArray)
-        return taken.shape
-    shape: Shape = tensor.array.shape
-    return shape
 
 
 def shape_values(sent: Shape, expected: Shape, *, rows: int | None) -> Shape:

@@ -5,12 +5,13 @@ import logging
 from typing import Any
 
 from naiad.backends import batch as batches
+from naiad.backends.cuda_graph_shapes import GraphShapes, find
 from naiad.backends.cuda_graph_specs import GraphPlan
 from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.tensorrt.engine.description import EngineDescription, Shape, shown
 from naiad.backends.tensorrt.engine.library import Engine
 from naiad.backends.tensorrt.engine.profiles import Shapes, UsedProfile
-from naiad.backends.tensorrt.execution.graphs import GraphShapes, find, shapes_of
+from naiad.backends.tensorrt.execution.graphs import shapes_of
 from naiad.backends.tensorrt.execution.memory import GrowingOutput
 from naiad.errors import InferenceError, internal, invalid
 from naiad.tensors.cudart import CudaError

@@ -8,8 +8,9 @@ from naiad.backends import batch as batches
 from naiad.backends.batch import Array
 from naiad.backends.cuda_runtime import CudaRuntime
 from naiad.backends.instance import InputTensor
+from naiad.backends.placed_inputs import is_on_device
 from naiad.backends.tensorrt.engine.description import Shape
-from naiad.backends.tensorrt.execution.batch_inputs import Requests, is_on_device
+from naiad.backends.tensorrt.execution.batch_inputs import Requests
 from naiad.backends.tensorrt.execution.bindings import Bindings
 from naiad.backends.tensorrt.execution.context import ProfileContext
 from naiad.backends.tensorrt.execution.copy_plan import FromDevice, copies_of
