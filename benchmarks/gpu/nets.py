@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.gpu.bare import Bare, bare
 from benchmarks.gpu.rows import Array, Client, in_turns, row
 from tests.gpu import repositories
-from tests.gpu.bench import Bench
+from tests.gpu.bench import Bench, expect
 from tests.reference.process import ServerProcess
 
 _CONFIG = """platform: "pytorch_libtorch"
@@ -25,6 +25,8 @@ _SHAPES = {
     "encoder": ("INT64", (128,), 8, 30522),
 }
 """Of each network: datatype and dims of its input, the width of its output, and below what its values are."""
+_CAPTURED = 2
+"""Graphs, of one row and of 32."""
 _ROUNDS = 7
 _LARGE, _SMALL = 12, 30
 """Requests of a round, of 32 rows and of one."""
@@ -54,6 +56,8 @@ def _net(bench: Bench, net: str) -> str:
                 bench.step(
                     f"{net}, {kind}", functools.partial(_kind, bench, server, loop, net, kind)
                 )
+    captured = bench.log.count("captured CUDA graph")
+    expect(captured == _CAPTURED, f"{captured} graphs were captured, and {_CAPTURED} are expected")
     return ""
 
 

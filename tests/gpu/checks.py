@@ -1,6 +1,7 @@
 """The GPU checks of values: what backends give on a GPU beside what they give on the CPU. Each starts a server on models of its own and asks it; it returns what it saw, and fails by an exception."""
 
 import base64
+import concurrent.futures
 import functools
 import time
 
@@ -10,6 +11,7 @@ from naiad.tensors import cudart
 from tests.gpu import repositories
 from tests.gpu.bench import Bench, ask, expect, post, reasons, rows, same
 from tests.gpu.repositories import GPU, IO
+from tests.reference.process import ServerProcess
 
 
 def onnx_on_cuda(bench: Bench) -> str:
@@ -106,6 +108,59 @@ def torch_models(bench: Bench) -> str:
             expected, *found = (ask(server, f"{form}_{place}", given, name) for place in groups)
             seen += [f"{form} {same(each, expected, form):.1g}" for each in found]
     return "differ from the CPU by: " + ", ".join(seen)
+
+
+def torch_in_graphs(bench: Bench) -> str:
+    """TorchScript, torch.export and a module in Python in CUDA graphs give what they give without, whatever the number of rows, two instances each; a model that cannot be captured is served."""
+    graphs = "optimization { cuda { graphs: true } }\n"
+    batcher = "dynamic_batching { max_queue_delay_microseconds: 1000 }\n"
+    by_place = IO.replace('"X"', '"INPUT__0"').replace('"Y"', '"OUTPUT__0"')
+    script = 'platform: "pytorch_libtorch"\n'
+    runtime = 'backend: "pytorch"\nruntime: "model.py"\n' + repositories.UNCOMPILED
+    forms = {
+        "script": (IO + script, "model.pt"),
+        "export": (by_place + 'platform: "torch_aoti"\n', "model.pt2"),
+        "module": (IO + runtime, "model.py"),
+    }
+    for form, (head, file) in forms.items():
+        for name, more in (("plain", GPU % 1), ("graphs", graphs + GPU % 2), ("filled", graphs + batcher + GPU % 2)):  # fmt: skip
+            path = repositories.model(bench.models, f"{form}_{name}", head + more, file)
+            if form == "module":
+                path.write_text(repositories.MODULE)
+            else:
+                repositories.torch(path, form)
+    path = repositories.model(bench.models, "branches", IO + script + graphs + GPU % 2, "model.pt")
+    repositories.torch(path, "branches")
+    with bench.server() as server:
+        for form in forms:
+            bench.step(form, functools.partial(_in_graphs, server, form))
+        given = rows(3)
+        bench.step("not captured", lambda: f"{same(ask(server, 'branches', given), given + 1, 'branches'):.1g} away")  # fmt: skip
+    log = bench.log
+    captured = log.count("captured CUDA graph")
+    # Of 1, 2, 3, 4, 6 and 8 rows, and with a batcher of 1, 2, 4 and 8; two instances of three models.
+    expect(captured == 60, f"{captured} graphs were captured, and 60 are expected: {_unable(log)}")
+    refused = log.count("unable to record CUDA graph")
+    expect(refused == 2, f"{refused} lines say that a graph cannot be captured, and 2 are expected: {_unable(log)}")  # fmt: skip
+    return f"right, {captured} CUDA graphs; {_unable(log)}"
+
+
+def _in_graphs(server: ServerProcess, form: str) -> str:
+    """Several requests at once, so that both instances have some and the batcher joins them."""
+    name = "INPUT__0" if form == "export" else "X"
+    given = [rows(count) + at for at, count in enumerate((1, 3, 8, 5, 7, 2, 1, 8) * 2)]
+    expected = [ask(server, f"{form}_plain", each, name) for each in given]
+    away = 0.0
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for kind in ("graphs", "filled"):
+            asking = functools.partial(ask, server, f"{form}_{kind}", name=name)
+            for found, wanted in zip(pool.map(asking, given), expected, strict=True):
+                away = max(away, same(found, wanted, f"{form}_{kind}, {len(wanted)} rows"))
+    return f"differs from runs without by {away:.1g}"
+
+
+def _unable(log: str) -> str:
+    return next((line[-260:] for line in log.splitlines() if "unable to record" in line), "")
 
 
 def compiled(bench: Bench) -> str:

@@ -38,6 +38,7 @@ CHECKS = (
     Check("TensorRT plans", ("tensorrt",), checks.tensorrt_plans, 120),
     Check("plans between models", ("tensorrt", "torch"), checks.plans_between_models, 120),
     Check("TorchScript and torch.export", _TORCH, checks.torch_models),
+    Check("PyTorch in CUDA graphs", _TORCH, checks.torch_in_graphs, 150),
     Check("a compiled .pt2", (*_TORCH, "g++"), checks.compiled, 150),
     Check("Python models", _TORCH, checks.python_models),
     Check("CUDA tensors in calls", _TORCH, checks.cuda_tensors),

@@ -48,6 +48,11 @@ if sys.argv[1] == "script":
     torch.jit.script(net).save(sys.argv[2])
 elif sys.argv[1] == "export":
     torch.export.save(torch.export.export(net, (torch.zeros(2, 64),), dynamic_shapes=({0: rows},)), sys.argv[2])
+elif sys.argv[1] == "branches":
+    code = "def forward(self, x):\\n    if bool((x.sum() != 0.5).item()):\\n        x = x + 1\\n    return x\\n"
+    branches = torch.jit.ScriptModule()
+    branches.define(code)
+    branches.save(sys.argv[2])
 else:
     device = sys.argv[1]
     made = torch.export.export(net.to(device), (torch.zeros(2, 64, device=device),), dynamic_shapes=({0: rows},))
@@ -70,6 +75,20 @@ plan = builder.build_serialized_network(network, config)
 open(sys.argv[1], "wb").write(bytes(plan))
 """
 
+MODULE = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU())
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+UNCOMPILED = 'parameters { key: "TORCH_COMPILE_OPTIONAL_PARAMETERS" value { string_value: "{\\"disable\\": true}" } }\n'
 DOUBLING = """
 import torch
 import triton_python_backend_utils as pb_utils
@@ -171,7 +190,7 @@ def reversing(path: pathlib.Path) -> None:
 
 
 def torch(path: pathlib.Path, form: str) -> None:
-    """A linear layer with a ReLU, the same one for all forms: `script`, `export`, or compiled for the device that is named."""
+    """A linear layer with a ReLU, the same one for all forms: `script`, `export`, or compiled for the device that is named; as `branches` X + 1, after a look at its values."""
     _run(_TORCH, form, str(path))
 
 

@@ -76,6 +76,9 @@ def gather(arrays: collections.abc.Sequence[Array], out: Array | None = None) ->
         ValueError: `out` has another shape.
     """
     if out is not None:
+        if out.ndim == 0:  # of a model without a batch dimension, whose batches are one request
+            np.copyto(out, arrays[0])
+            return out
         return np.concatenate(arrays, out=out)
     joined = _adjacent(arrays)
     return np.concatenate(arrays) if joined is None else joined

@@ -5,6 +5,7 @@ import pathlib
 from typing import Any
 
 from naiad.backends.pytorch import archive, io_check, naming, program_file, script_code
+from naiad.backends.pytorch.cuda_graphs import planning
 from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
 from naiad.backends.pytorch.settings import settings_of
 from naiad.config.document import Document
@@ -43,6 +44,8 @@ def preflight(
     code = config.message.runtime == PYTHON_RUNTIME
     try:
         settings_of(config.name, config.parameters, python_runtime=code)
+        if planning.wants_graphs(config):
+            planning.plan(config)
     except InferenceError as error:
         problems[problem_of(error, document)] = None
     if code:

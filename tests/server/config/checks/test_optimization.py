@@ -72,7 +72,7 @@ def test_every_field_of_the_message_is_listed() -> None:
         ("onnxruntime", "", ["priority", *CUDA[2:], ACCELERATORS[1], *PINNED, *ALWAYS]),
         ("onnxruntime", "instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU } ]", ["priority", *CUDA[2:], *PINNED, *ALWAYS]),
         ("onnxruntime", "instance_group { gpus: 7 }", ON_CPU),
-        ("pytorch", GPU, ["graph.level", *CUDA, *ACCELERATORS, *ALWAYS]),
+        ("pytorch", GPU, ["graph.level", *CUDA[2:], *ACCELERATORS, *ALWAYS]),
         ("pytorch", CPU, ["graph.level", "priority", *CUDA, *ACCELERATORS, *PINNED, *ALWAYS]),
         ("tensorflow", GPU, ["priority", *CUDA, ACCELERATORS[1], *PINNED, *ALWAYS]),
         ("tensorflow", CPU, ON_CPU),
