@@ -68,7 +68,7 @@ def load(path: pathlib.Path, config: ModelConfig, device: Device, settings: Sett
         weights = path.with_suffix(".pt")
         if weights.is_file():
             _check_weights(weights, config.name)
-            module.load_state_dict(torch.load(weights, map_location=device.name, weights_only=True))
+            module.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
         if device.name is not None:
             module.to(device.name)
         module.eval()
