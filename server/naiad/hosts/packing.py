@@ -11,11 +11,12 @@ import numpy as np
 import orjson
 
 from naiad.core import datatypes
+from naiad.core.cuda_regions import CudaRegion
 from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.inference import Inference
 from naiad.core.regions import Region
 from naiad.core.request import RequestedOutput
-from naiad.core.tensor import PackedStrings, Tensor, UnreadTensor
+from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, UnreadTensor
 from naiad.errors import InferenceError
 from naiad.hosts.alike import pack_alike
 from naiad.hosts.device_tensors import DeviceTensors
@@ -23,6 +24,8 @@ from naiad.hosts.worker import codec
 from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker.payload import Payload
+from naiad.tensors.descriptor import Descriptor
+from naiad.tensors.memory import Memory
 from naiad.tensors.region_files import NOWHERE, PLACED_FROM
 from naiad.tensors.shared_slots import SHARED_FROM, Place
 
@@ -91,6 +94,10 @@ def pack(
             tensors = described(inputs, lent, placing)
         if link is not None and not inference.called:
             _share(tensors, link)
+        if request.on_device is not None and lent is not None and placing is not None:
+            there = _places_on_device(inference, lent)
+            tensors += there
+            extra += (len(there),)
         groups.append((extra, tensors))
         plain = plain and not (
             request.id
@@ -179,6 +186,29 @@ def _places(batch: collections.abc.Sequence[Inference], link: Link) -> list[list
             except (OSError, LinkBrokenError):
                 continue  # the server writes it
             there.append((output.name, number, region.offset + place.offset, place.size))
+    return found
+
+
+def _places_on_device(inference: Inference, lent: DeviceTensors) -> list[tuple[str, str, Any]]:
+    """The places of outputs in clients' memory on the GPU on which they may stay, for the worker to write them there: as tensors of bytes, which are lent to it."""
+    wanted = inference.request.on_device
+    found: list[tuple[str, str, Any]] = []
+    if wanted is None or wanted.names is None or inference.traced is not None:
+        return found  # a trace may have the values
+    for output in inference.request.requested_outputs:
+        place = output.place
+        region = None if place is None else place.region
+        if place is None or not isinstance(region, CudaRegion) or output.name not in wanted.names:
+            continue
+        opened, shape = region.opened, (place.size,)
+        packed = Descriptor(
+            opened.handle, opened.uuid, place.offset, place.size, opened.owner, 0
+        ).packed()
+        placed = Memory("cuda", opened.device)
+        tensor = DeviceTensor(
+            output.name, datatypes.UINT8, shape, NO_VALUES, None, placed, packed, opened.lease
+        )
+        found.append((output.name, "UINT8", Exported(shape, placed, lent.lend(tensor))))
     return found
 
 

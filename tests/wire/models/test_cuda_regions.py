@@ -290,16 +290,30 @@ def test_what_cannot_be_is_refused_in_the_same_words(
 def test_an_opener_that_is_killed_is_started_again(sharing: ServerProcess) -> None:
     with client("grpc", sharing) as (asked, module), region(asked, 128) as (name, memory):
         memory.put(X)
-        given = in_region(module, "X", name, X)
-        for model in ("double", "same_gpu"):
-            first = opener(sharing)
-            os.kill(first, signal.SIGKILL)
-            wait_until(functools.partial(_is_gone, first))
-            infer(asked, module, model, given, (name, 32, 64))
-            assert opener(sharing) not in (0, first)
-            assert (
-                memory.get(np.float32, [8], 64) == (2 * X if model == "double" else X + 1)
-            ).all()
+        first = opener(sharing)
+        os.kill(first, signal.SIGKILL)
+        wait_until(functools.partial(_is_gone, first))
+        infer(asked, module, "double", in_region(module, "X", name, X), (name, 32, 64))
+        assert opener(sharing) not in (0, first)
+        assert (memory.get(np.float32, [8], 64) == 2 * X).all()
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_a_model_on_the_gpu_of_a_region_writes_there_itself(
+    kind: str, sharing: ServerProcess
+) -> None:
+    with client(kind, sharing) as (asked, module), region(asked, 128) as (name, memory):
+        memory.put(X)
+        other = opener(sharing)
+        os.kill(other, signal.SIGSTOP)  # what it had to copy would wait
+        try:
+            for at in (64, 96):
+                given = in_region(module, "X", name, X)
+                result = infer(asked, module, "same_gpu", given, (name, 32, at))
+                assert list(result.get_output("Y")["shape"] if kind == "http" else result.get_output("Y").shape) == [8]  # fmt: skip
+                assert (memory.get(np.float32, [8], at) == X + 1).all()
+        finally:
+            os.kill(other, signal.SIGCONT)
 
 
 def test_a_request_that_an_opener_ends_with_fails(sharing: ServerProcess) -> None:

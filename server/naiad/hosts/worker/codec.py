@@ -12,7 +12,8 @@ Tensors lie beside the header in their order, each at a multiple of `ALIGNED` by
 its length (row 15.28); BF16 are two bytes without a dtype of numpy's. The memory kind is "cpu", or "cuda": then a descriptor
 (`tensors/descriptor.py`) lies there in place of the values, or "shared": a place in a file that both sides have (`tensors/shared_slots.py`), or "region": nothing lies there, since the worker has written the output to its client's
 shared memory (`tensors/region_files.py`). The device is numbered as the server does. `extra` of a request whose outputs may stay
-on a device has two more fields: the device, and the names of those outputs or null.
+on a device has two more fields: the device, and the names of those outputs or null; perhaps a third: so many tensors behind the inputs
+are places in clients' memory there, each with the name of the output to be written to it.
 
 Most messages look like one before: the same tensors, other numbers. So both sides remember layouts, which hold nothing that a client
 changes with every request: ids and parameters are in the rest, which is empty while they have their defaults.

@@ -79,6 +79,17 @@ class ReceivedDeviceTensor:
             self._opened = _imports().open(self._descriptor, self.shape, self.datatype)
         return self._opened
 
+    def take(self, values: Any) -> bool:
+        """Copy an array that is on the device to where these are; False if that cannot be done here, see `Imports.fill`.
+
+        Raises:
+            cudart.CudaError: the device reports an error.
+        """
+        taken: bool = _imports().fill(self._descriptor, values)
+        if taken:
+            self._opened = taken
+        return taken
+
     @property
     def memory(self) -> Memory:
         """Where they lie, numbered as this process does."""

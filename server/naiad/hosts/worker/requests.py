@@ -18,6 +18,9 @@ _PLACES, _CONTEXT = 6, 7
 _PLAIN = 2
 """Fields of `extra` of a request whose outputs go to the host."""
 
+_WITH_PLACES = 3
+"""Fields behind these, if places of outputs on a device are behind the inputs; the last one says how many."""
+
 MOST_REQUESTS = 1 << 31
 """In a batch: the server writes no more than there are."""
 
@@ -70,11 +73,12 @@ class ReceivedRequest:
     Attributes:
         on_device: the server's number of the device on which its outputs may stay, -1 for any, and their names, None for all; None: they go to the host.
         places: of each output that is to be written to a client's shared memory, if it can be: its name, the number of the object, offset, bytes.
+        places_on_device: the place of each output that is to be written to a client's memory on the device, if it can be, by its name.
     """
 
     __slots__ = (
         "__weakref__", "_capacity", "_fields", "_index", "batch_size", "cancelled", "inputs", "number", "on_device", "output_names",
-        "places",
+        "places", "places_on_device",
     )  # fmt: skip
 
     output_names: "list[str]"
@@ -86,6 +90,7 @@ class ReceivedRequest:
         self.cancelled = False
         self.on_device: Any = None
         self.places: Sequence[Any] = ()
+        self.places_on_device: Any = None
         self._fields = fields
         self._index = index
         self._capacity: threading.Event | None = None
@@ -218,6 +223,12 @@ class RequestReader:
             if on_device:
                 request.on_device = on_device
             request.inputs = [tensor_of(base, each, at, size, shared) for each, at, size in tensors]
+            if len(on_device) == _WITH_PLACES:
+                first_place = len(tensors) - on_device.pop()
+                request.places_on_device = {
+                    each.name: each for each in request.inputs[first_place:]
+                }
+                del request.inputs[first_place:]
             if perhaps_cancelled:
                 request.cancelled = fields.of(index)[5]
             if placed:
@@ -249,6 +260,7 @@ def _alike(base: Any, alike: Alike, first: int, fields: _Fields) -> "list[Receiv
         request.cancelled = False
         request.on_device = None
         request.places = ()
+        request.places_on_device = None
         request._fields = fields
         request._index = index  # noqa: SLF001
         request._capacity = None  # noqa: SLF001

@@ -16,6 +16,7 @@ from naiad.hosts.worker import codec, device, kinds, link, warmup
 from naiad.hosts.worker.in_progress import RequestsInProgress
 from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader
+from naiad.tensors.region_files import Placed
 
 DEVICE_LOST = 70
 """The exit status of a worker that cannot use its device any more."""
@@ -159,6 +160,8 @@ class Runner:
                 errors.append(response.error)
             else:
                 if request.on_device is not None:
+                    if request.places_on_device and not request.cancelled:
+                        _place_on_device(response, request.places_on_device)
                     _lend(response, request.on_device)
                 if request.places and not request.cancelled:
                     self._place(response, request.places)
@@ -276,6 +279,21 @@ def _without_lost(
         responses[index] = response
     again = [places[index] for index in ran.rescheduled]
     return Execution(responses, ran.input_end_ns, ran.output_start_ns, ran.padding_rows, again)
+
+
+def _place_on_device(response: Response, places: "dict[str, Any]") -> None:
+    """Write outputs that are on a device to their client's memory there; those that cannot be written stay as they are."""
+    from naiad.hosts.worker.gpu.exports import device_array  # noqa: PLC0415 - most processes have no device
+
+    outputs: list[tuple[str, str, Any]] = []
+    for name, datatype, values in response.outputs:
+        place = places.get(name)
+        array = None if place is None or datatype == "BYTES" else device_array(values)
+        if place is not None and array is not None and array.nbytes and place.take(array):
+            outputs.append((name, datatype, Placed(array.shape)))
+        else:
+            outputs.append((name, datatype, values))
+    response.outputs = outputs
 
 
 def _lend(response: Response, on_device: Any) -> None:

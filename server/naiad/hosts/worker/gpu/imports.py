@@ -85,14 +85,9 @@ class Imports:
             InferenceError: INTERNAL: it cannot be opened; `refuse` comes next, or another attempt.
         """
         try:
-            runtime = self._load()
-            device = _device(runtime, given.uuid)
+            device = _device(self._load(), given.uuid)
             key = Key(given.owner, given.handle, device)
-            with self._changed:
-                base = self._handles.use(key)
-                if base is None:
-                    base = runtime.ipc_open(given.handle, device)
-                    self._handles.opened(key, base)
+            base = self._used(key)
             used: Key | Block = key
             address, number = base + given.offset, given.number
             if given.owner >= CLIENTS:
@@ -108,6 +103,40 @@ class Imports:
             memory=Memory("cuda", device),
             owner=use,
         )
+
+    def fill(self, given: Descriptor, values: DeviceArray) -> bool:
+        """Copy values into a client's allocation, at the place of a tensor; False if they are on another device, are more than it has, or it cannot be opened: `refuse` comes next.
+
+        Raises:
+            cudart.CudaError: the device reports an error.
+        """
+        try:
+            runtime = self._load()
+            device = _device(runtime, given.uuid)
+            if values.memory.device != device or values.nbytes > given.size:
+                return False
+            key = Key(given.owner, given.handle, device)
+            base = self._used(key)
+        except (cudart.CudaError, cudart.NoCudaError, LookupError):
+            return False  # the client may be gone, and another process has it open
+        try:
+            runtime.copy(base + given.offset, values.address, values.nbytes, device)
+        finally:
+            self._end(given.number, key)
+        return True
+
+    def _used(self, key: Key) -> int:
+        """The base here of an allocation that one more tensor uses; it is opened if it is not open.
+
+        Raises:
+            cudart.CudaError: it cannot be opened.
+        """
+        with self._changed:
+            base = self._handles.use(key)
+            if base is None:
+                base = self._load().ipc_open(key.handle, key.device)
+                self._handles.opened(key, base)
+            return base
 
     def _copied(self, given: Descriptor, key: Key, base: int) -> "tuple[int, int, Block]":
         """The address of a copy of a tensor, and what `_end` gets at its end. That of the allocation is over before this returns.
