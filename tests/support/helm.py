@@ -62,8 +62,14 @@ def _manifests(values: str, name: str, namespace: str) -> list[Manifest]:
         manifest
         for file, text in sorted(rendered.items())
         if file.endswith(".yaml")
-        for manifest in fast_yaml.read(text)
+        for manifest in _read(text)
     ]
+
+
+@functools.cache
+def _read(text: str) -> list[Manifest]:
+    """Read once for each text: most files do not depend on the values, and reading the definitions takes longer than rendering all of them."""
+    return list(fast_yaml.read(text))
 
 
 def _by_library(values: Manifest | None, name: str, namespace: str) -> dict[str, str]:
