@@ -23,6 +23,7 @@ from naiad.errors import InferenceError
 from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe
 from naiad.hosts.packing import pack
 from naiad.hosts.process import worker_life
+from naiad.hosts.process.idle_segments import IdleSegments
 from naiad.hosts.process.in_flight import InFlight
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.supervisor import WorkerSupervisor
@@ -96,6 +97,7 @@ class ProcessHost:
         self._watchdog = Watchdog(identity, loop=loop)
         self._heartbeat = Heartbeat(identity, limits.execute, number=self._number, loop=loop)
         self._probe = Probe(loop)
+        self._segments = IdleSegments(loop, lambda: not (self.busy or self._copying))
 
     @property
     def pid(self) -> int:
@@ -250,10 +252,12 @@ class ProcessHost:
     def worker_closes(self) -> None:
         """See `WorkerInstance`."""
         self._heartbeat.stop()
+        self._segments.stop()
 
     def worker_lost(self, how: str) -> None:
         """See `WorkerInstance`."""
         self._heartbeat.stop()
+        self._segments.stop()
         self._probe.answer(False)
         error = worker_life.is_down(self._identity, how)
         self._copying = self._unsent = None
@@ -277,13 +281,12 @@ class ProcessHost:
     def _on_outcome_message(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker = self._supervisor.worker
         assert worker is not None
+        data = worker.links[self._place]
         execution: Execution[InferResponse] | None = None
         error: InferenceError | None = None
         try:
             # First of all, because the next message says whether its segment is in use; no reference may stay in a frame.
-            execution = self._responses.outcome(
-                worker.links[self._place].base, header, batch, worker.device_tensors
-            )
+            execution = self._responses.outcome(data.base, header, batch, worker.device_tensors)
             if None in execution.responses:
                 self._in_flight.defer(execution)
                 self._heartbeat.start(worker, self._in_flight.owes_deferred, self._supervisor.late)
@@ -296,9 +299,11 @@ class ProcessHost:
             each is not None and each.error is not None and each.error.message == NO_DESCRIPTOR
             for each in execution.responses
         ):
-            worker.links[self._place].lent.send_again()
+            data.lent.send_again()
         self._copied(batch)  # the outcome may come before `_sent` is called
         self._end(batch, execution, error)
+        if data.has_large:
+            self._segments.ran(data)
         if execution is not None:
             worker.place.ran(execution.output_start_ns - execution.input_end_ns)
 

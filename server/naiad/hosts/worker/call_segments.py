@@ -22,6 +22,9 @@ ALL_HELD = (1 << SLOTS) - 1
 COUNTED = 255
 """Call messages are counted modulo 256."""
 
+LARGE = 1 << 24
+"""Bytes of a segment whose pages are given back when its instance has nothing to do (`hosts/process/idle_segments.py`)."""
+
 _LEAST = 1 << 16
 
 
@@ -32,12 +35,14 @@ class SentSegments:
         in_use: a bit for each slot whose segment the other end uses, as its last call message says.
         sent: how many call messages were sent.
         unread: the slots of messages that the other end has not said that it has read, by the value of `sent` with them.
+        has_large: whether there was a large one.
     """
 
-    __slots__ = ("_segments", "in_use", "sent", "unread")
+    __slots__ = ("_segments", "has_large", "in_use", "sent", "unread")
 
     def __init__(self) -> None:
         self._segments: list[Segment] = []
+        self.has_large = False
         self.in_use = 0
         self.sent = 0
         self.unread: dict[int, int] = {}
@@ -79,6 +84,15 @@ class SentSegments:
             if lost >> slot & 1:
                 segment.capacity = 0
 
+    def unused_large(self) -> "list[Any]":
+        """The large ones that the next message could use, as uint8."""
+        busy = {*self.unread.values()}
+        return [
+            segment.written
+            for slot, segment in enumerate(self._segments)
+            if segment.capacity > LARGE and not self.in_use >> slot & 1 and slot not in busy
+        ]
+
     def clear(self) -> None:
         """Keep none of them."""
         self._segments.clear()
@@ -98,6 +112,7 @@ class SentSegments:
 
     def _new(self, needed: int, slot: int) -> "tuple[int, int, Segment]":
         capacity = max(_LEAST, 1 << (needed - 1).bit_length())
+        self.has_large = self.has_large or capacity > LARGE
         fresh, memory = create(capacity)
         segment = Segment(memory, capacity)
         if slot < SLOTS:
@@ -109,12 +124,13 @@ class SentSegments:
 
 
 class MappedSegments:
-    """Those that the other end fills."""
+    """Those that the other end fills. Attributes: `has_large`, whether there was a large one."""
 
-    __slots__ = ("_current", "_lost", "_memory")
+    __slots__ = ("_current", "_lost", "_memory", "has_large")
 
     def __init__(self) -> None:
         self._memory: list[Any] = []
+        self.has_large = False
         self._lost = 0
         self._current = 0
 
@@ -142,6 +158,7 @@ class MappedSegments:
         self._current = slot
         if fresh is not None:
             memory[slot] = fresh
+            self.has_large = self.has_large or len(fresh) > LARGE
             self._lost &= ~(1 << slot)
         elif lost:
             memory[slot] = _nothing()
@@ -160,6 +177,14 @@ class MappedSegments:
             if count(memory[slot]) > ONLY_LISTED:
                 held |= 1 << slot
         return held
+
+    def unused_large(self) -> "list[Any]":
+        """The large ones that nothing refers to here, as uint8."""
+        memory, count, found = self._memory, sys.getrefcount, []
+        for slot in range(len(memory)):
+            if count(memory[slot]) <= ONLY_LISTED and len(memory[slot]) > LARGE:
+                found.append(memory[slot])  # noqa: PERF401 - counted as `only_listed` does
+        return found
 
     def clear(self) -> None:
         """Keep none of them."""

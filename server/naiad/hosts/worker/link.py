@@ -361,6 +361,15 @@ class Link:
                 raise
             raise LinkBrokenError(str(error)) from error
 
+    @property
+    def has_large(self) -> bool:
+        """Whether one of the ends has sent a large call message."""
+        return self._ours.has_large or self._theirs.has_large
+
+    def unused_large(self) -> "list[Any]":
+        """The large segments of call messages of both ends that neither end uses, as uint8, if the other end sends no call message before it gets one."""
+        return self._ours.unused_large() + self._theirs.unused_large()
+
     def has_segment(self, size: int) -> bool:
         """Whether a call message of so many bytes could use a segment that is there already, so that no page of it is new."""
         return self._ours.has(size)
