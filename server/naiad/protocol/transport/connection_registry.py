@@ -54,6 +54,7 @@ class ConnectionRegistry:
         self.now = 0.0
         self.arrivals = 0
         self.draining = False
+        self._begun = 0
         self.on_arrival: collections.abc.Callable[[], None] = unheard
         self.disposal = Disposal(loop)
         self.memory = SharedPool()
@@ -72,12 +73,18 @@ class ConnectionRegistry:
         """How many connections are not idle."""
         return len(self._connections) - len(self._idle)
 
+    @property
+    def accepted(self) -> int:
+        """Grows with each client that was accepted, those included whose connections are still to be secured."""
+        return self.arrivals + self._begun
+
     def connections(self) -> tuple[RegisteredConnection, ...]:
         """The connections that are open now."""
         return tuple(self._connections)
 
     def expect(self, connection: asyncio.Protocol) -> None:
         """A connection was accepted that will be added once it is secured, if its client goes on."""
+        self._begun += 1
         self._expected[connection] = self.loop.time()
 
     def expects(self, seconds: float) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import collections.abc
 import contextlib
 import functools
+import itertools
 import socket
 import ssl
 
@@ -24,8 +25,12 @@ UNANSWERED = unavailable(
 UNANSWERED_GRACE_S = 0.5
 """How long clients have to read that before their connections are aborted."""
 
+_AT_ONCE = 4
+"""Clients that one wake-up of the loop takes: uvloop takes one from each socket, so there are as many for the same queue. Where four or eight clients connect at a
+time, that saves a sixth of a connection's processor time; a client that comes alone costs 1 µs more for each."""
+
 _ITERATIONS = 8
-"""Of the loop, in which it takes over the clients that the kernel has accepted: uvloop needs two, asyncio's own six."""
+"""Of the loop, in which no client must have come until all are taken over that the kernel has accepted: uvloop needs two, asyncio's own six."""
 
 _SECURE_S = 1.0
 """How long a client that was accepted just then may take to secure its connection."""
@@ -104,10 +109,11 @@ class Listener:
             factory = functools.partial(_expected, factory, self._registry)
         self._listen_address.listen(sockets, settings.backlog)
         for sock in sockets:
-            server = await loop.create_server(
-                factory, sock=sock, backlog=settings.backlog, ssl=self._tls
-            )
-            self._servers.append(server)
+            for each in (sock, *(sock.dup() for _ in range(_AT_ONCE - 1))):
+                server = await loop.create_server(
+                    factory, sock=each, backlog=settings.backlog, ssl=self._tls
+                )
+                self._servers.append(server)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -156,15 +162,14 @@ class Listener:
 
     async def take_waiting(self, seconds: float) -> None:
         """Make connections of the clients that the kernel has accepted, then accept no more; at most some `seconds`. Idempotent."""
-        if not self._servers:
+        registry = self._registry
+        if not self._servers or registry is None:
             self.stop_accepting()
             return
         # After a stall of the loop the timer that ends the drain is first, and clients that have connected meanwhile would be reset with the port.
-        for _ in range(_ITERATIONS):
-            await asyncio.sleep(0)
+        await _all_accepted(registry, seconds)
         self.stop_accepting()
-        registry = self._registry
-        if self._tls is not None and registry is not None:
+        if self._tls is not None:
             limit = min(_SECURE_S, seconds)
             until = registry.loop.time() + limit
             while registry.expects(limit) and registry.loop.time() < until:  # noqa: ASYNC110 - nothing tells of a client that gives up
@@ -208,6 +213,18 @@ def _expected(factory: ProtocolFactory, registry: ConnectionRegistry) -> asyncio
     connection = factory()
     registry.expect(connection)
     return connection
+
+
+async def _all_accepted(registry: ConnectionRegistry, seconds: float) -> None:
+    """Wait until the loop has taken over each client that the kernel has accepted, `seconds` at most where more and more come."""
+    until, quiet, before = registry.loop.time() + seconds, 0, registry.accepted
+    for iteration in itertools.count(1):
+        await asyncio.sleep(0)
+        quiet = quiet + 1 if registry.accepted == before else 0
+        before = registry.accepted
+        late = iteration >= _ITERATIONS and registry.loop.time() >= until
+        if quiet == _ITERATIONS or late:
+            return
 
 
 async def _emptied(registry: ConnectionRegistry, seconds: float) -> None:

@@ -111,6 +111,20 @@ def test_both_lanes_are_served_on_one_connection() -> None:
     served(scenario)
 
 
+def test_clients_that_connect_at_a_time_are_taken_over_several_per_wake_up() -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(16):
+                stack.enter_context(socket.create_connection(server.address))
+            iterations = 0
+            while server.connections < 16:
+                await asyncio.sleep(0)
+                iterations += 1
+            assert iterations < 12
+
+    served(scenario)
+
+
 def test_large_bodies_go_both_ways_whole() -> None:
     async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         body = bytes(range(256)) * 40000

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import contextlib
 import socket
 
 import pytest
@@ -74,6 +75,24 @@ def test_a_client_that_has_connected_and_waits_to_be_accepted_is_served(served: 
             closing = asyncio.ensure_future(server.close(30))
             assert (await last_reply(client)).body == b"waits"
             client.close()
+            assert await closing == 0
+
+    served(scenario)
+
+
+def test_of_many_clients_that_wait_to_be_accepted_each_is_served(served: Served) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
+        with contextlib.ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection(server.address)) for _ in range(100)
+            ]
+            for client in clients:
+                client.sendall(post("/echo", b"waits"))
+            closing = asyncio.ensure_future(server.close(30))
+            replies = [read_replies(await read(client)) for client in clients]
+            assert [[reply.body for reply in each] for each in replies] == [[b"waits"]] * 100
+            for client in clients:
+                client.close()
             assert await closing == 0
 
     served(scenario)
