@@ -53,7 +53,7 @@ def pack_alike(
             or tensor.name != name
             or tensor.datatype is not datatype
             or inference.batch_size != rows
-            or request.requested_outputs != wanted
+            or (request.requested_outputs is not wanted and request.requested_outputs != wanted)
         ):
             return None
         arrays.append(tensor.array)
@@ -90,6 +90,13 @@ def responses_alike(
             arrays = arrays.reshape((shape[0], *shown))
         columns.append([Tensor(name, datatype, shown, array) for array in arrays])
     responses: list[InferResponse | None] = []
+    if len(columns) == 1:  # as of most models
+        for inference, tensor in zip(batch, columns[0], strict=True):
+            request = inference.request
+            responses.append(
+                InferResponse(request.model_name, version, request.id, [tensor], NO_PARAMETERS)
+            )
+        return responses
     for inference, *outputs in zip(batch, *columns, strict=True):
         request = inference.request
         responses.append(

@@ -284,8 +284,16 @@ class ModelStatistics:
         self.compute_input_ns += timing.compute_input_ns
         self.compute_infer_ns += timing.compute_infer_ns
         self.compute_output_ns += timing.compute_output_ns
-        self._observe_request(request_ns, queue_ns)
+        # As `observe`, without the calls.
+        find = bisect.bisect_left
+        histogram = self.request_time
+        histogram.counts[find(histogram.bounds, request_ns)] += 1
+        histogram.total += request_ns
+        histogram = self.queue_time
+        histogram.counts[find(histogram.bounds, queue_ns)] += 1
+        histogram.total += queue_ns
         if self.summaries is not None:
+            self.summaries.requested(request_ns, queue_ns)
             self.summaries.computed(*timing.parts(), requests=1)
 
     def record_cache_hit(self, *, request_ns: int, queue_ns: int, lookup_ns: int) -> None:
@@ -308,19 +316,6 @@ class ModelStatistics:
         if self.summaries is not None:
             self.summaries.requested(request_ns, queue_ns)
             self.summaries.cache_hit.observe(lookup_ns // MICROSECOND)
-
-    def _observe_request(self, request_ns: int, queue_ns: int) -> None:
-        """Add the times of a successful request to the distributions."""
-        # As `observe`, without the calls.
-        find = bisect.bisect_left
-        histogram = self.request_time
-        histogram.counts[find(histogram.bounds, request_ns)] += 1
-        histogram.total += request_ns
-        histogram = self.queue_time
-        histogram.counts[find(histogram.bounds, queue_ns)] += 1
-        histogram.total += queue_ns
-        if self.summaries is not None:
-            self.summaries.requested(request_ns, queue_ns)
 
     def record_first_response(self, took_ns: int) -> None:
         """Count the first response to a request, which was received so long ago, if such times are kept (row 8.23)."""

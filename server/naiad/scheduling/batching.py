@@ -248,6 +248,13 @@ def next_batch(run: BatchRun, now: int, *, draining: bool = False) -> Dispatch |
     return Dispatch(run.count, because)
 
 
+def runs_at_once(arrived: list[Inference], policy: BatchingPolicy) -> bool:
+    """Whether requests that arrive at an empty queue are the batch that `next_batch` would give, whatever arrives behind them."""
+    return not (policy.single or policy.delay_ns) and (
+        policy.append_only and sum([each.batch_size for each in arrived]) < policy.preferred[0]
+    )
+
+
 def next_prefetch(run: BatchRun, now: int, *, draining: bool = False) -> Dispatch | None:
     """The batch that a busy instance gets in advance: the next one, if it is the same whatever arrives before the instance is free.
 

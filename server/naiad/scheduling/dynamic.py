@@ -31,12 +31,14 @@ from naiad.scheduling.batching import (
     WaitUntil,
     next_batch,
     next_prefetch,
+    runs_at_once,
 )
 from naiad.scheduling.follow_ups import FollowUps
 from naiad.scheduling.instances.pool import InstancePool
 from naiad.scheduling.occupancy import Occupancy
 from naiad.scheduling.outlook import Outlook
-from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.queue import InferenceQueue, earliest_deadline
+from naiad.scheduling.relays.calls import CallInProgress
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import drain
 from naiad.scheduling.strategy import Strategy
@@ -164,11 +166,36 @@ class DynamicScheduler:
             inference.queued_ns = now
             inference.on_cancel = on_cancel
             accepted.append(inference)
-        self._queue.push_plain(accepted)
-        self.statistics.pending += len(accepted)
-        if accepted and not self._scheduling_is_due:
-            self._arrived(now)
+        if accepted and not self._send_at_once(accepted, now):
+            self._queue.push_plain(accepted)
+            self.statistics.pending += len(accepted)
+            if not self._scheduling_is_due:
+                self._arrived(now)
         return refused
+
+    def _send_at_once(self, accepted: list[Inference], now: int) -> bool:
+        """Send calls of an ensemble to a free instance past the empty queue; False unless all of them run now whatever else arrives.
+
+        Nothing is gathered if they are most of its requests. Fewer meet others on their way, with which they cost less.
+        """
+        pool, follow_ups = self._pool, self._follow_ups
+        if (
+            not self._free
+            or self._queue.size
+            or self._scheduling
+            or self._scheduling_is_due
+            or pool.speeds.mixed
+            or (follow_ups is not None and follow_ups.is_active)
+            or not runs_at_once(accepted, self._policy)
+            or not _most_of_all(accepted)
+        ):
+            return False
+        slot = pool.acquire(pool.last_used)
+        if slot is None:
+            return False
+        self.statistics.closes[_IDLE] += 1
+        pool.send(slot, accepted, now)
+        return True
 
     def _arrived(self, now: int) -> None:
         """Requests were queued: schedule in this iteration of the loop or at its end, if that can have an effect."""
@@ -331,7 +358,7 @@ class DynamicScheduler:
                 if 0 < inference.deadline_ns <= now and not inference.completed:
                     queue.prefetched -= 1
                     self._reject_expired(inference, now)
-            self._prefetched_due_ns = _earliest_deadline(waiting)
+            self._prefetched_due_ns = earliest_deadline(waiting, NEVER)
         slot = pool.prefetcher
         if slot is None or not pool.may_prefetch():
             return
@@ -341,7 +368,7 @@ class DynamicScheduler:
             has_deadlines = bool(queue.deadlines)
             batch = self._take(decision.count)
             if has_deadlines:
-                due = _earliest_deadline(batch)
+                due = earliest_deadline(batch, NEVER)
                 self._prefetched_due_ns = min(due, self._prefetched_due_ns)
             queue.prefetched += decision.count
             pool.send(slot, batch)
@@ -404,9 +431,8 @@ class DynamicScheduler:
             self._drained.set()
 
 
-def _earliest_deadline(batch: list[Inference]) -> int:
-    """The earliest deadline of the inferences that wait; NEVER if none has one."""
-    return min(
-        (each.deadline_ns for each in batch if each.deadline_ns and not each.completed),
-        default=NEVER,
-    )
+def _most_of_all(accepted: list[Inference]) -> bool:
+    """Whether calls of one batch are more than half of what their ensemble has in progress."""
+    call = accepted[0].on_response
+    together = call.together if isinstance(call, CallInProgress) else None
+    return together is None or 2 * len(accepted) > together.in_progress

@@ -279,3 +279,11 @@ def _timeout_us(inference: Inference, policy: QueuePolicy) -> int:
     if policy.allow_timeout_override and 0 < requested < policy.default_timeout_us:
         return requested
     return policy.default_timeout_us
+
+
+def earliest_deadline(batch: list[Inference], never: int) -> int:
+    """The earliest deadline of the inferences that wait; `never` if none has one."""
+    return min(
+        (each.deadline_ns for each in batch if each.deadline_ns and not each.completed),
+        default=never,
+    )

@@ -147,7 +147,7 @@ class ResponseDispatcher:
             self._count_response(progress, inference, response, now)
             if not response.final:
                 self._progress[inference] = progress
-        else:
+        elif self._statistics.first_response is not None:
             self._statistics.record_first_response(now - inference.received_ns)
         if response.final:
             rows = inference.batch_size
@@ -312,6 +312,8 @@ class ResponseDispatcher:
         """Send the responses of a batch; those to calls that take them together go there at last, and all at once."""
         statistics = self._statistics
         together: dict[TakesTogether, list[tuple[CallInProgress, InferResponse]]] = {}
+        before: TakesTogether | None = None  # mostly that of all
+        answered: list[tuple[CallInProgress, InferResponse]] = []
         for inference, response in zip(batch, responses, strict=True):
             if response is None or inference.completed:
                 continue
@@ -322,14 +324,16 @@ class ResponseDispatcher:
                 )
             elif inference.called and response.final:
                 call = inference.on_response
-                if isinstance(call, CallInProgress) and call.together is not None:
+                if isinstance(call, CallInProgress) and (takes := call.together) is not None:
                     inference.completed = True
                     inference.on_cancel = None
-                    together.setdefault(call.together, []).append((call, response))
+                    if takes is not before:
+                        before, answered = takes, together.setdefault(takes, [])
+                    answered.append((call, response))
                     continue
             self._send(inference, response)
-        for those, answered in together.items():
-            those.take(answered)
+        for those, theirs in together.items():
+            those.take(theirs)
 
     def _send(self, inference: Inference, response: InferResponse) -> None:
         """Send a response; the final one completes the inference."""

@@ -16,7 +16,7 @@ from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import SchedulerFactory
 from naiad.scheduling.instances.resources import UnlimitedResources
-from naiad.scheduling.scheduler import Scheduler
+from naiad.scheduling.scheduler import Scheduler, SubmitsTogether
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost, hosted
 from tests.support.inferences import make_config, make_inference
@@ -33,7 +33,7 @@ POLICIES = st.builds(
 )
 BATCHINGS = st.none() | st.builds(
     DynamicBatching,
-    preferred_batch_sizes=st.sampled_from([(), (2,), (2, 4)]),
+    preferred_batch_sizes=st.sampled_from([(), (2,), (3,), (2, 4)]),
     max_queue_delay_us=st.sampled_from([0, 0, 5_000]),
     preserve_ordering=st.booleans(),
     priority_levels=st.sampled_from([0, 2]),
@@ -122,6 +122,23 @@ class Scheduling(RuleBasedStateMachine):
         try:
             self.scheduler.submit(inference)
         except InferenceError:
+            self.taken.remove(inference)
+            self.may_refuse()
+            assert not inference.completed
+
+    @rule(rows=st.lists(st.integers(1, MAX_ROWS), min_size=1, max_size=3))
+    def enqueue_together(self, rows: list[int]) -> None:
+        inferences = [
+            make_inference(
+                rows=each,
+                received_ns=self.clock.monotonic_ns(),
+                on_response=self.on_response,
+            )
+            for each in rows
+        ]
+        assert isinstance(self.scheduler, SubmitsTogether)
+        self.taken += inferences
+        for inference, _ in self.scheduler.submit_together(inferences):
             self.taken.remove(inference)
             self.may_refuse()
             assert not inference.completed

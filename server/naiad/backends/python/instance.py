@@ -126,10 +126,13 @@ class PythonInstance(Instance):
         for item, call in zip(returned, batch):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
             if type(item) is InferenceResponse:
                 tensors, error, parameters = contents_of(item)
-                if error is None and len(tensors) == 1 and not call.request.requested_outputs:
+                if error is None and len(tensors) == 1:
                     # The usual case, of which `_response` makes the same.
                     name, array, code = parts_of(tensors[0])
-                    if name in all_outputs:
+                    request = call.request
+                    if name in all_outputs and (
+                        not request.requested_outputs or name in request.output_names
+                    ):
                         output: Output = (name, wire_names[code], array)
                         responses.append(Response([output], parameters))
                         continue

@@ -174,14 +174,11 @@ class ModelCalls:
             for call in calls:
                 call.fail(error)
             return
-        going_on: list[CallInProgress] = []
+        if calls[0].in_progress is not None:  # and so all of them
+            called.run_calls(calls)
+            return
         for call in calls:
-            if call.in_progress is None:
-                self._begin(call, called)
-            else:
-                going_on.append(call)
-        if going_on:
-            called.run_calls(going_on)
+            self._begin(call, called)
 
     def input_device(self, model: str, version: int) -> int | None:
         """The GPU on which a model takes its inputs; -1: in the host's memory. None if it is not found."""

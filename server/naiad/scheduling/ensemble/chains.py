@@ -20,12 +20,19 @@ class Chains:
 
     Args:
         calls: makes the calls.
+        runs: the requests of the ensemble that are in progress.
         clock: gives the time.
     """
 
-    def __init__(self, calls: StepCalls, *, clock: Clock) -> None:
+    def __init__(self, calls: StepCalls, *, runs: collections.abc.Sized, clock: Clock) -> None:
         self._calls = calls
+        self._runs = runs
         self._now = clock.monotonic_ns
+
+    @property
+    def in_progress(self) -> int:
+        """See `TakesTogether`."""
+        return len(self._runs)
 
     def take(self, answered: collections.abc.Sequence[tuple[StepCall, InferResponse]]) -> None:
         """See `TakesTogether`."""

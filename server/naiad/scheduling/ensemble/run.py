@@ -78,7 +78,8 @@ class EnsembleRun:
         if first is not None and len(inputs) == 1:
             self._begin_first(first, inputs[0])
             self._busy = False
-            self._proceed()
+            if not self._made:
+                self._proceed()
             return
         batch_size = inference.batch_size if context.config.max_batch_size > 0 else 0
         values = {tensor.name: Value(tensor, batch_size) for tensor in inference.request.inputs}
@@ -91,12 +92,22 @@ class EnsembleRun:
 
     def _begin_first(self, first: Following, tensor: Tensor) -> None:
         """Begin with the step that needs the only input and nothing else."""
-        shape = tensor.shape
-        batch_size = (shape[0] if shape else 1) if first.step.batched else 0
-        request = self._inference.request
-        sequence = request.correlation_id, request.flags
-        inputs = [as_named(tensor, first.input, shape)]
-        self._begin(self._made_of(first.step, ROOT, inputs, batch_size, sequence))
+        inference, context, step = self._inference, self._context, first.step
+        shape, traced = tensor.shape, inference.traced
+        request = next_request(inference.request, first, tensor)
+        self._begin(
+            StepCall(
+                0,
+                request=request,
+                owner=self,
+                step=step,
+                key=ROOT,
+                batch_size=(shape[0] if shape else 1) if step.batched else 0,
+                sequence=(request.correlation_id, request.flags),
+                together=context.together if traced is None else None,
+                traced=None if traced is None else traced.child(),
+            )
+        )
 
     def cancel(self) -> None:
         """The client has gone: the steps in progress are cancelled, and those that wait do not begin."""
@@ -152,15 +163,13 @@ class EnsembleRun:
         if (
             following is None
             or len(sent) != 1
-            or sent[0].name != following.output
+            or (tensor := sent[0]).name != following.output
             or response.parameters
             or self._error is not None
         ):
             return None
         self._times.count(call, self._context.calls.times, now)
-        tensor = sent[0]
-        shape = tensor.shape
-        if step.batched and shape:
+        if step.batched and (shape := tensor.shape):
             call.batch_size = shape[0]
         call.request = next_request(call.request, following, tensor)
         step = call.step = following.step

@@ -47,6 +47,7 @@ class EnsembleScheduler:
         assert isinstance(config.ensemble, Ensemble), "it is an ensemble"
         self.statistics = statistics
         self._config = config
+        self._runs: dict[Inference, EnsembleRun] = {}
         self._now = clock.monotonic_ns
         plan = EnsemblePlan(config)
         streams = config.decoupled or any(step.decoupled for step in plan.steps)
@@ -64,13 +65,14 @@ class EnsembleScheduler:
             ResponseDispatcher(
                 model=config.name, version=version, statistics=statistics, clock=clock
             ),
-            None if streams or self.calls.limit else Chains(self.calls, clock=clock),
+            None
+            if streams or self.calls.limit
+            else Chains(self.calls, runs=self._runs, clock=clock),
             self._ended,
         )
         self._run = StreamingRun if streams else EnsembleRun
         statistics.steps = self.calls.times
         statistics.streams = streams
-        self._runs: dict[Inference, EnsembleRun] = {}
         self._stopping = False
         self._drained = asyncio.Event()
 
@@ -121,7 +123,8 @@ class EnsembleScheduler:
 
     def _ended(self, inference: Inference) -> None:
         self._runs.pop(inference, None)
-        self._check_drained()
+        if self._stopping:
+            self._check_drained()
 
     def _cancel(self, inference: Inference) -> None:
         run = self._runs.get(inference)

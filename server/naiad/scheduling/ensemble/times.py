@@ -2,26 +2,29 @@
 
 import collections.abc
 
+import msgspec
+
 from naiad.metrics.statistics import BatchTiming, StepTimes
 from naiad.scheduling.ensemble.steps import StepCall
 
 
-class RunTimes:
+class RunTimes(msgspec.Struct, eq=False, gc=False):
     """The sums over the steps of one request, in nanoseconds.
 
     Attributes:
         queue_ns: that its calls waited.
+        input_ns, infer_ns, output_ns: of their executions.
     """
 
-    __slots__ = ("_infer_ns", "_input_ns", "_output_ns", "queue_ns")
-
-    def __init__(self) -> None:
-        self.queue_ns = self._input_ns = self._infer_ns = self._output_ns = 0
+    queue_ns: int = 0
+    input_ns: int = 0
+    infer_ns: int = 0
+    output_ns: int = 0
 
     @property
     def timing(self) -> BatchTiming:
         """That its calls were executed."""
-        return BatchTiming(self._input_ns, self._infer_ns, self._output_ns)
+        return BatchTiming(self.input_ns, self.infer_ns, self.output_ns)
 
     def count(
         self,
@@ -39,20 +42,19 @@ class RunTimes:
             now: monotonic nanoseconds.
             failed: whether its response is an error.
         """
-        queue_ns = compute_ns = 0
-        inference = call.inference
-        if inference is not None and not failed and (times := inference.execution) is not None:
-            start_ns, end_ns = times.start_ns, times.end_ns
-            queue_ns = start_ns - inference.queued_ns
-            compute_ns = end_ns - start_ns
-            self.queue_ns += queue_ns
-            self._input_ns += times.input_end_ns - start_ns
-            self._infer_ns += times.output_start_ns - times.input_end_ns
-            self._output_ns += end_ns - times.output_start_ns
         step = steps[call.step.index]
         step.count += 1
         step.total_ns += now - call.received_ns
-        step.queue_ns += queue_ns
-        step.compute_ns += compute_ns
+        inference = call.inference
         if failed:
             step.failures += 1
+        elif inference is not None and (times := inference.execution) is not None:
+            start_ns, input_end_ns = times.start_ns, times.input_end_ns
+            output_start_ns, end_ns = times.output_start_ns, times.end_ns
+            queue_ns = start_ns - inference.queued_ns
+            self.queue_ns += queue_ns
+            self.input_ns += input_end_ns - start_ns
+            self.infer_ns += output_start_ns - input_end_ns
+            self.output_ns += end_ns - output_start_ns
+            step.queue_ns += queue_ns
+            step.compute_ns += end_ns - start_ns

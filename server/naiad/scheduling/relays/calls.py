@@ -37,6 +37,11 @@ class Caller(Record, frozen=True, gc=True):
 class TakesTogether(typing.Protocol):
     """Takes the responses of the calls of one batch at once: each by itself would cost more than all the rest of the call."""
 
+    @property
+    def in_progress(self) -> int:
+        """How many requests its calls are made for now."""
+        ...
+
     def take(self, answered: collections.abc.Sequence[tuple[typing.Any, InferResponse]]) -> None:
         """Take final responses without errors, each with its call, which is one that was made for this object; raises nothing."""
         ...
@@ -184,7 +189,7 @@ class Submit(typing.Protocol):
         """Begin calls; errors are responses, perhaps before this returns.
 
         Args:
-            calls: of one model version, not begun, or with a response and a further request.
+            calls: of one model version; none of them is begun, or each has a response and a further request.
             namespace: of the model; "" for any.
         """
         ...

@@ -129,6 +129,37 @@ async def test_a_batch_goes_on_as_a_batch_and_each_request_gets_its_own_values()
     world.nothing_left()
 
 
+async def _with_three_in_the_first_step() -> World:
+    """Behind a request that had the second model look at what steps ask for, and whose config says when a batch waits."""
+    world = World(second=DynamicBatching(preferred_batch_sizes=(7,)))
+    world.send("before")
+    for scheduled in (world.a, world.b):
+        await turn()
+        scheduled.host.finish()
+    for index in range(3):
+        world.send(str(index), index)
+    await turn()
+    return world
+
+
+async def test_a_batch_of_most_requests_is_in_the_next_step_before_the_loop_goes_on() -> None:
+    world = await _with_three_in_the_first_step()
+    world.send("3")
+    world.send("4")
+    world.a.host.finish()
+    assert world.b.host.ids[1:] == [["0", "1", "2"]]
+
+
+async def test_a_batch_of_fewer_waits_for_others_on_their_way() -> None:
+    world = await _with_three_in_the_first_step()
+    for late in ("3", "4", "5"):
+        world.send(late)
+    world.a.host.finish()
+    assert world.b.host.ids[1:] == []
+    await turn()
+    assert world.b.host.ids[1:] == [["0", "1", "2"]]
+
+
 async def test_steps_and_models_count_all_requests() -> None:
     world = World()
     await _in_the_first_step(world)
