@@ -29,7 +29,7 @@ from naiad.hosts.worker import codec
 from naiad.hosts.worker.gpu.imports import Imports
 from naiad.hosts.worker.link import Link, SegmentLostError
 from naiad.hosts.worker.payload import Payload
-from naiad.tensors import cudart, descriptor
+from naiad.tensors import copies, cudart, descriptor
 from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.host_copy import HostCopy
 from naiad.tensors.memory import Memory
@@ -110,6 +110,9 @@ class Allocations:
             payload.add(HostCopy(values))
             return b"", payload
         if kind == WRITE:
+            whole = self._link.notified
+            if isinstance(content, np.ndarray) and whole is not None:
+                copies.PINS.copies(whole, wanted.size, runtime)
             source = np.frombuffer(content, np.uint8).ctypes.data
             runtime.to_device(address, source, wanted.size, found.device)
         elif kind == COPY:

@@ -133,6 +133,11 @@ class Link:
         return found
 
     @property
+    def notified(self) -> Any:
+        """The whole segment of the last large notification, if it will be used again; see `ReceivedSegments.whole`."""
+        return self._notified.whole
+
+    @property
     def base(self) -> Any:
         """The segment of the last call message, as uint8, or a bytearray.
 

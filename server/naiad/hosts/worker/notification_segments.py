@@ -133,9 +133,14 @@ class SegmentPool:
 
 
 class ReceivedSegments:
-    """What a receiver has of the other side's segments; all methods belong to the thread that receives."""
+    """What a receiver has of the other side's segments; all methods belong to the thread that receives.
+
+    Attributes:
+        whole: the segment of the last notification that `take` found, as uint8: the same array each time, which is gone before the memory is unmapped.
+    """
 
     def __init__(self) -> None:
+        self.whole: Any = None
         self._mapped: list[Any] = [None] * SLOTS
         self._in_use: dict[int, weakref.ref[Any]] = {}
         self._count = 0
@@ -153,16 +158,17 @@ class ReceivedSegments:
         """
         if slot > OWN:
             return None
+        whole = fresh
         if fresh is None:
-            memory = self._mapped[slot] if slot != OWN else None
-        else:
-            memory = fresh.base
-            if isinstance(memory, memoryview):
-                memory = memory.obj
-            if slot != OWN:
-                self._mapped[slot] = memory
-        if memory is None or size + TRAILER > len(memory):
+            whole = self._mapped[slot] if slot != OWN else None
+        elif slot != OWN:
+            self._mapped[slot] = fresh
+        self.whole = whole if slot != OWN else None
+        if whole is None or size + TRAILER > len(whole):
             return None
+        memory = whole.base
+        if isinstance(memory, memoryview):
+            memory = memory.obj
         found = np.frombuffer(memory, np.uint8, size)
         self._count += 1
         release = _Release(self._in_use, self._count, memory)
@@ -172,6 +178,7 @@ class ReceivedSegments:
     def clear(self) -> None:
         """Keep none of them."""
         self._mapped = [None] * SLOTS
+        self.whole = None
         self._in_use.clear()
 
 

@@ -15,6 +15,7 @@ from naiad.core.processes import child_process
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.cuda_regions import memory as module
 from naiad.hosts.cuda_regions.memory import CudaMemory
+from naiad.hosts.worker.notification_segments import TRAILER
 from tests.support import cuda
 from tests.support.cuda.client_memory import Allocation
 from tests.support.waiting import wait_until
@@ -126,3 +127,26 @@ async def test_without_the_runtime_library_nothing_is_registered(
     monkeypatch.setenv("NAIAD_CUDART", "/no/such/file")
     with pytest.raises(InferenceError, match="libcudart"):
         await opened(memory, client)
+
+
+async def test_shared_memory_that_is_copied_from_again_and_again_is_pinned(
+    memory: CudaMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends know the segment by its size: a power of two and a trailer."""
+    values = np.arange((1 << 17) - 256, dtype=np.uint8)  # and a header
+    large = Allocation(values.nbytes)
+    state = cuda.state_of_this_process()
+    for name, value in state.environment.items():
+        monkeypatch.setenv(name, value)
+    pinned = (1 << 17) + TRAILER
+    try:
+        found = await asyncio.to_thread(memory.open, "r", large.handle, 0, values.nbytes)
+        for _ in range(2):
+            await asyncio.to_thread(memory.write, found, 0, values)
+        assert pinned not in state.live(cuda.REGISTERED)
+        for number in range(5):
+            await asyncio.to_thread(memory.write, found, 0, values + number)
+            assert (large.get(np.uint8, [values.nbytes]) == values + number).all()
+        assert pinned in state.live(cuda.REGISTERED)
+    finally:
+        large.free()
