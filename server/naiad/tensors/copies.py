@@ -60,14 +60,19 @@ def to_host(array: DeviceArray) -> "np.ndarray[Any, Any]":
     return found
 
 
-def copy_to(base: "np.ndarray[Any, Any]", at: int, array: DeviceArray) -> None:
-    """Copy an array to an offset in memory of the host, which is pinned if that pays.
+def copy_to(
+    base: "np.ndarray[Any, Any]", at: int, array: DeviceArray, *, pins: bool = True
+) -> None:
+    """Copy an array to an offset in memory of the host, which with `pins` is pinned if that pays.
+
+    Memory whose pages others take out of its file must not be: the device would go on writing to the pages that it had.
 
     Raises:
         cudart.CudaError: the device reports an error.
     """
     runtime = cudart.load()
-    PINS.copies(base, array.nbytes, runtime)
+    if pins:
+        PINS.copies(base, array.nbytes, runtime)
     runtime.to_host(base.ctypes.data + at, array.address, array.nbytes, array.memory.device)
 
 

@@ -30,12 +30,12 @@ class HostCopy:
 
         return copies.to_host(self.array).tobytes()
 
-    def write_to(self, base: "np.ndarray[Any, Any]", at: int) -> None:
-        """Copy the values into memory of the host, at an offset.
+    def write_to(self, base: "np.ndarray[Any, Any]", at: int, *, pins: bool) -> None:
+        """Copy the values into memory of the host, at an offset; `pins`: it may be pinned.
 
         Raises:
             cudart.CudaError: the device reports an error.
         """
         from naiad.tensors import copies  # noqa: PLC0415 - as above
 
-        copies.copy_to(base, at, self.array)
+        copies.copy_to(base, at, self.array, pins=pins)

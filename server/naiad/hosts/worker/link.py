@@ -29,6 +29,7 @@ from typing import Any
 from naiad.hosts.worker.call_segments import (
     ALL_HELD,
     COUNTED,
+    LARGE,
     SLOTS,
     MappedSegments,
     SentSegments,
@@ -206,7 +207,8 @@ class Link:
         try:
             at = 0 if payload is None else payload.size
             if payload is not None:
-                payload.write(segment.memory, segment.written)
+                # Of a large one the server takes the pages out of the file once the instance is idle.
+                payload.write(segment.memory, segment.written, pins=segment.capacity <= LARGE)
             segment.memory[at : at + len(header)] = header
             if gathering is not None:
                 gathering.ended_ns = gathering.now_ns()

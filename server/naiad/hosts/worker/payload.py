@@ -57,8 +57,8 @@ class Payload:
             whole.append(data.ljust(len(data) + ALIGNED - 1 & -ALIGNED, b"\0"))
         return b"".join(whole)
 
-    def write(self, memory: mmap.mmap, base: Any) -> None:
-        """Put everything into a segment.
+    def write(self, memory: mmap.mmap, base: Any, *, pins: bool = True) -> None:
+        """Put everything into a segment; `pins`: it may be pinned for copies from a device.
 
         By slices of the mapping, which keep the interpreter lock: `np.copyto` releases it for each tensor, and another thread that takes it
         keeps it for milliseconds.
@@ -69,7 +69,7 @@ class Payload:
             elif part.nbytes <= _SMALL:
                 memory[at : at + part.nbytes] = part.tobytes()
             elif type(part) is HostCopy:
-                part.write_to(base, at)
+                part.write_to(base, at, pins=pins)
             elif not part.flags.c_contiguous:
                 np.copyto(np.ndarray(part.shape, part.dtype, base, at), part)
             elif part.nbytes <= _PIECE:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.worker import codec, layouts
+from naiad.hosts.worker import codec, kinds, layouts
 from naiad.hosts.worker.asking import AFTER_CALLS, HostOnly
+from naiad.hosts.worker.call_segments import LARGE
 from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.gpu.exports import Exports
 from naiad.hosts.worker.gpu.imports import Imports
@@ -22,6 +23,7 @@ from naiad.tensors import copies, cudart
 from naiad.tensors.descriptor import Descriptor, unpacked
 from naiad.tensors.host_copy import HostCopy
 from naiad.tensors.numbering import DEVICE
+from tests.server.hosts.links import Pair, payload
 from tests.support import cuda
 from tests.support.cuda import device_arrays
 from tests.support.waiting import wait_until
@@ -227,3 +229,21 @@ def test_a_tensor_that_cannot_be_opened_says_why_and_is_returned(
 def test_a_device_that_this_process_does_not_see_is_named(lent: list[Descriptor]) -> None:
     with pytest.raises(InferenceError, match="does not see the device with the UUID 7878"):
         Imports().open(lent[0]._replace(uuid=b"x" * 16), (4,), "INT32")
+
+
+@pytest.mark.parametrize(("size", "pinned"), [(1 << 20, True), (LARGE + 1, False)])
+def test_only_segments_that_keep_their_pages_are_pinned(
+    state: cuda.State, pair: Pair, *, size: int, pinned: bool
+) -> None:
+    """Pages of large ones are taken out of the file: a device would write to those that it had."""
+    ours, theirs = pair
+    values = np.arange(size, dtype=np.uint8)
+    array = copies.array_of(device_arrays.to_device(values, 0))
+    for _ in range(10):
+        ours.send(kinds.OUTCOME, b"", payload(HostCopy(array))[0])
+        theirs.receive()
+        assert (theirs.base[:size] == values).all()
+        theirs.send(kinds.BATCH, b"")
+        ours.receive()
+    assert bool(state.live(cuda.REGISTERED)) == pinned
+    ours.close()
