@@ -1,22 +1,23 @@
-"""What tracing and latency metrics cost a server: processor time per request of all its processes, 16 connections, a small request to a Python model.
+"""What tracing and latency metrics cost a server: requests per second and processor time per request of all its processes, 16 connections, a small request to a Python model.
 
-One server for each variant, loaded in turn with one that has none of it, which goes first every other time. The aims: tracing each request to a file costs at most 10 %,
-histograms of latencies at most 2 %. `python -m benchmarks.server.instruments [ROUNDS] [SECONDS]`; `--metrics` or `--traces` for one of the two.
+The model is in a worker process, the default; with `--thread` in a thread of the server, where a request costs the least, and so what is added the most. One server for each
+variant, loaded in turn with one that has none of it, which goes first every other time. The aims: tracing each request to a file costs at most 10 % of the requests per
+second, histograms of latencies at most 2 %. `python -m benchmarks.server.instruments [ROUNDS] [SECONDS]`; `--metrics` or `--traces` for one of the two.
 """
 
 import contextlib
 import pathlib
-import statistics
 import sys
 import tempfile
 
 from benchmarks import models
 from benchmarks.load import require_tools
-from benchmarks.pairs import Measured, loaded_by_wrk, ratio
+from benchmarks.pairs import Measured, compared, loaded_by_wrk
 from benchmarks.requests import small
 from tests.reference.process import ServerProcess, naiad_program
 
 _CONNECTIONS = 16
+_IN_A_WORKER = "identity"
 _TRACE = ("--trace-config=triton,file={folder}/{name}.json", "--trace-config=level=TIMESTAMPS")
 
 _TRACES: dict[str, tuple[str, ...]] = {
@@ -34,13 +35,14 @@ _METRICS: dict[str, tuple[str, ...]] = {
 
 
 def measure(
-    variants: dict[str, tuple[str, ...]], *, rounds: int, seconds: float
+    variants: dict[str, tuple[str, ...]], *, model: str, rounds: int, seconds: float
 ) -> dict[str, list[tuple[Measured, Measured]]]:
     """Of each variant pairs of a server without it and one with it."""
     found: dict[str, list[tuple[Measured, Measured]]] = {name: [] for name in variants}
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as servers:
         folder = pathlib.Path(name)
         (folder / "models").mkdir()
+        models.python_identity(folder / "models", _IN_A_WORKER)
         models.python_model_in_a_thread(folder / "models")
 
         def started(number: int, options: tuple[str, ...]) -> ServerProcess:
@@ -59,21 +61,28 @@ def measure(
             for what, server in others.items():
                 pair = {}
                 for each in (plain, server) if turn % 2 == 0 else (server, plain):
-                    request = small("threaded").json(each.http)
+                    request = small(model).json(each.http)
                     pair[each] = loaded_by_wrk(each, request, _CONNECTIONS, seconds)
                 found[what].append((pair[plain], pair[server]))
-                print(f"round {turn + 1}  {what}  {pair[server].cpu_us:,.1f} µs", flush=True)
+                print(
+                    f"round {turn + 1}  {what}  {pair[server].per_second:,.0f}/s  {pair[server].cpu_us:,.1f} µs",
+                    flush=True,
+                )
     return found
 
 
 def table(found: dict[str, list[tuple[Measured, Measured]]]) -> str:
     """As Markdown."""
-    lines = ["| with | µs of processor time per request without | with | ratio |", "|---|---|---|---|"]  # fmt: skip
+    lines = [
+        "| with | req/s without | with | ratio | µs of processor time without | with | ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for what, pairs in found.items():
-        without, more = zip(*((one.cpu_us, other.cpu_us) for one, other in pairs), strict=True)
-        median = statistics.median(ratio(other, one) for one, other in zip(without, more, strict=True))  # fmt: skip
+        without, more = zip(*pairs, strict=True)
+        both = compared(list(without), list(more))
+        (rate, its_rate), (cost, its_cost) = both.rates, both.costs
         lines.append(
-            f"| {what} | {statistics.median(without):,.1f} | {statistics.median(more):,.1f} | **{median:.3f}** |"
+            f"| {what} | {rate:,.0f} | {its_rate:,.0f} | **{both.faster:.3f}** | {cost:,.1f} | {its_cost:,.1f} | {1 / both.cheaper:.3f} |"
         )
     return "\n".join(lines)
 
@@ -88,7 +97,8 @@ def main() -> None:
     }
     rounds = int(numbers[0]) if numbers else 8
     seconds = float(numbers[1]) if len(numbers) > 1 else 1.0
-    print(table(measure(variants, rounds=rounds, seconds=seconds)))
+    model = "threaded" if "--thread" in sys.argv else _IN_A_WORKER
+    print(table(measure(variants, model=model, rounds=rounds, seconds=seconds)))
 
 
 if __name__ == "__main__":
