@@ -164,19 +164,28 @@ def _unable(log: str) -> str:
 
 
 def compiled(bench: Bench) -> str:
-    """A .pt2 package that was compiled for CUDA gives what TorchScript gives on the CPU."""
+    """A .pt2 package that was compiled for CUDA gives what TorchScript gives on the CPU, with CUDA graphs and without."""
     renamed = IO.replace('"X"', '"INPUT__0"').replace('"Y"', '"OUTPUT__0"')
     cpu = IO + 'platform: "pytorch_libtorch"\ninstance_group { kind: KIND_CPU }'
     repositories.torch(repositories.model(bench.models, "cpu", cpu, "model.pt"), "script")
     on_gpu = renamed + 'platform: "torch_aoti"\n' + GPU % 1
-    repositories.torch(repositories.model(bench.models, "gpu", on_gpu, "model.pt2"), "cuda")
+    made = repositories.model(bench.models, "gpu", on_gpu, "model.pt2")
+    repositories.torch(made, "cuda")
+    graphs = (
+        renamed + 'platform: "torch_aoti"\n' + GPU % 2 + "optimization { cuda { graphs: true } }"
+    )
+    path = repositories.model(bench.models, "graphs", graphs, "model.pt2")
+    path.write_bytes(made.read_bytes())
     with bench.server() as server:
         away = 0.0
         for count in (1, 6, 8):
             given = rows(count)
-            found = ask(server, "gpu", given, "INPUT__0")
-            away = max(away, same(found, ask(server, "cpu", given), f"{count} rows"))
-    return f"differs from the CPU by {away:.1g}"
+            expected = ask(server, "cpu", given)
+            for model in ("gpu", "graphs"):
+                found = ask(server, model, given, "INPUT__0")
+                away = max(away, same(found, expected, f"{model}, {count} rows"))
+    captured = bench.log.count("captured CUDA graph")
+    return f"differs from the CPU by {away:.1g}, {captured} CUDA graphs; {_unable(bench.log)}"
 
 
 def tensorrt_plans(bench: Bench) -> str:
