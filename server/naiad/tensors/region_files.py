@@ -141,9 +141,9 @@ class _File:
         """A `RegionMapping` that reaches to a byte of the object; None if there is none."""
         mapping = self._mapping
         if mapping is not None:
-            if mapping.intact and end <= mapping.size:
+            if end <= mapping.size:
                 return mapping
-            self._mapping, self._copies = None, 0
+            self._forget()
         self._copies += 1
         if self._copies <= _UNMAPPED:
             return None
@@ -161,17 +161,27 @@ class _File:
         """Fill an array of bytes by a mapping; False if it is to be read in another way."""
         end = at + len(values)
         mapping = self.mapping(end)
+        if mapping is None:
+            return False
+        if not mapping.read(values, at):
+            self._forget()
+            return False
         # Behind the end of an object its last page has zeros.
-        return (
-            mapping is not None
-            and mapping.read(values, at)
-            and os.fstat(self.descriptor).st_size >= end
-        )
+        return os.fstat(self.descriptor).st_size >= end
 
     def write(self, values: Any, at: int) -> bool:
         """Copy an array of bytes to the object by a mapping; False if it is to be written in another way."""
         mapping = self.mapping(at + len(values))
-        return mapping is not None and mapping.write(values, at)
+        if mapping is None:
+            return False
+        if not mapping.write(values, at):
+            self._forget()
+            return False
+        return True
+
+    def _forget(self) -> None:
+        """Unmap the object: it has other bytes, or there is memory of this process in its place, which would stay as long as the region."""
+        self._mapping, self._copies = None, 0
 
 
 class ReceivedFiles:

@@ -1,7 +1,7 @@
 """Copies between clients' shared memory objects and the memory of this process by mappings: half the time of `preadv` and `pwrite`, which go page by page.
 
 A page that an object has lost, because its client has made it smaller, raises SIGBUS when a mapping of it is used, which would end the process. So a copy has a handler for it, for as
-long as it takes: the handler puts memory of this process in the place of the rest of the mapping. The copy then comes to its end and fails, and its caller uses the system calls, which say what is
+long as it takes: the handler puts memory of this process in the place of the rest of what is copied. The copy then comes to its end and fails, and its caller uses the system calls, which say what is
 wrong. The handler is a Python function: the signal comes in the middle of a copy and nowhere else, so that it is as if the copy called it. Any other fault goes to the handler that was there before.
 Limits: standard library and numpy, Python 3.8.
 """
@@ -21,6 +21,7 @@ _MACHINES = ("x86_64", "aarch64")
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 _PROT_READ_WRITE, _MAP_SHARED, _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS = 3, 1, 2, 16, 32
+_MAP_NORESERVE = 1 << 14
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _SA_SIGINFO = 4
 _ADDRESS_IN_SIGINFO = 16
@@ -77,7 +78,7 @@ class _Guard:
 
     def _on_fault(self, _number: int, info: int, _context: int) -> None:
         address = ctypes.c_uint64.from_address(info + _ADDRESS_IN_SIGINFO).value
-        for mapping in self._copied:
+        for mapping in tuple(self._copied):  # the copies of other threads end meanwhile
             if mapping.replace_from(address & -_PAGE):
                 return
         # Not one of ours: it comes again when this returns, and the handler that was there before gets it.
@@ -97,7 +98,7 @@ class RegionMapping:
         intact: whether all that was copied was the object's.
     """
 
-    __slots__ = ("_address", "_array", "intact", "size")
+    __slots__ = ("_address", "_array", "_until", "intact", "size")
 
     def __init__(self, descriptor: int, size: int) -> None:
         """Map so many bytes from the beginning of an object.
@@ -107,7 +108,7 @@ class RegionMapping:
         """
         self.size = size
         self.intact = True
-        self._address = 0
+        self._address = self._until = 0
         flags = _PROT_READ_WRITE, _MAP_SHARED
         address = _guard().mmap(None, size, *flags, descriptor, 0)
         if address == _MAP_FAILED:
@@ -122,6 +123,7 @@ class RegionMapping:
     def read(self, into: Any, at: int) -> bool:
         """Fill an array of bytes from a place; whether that is what the object has."""
         guard = _guard()
+        self._until = self._address + at + len(into)
         guard.begin(self)
         try:
             np.copyto(into, self._array[at : at + len(into)])
@@ -132,6 +134,7 @@ class RegionMapping:
     def write(self, values: Any, at: int) -> bool:
         """Copy an array of bytes to a place; whether the object has them."""
         guard = _guard()
+        self._until = self._address + at + len(values)
         guard.begin(self)
         try:
             np.copyto(self._array[at : at + len(values)], values)
@@ -140,13 +143,15 @@ class RegionMapping:
         return self.intact
 
     def replace_from(self, address: int) -> bool:
-        """Put memory of this process in the place of what is behind an address of this mapping; False for another address, or without memory."""
-        left = self._address + self.size - address
-        if not 0 < left <= self.size:
+        """Put memory of this process in the place of what is still copied, from a page of this mapping on; False for another address, or without memory.
+
+        Not in the place of the whole rest: an object may be larger than all memory, since it has no pages where nothing was written, and the system gives no process as much.
+        """
+        if not self._address <= address < self._until:
             return False
         self.intact = False
-        flags = _PROT_READ_WRITE, _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS
-        placed: int | None = _guard().mmap(address, left, *flags, -1, 0)
+        flags = _PROT_READ_WRITE, _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS | _MAP_NORESERVE
+        placed: int | None = _guard().mmap(address, self._until - address, *flags, -1, 0)
         return placed == address
 
 

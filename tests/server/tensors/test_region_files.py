@@ -149,3 +149,44 @@ def test_what_the_system_does_not_map_is_copied_by_calls(
     for _ in range(4):
         assert read(files, 0) == (path.read_bytes()[:SIZE], "")
     assert calls == ["preadv"] * 4
+
+
+SPARSE = """
+import os, sys
+import numpy as np
+from naiad.tensors.region_mappings import RegionMapping
+
+file = os.memfd_create("sparse")
+for copy in (RegionMapping.read, RegionMapping.write):
+    os.ftruncate(file, 1 << 42)
+    mapping = RegionMapping(file, 1 << 42)
+    os.ftruncate(file, 1 << 16)
+    print(copy(mapping, np.ones(1 << 18, np.uint8), 5), flush=True)
+"""
+
+
+def test_an_object_larger_than_all_memory_may_become_smaller() -> None:
+    environ = {**os.environ, "PYTHONPATH": str(pathlib.Path(naiad.__file__).parents[1])}
+    ended = subprocess.run(
+        [sys.executable, "-c", SPARSE],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.stdout, ended.returncode) == ("False\n" * 2, 0), ended.stderr
+
+
+def test_a_copy_that_was_cut_off_leaves_no_mapping(
+    files: ReceivedFiles, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.ones(SIZE, np.uint8)
+    write = RegionMapping.write
+
+    def cut_off(self: RegionMapping, values: object, at: int) -> bool:
+        os.truncate(path, SIZE)
+        return write(self, values, at)
+
+    for _ in range(3):
+        read(files, 0)
+    assert str(path) in pathlib.Path("/proc/self/maps").read_text()
+    monkeypatch.setattr(RegionMapping, "write", cut_off)
+    files.write(NUMBER, values, SIZE, SIZE)
+    assert str(path) not in pathlib.Path("/proc/self/maps").read_text()
