@@ -1,7 +1,7 @@
 """How a model's session is to be made, decided from its config alone (rows 16.8-16.11); nothing of onnxruntime is imported.
 
 `session.py` applies a plan. Provider options are onnxruntime's own names and text values. What is planned for
-TensorRT follows the documentation of that provider and has not been run on a device.
+TensorRT follows the documentation of that provider, which has taken the options on a device, and has built no engine yet.
 """
 
 import collections.abc

@@ -1,7 +1,7 @@
 """Runs an ONNX model in its CUDA graphs, and without one where a batch has other shapes. Importing this imports onnxruntime.
 
 A graph is captured when this is made: onnxruntime runs the model with zeros as often as it has to before. One that cannot be captured is logged, as TensorRT's are,
-and its batches run without it. It has not been run on a device yet; on the CPU onnxruntime takes the same calls, and captures nothing.
+and its batches run without it. On the CPU onnxruntime takes the same calls, and captures nothing.
 """
 
 import collections.abc
