@@ -35,7 +35,7 @@ _WAITING = 100_000
 _GATHER_SECONDS = 0.2
 """How long traces are gathered: what the thread does each time, whatever there is to write, costs as much as the text of some hundred."""
 _ENOUGH = 2048
-"""So many usual ones are not kept any longer: half a megabyte."""
+"""So many are not kept any longer: half a megabyte of usual ones; of others that hold tensors two, as `_weight` counts, for what waits has a limit."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -132,7 +132,11 @@ class TraceFiles:
         self._begun = set[str]()
         self._numbers: dict[str, int] = {}
         self.background = Background[Write](
-            self._write, name="trace-files", most=_WAITING, gather_seconds=_GATHER_SECONDS
+            self._write,
+            name="trace-files",
+            most=_WAITING,
+            gather_seconds=_GATHER_SECONDS,
+            enough=_ENOUGH,
         )
 
     @property

@@ -59,6 +59,21 @@ async def test_a_region_that_became_too_small_costs_the_values_and_not_the_reque
     assert not world.tracer.tensors.bytes
 
 
+async def test_tensors_that_fill_memory_are_written_before_the_time_to_gather_is_over(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_GATHER_SECONDS", 3600)
+    monkeypatch.setattr(files, "_ENOUGH", 4)
+    world = World(tmp_path, level=TENSORS)
+    sent = tensor("T", "INT8", (8192,), [1] * 8192)
+    context = world.requests.begin()
+    world.requests.respond(world.requests.run(context), sent)
+    world.requests.finish(context)
+    await until(lambda: not world.tracer.tensors.bytes)
+    await world.tracer.aclose()
+    assert world.tracer.lost() == 0
+
+
 @pytest.mark.parametrize("how", ["removed", "moved", "cut"])
 async def test_a_file_that_is_moved_removed_or_cut_off_while_the_server_runs_begins_again(
     tmp_path: pathlib.Path, how: str

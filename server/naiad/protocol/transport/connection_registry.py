@@ -75,7 +75,7 @@ class ConnectionRegistry:
 
     @property
     def accepted(self) -> int:
-        """Grows with each client that was accepted, those included whose connections are still to be secured."""
+        """Grows with each client that was accepted, those included whose connections are still to be secured, and as a connection that was idle wakes."""
         return self.arrivals + self._begun
 
     def connections(self) -> tuple[RegisteredConnection, ...]:

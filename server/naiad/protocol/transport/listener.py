@@ -32,6 +32,9 @@ time, that saves a sixth of a connection's processor time; a client that comes a
 _ITERATIONS = 8
 """Of the loop, in which no client must have come until all are taken over that the kernel has accepted: uvloop needs two, asyncio's own six."""
 
+_TAKEN_S = 1.0
+"""How long it does so at most: clients that connect for each request may come in every iteration, and those that waited first have long been taken."""
+
 _SECURE_S = 1.0
 """How long a client that was accepted just then may take to secure its connection."""
 
@@ -167,7 +170,7 @@ class Listener:
             self.stop_accepting()
             return
         # After a stall of the loop the timer that ends the drain is first, and clients that have connected meanwhile would be reset with the port.
-        await _all_accepted(registry, seconds)
+        await _all_accepted(registry, min(_TAKEN_S, seconds))
         self.stop_accepting()
         if self._tls is not None:
             limit = min(_SECURE_S, seconds)

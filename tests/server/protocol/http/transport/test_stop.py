@@ -98,6 +98,20 @@ def test_of_many_clients_that_wait_to_be_accepted_each_is_served(served: Served)
     served(scenario)
 
 
+def test_clients_that_connect_in_every_iteration_of_the_loop_do_not_hold_up_a_stop(
+    served: Served,
+) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
+        closing = asyncio.ensure_future(server.close(3600))
+        with contextlib.suppress(ConnectionError):  # refused once the port is closed
+            while not closing.done():
+                with socket.create_connection(server.address):
+                    await asyncio.sleep(0)
+        assert await closing == 0
+
+    served(scenario)
+
+
 @pytest.mark.parametrize("accepted", [False, True])
 def test_the_first_request_of_a_client_that_has_just_connected_is_served(
     served: Served, *, accepted: bool
