@@ -33,7 +33,7 @@ _WAITING = 100_000
 """What may wait for the thread, as `_weight` counts: about 100 MB."""
 
 _GATHER_SECONDS = 0.2
-"""How long traces are gathered: what the thread does each time, whatever there is to write, costs as much as the text of some hundred."""
+"""How long traces are gathered: the thread wakes, writes and flushes once for all of them."""
 _ENOUGH = 2048
 """So many are not kept any longer: half a megabyte of usual ones; of others that hold tensors two, as `_weight` counts, for what waits has a limit."""
 
