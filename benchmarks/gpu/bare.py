@@ -1,10 +1,12 @@
-"""A bare loop in a process of its own, which answers lines with medians in ms."""
+"""A bare loop in a process of its own, which answers lines with medians in ms: both sides."""
 
 import collections.abc
 import contextlib
 import pathlib
+import statistics
 import subprocess
 import sys
+import time
 from typing import Any
 
 
@@ -57,3 +59,26 @@ def bare(module: str, *arguments: Any, errors: pathlib.Path) -> collections.abc.
             yield Bare(process)
         finally:
             process.kill()
+
+
+def answer(make: collections.abc.Callable[[str, int], collections.abc.Callable[[], Any]]) -> None:
+    """That process: says "ready", then answers each line `KIND ROWS COUNT` with the median ms of so many runs, or with why there is none.
+
+    `make` makes the loop of a kind and a number of rows, once.
+    """
+    loops: dict[tuple[str, int], collections.abc.Callable[[], Any]] = {}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        kind, rows, count = line.split()
+        key = kind, int(rows)
+        try:
+            if key not in loops:
+                loops[key] = make(*key)
+            times: list[float] = []
+            for _ in range(int(count)):
+                began = time.perf_counter()
+                loops[key]()
+                times.append((time.perf_counter() - began) * 1e3)
+            print(statistics.median(times), flush=True)
+        except Exception as error:  # noqa: BLE001 - the other loops may work
+            print("error", type(error).__name__, " ".join(str(error).split())[:300], flush=True)

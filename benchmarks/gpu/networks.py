@@ -7,13 +7,13 @@ It writes FOLDER/model.pt, then reads lines `KIND ROWS COUNT` (a kind is `script
 
 import collections.abc
 import pathlib
-import statistics
 import sys
-import time
 from typing import Any
 
 import torch
 from torch import nn
+
+from benchmarks.gpu.bare import answer
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SIZES = (1, 32)
@@ -152,25 +152,14 @@ def main(name: str, folder: pathlib.Path) -> None:
     net = NETS[name]().eval()
     torch.jit.script(net).save(str(folder / "model.pt"))
     net = torch.jit.load(str(folder / "model.pt"), map_location=DEVICE).eval()
-    loops: dict[tuple[str, int], Loop] = {}
-    print("ready", flush=True)
-    for line in sys.stdin:
-        kind, rows, count = line.split()
-        key = kind, int(rows)
-        try:
-            if key not in loops:
-                make = graph_loop if kind == "graph" else script_loop
-                loops[key] = make(net, example(name, int(rows)))
-                for _ in range(10):
-                    loops[key]()
-            times: list[float] = []
-            for _ in range(int(count)):
-                began = time.perf_counter()
-                loops[key]()
-                times.append((time.perf_counter() - began) * 1e3)
-            print(statistics.median(times), flush=True)
-        except Exception as error:  # noqa: BLE001 - the other loops may work
-            print("error", type(error).__name__, " ".join(str(error).split())[:300], flush=True)
+
+    def make(kind: str, rows: int) -> Loop:
+        loop = (graph_loop if kind == "graph" else script_loop)(net, example(name, rows))
+        for _ in range(10):
+            loop()
+        return loop
+
+    answer(make)
 
 
 if __name__ == "__main__":

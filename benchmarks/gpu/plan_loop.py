@@ -5,13 +5,13 @@ Torch has the memory and the streams; the kind `graph` runs in a CUDA graph, eve
 
 import collections.abc
 import pathlib
-import statistics
 import sys
-import time
 from typing import Any
 
 import tensorrt as trt
 import torch
+
+from benchmarks.gpu.bare import answer
 
 _SHAPE = (3, 112, 112)
 
@@ -71,22 +71,7 @@ def main(source: pathlib.Path, target: pathlib.Path) -> None:
     build(source, target)
     runtime = trt.Runtime(trt.Logger(trt.Logger.ERROR))
     engine = runtime.deserialize_cuda_engine(target.read_bytes())
-    loops: dict[tuple[str, int], Any] = {}
-    print("ready", flush=True)
-    for line in sys.stdin:
-        kind, rows, count = line.split()
-        key = kind, int(rows)
-        try:
-            if key not in loops:
-                loops[key] = loop(engine, int(rows), graphed=kind == "graph")
-            times: list[float] = []
-            for _ in range(int(count)):
-                began = time.perf_counter()
-                loops[key]()
-                times.append((time.perf_counter() - began) * 1e3)
-            print(statistics.median(times), flush=True)
-        except Exception as error:  # noqa: BLE001 - the other loops may work
-            print("error", type(error).__name__, " ".join(str(error).split())[:300], flush=True)
+    answer(lambda kind, rows: loop(engine, rows, graphed=kind == "graph"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from benchmarks.gpu.rows import Array, Client, in_turns, row
 from naiad.tensors import cudart
 from tests.gpu import calling, repositories
 from tests.gpu.bench import Bench, infer, post
-from tests.gpu.repositories import GPU, IO
+from tests.gpu.repositories import GPU
 from tests.reference.process import ServerProcess
 
 _SIZES = {"1 MB": (1 << 20, 60), "16 MB": (1 << 24, 40), "256 MB": (1 << 28, 6)}
@@ -55,12 +55,7 @@ def _size(bench: Bench, servers: dict[str, ServerProcess], size: str) -> str:
 
 def regions(bench: Bench) -> str:
     """16 MB in and out: a client's memory on the GPU, system shared memory and binary data over HTTP, for a model on the GPU and one on the CPU."""
-    config = IO.replace("dims: 64", "dims: -1").replace("max_batch_size: 8\n", "")
-    on_cpu = config + 'backend: "python"\ninstance_group { kind: KIND_CPU count: 1 }\n'
-    repositories.model(bench.models, "cpu", on_cpu, "model.py", repositories.DOUBLING_ON_CPU)
-    on_gpu = config + 'backend: "python"\n' + GPU % 1 + repositories.INPUTS_ON_GPU
-    doubling = repositories.DOUBLING % repositories.ON_DEVICE
-    repositories.model(bench.models, "gpu", on_gpu, "model.py", doubling)
+    repositories.doubling(bench.models)
     values = np.random.default_rng(1).random(_BYTES // 4, np.float32)
     with contextlib.ExitStack() as undo:
         server = undo.enter_context(bench.server("--allow-client-shm=true"))

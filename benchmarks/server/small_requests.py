@@ -2,7 +2,7 @@
 
 The same cells as in the table of all wires that have an aim, so that they alone can be measured: ten minutes with five rounds of two seconds.
 `make bench ARGS="--only small --rounds 5 --seconds 2 --write"`; `python -m benchmarks.server.small_requests` measures this and writes nothing, with `--wires TEXT`
-those wires alone whose name has the text.
+those wires alone whose name has this word.
 """
 
 import argparse

@@ -261,12 +261,7 @@ def cuda_tensors(bench: Bench) -> str:
 
 def client_regions(bench: Bench) -> str:
     """A client's memory on the GPU, as inputs and outputs of models on the CPU and on the GPU, over HTTP; with how long a request of 16 MB takes."""
-    config = IO.replace("dims: 64", "dims: -1").replace("max_batch_size: 8\n", "")
-    on_cpu = config + 'backend: "python"\ninstance_group { kind: KIND_CPU }\n'
-    repositories.model(bench.models, "cpu", on_cpu, "model.py", repositories.DOUBLING_ON_CPU)
-    on_gpu = config + 'backend: "python"\n' + GPU % 1 + repositories.INPUTS_ON_GPU
-    doubling = repositories.DOUBLING % repositories.ON_DEVICE
-    repositories.model(bench.models, "gpu", on_gpu, "model.py", doubling)
+    repositories.doubling(bench.models)
     runtime = cudart.load()
     given = np.random.default_rng(1).random(1 << 22, np.float32)
     address = runtime.allocate(2 * given.nbytes, 0)

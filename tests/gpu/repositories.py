@@ -179,6 +179,15 @@ def model(
     return path
 
 
+def doubling(folder: pathlib.Path) -> None:
+    """`cpu` and `gpu`: a tensor of any length, twice; `gpu` takes it and leaves it on the GPU."""
+    config = IO.replace("dims: 64", "dims: -1").replace("max_batch_size: 8\n", "")
+    on_cpu = config + 'backend: "python"\ninstance_group { kind: KIND_CPU count: 1 }\n'
+    model(folder, "cpu", on_cpu, "model.py", DOUBLING_ON_CPU)
+    on_gpu = config + 'backend: "python"\n' + GPU % 1 + INPUTS_ON_GPU
+    model(folder, "gpu", on_gpu, "model.py", DOUBLING % ON_DEVICE)
+
+
 def onnx(path: pathlib.Path, seed: int = 1) -> None:
     """Y = relu(X · W), the same W for the same seed."""
     _run(_ONNX, str(seed), str(path))

@@ -83,7 +83,7 @@ def parse(text: str) -> Fill:
 
 
 def is_value(text: str) -> bool:
-    """Whether `parse` takes the text."""
+    """Whether `parse` takes it."""
     try:
         parse(text)
     except ValueError:
