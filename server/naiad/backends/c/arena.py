@@ -21,7 +21,7 @@ _BATCH = struct.Struct("=QQII")
 _REQUEST = struct.Struct("=QQQQQQIIII")
 _TENSOR = struct.Struct("=QQQQII")
 _FIRST = 4096
-_BYTE = ctypes.c_char
+_first_byte, _address_of = ctypes.c_char.from_buffer, ctypes.addressof
 _KNOWN = 1024
 _ALIGNED = 8
 _NO_TEXT = np.zeros(1, np.uint8)
@@ -48,8 +48,9 @@ class Arena:
             The address of its `naiad_batch`, and what must be kept until it has run.
         """
         keep: list[Any] = []
-        count = sum([len(call.request.inputs) for call in batch])
-        names = sum([len(call.request.output_names) for call in batch])
+        requests = [call.request for call in batch]
+        count = sum([len(request.inputs) for request in requests])
+        names = sum([len(request.output_names) for request in requests])
         tensors_at = _BATCH.size + len(batch) * _REQUEST.size
         names_at = tensors_at + count * _TENSOR.size
         size = names_at + names * _ALIGNED
@@ -58,24 +59,14 @@ class Arena:
         memory, base, layouts, pack = self._memory, self._base, self._layouts, _TENSOR.pack_into
         _BATCH.pack_into(memory, 0, context, base + _BATCH.size, len(batch), 0)
         at = _BATCH.size
-        for call in batch:
-            request = call.request
+        for call, request in zip(batch, requests):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
             inputs: Sequence[Any] = request.inputs
             wanted = request.output_names
             wants_at, wants = (base + names_at, len(wanted)) if wanted else self._all
-            fields = self._plain if getattr(request, "is_plain", False) else self._fields(request, keep)  # fmt: skip
+            identity, parameters, correlation, timeout, flags = self._plain if getattr(request, "is_plain", False) else self._fields(request, keep)  # fmt: skip
             _REQUEST.pack_into(
-                memory,
-                at,
-                *fields[:3],
-                base + tensors_at,
-                wants_at,
-                fields[3],
-                len(inputs),
-                wants,
-                call.batch_size,
-                fields[4],
-            )
+                memory, at, identity, parameters, correlation, base + tensors_at, wants_at, timeout, len(inputs), wants, call.batch_size, flags
+            )  # fmt: skip
             at += _REQUEST.size
             for tensor in inputs:
                 array = tensor.array
@@ -151,7 +142,7 @@ class Arena:
 
 def _address(array: Any) -> int:
     try:
-        return ctypes.addressof(_BYTE.from_buffer(array))  # a quarter of the time
+        return _address_of(_first_byte(array))  # a quarter of the time
     except (TypeError, ValueError):  # it is read-only, or empty
         address: int = array.__array_interface__["data"][0]
         return address

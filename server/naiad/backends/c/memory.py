@@ -11,6 +11,8 @@ import numpy as np
 
 _ALIGNED = 64
 _FIRST = 1 << 16
+_AT_ONCE = 1 << 16
+"""So many bytes at most are cleared when a batch begins, with one call for all of its small outputs; what lies behind is cleared for each output."""
 
 Place = Tuple[Any, int, int]  # noqa: UP006 - as above
 """An array of bytes, where in it, and the address of that."""
@@ -34,6 +36,8 @@ class OutputMemory:
         if needed > self._size:
             with contextlib.suppress(MemoryError):  # of an output that was refused for it as well
                 self._new(needed)
+        elif self._used:
+            self._bytes[self._start : self._start + min(self._used, _AT_ONCE)] = 0
 
     def take(self, size: int) -> Place:
         """Memory for an output, at an address that fits every datatype.
@@ -44,13 +48,13 @@ class OutputMemory:
         with self._lock:
             at = self._needed
             end = self._needed = at + ((size + _ALIGNED - 1) & -_ALIGNED)
-            clear = min(end, self._used)
-        if end <= self._size:
-            if at < clear:
-                self._bytes[self._start + at : self._start + clear] = 0
-            at += self._start
-            return self._bytes, at, self._base + at
-        return _aligned(size)
+        if end > self._size:
+            return _aligned(size)
+        start = self._start
+        if end > _AT_ONCE and at < self._used:
+            self._bytes[start + max(at, _AT_ONCE) : start + min(end, self._used)] = 0
+        at += start
+        return self._bytes, at, self._base + at
 
     def _new(self, size: int) -> None:
         self._size = 0  # if there is no memory, each output has some of its own

@@ -134,11 +134,26 @@ class BatchOutputs:
     def responses(self) -> "list[Response | None]":
         """One for each request; None for one that is deferred."""
         if not self.deferred:
-            return [self.response(index) for index in range(len(self._batch))]
+            return self._plain() or [self.response(index) for index in range(len(self._batch))]
         return [
             None if index in self.deferred else self.response(index)
             for index in range(len(self._batch))
         ]
+
+    def _plain(self) -> "list[Response | None] | None":
+        """The same for a batch of a model with one output, of numbers, that every request has got and nothing else, as most have; None for others."""
+        if len(self._rules.outputs) != 1 or self._errors or self._parameters:
+            return None
+        ((name, datatype),) = self._rules.outputs
+        found: list[Response | None] = []
+        for given in self._given:
+            if not given:
+                return None
+            (_, dims, dtype, _), (memory, at, _), _ = given[name]
+            if dtype is None:
+                return None
+            found.append(Response([(name, datatype, np.ndarray(dims, dtype, memory, at))], {}))
+        return found
 
     def response(self, index: int) -> Response:
         """That to one request."""
@@ -147,8 +162,7 @@ class BatchOutputs:
         error = self._errors.get(index)
         if error is None:
             of_request, wanted = self._given[index], call.request.output_names
-            for spec in self._rules.specs.values():
-                name = spec.name
+            for name, datatype in self._rules.outputs:
                 if wanted and name not in wanted:
                     continue
                 found = of_request.get(name)
@@ -166,7 +180,7 @@ class BatchOutputs:
                         break
                 else:
                     values = np.ndarray(given.dims, given.dtype, memory, at)
-                outputs.append((name, spec.datatype, values))
+                outputs.append((name, datatype, values))
         if error is not None:
             return Response([], {}, error)
         return Response(outputs, self._parameters.get(index, {}))

