@@ -42,7 +42,7 @@ MODELS: tuple[collections.abc.Callable[[pathlib.Path], Made], ...] = (
 _REQUESTS = 8
 _WARM_UP = 3
 _BUILDS = 8
-"""How often the model and its instance are made anew: two that are just the same differ by up to a fifth (DALI), by where their memory lies."""
+"""How many models and instances of each kind are made: two that are just the same differ by up to a fifth (DALI), by where their memory lies."""
 _MS = 1e6
 
 

@@ -79,12 +79,15 @@ async def test_a_late_close_ends_a_close_that_waits_for_a_batch(hosts: Hosts) ->
 
 
 async def test_a_late_close_of_a_worker_that_is_being_restarted_leaves_none(hosts: Hosts) -> None:
+    others = set(
+        ORPHAN_REAPER.groups()
+    )  # another test may have left a worker that has not ended yet
     hosted = await hosts.start(SAME)
     os.kill(hosted.worker.pid, signal.SIGKILL)
     await until(lambda: hosted.restarts)
     await asyncio.wait_for(hosted.host.close_late("the time is over"), GIVE_UP_S)
     assert hosted.worker.pid == 0
-    assert not ORPHAN_REAPER.groups()
+    assert set(ORPHAN_REAPER.groups()) <= others
 
 
 async def test_a_process_that_not_even_sigkill_ends_is_left_behind_and_reaped_when_it_does(
