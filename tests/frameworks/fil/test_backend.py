@@ -279,6 +279,14 @@ def test_what_treelite_computes_otherwise_than_lightgbm_is_a_problem_of_the_file
     ]
 
 
+@pytest.mark.parametrize("filename", ["xgboost.json", "xgboost.ubj"])
+def test_a_linear_model_is_a_problem_of_the_file(tmp_path: pathlib.Path, filename: str) -> None:
+    model = by_xgboost("reg:squarederror", booster="gblinear")
+    resolution = resolve(put(tmp_path / "m", model, filename), backends=Catalog())
+    (problem,) = resolution.problems
+    assert "is a linear model (booster gblinear), and treelite computes trees" in problem.message
+
+
 def test_instances_share_the_model(tmp_path: pathlib.Path) -> None:
     loaded = load(put(tmp_path / "m", by_xgboost("reg:squarederror"), "xgboost.json"))
     one, two = loaded.make_instance(SPEC), loaded.make_instance(SPEC)
@@ -289,11 +297,6 @@ def test_instances_share_the_model(tmp_path: pathlib.Path) -> None:
     ("model", "filename", "reason"),
     [
         (
-            lambda: by_xgboost("reg:squarederror", booster="gblinear"),
-            "xgboost.json",
-            "unable to load model 'm': .*could not be parsed as XGBoost model",
-        ),
-        (
             lambda: bytes(by_xgboost("reg:squarederror").save_raw("ubj")).replace(
                 b"cats{", b"cots{"
             ),
@@ -301,7 +304,7 @@ def test_instances_share_the_model(tmp_path: pathlib.Path) -> None:
             "unable to load model 'm': .*",
         ),
     ],
-    ids=["no trees", "unknown field"],
+    ids=["unknown field"],
 )
 def test_what_treelite_refuses_is_said_at_the_load(
     tmp_path: pathlib.Path, model: Any, filename: str, reason: str

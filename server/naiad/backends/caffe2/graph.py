@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from naiad.backends.caffe2.onnx_file import ELEMENTS, Attribute, GraphInput, Node
+from naiad.backends.caffe2.onnx_file import ELEMENTS, Attribute, GraphTensor, Node
 
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
@@ -89,7 +89,7 @@ class GraphBuilder:
 
     def __init__(self, reserved: collections.abc.Set[str]) -> None:
         self._reserved = reserved
-        self.inputs: list[GraphInput] = []
+        self.inputs: list[GraphTensor] = []
         self.nodes: list[Node] = []
         self.weights: dict[str, Array] = {}
         self.label = ""
@@ -98,7 +98,7 @@ class GraphBuilder:
 
     def input(self, name: str, dtype: np.dtype[Any], dims: Dims) -> Value:
         """Add an input."""
-        self.inputs.append(GraphInput(name=name, dtype=dtype, dims=dims))
+        self.inputs.append(GraphTensor(name=name, dtype=dtype, dims=dims))
         return Value(name=name, dtype=dtype, dims=dims)
 
     def constant(self, array: Array | list[int], name: str = "") -> Value:

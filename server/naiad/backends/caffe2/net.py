@@ -51,12 +51,17 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
-    """A net: its operators in the order in which they run."""
+    """A net: its operators in the order in which they run.
+
+    Attributes:
+        known: whether the file has a field of a net beside them.
+    """
 
     path: pathlib.Path
     operators: tuple[Operator, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    known: bool = True
 
 
 def init_path(path: pathlib.Path) -> pathlib.Path:

@@ -47,19 +47,19 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     attributes: collections.abc.Mapping[str, Attribute]
 
 
-class GraphInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An input of the graph; -1 in `dims` for any size."""
+class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
+    """An input or output of the graph; -1 in `dims` for any size, None where the number of dimensions is not known."""
 
     name: str
     dtype: np.dtype[Any]
-    dims: tuple[int, ...]
+    dims: tuple[int, ...] | None
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole model. Types and shapes of outputs are left to the runtime, which works them out."""
+    """A whole model. What is known of the shapes of outputs is written, because the runtime does not always work out as much."""
 
-    inputs: collections.abc.Sequence[GraphInput]
-    outputs: collections.abc.Sequence[str]
+    inputs: collections.abc.Sequence[GraphTensor]
+    outputs: collections.abc.Sequence[GraphTensor]
     nodes: collections.abc.Sequence[Node]
     weights: collections.abc.Mapping[str, npt.NDArray[Any]]
 
@@ -82,9 +82,9 @@ def _model(graph: Graph) -> Parts:
     for name, array in graph.weights.items():
         parts += _message(5, _tensor(name, array))
     for each in graph.inputs:
-        parts += _message(11, _input(each))
-    for name in graph.outputs:
-        parts += _message(12, _text(1, name))
+        parts += _message(11, _described(each, named=True))
+    for each in graph.outputs:
+        parts += _message(12, _described(each, named=False))
     opset = _message(8, _number(2, OPSET))
     return [*_number(1, _IR_VERSION), *_text(2, "naiad"), *opset, *_message(7, parts)]
 
@@ -123,13 +123,16 @@ def _tensor(name: str, array: npt.NDArray[Any]) -> Parts:
     return parts + _message(9, [flat.data])
 
 
-def _input(tensor: GraphInput) -> Parts:
+def _described(tensor: GraphTensor, *, named: bool) -> Parts:
     shape: Parts = []
-    for axis, size in enumerate(tensor.dims):
-        # A name stands for a free size; each free one has its own, but the first, which is the batch in every input.
+    for axis, size in enumerate(tensor.dims or ()):
+        # A name stands for a free size of an input; each free one has its own, but the first, which is the batch in every input.
         free = "batch" if axis == 0 else f"{tensor.name}.{axis}"
-        shape += _message(1, _text(2, free) if size < 0 else _number(1, size))
-    kind = [*_number(1, ELEMENTS[tensor.dtype.name]), *_message(2, shape)]
+        known = _number(1, size) if size >= 0 else _text(2, free) if named else []
+        shape += _message(1, known)
+    kind = _number(1, ELEMENTS[tensor.dtype.name])
+    if tensor.dims is not None:
+        kind = [*kind, *_message(2, shape)]
     return [*_text(1, tensor.name), *_message(2, _message(1, kind))]
 
 

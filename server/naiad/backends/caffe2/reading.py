@@ -26,18 +26,21 @@ _MAX_FILE = (1 << 31) - 1
 
 _INT64_SIGN = 1 << 63
 
+_OF_A_NET = frozenset(((1, LENGTH), (3, LENGTH), (7, LENGTH), (8, LENGTH)))
+"""Fields of NetDef that a net without operators may have: its name, its type, and the blobs that go in and out."""
+
 _FLOATS = 5
 """The field of Argument that holds a list of floats."""
 
 
-def read(path: pathlib.Path) -> Net:
-    """Read a net.
+def read(path: pathlib.Path, *, weights: bool = False) -> Net:
+    """Read a net; an init net, with the `weights`, has no operators where the model has no weights.
 
     Raises:
         NetDefError: the file is missing, empty, too large, cut off, or no NetDef.
     """
     net = walk(path, lambda wire: _net(wire, path), what="a NetDef of Caffe2", error=NetDefError)
-    if not net.operators:
+    if not net.operators and not (weights and net.known):
         raise NetDefError(f"'{path}' has no operators: it is not a NetDef of Caffe2")
     return net
 
@@ -49,7 +52,9 @@ def _net(wire: WireFormat, path: pathlib.Path) -> Net:
     operators: list[Operator] = []
     inputs: list[str] = []
     outputs: list[str] = []
+    known = False
     for field in wire.fields(whole):
+        known = known or field.tag in _OF_A_NET
         if field.tag == (2, LENGTH):
             where = f"operator {len(operators)} of {path.name}"
             operators.append(_operator(wire, field, where))
@@ -57,7 +62,13 @@ def _net(wire: WireFormat, path: pathlib.Path) -> Net:
             inputs.append(wire.text(field))
         elif field.tag == (8, LENGTH):
             outputs.append(wire.text(field))
-    return Net(path=path, operators=tuple(operators), inputs=tuple(inputs), outputs=tuple(outputs))
+    return Net(
+        path=path,
+        operators=tuple(operators),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        known=known,
+    )
 
 
 def _operator(wire: WireFormat, message: Field, where: str) -> Operator:

@@ -14,7 +14,7 @@ import numpy as np
 from naiad.backends.caffe2.arguments import Call
 from naiad.backends.caffe2.graph import Dims, GraphBuilder, UnsupportedError, Value
 from naiad.backends.caffe2.net import Net, NetDefError, Operator, init_path
-from naiad.backends.caffe2.onnx_file import Graph, size_of
+from naiad.backends.caffe2.onnx_file import Graph, GraphTensor, size_of
 from naiad.backends.caffe2.operators.table import OPERATORS
 from naiad.backends.caffe2.reading import read
 from naiad.backends.caffe2.ways_out import ways_out
@@ -82,7 +82,7 @@ def read_nets(path: pathlib.Path) -> Nets:
     """
     model = read(path)
     try:
-        init = read(init_path(path))
+        init = read(init_path(path), weights=True)
     except NetDefError as error:
         raise NetDefError(
             f"{error} (the init net, which holds the weights of '{path.name}')"
@@ -171,7 +171,10 @@ class _Translator:
             self._graph.name_output(value, name)
         graph = Graph(
             inputs=self._graph.inputs,
-            outputs=list(outputs),
+            outputs=[
+                GraphTensor(name=name, dtype=value.dtype, dims=value.dims)
+                for name, value in outputs.items()
+            ],
             nodes=self._graph.nodes,
             weights=self._graph.weights,
         )

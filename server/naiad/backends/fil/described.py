@@ -81,6 +81,12 @@ def _xgboost(file: typing.BinaryIO, path: pathlib.Path) -> Forest | None:
     if not tail.rstrip().endswith(b"}"):
         raise _cut_off(path, "it does not end with }")
     begun = tail.rfind(b"learner_model_param")
+    booster = tail.rfind(b"name", 0, max(0, begun))
+    if booster >= 0 and _value(b"name", tail[max(0, booster - 1) : begun]) == "gblinear":
+        raise ModelFileError(
+            f"'{path}' is a linear model (booster gblinear), and treelite computes trees: train it with the booster gbtree or dart, or serve it by xgboost in "
+            "a Python model"
+        )
     found = None if begun < 0 else _parameters(tail[begun:])
     if found is None and size <= _WHOLE:
         found = _parameters_of_json(file)

@@ -28,6 +28,14 @@ def run(translation: Translation, feeds: Mapping[str, Any]) -> dict[str, Any]:
     assert len(file.getvalue()) == onnx_file.size_of(translation.graph)
     session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
     names = list(translation.outputs)
+    for output in session.get_outputs():
+        # The runtime knows what the translation knows: a config is held against both.
+        dims = translation.outputs[output.name].dims
+        if dims is not None:
+            shown = [size if isinstance(size, int) else -1 for size in output.shape]
+            assert [size if said >= 0 else -1 for said, size in zip(dims, shown, strict=True)] == [
+                *dims
+            ], output.name
     results = dict(zip(names, session.run(names, dict(feeds)), strict=True))
     for name, array in results.items():
         value = translation.outputs[name]

@@ -192,6 +192,19 @@ def test_a_batch_is_split_into_its_requests(tmp_path: pathlib.Path) -> None:
     assert values(two) == {"y": [[4.0, 0.0, 0.0], [0.0, 1.0, 0.0]]}
 
 
+def test_the_dims_that_are_filled_in_are_those_of_the_load(tmp_path: pathlib.Path) -> None:
+    # The runtime does not work out the shape of this output by itself.
+    config = 'max_batch_size: 8 input { name: "data" data_type: TYPE_FP32 dims: [ 5, 2 ] }'
+    folder = model(tmp_path, config, [("FC", ("data", "w", "b"), ("y",), {"axis": 2})])
+    resolution = resolve(folder, backends=Catalog())
+    assert resolution.config is not None
+    assert [list(each.dims) for each in resolution.config.message.output] == [[5, 3]]
+    (answer,) = run(
+        instance_of(folder), inference(tensor("data", [[[1, 1]] * 5] * 3, datatypes.FP32))
+    )
+    assert values(answer) == {"y": [[[3.0, 0.0, 3.0]] * 5] * 3}
+
+
 def test_instances_on_the_cpu_share_one_session_and_the_translation_is_gone(
     tmp_path: pathlib.Path,
 ) -> None:

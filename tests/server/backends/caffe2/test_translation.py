@@ -10,7 +10,7 @@ import pytest
 from naiad.backends.caffe2.net import NetDefError
 from naiad.backends.caffe2.operators import fills
 from tests.server.backends.caffe2.running import run, translated
-from tests.support.netdef import Op, write
+from tests.support.netdef import Op, net, write
 
 X = {"x": ("float32", (-1, 3))}
 IN = np.array([[-1, 2, -3]], np.float32)
@@ -102,6 +102,37 @@ def test_weights_of_every_kind(tmp_path: pathlib.Path) -> None:
     assert (found["c_out"].dtype, found["c_out"].tolist()) == (np.int64, [[7], [7]])
     assert (found["h_out"].dtype, found["h_out"].tolist()) == (np.float16, [0.5, 0.5])
     assert found["later_out"].tolist() == [3.0]
+
+
+def test_the_datatype_of_given_values_is_an_argument_of_one_fill_alone(
+    tmp_path: pathlib.Path,
+) -> None:
+    init: list[Op] = [
+        ("GivenTensorFill", (), ("a",), {"shape": [2], "values": [1.0, 0.0], "dtype": 5}),
+        ("GivenTensorFill", (), ("b",), {"shape": [2], "values": [3, 4], "dtype": 10}),
+        ("GivenTensorIntFill", (), ("c",), {"shape": [2], "values": [5, 6], "dtype": 1}),
+    ]
+    ops: list[Op] = [("Copy", (name,), (f"{name}_out",), {}) for name in "abc"]
+    path = write(tmp_path, ops, ["x"], ["a_out", "b_out", "c_out"], init=init)
+    found = run(translated(path, X), {"x": IN})
+    assert [(each.dtype.name, each.tolist()) for each in found.values()] == [
+        ("bool", [True, False]),
+        ("int64", [3, 4]),
+        ("int32", [5, 6]),
+    ]
+
+
+def test_a_model_without_weights_has_an_init_net_without_operators(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path, [("Relu", ("x",), ("y",), {})], ["x"], ["y"])
+    (tmp_path / "init_model.netdef").write_bytes(net([]))
+    assert run(translated(path, X), {"x": IN})["y"].tolist() == [[0, 2, 0]]
+    (tmp_path / "init_model.netdef").write_bytes(b"\x58\x01")
+    with pytest.raises(NetDefError, match=r"init_model\.netdef' has no operators"):
+        translated(path, X)
+    (tmp_path / "init_model.netdef").write_bytes(net([]))
+    path.write_bytes(net([]))
+    with pytest.raises(NetDefError, match=r"/model\.netdef' has no operators"):
+        translated(path, X)
 
 
 def test_all_operators_that_are_not_in_the_table_are_named_at_once(tmp_path: pathlib.Path) -> None:

@@ -45,14 +45,17 @@ def element_type(kind: int | str) -> np.dtype[Any]:
 
 
 def given(dtype: Any) -> Operator:
-    """GivenTensorFill and its kin: `values` in the `shape`."""
+    """GivenTensorFill and its kin: `values` in the `shape`. Of GivenTensorFill alone the argument `dtype` has an effect, as in Caffe2."""
 
     def translate(call: Call) -> list[Value]:
         argument = call.argument("values")
-        values = np.zeros(0, dtype)
+        made: np.dtype[Any] = np.dtype(dtype)
+        if call.has("dtype") and made == FLOAT:
+            made = element_type(call.integer("dtype", 1))
+        values = np.zeros(0, made)
         if argument is not None:
             source = argument.ints or floats_of(argument)
-            values = np.asarray(source).astype(dtype, copy=False)
+            values = np.asarray(source).astype(made, copy=False)
         return [call.graph.constant(_shaped(call, values), call.operator.outputs[0])]
 
     return translate
