@@ -10,13 +10,15 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 
-from tests import parallel
+from tests import parallel, parallel_reports
 from tests.conformance.comparison.report import ConformanceReport
 from tests.reference.forking import FORKING
 
 # A run starts hundreds of interpreters. Where the environment forbids bytecode, each of them would compile everything again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Of the start of a process with numpy, a sixth goes into threads of OpenBLAS that wait for work, busily, and get none.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A shell without job control starts background jobs with SIGINT ignored, and the servers that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -40,12 +42,19 @@ def pytest_configure(config: pytest.Config) -> None:
     FORKING.switch_on()
     if parallel.is_worker(config):
         parallel.spread_collection(config)
+        parallel_reports.send_less(config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: typing.Any) -> None:
     """Of pytest-xdist, before it starts one of the processes that share the tests."""
     parallel.announce_builds(node.workerinput)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: typing.Any) -> object:
+    """Of pytest-xdist, in the process that hands out the tests."""
+    return parallel_reports.Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,4 +83,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, typing.Any, typing.Any]:
     """What is not Unicode in a report would end a run in several processes, and much of it is read of failures only."""
-    return parallel.sendable(parallel.without_keywords((yield)))
+    return parallel_reports.sendable(parallel_reports.without_keywords((yield)))

@@ -155,24 +155,3 @@ def _shares_server(item: pytest.Item) -> bool:
 def _place(name: str) -> int:
     found = (place for place, start in enumerate(_ORDER) if name.startswith(start))
     return next(found, len(_ORDER))
-
-
-def without_keywords(report: dict[str, typing.Any] | None) -> dict[str, typing.Any] | None:
-    """A serialized report without the words that `-k` looks for, where the test passed: they are a fifth of the cost of sending it."""
-    if report is not None and report.get("outcome") == "passed" and "keywords" in report:
-        return {**report, "keywords": {}}
-    return report
-
-
-def sendable(data: typing.Any) -> typing.Any:
-    """A report as it can be sent to another process: text that is not valid Unicode (a log line of such bytes) is escaped.
-
-    Otherwise one such line ends the whole run.
-    """
-    if isinstance(data, str):
-        return data.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(data, dict):
-        return {sendable(key): sendable(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return type(data)(sendable(each) for each in data)
-    return data
