@@ -72,6 +72,11 @@ class Calls:
         self.end(caller)
         return None
 
+    @property
+    def waiting(self) -> int:
+        """So many callers wait."""
+        return len(self._waiting)
+
     def end(self, caller: Caller) -> None:
         """The caller waits no more."""
         self._waiting.pop(caller, None)

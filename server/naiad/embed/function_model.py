@@ -26,6 +26,9 @@ _BOUND: dict[str, FunctionModel] = {}
 _ONE = threading.Lock()
 
 _FINAL = 1
+_AS_THEY_ARE = frozenset(datatypes.ALL) - {datatypes.BYTES, datatypes.BF16}
+"""Arrays of these need nothing: the host copies those that the function still has."""
+
 _OUR_FILE = __file__
 
 
@@ -92,6 +95,8 @@ class _Base:
         self, requests: collections.abc.Sequence[InferenceRequest]
     ) -> list[tuple[list[int], dict[str, Array]]]:
         """The requests that a call has, by their places, and its arguments."""
+        if len(requests) == 1:
+            return [([0], _inputs(requests[0]))]
         batched = self.bound.max_batch_size and not self.bound.decoupled
         groups: dict[tuple[object, ...], tuple[list[int], list[dict[str, Array]]]] = {}
         for place, request in enumerate(requests):
@@ -306,24 +311,29 @@ def _joined(each: collections.abc.Sequence[dict[str, Array]]) -> dict[str, Array
 
 def _checked(spec: Tensor, values: Any, rows: int | None) -> tuple[Array, datatypes.DataType]:
     name, wanted = str(spec.name), spec.datatype
-    try:
-        tensor = to_tensor(name, values, wanted)
-    except InferenceError as error:
-        raise _WrongError(f"returned values that make no tensor: {error.message}") from None
-    if tensor.datatype is not wanted:
-        raise _WrongError(
-            f"returned output '{name}' as {tensor.datatype.name}; expected {wanted.name}: return {name}.astype(…), or declare it so"
-        )
-    shape = tensor.shape if rows is None else tensor.shape[1:]
-    fits = len(shape) == len(spec.shape) and all(
-        size in (-1, found) for size, found in zip(spec.shape, shape, strict=False)
+    if type(values) is np.ndarray and values.dtype == wanted.dtype and wanted in _AS_THEY_ARE:
+        array: Array = values
+    else:
+        try:
+            tensor = to_tensor(name, values, wanted)
+        except InferenceError as error:
+            raise _WrongError(f"returned values that make no tensor: {error.message}") from None
+        if tensor.datatype is not wanted:
+            raise _WrongError(
+                f"returned output '{name}' as {tensor.datatype.name}; expected {wanted.name}: return {name}.astype(…), or declare it so"
+            )
+        array = tensor.array
+    shape = array.shape if rows is None else array.shape[1:]
+    fits = shape == spec.shape or (
+        len(shape) == len(spec.shape)
+        and all(size in (-1, found) for size, found in zip(spec.shape, shape, strict=False))
     )
-    if not fits or (rows is not None and tensor.shape[:1] != (rows,)):
+    if not fits or (rows is not None and array.shape[:1] != (rows,)):
         expected = list(spec.shape) if rows is None else [rows, *spec.shape]
         raise _WrongError(
-            f"returned output '{name}' of shape {list(tensor.shape)}; expected {expected}"
+            f"returned output '{name}' of shape {list(array.shape)}; expected {expected}"
         )
-    return tensor.array, tensor.datatype
+    return array, wanted
 
 
 def _model_tensor(name: str, array: Array, datatype: datatypes.DataType) -> ModelTensor:

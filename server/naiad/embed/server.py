@@ -19,6 +19,7 @@ from naiad.embed.async_server import LOCALHOST, AsyncServer, Json
 from naiad.embed.calls import STOPPED, Calls
 from naiad.embed.functions import FunctionModel
 from naiad.embed.future_call import FutureCall
+from naiad.embed.loop_processor import LoopProcessor
 from naiad.embed.loop_thread import LoopThread
 from naiad.embed.requests import (
     Inputs,
@@ -58,11 +59,17 @@ class Running:
         self.calls = calls
         self._queue: LoopQueue[Call] = LoopQueue(asyncio.get_running_loop(), _make)
         self._closed = False
+        self._processor = LoopProcessor(calls)
 
     def post(self, call: Call) -> bool:
         """Have the loop make a call, which must not raise; in any thread. Returns whether the loop still ran then: else it may never be made."""
         self._queue.put(call)
         return not self._closed
+
+    def infer(self, request: InferRequest, seconds: float | None) -> Result:
+        """Send a request and wait for its response; see `SyncCall.run`."""
+        self._processor.follow(self.post)
+        return SyncCall(self.calls, request).run(self.post, seconds)
 
     def close(self) -> None:
         """Make the calls that are queued, and no more; on the loop, once the server has stopped."""
@@ -180,7 +187,7 @@ class Server:
         running = self._now()
         seconds = check(model, inputs, timeout)
         request = self._request(model, inputs, options)
-        return SyncCall(running.calls, request).run(running.post, seconds)
+        return running.infer(request, seconds)
 
     def submit(
         self, model: str, inputs: Inputs, **options: typing.Unpack[RequestOptions]

@@ -1,11 +1,12 @@
-"""Binds the only instance of a server on two processors to the processor of the event loop while its batches are short.
+"""Binds the instance that works alone, on two processors, to the processor of the event loop while its batches are short.
 
 The loop and an instance alternate. On two processors each alternation is a wake-up across processors and a cold cache: with a small
 Python model that cost a third of all requests per second in a thread, and made a hand-over to a process and
 back three times as long (measured; docs/performance.md). Batches that take longer than a hand-over gain more from a processor of their own. The loop itself
 is never bound: the kernel moves it, and the instance follows.
 
-Several instances work side by side, and with more processors each finds one of its own, so then none is bound. Nor are the workers of an ensemble's steps: keeping them with the loop
+An instance works alone if it is the only one, or if the last `ALONE_AFTER` batches of the server were its own: of many models, one that gets all requests. Several that
+work side by side use both processors, and with more processors each finds one of its own, so then none is bound. Nor are the workers of an ensemble's steps: keeping them with the loop
 brought nothing beside what the kernel does, and keeping them on the other processor cost more (measured as well). `AffinityPolicy` is the pure
 decision, `ThreadBinding` applies it, and `WorkerAffinity` does both for a worker process.
 
@@ -40,6 +41,9 @@ SAMPLE_INTERVAL = 32
 _HYSTERESIS = 2
 """An instance is released when its batches take this many times as long."""
 
+ALONE_AFTER = 64
+"""So many batches in a row make an instance one that works alone, whichever others there are."""
+
 WARM_UP_BATCHES = 32
 """Batches before the first decision: the first ones load code and caches, and a model that starts threads in them does so while it is
 not bound (threads inherit the binding of the thread that starts them)."""
@@ -52,19 +56,38 @@ class Instances:
     """Counts the instances of this process that execute batches, in threads and in workers. All methods are called on the loop.
 
     Attributes:
-        alone: whether there is one, on two processors: any thread may read it.
+        alone: whether one works alone, on two processors: any thread may read it.
     """
 
-    __slots__ = ("_count", "alone")
+    __slots__ = ("_can_bind", "_count", "_in_a_row", "_last", "alone")
 
     def __init__(self) -> None:
         self._count = 0
+        self._can_bind = False
+        self._last: object = None
+        self._in_a_row = 0
         self.alone = False
 
     def add(self, count: int = 1) -> None:
         """So many more, or fewer."""
         self._count += count
-        self.alone = self._count == 1 and len(os.sched_getaffinity(0)) == _PROCESSORS
+        self._can_bind = len(os.sched_getaffinity(0)) == _PROCESSORS
+        self._last, self._in_a_row = None, 0
+        self.alone = self._count == 1 and self._can_bind
+
+    def works(self, instance: object) -> None:
+        """An instance has a batch.
+
+        Args:
+            instance: the same object each time; None for one of several in a process.
+        """
+        if instance is self._last:
+            self._in_a_row += 1
+            if self._in_a_row == ALONE_AFTER:
+                self.alone = self._can_bind and instance is not None
+        else:
+            self._last, self._in_a_row = instance, 0
+            self.alone = self._count == 1 and self._can_bind
 
     @property
     def left(self) -> bool:
@@ -169,6 +192,10 @@ class ThreadBinding:
         except OSError:
             self._works = False
 
+    def close(self) -> None:
+        """The thread ends: the system may give its id to another one."""
+        _BOUND.discard(self._thread)
+
 
 class WorkerAffinity:
     """The affinity of a worker process. All methods are called on the loop.
@@ -203,6 +230,7 @@ class WorkerAffinity:
 
     def close(self) -> None:
         """The process has ended."""
+        self._binding.close()
         INSTANCES.add(-self._instances)
         self._instances = 0
 
@@ -210,12 +238,17 @@ class WorkerAffinity:
         """A batch came back, which took so long in the model."""
         affinity = self._affinity
         affinity.record(computed_ns)
+        INSTANCES.works(self if self._instances == 1 else None)
         self._batches += 1
         if not self._batches % SAMPLE_INTERVAL:
             together = affinity.together and INSTANCES.alone
             if together:
                 self._binding.loop_is_on(current_processor())
             self._binding.apply(together=together, batches=SAMPLE_INTERVAL)
+
+
+_BOUND = set[int]()
+"""Threads that binders have bound: no other binder releases them."""
 
 
 class Binder:
@@ -248,14 +281,17 @@ class Binder:
         for each in self._threads[1:]:
             os.sched_setaffinity(each, processors)
         self._last = processors
-        if len(processors) > 1:
+        if len(processors) == 1:
+            _BOUND.add(thread)
+        else:
+            _BOUND.discard(thread)
             self.release_others(thread, processors)
             self._put.clear()
             self._not_ours.clear()
 
     def release_others(self, thread: int, processors: collections.abc.Set[int]) -> None:
         """See `Bind`."""
-        kept = {thread, *self._threads, *self._not_ours}
+        kept = {thread, *self._threads, *self._not_ours, *_BOUND}
         for each, where in _threads(thread):
             if len(where) == 1 and where <= self._put and each not in kept:
                 with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
@@ -279,3 +315,15 @@ def current_processor() -> int:
     except AttributeError:
         return -1
     return processor
+
+
+def move_to(processor: int) -> None:
+    """Have the calling thread run on a processor, if it may, and leave it free to be moved again.
+
+    Raises:
+        OSError: the system does not allow it.
+    """
+    allowed = os.sched_getaffinity(0)
+    if processor in allowed:
+        os.sched_setaffinity(0, {processor})
+        os.sched_setaffinity(0, allowed)

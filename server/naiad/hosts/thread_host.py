@@ -133,6 +133,7 @@ class ThreadHost:
             return
         jobs = self._jobs or self._start()
         self._submitted += 1
+        INSTANCES.works(self)
         if (
             self._affinity.together
             and self._binding is not None
@@ -288,6 +289,7 @@ class ThreadHost:
             binding.apply(together=affinity.together and INSTANCES.alone)
             # A reference would keep the last batch in memory until the next one comes.
             del job, outcome
+        binding.close()
         self._readiness.wait()
         try:
             self._instance.close()

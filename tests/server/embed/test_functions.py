@@ -61,6 +61,27 @@ def test_a_function_is_served_in_the_program_and_over_http() -> None:
     assert add_sub(a=A, b=B)["add"].tolist() == [[4, 4, 4]]
 
 
+def test_arrays_of_a_result_stay_as_they_are_when_the_function_goes_on_with_its_own() -> None:
+    buffer, column = np.zeros(2, np.float32), np.zeros((2, 2), np.float32)
+    returned = iter([buffer, buffer[:], column[:, 0], buffer.astype(">f4"), [[5.0, 5.0]]])
+
+    def fill(x: Array) -> typing.Any:
+        buffer[:], column[:] = x, x
+        return next(returned)
+
+    with naiad.Server(functions=[one(fill)]) as server:
+
+        def ask(value: int) -> Array:
+            return server.infer("f", {"x": np.full(2, value, np.float32)})["y"]
+
+        results = [ask(value) for value in (1, 2, 3)]
+        with pytest.raises(naiad.InferenceError, match="byte order"):
+            ask(4)
+        results.append(ask(5))
+    assert [each.tolist() for each in results] == [[1, 1], [2, 2], [3, 3], [5, 5]]
+    assert all(each.flags.writeable and each.flags.c_contiguous for each in results)
+
+
 def test_requests_that_wait_are_one_call(tmp_path: pathlib.Path) -> None:
     sizes: list[int] = []
     begun, gate = threading.Event(), threading.Event()

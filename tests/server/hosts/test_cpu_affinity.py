@@ -10,6 +10,7 @@ import pytest
 
 from naiad.hosts import cpu_affinity
 from naiad.hosts.cpu_affinity import (
+    ALONE_AFTER,
     SAMPLE_INTERVAL,
     SHORT_IN_A_PROCESS_NS,
     SHORT_NS,
@@ -175,14 +176,38 @@ def test_with_another_number_of_processors_no_instance_is_bound(
 def test_of_several_workers_none_is_bound_and_the_last_one_again() -> None:
     bound = [Bound() for _ in range(8)]
     places = [WorkerAffinity(4711, bind=each) for each in bound]
-    for place in places:
-        ran(place, 20_000)
+    for _ in range(100):
+        for place in places:
+            ran(place, 20_000, batches=ALONE_AFTER // 2)
     assert [each.calls for each in bound] == [[]] * 8
     for place in places[1:]:
         place.close()
         place.close()
     ran(places[0], 20_000)
     assert bound[0].calls == [{1}]
+
+
+@pytest.mark.usefixtures("two_processors", "loop_on_one")
+def test_of_several_workers_the_one_that_gets_all_batches_is_bound_until_another_works() -> None:
+    bound = [Bound(), Bound()]
+    places = [WorkerAffinity(4711, bind=each) for each in bound]
+    ran(places[0], 20_000, batches=ALONE_AFTER)
+    assert bound[0].calls == []
+    ran(places[0], 20_000, batches=SAMPLE_INTERVAL)
+    assert bound[0].calls == [{1}]
+    ran(places[1], 20_000, batches=1)
+    ran(places[0], 20_000, batches=SAMPLE_INTERVAL)
+    assert (bound[0].calls, bound[1].calls) == ([{1}, {0, 1}], [])
+
+
+@pytest.mark.usefixtures("two_processors", "loop_on_one")
+def test_several_instances_of_one_worker_never_work_alone() -> None:
+    binding = Bound()
+    WorkerAffinity(4712, bind=Bound())
+    place = WorkerAffinity(4711, bind=binding)
+    place.add(4713)
+    ran(place, 20_000, batches=3 * ALONE_AFTER)
+    assert binding.calls == []
 
 
 @pytest.mark.usefixtures("two_processors", "loop_on_one")
@@ -282,6 +307,18 @@ def test_a_worker_that_is_let_go_takes_the_threads_along_that_it_started_while_b
     threads = [int(path.name) for path in pathlib.Path(f"/proc/{worker.pid}/task").iterdir()]
     assert len(threads) == 5
     assert [os.sched_getaffinity(thread) for thread in threads] == [set(ALLOWED)] * 5
+
+
+@several
+def test_a_thread_that_is_let_go_leaves_those_that_others_have_bound(worker: Worker) -> None:
+    one, other = Binder(), Binder()
+    thread = worker.do("start")
+    one(worker.pid, {ALLOWED[0]})
+    other(thread, {ALLOWED[0]})
+    one(worker.pid, set(ALLOWED))
+    assert os.sched_getaffinity(thread) == {ALLOWED[0]}
+    other(thread, set(ALLOWED))
+    assert os.sched_getaffinity(thread) == set(ALLOWED)
 
 
 @several
