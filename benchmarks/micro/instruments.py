@@ -21,6 +21,7 @@ from benchmarks.micro.in_place import CountingTransport, http_connections, loade
 from benchmarks.micro.loop_profile import answered, bytes_of
 from benchmarks.requests import small
 from naiad.core.clock import SystemClock
+from naiad.core.inference import Inference
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.trace_observer import TraceObserver
 from naiad.serve import interpreter
@@ -55,7 +56,7 @@ class _Nowhere:
 
     lost = 0
 
-    def usual(self, trace: UsualTrace) -> None:
+    def usual(self, trace: UsualTrace, inference: Inference) -> None:
         pass
 
     def collected(self, trace: RequestTrace) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import override
 from naiad.core.inference import Inference, RecordsInference, RequestContext
 from naiad.tracing.settings import OPENTELEMETRY, TraceSetting
 from naiad.tracing.trace import InferenceTrace, RequestTrace, Samples, span_ids
-from naiad.tracing.usual import LONGEST_ID, PACK, PROTOCOLS
+from naiad.tracing.usual import LONGEST_ID
 
 
 class TracedContext(RequestContext, kw_only=True, eq=False):
@@ -37,7 +37,7 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
     @override
     def asks(self, model: str) -> None:
         tracer = self.tracer
-        setting = self.setting = tracer.sampled(model, self.trace)
+        setting = self.setting = tracer.everything or tracer.sampled(model, self.trace)
         if setting is None:
             return
         self.id = tracer.next_id()
@@ -74,19 +74,18 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         if whole is None:
             inference = self.inference
             if inference is not None and self.sent_ns and inference.completed:
-                times, asked = inference.execution, inference.request
+                times = inference.execution
                 if times is not None:
                     responded_ns = inference.answered_ns or times.responded_ns
-                    if responded_ns and inference.queued_ns and len(asked.id) <= LONGEST_ID:
+                    if (
+                        responded_ns
+                        and inference.queued_ns
+                        and len(inference.request.id) <= LONGEST_ID
+                    ):
                         # Without a cycle both are freed here, not by the garbage collector.
                         inference.traced = None
                         self.over = True
-                        packed = PACK(
-                            self.id, times.version, PROTOCOLS[self.protocol], self.received_ns, self.read_ns, inference.received_ns,
-                            inference.queued_ns, responded_ns, times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns,
-                            self.send_ns, self.sent_ns,
-                        )  # fmt: skip
-                        self.tracer.complete_usual((packed, asked.id, asked.model_name))
+                        self.tracer.complete_usual(self, inference)
                         return
             whole = self._made_whole(setting)
         whole.send_ns, whole.sent_ns = self.send_ns, self.sent_ns

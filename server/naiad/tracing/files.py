@@ -11,12 +11,14 @@ import typing
 
 import msgspec
 
+from naiad.core.inference import Inference
 from naiad.tracing.background import Background
 from naiad.tracing.json_array import JsonArray
 from naiad.tracing.settings import TraceSetting
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.triton_json import written
-from naiad.tracing.usual import AT_ONCE, UsualTexts, UsualTrace
+from naiad.tracing.usual import UsualTexts, UsualTrace
+from naiad.tracing.usual_queue import UsualQueue
 
 _log = logging.getLogger("naiad.trace")
 
@@ -120,10 +122,6 @@ class TraceFiles:
     def __init__(self, failed: collections.abc.Callable[[OSError, str], None], file: str) -> None:
         self._failed = failed
         self._file = file
-        # The loop adds at the end, the thread takes from the front: each by one step that nothing comes between.
-        self._usual: list[UsualTrace] = []
-        # Whether the thread will look at them.
-        self._is_announced = False
         self._texts = UsualTexts()
         # Each is written by one thread only.
         self._dropped = self._unwritten = 0
@@ -138,25 +136,19 @@ class TraceFiles:
             gather_seconds=_GATHER_SECONDS,
             enough=_ENOUGH,
         )
+        self._usual = UsualQueue(
+            most=_WAITING,
+            enough=_ENOUGH,
+            announce=self._announce,
+            hurry=self.background.hurry,
+            dropped=self._drop,
+        )
+        self.usual = self._usual.add
 
     @property
     def lost(self) -> int:
         """See `TraceSink`: traces for which there was no room, or no disk."""
         return self._dropped + self._unwritten
-
-    def usual(self, trace: UsualTrace) -> None:
-        """See `TraceSink`."""
-        waiting = self._usual
-        count = len(waiting)
-        if count >= _WAITING:
-            self._drop(1)
-            return
-        waiting.append(trace)
-        if count == _ENOUGH:
-            self.background.hurry()
-        if not self._is_announced:
-            self._is_announced = True
-            self.background.put(Write([], self._file, numbered=False), 0)
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""
@@ -186,6 +178,10 @@ class TraceFiles:
         if self.lost:
             _log.warning("%d traces were not written", self.lost)
 
+    def _announce(self) -> None:
+        """There are usual traces again: the thread looks at them with what else it is given."""
+        self.background.put(Write([], self._file, numbered=False), 0)
+
     def _put(self, write: Write | None) -> None:
         if write is None or self.background.put(write, _weight(write)):
             return
@@ -203,8 +199,7 @@ class TraceFiles:
 
     def _write(self, writes: list[Write]) -> None:
         """On the thread."""
-        self._is_announced = False  # before the look at how many there are
-        self._write_usual(len(self._usual))
+        self._write_usual()
         whole: dict[str, list[RequestTrace]] = {}
         for write in writes:
             if not write.numbered:
@@ -225,13 +220,10 @@ class TraceFiles:
                 ):
                     array.append(self._joined(write.traces))
 
-    def _write_usual(self, count: int) -> None:
+    def _write_usual(self) -> None:
         is_first = True
-        while count > 0:
-            traces = self._usual[:AT_ONCE]
-            del self._usual[: len(traces)]
-            count -= len(traces)
-            with self._reported(self._file, len(traces)):
+        for traces in self._usual.taken():
+            with self._reported(self._file, len(traces.numbers)):
                 # Whether the file is still there is asked once.
                 array = None if is_first else self._open.get(self._file)
                 is_first = False
@@ -297,8 +289,8 @@ class TraceSink(typing.Protocol):
         """Traces that were not written, or spans that were not sent; those that are open do not count."""
         ...
 
-    def usual(self, trace: UsualTrace) -> None:
-        """A usual trace is complete; of settings that have such only."""
+    def usual(self, trace: UsualTrace, inference: Inference) -> None:
+        """A usual trace is complete, with the inference that has its further times; of settings that have such only."""
 
     def collected(self, trace: RequestTrace) -> None:
         """Another trace is complete."""

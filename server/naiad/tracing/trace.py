@@ -15,7 +15,7 @@ from naiad.errors import InferenceError
 from naiad.tracing.batch import Batches, BatchTrace
 from naiad.tracing.held import HeldTensors
 from naiad.tracing.settings import TENSORS, TraceSetting
-from naiad.tracing.usual import UsualTrace
+from naiad.tracing.usual import AddUsual
 
 # About what these take in memory, with their numbers.
 _BYTES, _BYTES_OF_PART, _BYTES_OF_TIME = 256, 768, 40
@@ -278,6 +278,7 @@ class Samples(typing.Protocol):
 
     Attributes:
         next_id: gives the ids of requests and inferences.
+        everything: the setting by which each request is traced, whatever its model is, if its usual traces need nothing but their numbers; None: see `sampled`.
         complete_usual: gets the usual traces, once they are complete.
         tensors: limits the memory of tensors.
         batches: those that executed traced requests, in the mode OPENTELEMETRY.
@@ -285,7 +286,8 @@ class Samples(typing.Protocol):
 
     now_ns: collections.abc.Callable[[], int]
     next_id: collections.abc.Callable[[], int]
-    complete_usual: collections.abc.Callable[[UsualTrace], None]
+    everything: TraceSetting | None
+    complete_usual: AddUsual
     tensors: HeldTensors
     batches: Batches
 

@@ -7,7 +7,7 @@ import itertools
 import logging
 
 from naiad.core.clock import Clock
-from naiad.core.inference import TraceParent
+from naiad.core.inference import Inference, TraceParent
 from naiad.tracing.batch import Batches
 from naiad.tracing.files import TraceFiles, TraceSink
 from naiad.tracing.held import HeldTensors
@@ -20,7 +20,7 @@ from naiad.tracing.settings import (
     shown,
 )
 from naiad.tracing.trace import RequestTrace
-from naiad.tracing.usual import UsualTrace
+from naiad.tracing.usual import AddUsual, UsualTrace
 
 _log = logging.getLogger("naiad.trace")
 
@@ -57,13 +57,14 @@ class Tracer:
             functools.partial(TraceFiles, self._failed, options.file) if sink is None else sink
         )
         self._sink: TraceSink | None = None
-        self.complete_usual: collections.abc.Callable[[UsualTrace], None] = _nowhere
+        self.complete_usual: AddUsual = _nowhere
         self.batches = Batches()
         self.tensors = HeldTensors()
         self._has_failed = False
         self._lost = 0
         self.possible = bool(options.file) or options.mode == OPENTELEMETRY
         self.active = self.due = self.forces = False
+        self.everything: TraceSetting | None = None
 
     def open(self) -> None:
         """Begin to trace; again after `aclose`, too."""
@@ -119,6 +120,7 @@ class Tracer:
     async def aclose(self) -> None:
         """Write what was collected; no request is traced after that."""
         self.active = self.due = self.forces = False
+        self.everything = None
         sink = self._sink
         if sink is None:
             return
@@ -149,6 +151,9 @@ class Tracer:
             for setting in self._settings.all()
         )
         self.forces = self.active and self.options.mode == OPENTELEMETRY
+        settings = self._settings
+        every = self.active and settings.overall.always and not settings.models
+        self.everything = settings.overall if every else None
         self._update_due()
 
     def _update_due(self) -> None:
@@ -158,7 +163,7 @@ class Tracer:
         """A file cannot be written; on the writer's thread."""
         if self._has_failed:
             return
-        self._has_failed, self.active, self.due = True, False, False
+        self._has_failed, self.active, self.due, self.everything = True, False, False, None
         _log.error(
             "tracing stops: %s cannot be written: %s; requests go on. Make room or choose another --trace-config=triton,file=…, then "
             "send any change to /v2/trace/setting to begin again",
@@ -167,5 +172,5 @@ class Tracer:
         )
 
 
-def _nowhere(_: UsualTrace) -> None:
+def _nowhere(_: UsualTrace, __: Inference) -> None:
     """The server stops: what is complete now comes too late."""

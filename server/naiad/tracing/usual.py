@@ -1,6 +1,6 @@
 """Usual traces: one inference that was executed and has had one response, as numbers and two texts, and as the records of Triton's trace files. Pure.
 
-Nearly all traces are usual. What is kept of one is a few hundred bytes without a reference to its request, and many become text at once: the
+Nearly all traces are usual. What is kept of one is a hundred bytes without a reference to its request (`usual_queue`), and many become text at once: the
 text of the first one is repeated, and its digits are replaced column by column. The text is the same as of each trace alone.
 """
 
@@ -14,13 +14,22 @@ import typing
 import msgspec
 import numpy as np
 
-UsualTrace = tuple[bytes, str, str]
-"""What `PACK` makes of its numbers, the client's request id, and the model's name.
+from naiad.core.inference import Inference
 
-The numbers: id, the model's version, the protocol's place in `PROTOCOLS`, and the times at which the request began to be read, was whole, was
-received by its model, was queued, was answered; at which its batch began, had its inputs, had its outputs, ended; at which its response began to be
-sent, and was sent (monotonic nanoseconds).
-"""
+
+class UsualTrace(typing.Protocol):
+    """What is read of the context of a request whose trace is usual and complete; the rest is read of its inference."""
+
+    id: int
+    protocol: str
+    received_ns: int
+    read_ns: int
+    send_ns: int
+    sent_ns: int
+
+
+AddUsual = collections.abc.Callable[[UsualTrace, Inference], None]
+"""Gets the usual traces, each once it is complete."""
 
 PROTOCOLS = {"HTTP": 0, "GRPC": 1}
 FRONT_END = {
@@ -31,7 +40,14 @@ LONGEST_ID = 256
 """Characters of the request id of a usual trace: so much memory may wait per trace."""
 
 _NUMBERS = struct.Struct("14q")
-PACK = _NUMBERS.pack
+PACK_INTO = _NUMBERS.pack_into
+"""Writes the numbers of a trace.
+
+They are: id, the model's version, the protocol's place in `PROTOCOLS`, and the times at which the request began to be read, was whole, was
+received by its model, was queued, was answered; at which its batch began, had its inputs, had its outputs, ended; at which its response began to be
+sent, and was sent (monotonic nanoseconds).
+"""
+SIZE = _NUMBERS.size
 
 _NAMES = tuple(FRONT_END.values())
 _STAMPS = 3
@@ -42,8 +58,6 @@ _PLACES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 9, 10)
 
 _FEW = 16
 """So many are made text one by one."""
-AT_ONCE = 512
-"""So many at once: their text is half a megabyte, which stays in a processor's cache."""
 
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 _VARIABLE = re.compile(r'"id":([0-9]+)|"ns":([0-9]+)|"request_id":("(?:[^"\\]|\\.)*")')
@@ -75,20 +89,45 @@ def text(numbers: collections.abc.Sequence[int], request_id: str, model_name: st
     )
 
 
+class Usual(msgspec.Struct, frozen=True, eq=False):
+    """Some traces.
+
+    Attributes:
+        numbers: a row for each, as `PACK_INTO` writes them.
+        runs: the place of the first trace that has this request id and this name of a model, as those behind it until the next run; the first is at 0.
+    """
+
+    numbers: _Numbers
+    runs: list[tuple[int, str, str]]
+
+    def texts(self) -> tuple[list[str], list[str]]:
+        """The request id and the model's name of each."""
+        ids: list[str] = []
+        names: list[str] = []
+        ends = [at for at, _, _ in self.runs[1:]]
+        for (begin, request_id, name), end in zip(
+            self.runs, (*ends, len(self.numbers)), strict=True
+        ):
+            ids += [request_id] * (end - begin)
+            names += [name] * (end - begin)
+        return ids, names
+
+
 class UsualTexts:
-    """Makes traces text, in memory that it uses again: new memory for each half a megabyte would take as long as the work."""
+    """Makes traces text, in memory that it uses again: new memory for each quarter of a megabyte would take as long as the work."""
 
     def __init__(self) -> None:
         self._memory = np.empty(0, np.uint8)
 
-    def framed(self, traces: list[UsualTrace]) -> memoryview:
-        """The records of at most `AT_ONCE`, in their order, with commas before each and a bracket behind the last one. Valid until the next call."""
-        if len(traces) < _FEW:
-            return _framed(",".join([_alone(trace) for trace in traces]).encode())
-        packed, ids, names = zip(*traces, strict=True)
-        numbers = np.frombuffer(b"".join(packed), np.int64).reshape(len(traces), -1)
+    def framed(self, traces: Usual) -> memoryview:
+        """The records of a few hundred, in their order, with commas before each and a bracket behind the last one. Valid until the next call."""
+        numbers = traces.numbers
+        ids, names = traces.texts()
+        if len(numbers) < _FEW:
+            rest = zip(numbers.tolist(), ids, names, strict=True)
+            return _framed(",".join([text(*each) for each in rest]).encode())
         quoted = [_quoted(each).encode() if each else b"" for each in ids] if any(ids) else None
-        lengths = [0] * len(traces) if quoted is None else [len(each) for each in quoted]
+        lengths = [0] * len(ids) if quoted is None else [len(each) for each in quoted]
         alike = len(set(names)) == 1 and len(set(lengths)) == 1
         if alike and (numbers[:, 1:_STAMPS] == numbers[0, 1:_STAMPS]).all():
             rows = self._alike(names[0], numbers, quoted)
@@ -96,7 +135,7 @@ class UsualTexts:
                 self._memory[rows.size] = _BRACKET
                 return self._memory[: rows.size + 1].data
         # Columns whose values are the same for all traces of one form.
-        of_form = np.empty((len(traces), 5), np.int64)
+        of_form = np.empty((len(numbers), 5), np.int64)
         of_form[:, :2] = numbers[:, 1:_STAMPS]
         of_form[:, 2] = _widths(numbers[:, 0])
         of_form[:, 3] = _widths(numbers[:, _STAMPS:].min(axis=1))
@@ -106,7 +145,7 @@ class UsualTexts:
             zip(names, lengths, map(tuple, of_form.tolist()), strict=True)
         ):
             groups.setdefault(form, []).append(place)
-        texts = [b""] * len(traces)
+        texts = [b""] * len(numbers)
         for places in groups.values():
             rows = None
             if len(places) >= _FEW:
@@ -114,7 +153,9 @@ class UsualTexts:
                 rows = self._alike(names[places[0]], numbers[places], among)
             for at, place in enumerate(places):
                 texts[place] = (
-                    _alone(traces[place]).encode() if rows is None else rows[at, 1:].tobytes()
+                    text(numbers[place].tolist(), ids[place], names[place]).encode()
+                    if rows is None
+                    else rows[at, 1:].tobytes()
                 )
         return _framed(b",".join(texts))
 
@@ -147,11 +188,6 @@ class UsualTexts:
 
 def _framed(records: bytes) -> memoryview:
     return memoryview(bytearray(b",%b]" % records))
-
-
-def _alone(trace: UsualTrace) -> str:
-    packed, request_id, name = trace
-    return text(_NUMBERS.unpack(packed), request_id, name)
 
 
 class _Form(msgspec.Struct, frozen=True, eq=False):

@@ -4,7 +4,7 @@ import json
 import typing
 
 from naiad.core.clock import ManualClock
-from naiad.core.inference import ExecutionTimes, TraceParent
+from naiad.core.inference import ExecutionTimes, Inference, TraceParent
 from naiad.core.response import InferResponse
 from naiad.tracing.settings import OPENTELEMETRY, TENSORS, TIMESTAMPS, TraceOptions, TraceSetting
 from naiad.tracing.spans import SpanData, spans
@@ -25,7 +25,7 @@ class Collected:
     def __init__(self) -> None:
         self.traces: list[RequestTrace] = []
 
-    def usual(self, trace: UsualTrace) -> None:
+    def usual(self, trace: UsualTrace, inference: Inference) -> None:
         raise AssertionError("of settings for files only")
 
     def collected(self, trace: RequestTrace) -> None:

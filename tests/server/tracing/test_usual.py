@@ -8,6 +8,7 @@ import pathlib
 import random
 import weakref
 
+import numpy as np
 import pytest
 
 from naiad.core.flow import Flow
@@ -15,13 +16,16 @@ from naiad.core.inference import Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse, failure
 from naiad.errors import unavailable
-from naiad.tracing import files
+from naiad.tracing import files, usual_queue
 from naiad.tracing.settings import TENSORS
-from naiad.tracing.usual import LONGEST_ID, PACK, UsualTexts, UsualTrace, text
+from naiad.tracing.usual import LONGEST_ID, Usual, UsualTexts, text
 from tests.server.tracing.test_tracer import names
 from tests.server.tracing.traces import model, tensor
 from tests.server.tracing.world import World, ids
 from tests.support.waiting import until
+
+One = tuple[list[int], str, str]
+"""The numbers of a trace, its request id, and the name of its model."""
 
 MS = 1_000_000
 NAMES = ("m", 'model "id":1,"ns":2', "größe")
@@ -34,17 +38,17 @@ def made(
     since_ns: int = 10**14,
     request_id: collections.abc.Callable[[int], str] = lambda _: "",
     kinds: int = 1,
-) -> list[UsualTrace]:
+) -> list[One]:
     """Traces of so many forms."""
     chosen = random.Random(7)
     return [
         (
-            PACK(
+            [
                 number,
                 1 + chosen.randrange(kinds),
                 chosen.randrange(min(2, kinds)),
                 *(since_ns + chosen.randrange(10**9) for _ in range(11)),
-            ),
+            ],
             request_id(number),
             NAMES[chosen.randrange(kinds)],
         )
@@ -52,9 +56,14 @@ def made(
     ]
 
 
-def one_by_one(traces: list[UsualTrace]) -> bytes:
-    texts = UsualTexts()
-    return b"".join(bytes(texts.framed([trace]))[:-1] for trace in traces) + b"]"
+def together(traces: list[One]) -> Usual:
+    rows = np.array([numbers for numbers, _, _ in traces], np.int64)
+    runs = [(at, each, name) for at, (_, each, name) in enumerate(traces)]
+    return Usual(rows, [run for run in runs if not run[0] or run[1:] != runs[run[0] - 1][1:]])
+
+
+def one_by_one(traces: list[One]) -> bytes:
+    return ("".join(f",{text(*trace)}" for trace in traces) + "]").encode()
 
 
 @pytest.mark.parametrize(
@@ -72,10 +81,10 @@ def one_by_one(traces: list[UsualTrace]) -> bytes:
     ],
     ids=["few", "alike", "ids of two lengths", "times of two lengths", "times of many lengths", "long times", "request ids", "odd request ids", "forms"],
 )  # fmt: skip
-def test_many_have_the_text_of_each_one_alone(traces: list[UsualTrace]) -> None:
+def test_many_have_the_text_of_each_one_alone(traces: list[One]) -> None:
     texts = UsualTexts()
     for those in (traces, traces[:2], traces):
-        assert bytes(texts.framed(those)) == one_by_one(those)
+        assert bytes(texts.framed(together(those))) == one_by_one(those)
 
 
 def test_the_text_of_one() -> None:
@@ -135,16 +144,16 @@ async def test_a_text_for_which_there_is_no_memory_costs_its_traces_and_no_other
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(files, "_GATHER_SECONDS", 60)
+    monkeypatch.setattr(usual_queue, "SLOTS", 2)
     world = World(tmp_path)
     framed, calls = world.sink()._texts.framed, itertools.count()
 
-    def short(traces: list[UsualTrace]) -> memoryview:
+    def short(traces: Usual) -> memoryview:
         if not next(calls):
             raise MemoryError
         return framed(traces)
 
     monkeypatch.setattr(world.sink()._texts, "framed", short)
-    monkeypatch.setattr(files, "AT_ONCE", 2)
     for _ in range(3):
         world.requests.whole()
     world.tracer.change("", {"level": TENSORS})
@@ -162,7 +171,7 @@ async def test_a_text_for_which_there_is_no_memory_costs_its_traces_and_no_other
 async def test_more_than_one_write_takes_are_written_in_order(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "AT_ONCE", 7)
+    monkeypatch.setattr(usual_queue, "SLOTS", 7)
     world = World(tmp_path)
     for _ in range(50):
         world.requests.whole()

@@ -1,0 +1,145 @@
+"""Usual traces on their way from the event loop to the thread that writes them: as numbers in blocks of memory that are used again and again.
+
+No object is kept for a trace that waits. Objects that wait and are freed by another thread leave the interpreter's memory in pieces all over, and
+whatever the event loop makes next lies in memory that its processor has not had for long.
+"""
+
+import collections
+import collections.abc
+import typing
+
+import msgspec
+import numpy as np
+
+from naiad.core.inference import Inference
+from naiad.tracing.usual import PACK_INTO, PROTOCOLS, SIZE, Usual, UsualTrace
+
+SLOTS = 256
+"""Traces of a block: of so few numpy keeps the interpreter lock, but for the copy of their text, and does not exchange it with the event loop some fifty times."""
+
+
+class _Block(msgspec.Struct, eq=False):
+    """Memory of some traces.
+
+    Attributes:
+        slots: how many have room.
+        count: how many are there; the loop's.
+        taken: how many of them the thread has taken; the thread's.
+        texts: the place of the first trace that has this request id and this name of a model, as those behind it until the next entry.
+        request_id, model_name: the last entry's.
+    """
+
+    memory: bytearray
+    slots: int
+    count: int = 0
+    taken: int = 0
+    texts: list[tuple[int, str, str]] = []
+    request_id: str | None = None
+    model_name: str = ""
+
+
+class UsualQueue:
+    """The loop adds, one thread takes: each changes only what is its own, so that neither waits for the other.
+
+    Args:
+        most: traces that may wait.
+        announce: called by the first that comes once the thread has begun to take.
+        hurry: called when more than `enough` wait.
+        dropped: called with how many did not fit.
+    """
+
+    def __init__(
+        self,
+        *,
+        most: int,
+        enough: int,
+        announce: collections.abc.Callable[[], None],
+        hurry: collections.abc.Callable[[], None],
+        dropped: collections.abc.Callable[[int], None],
+    ) -> None:
+        self._slots = max(1, min(SLOTS, most, enough))
+        self._blocks_left = most // self._slots
+        self._enough = max(1, enough // self._slots)
+        self._announce = announce
+        self._hurry = hurry
+        self._dropped = dropped
+        # Between a full block and the trace that needs the next one.
+        self._none = _Block(bytearray(), 0)
+        self._block = self._none
+        self._full = collections.deque[_Block]()
+        self._free = collections.deque[_Block]()
+        self._is_announced = False
+
+    def __len__(self) -> int:
+        return sum(block.count - block.taken for block in (*self._full, self._block))
+
+    def add(self, trace: UsualTrace, inference: Inference) -> None:
+        """Keep the numbers of a trace, whose inference was executed. Loop only."""
+        block = self._block
+        at = block.count
+        if at == block.slots:
+            found = self._next()
+            if found is None:
+                self._dropped(1)
+                return
+            block, at = found, 0
+        times, asked = inference.execution, inference.request
+        if times is None:
+            return
+        PACK_INTO(
+            block.memory, at * SIZE, trace.id, times.version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns, inference.received_ns,
+            inference.queued_ns, inference.answered_ns or times.responded_ns, times.start_ns, times.input_end_ns, times.output_start_ns,
+            times.end_ns, trace.send_ns, trace.sent_ns,
+        )  # fmt: skip
+        request_id, name = asked.id, asked.model_name
+        if request_id != block.request_id or name != block.model_name:
+            block.request_id, block.model_name = request_id, name
+            block.texts.append((at, request_id, name))
+        at += 1
+        block.count = at  # the thread may take it from now on
+        if at == block.slots:
+            self._block = self._none
+            self._full.append(block)
+            if len(self._full) >= self._enough:
+                self._hurry()
+        if not self._is_announced:
+            self._is_announced = True
+            self._announce()
+
+    def taken(self) -> collections.abc.Iterator[Usual]:
+        """Those that wait now, some at once, each valid until the next. On the thread."""
+        self._is_announced = False  # before the look at how many there are
+        begun = self._block
+        for _ in range(len(self._full)):
+            block = self._full.popleft()
+            yield from self._rest(block)
+            if block is begun:  # it was filled meanwhile, and the loop may use it again
+                begun = self._none
+            self._free.append(block)
+        yield from self._rest(begun)
+
+    def _next(self) -> _Block | None:
+        """An empty block, which the loop fills from now on."""
+        if self._free:
+            block = self._free.pop()  # the one whose memory was used last
+            block.taken = block.count = 0
+            block.texts.clear()
+            block.request_id = None
+        elif self._blocks_left:
+            self._blocks_left -= 1
+            block = _Block(bytearray(self._slots * SIZE), self._slots)
+        else:
+            return None
+        self._block = block
+        return block
+
+    def _rest(self, block: _Block) -> collections.abc.Iterator[Usual]:
+        first, count = block.taken, block.count
+        if first == count:
+            return
+        block.taken = count
+        numbers: typing.Any = np.frombuffer(block.memory, np.int64, count * SIZE // 8)
+        texts = [entry for entry in block.texts if entry[0] < count]
+        begin = max(place for place, entry in enumerate(texts) if entry[0] <= first)
+        runs = [(max(0, at - first), request_id, name) for at, request_id, name in texts[begin:]]
+        yield Usual(numbers.reshape(count, -1)[first:], runs)

@@ -1,0 +1,146 @@
+"""Usual traces between the event loop and the thread that writes: each is taken once and in order, whatever comes in between."""
+
+import itertools
+import threading
+import types
+import typing
+
+import pytest
+
+from naiad.core.inference import ExecutionTimes, Inference
+from naiad.core.request import LATEST, InferRequest
+from naiad.tracing import usual_queue
+from naiad.tracing.usual import Usual
+from naiad.tracing.usual_queue import UsualQueue
+
+_TIMES = ExecutionTimes(3, 6, 7, 8, 9, responded_ns=10)
+
+
+class World:
+    """A queue, and what it has called."""
+
+    def __init__(self, *, most: int = 1000, enough: int = 1000) -> None:
+        self.announced = self.hurried = self.dropped = 0
+        self._ids = itertools.count(1)
+        self.queue = UsualQueue(
+            most=most,
+            enough=enough,
+            announce=self._announce,
+            hurry=self._hurry,
+            dropped=self._drop,
+        )
+
+    def _announce(self) -> None:
+        self.announced += 1
+
+    def _hurry(self) -> None:
+        self.hurried += 1
+
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+
+    def add(self, count: int = 1, *, request_id: str = "", model: str = "m") -> None:
+        for _ in range(count):
+            asked = InferRequest(model, LATEST, request_id, [], [], {})
+            inference = Inference(asked, print, 1, 3, queued_ns=4, execution=_TIMES)
+            trace = types.SimpleNamespace(
+                id=next(self._ids),
+                protocol="GRPC",
+                received_ns=1,
+                read_ns=2,
+                send_ns=11,
+                sent_ns=12,
+            )
+            self.queue.add(typing.cast("typing.Any", trace), inference)
+
+    def taken(self) -> list[tuple[int, str, str]]:
+        """Number, request id and model of each that waits."""
+        return [each for traces in self.queue.taken() for each in rows(traces)]
+
+    def ids(self) -> list[int]:
+        return [number for number, _, _ in self.taken()]
+
+
+def rows(traces: Usual) -> list[tuple[int, str, str]]:
+    return list(zip(traces.numbers[:, 0].tolist(), *traces.texts(), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usual_queue, "SLOTS", 4)
+
+
+def test_the_numbers_of_one() -> None:
+    world = World()
+    world.add()
+    (traces,) = world.queue.taken()
+    assert traces.numbers.tolist() == [[1, 3, 1, 1, 2, 3, 4, 10, 6, 7, 8, 9, 11, 12]]
+
+
+@pytest.mark.parametrize("steps", [(1, 1, 1), (3, 1, 4), (4, 4), (9, 0, 2, 13), (0, 17)])
+def test_each_is_taken_once_and_in_order_however_full_its_block_is(steps: tuple[int, ...]) -> None:
+    world, found = World(), []
+    for count in steps:
+        world.add(count)
+        assert len(world.queue) == count
+        found += world.ids()
+        assert not len(world.queue)
+    assert found == list(range(1, sum(steps) + 1))
+
+
+def test_request_ids_and_models_stay_with_their_traces() -> None:
+    world, expected, found = World(), [], []
+    texts = [("", "m"), ("", "m"), ("a", "m"), ("a", "n"), ("a", "n"), ("", "n"), ("b", "m"), ("", "m")]  # fmt: skip
+    for number, (request_id, model) in enumerate(texts * 5, 1):
+        world.add(request_id=request_id, model=model)
+        expected.append((number, request_id, model))
+        if number % 3 == 0:
+            found += world.taken()
+    assert found + world.taken() == expected
+
+
+@pytest.mark.parametrize("more", [1, 2, 4, 9])
+def test_what_comes_while_some_are_taken_is_taken_next(more: int) -> None:
+    """The block that the thread has begun may be filled, taken, and used again meanwhile."""
+    world, found = World(most=100_000), []
+    world.add(6)
+    for _ in range(6):
+        for traces in world.queue.taken():
+            world.add(more)
+            found += [number for number, _, _ in rows(traces)]
+    while len(world.queue):
+        found += world.ids()
+    assert found == list(range(1, len(found) + 1))
+    assert len(found) >= 6 * more
+
+
+def test_two_threads_lose_nothing_and_take_nothing_twice() -> None:
+    world, count, found = World(most=100_000), 20_000, list[int]()
+    adding = threading.Thread(target=world.add, args=(count,))
+    adding.start()
+    while adding.is_alive():
+        found += world.ids()
+    adding.join()
+    assert found + world.ids() == list(range(1, count + 1))
+    assert not world.dropped
+
+
+def test_the_first_one_after_a_look_is_announced_and_many_are_hurried() -> None:
+    world = World(enough=8)
+    world.add(3)
+    assert (world.announced, world.hurried) == (1, 0)
+    world.taken()
+    world.add(4)  # with the last one of the first block
+    assert (world.announced, world.hurried) == (2, 0)
+    world.add(3)
+    assert (world.announced, world.hurried) == (2, 1)
+
+
+def test_what_finds_no_room_is_dropped_until_there_is_some() -> None:
+    world = World(most=8)
+    world.add(10)
+    assert world.dropped == 2
+    assert world.ids() == list(range(1, 9))
+    world.add(8)
+    assert world.dropped == 2
+    assert world.ids() == list(range(11, 19))
