@@ -109,7 +109,7 @@ class Checker:
     def _model(
         self, folder: pathlib.Path, same_name: collections.abc.Sequence[pathlib.Path]
     ) -> Checked:
-        complete = None if self._trial is None else self._trial.completer
+        complete = None if self._trial is None else self._trial.completer(folder)
         resolution = resolve(
             folder,
             config_name=self._config_name,

@@ -5,6 +5,7 @@ A model's `initialize` can call no other model here. Whether one that tries woul
 
 import asyncio
 import collections.abc
+import functools
 import pathlib
 import typing
 
@@ -82,10 +83,11 @@ class TrialLoader:
         self._runner.run(self._loader.finish())
         self._runner.close()
 
-    @property
-    def completer(self) -> collections.abc.Callable[[str], Completer | None]:
-        """Gives a backend's completion, which may run a model's code; as `resolve` takes it."""
-        return self._loader.completer
+    def completer(
+        self, model_dir: pathlib.Path
+    ) -> collections.abc.Callable[[str], Completer | None]:
+        """Gives a backend's completion for a model, which may run its code; as `resolve` takes it."""
+        return functools.partial(self._loader.completer, model_dir=model_dir)
 
     def load(self, folder: pathlib.Path, resolution: Resolution) -> Outcome:
         """Load every version of a model and unload it."""

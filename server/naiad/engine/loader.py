@@ -278,9 +278,9 @@ class Loader:
         future.add_done_callback(self._running.discard)
         return await asyncio.wrap_future(future)
 
-    def completer(self, name: str) -> Completer | None:
+    def completer(self, name: str, *, model_dir: pathlib.Path) -> Completer | None:
         """See `Planner.completer`."""
-        return self._planner.completer(name)
+        return self._planner.completer(name, model_dir=model_dir)
 
 
 def _nothing() -> None:

@@ -84,7 +84,7 @@ class Planner:
             document=document,
             auto_complete=self._auto_complete,
             gpus=self._gpus,
-            complete=self.completer,
+            complete=functools.partial(self.completer, model_dir=folder),
             backend_options=self._backend_options,
             backends=self._registry.catalog.for_model(folder),
             features=self._features,
@@ -113,15 +113,20 @@ class Planner:
             ),
         )
 
-    def completer(self, name: str) -> Completer | None:
-        """A backend's completion of configs, which may run a model's code; None if it has none. Blocking, from any thread."""
+    def completer(self, name: str, *, model_dir: pathlib.Path) -> Completer | None:
+        """A backend's completion of configs, which may run a model's code; None if it has none. Blocking, from any thread.
+
+        Args:
+            name: the backend's.
+            model_dir: the folder of the model, which may hold its backend's library.
+        """
         try:
-            plugin = self._registry.plugin(name)
+            plugin = self._registry.plugin(name, model_dir)
             if plugin.complete is not None:
                 if plugin.completes_by_loading is None:
                     return plugin.complete
                 return functools.partial(_complete_one_way, self._registry, plugin)
-            backend = self._registry.get(name)
+            backend = self._registry.get(name, model_dir=model_dir)
         except InferenceError:
             return None  # reported with the backend's name when the version is loaded
         if isinstance(backend, ModelsComplete):

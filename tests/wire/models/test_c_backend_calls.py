@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -113,6 +114,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         (folder / "models" / name / "1").mkdir(parents=True)
         head = 'backend: "calls"\ninstance_group { kind: KIND_CPU }\n'
         (folder / "models" / name / "config.pbtxt").write_text(head + config)
+    for name, inside in (("own", "."), ("own_version", "1")):
+        # Two backends of which no folder of the server's knows anything.
+        library = folder / "models" / name / inside / f"libnaiad_{name}.so"
+        (folder / "models" / name / "1").mkdir(parents=True)
+        shutil.copy(folder / "backends" / "calls" / "libnaiad_calls.so", library)
+        (folder / "models" / name / "config.pbtxt").write_text(f'backend: "{name}"\n')
     options = [f"--backend-directory={folder / 'backends'}", "--exit-on-error=false"]
     with ServerProcess(
         naiad_program(), [folder / "models"], log=folder / "log", options=options
@@ -170,10 +177,14 @@ def test_sequences_have_controls_and_states(server: ServerProcess) -> None:
     assert "sequence 7 flags 1" in server.log.read_text()
 
 
-def test_a_library_completes_the_config(server: ServerProcess) -> None:
-    config = json.loads(get(server.http, "/v2/models/completed/config")[1])
-    assert (config["max_batch_size"], config["backend"]) == (3, "calls")
-    assert _add(server, "completed", 5) == 5
+@pytest.mark.parametrize(
+    ("model", "backend"),
+    [("completed", "calls"), ("own", "own"), ("own_version", "own_version")],
+)
+def test_a_library_completes_the_config(server: ServerProcess, model: str, backend: str) -> None:
+    config = json.loads(get(server.http, f"/v2/models/{model}/config")[1])
+    assert (config["max_batch_size"], config["backend"]) == (3, backend)
+    assert _add(server, model, 5) == 5
 
 
 @pytest.mark.parametrize(
@@ -202,3 +213,5 @@ def test_the_check_says_that_the_library_will_complete_it(server: ServerProcess)
     check = dataclasses.replace(program, command=command)
     _, output = check.run([str(root / "models"), f"--backend-directory={root / 'backends'}"])
     assert "completes the config when it is loaded" in output, output
+    _, output = check.run([str(root / "models" / "own"), "--load"])
+    assert "max_batch_size 3" in output, output
