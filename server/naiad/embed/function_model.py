@@ -90,13 +90,12 @@ class _Base:
         functions = self.bound.functions
         number = args["model_instance_name"].rpartition("_")[2]
         self._function: Function = functions[int(number) % len(functions)]
+        self._names = [str(each.name) for each in self.bound.outputs]
 
     def _groups(
         self, requests: collections.abc.Sequence[InferenceRequest]
     ) -> list[tuple[list[int], dict[str, Array]]]:
         """The requests that a call has, by their places, and its arguments."""
-        if len(requests) == 1:
-            return [([0], _inputs(requests[0]))]
         batched = self.bound.max_batch_size and not self.bound.decoupled
         groups: dict[tuple[object, ...], tuple[list[int], list[dict[str, Array]]]] = {}
         for place, request in enumerate(requests):
@@ -164,7 +163,7 @@ class _Base:
         self, returned: Any, rows: int | None
     ) -> dict[str, tuple[Array, datatypes.DataType]]:
         specs = self.bound.outputs
-        names = [str(each.name) for each in specs]
+        names = self._names
         if returned is None:
             raise _WrongError(f"returned None; expected the outputs {', '.join(names)}")
         if isinstance(returned, collections.abc.Mapping):
@@ -216,6 +215,11 @@ class _Model(_Base):
                 return self._each(self._function([Request(each) for each in requests]), requests)
             except Exception as error:  # noqa: BLE001 - whatever it raises fails its requests
                 return [self._failure(error)] * len(requests)
+        if len(requests) == 1:
+            try:
+                return self._split(self._function(**_inputs(requests[0])), requests)
+            except Exception as error:  # noqa: BLE001 - as above
+                return [self._failure(error)]
         responses: list[Any] = [None] * len(requests)
         for places, arguments in self._groups(requests):
             some = [requests[place] for place in places]

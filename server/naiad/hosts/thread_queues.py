@@ -8,7 +8,6 @@ eventfd releases the lock first. Its counter is the number of items, so one read
 import asyncio
 import collections
 import collections.abc
-import contextlib
 import os
 import typing
 
@@ -98,8 +97,10 @@ class LoopQueue(typing.Generic[Item]):
         os.close(self._event)
 
     def _on_wakeup(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # a spurious wake-up
+        try:  # noqa: SIM105 - the context manager takes as long as the queue
             os.eventfd_read(self._event)
+        except BlockingIOError:  # a spurious wake-up
+            pass
         self._woken = False  # before items are taken: a `put` from here on wakes the loop again
         try:
             self.flush()
