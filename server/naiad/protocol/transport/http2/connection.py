@@ -149,8 +149,13 @@ class Http2Server:
 
     @property
     def fills(self) -> bool:
-        """Whether the data that come next are the rest of a frame, and go to the `Filling` of its stream."""
-        return self._incoming.left > 0 and self._incoming.fills
+        """See `IncomingData`."""
+        return self._incoming.fills
+
+    @property
+    def awaited(self) -> int:
+        """See `IncomingData`."""
+        return self._incoming.awaited
 
     def _frames(self, data: bytes, at: int) -> int:
         """Take the frames from `data[at]` on; returns where the one begins that is not whole."""

@@ -43,7 +43,7 @@ class IncomingData:
         self.credit = 0
         self.left = 0
         self._padding = 0
-        self._stream: Stream | None = None  # of the frame that is not whole
+        self._stream: Stream | None = None  # of the last frame, unless it ended with it
         self._ended = False
 
     def take(  # noqa: PLR0917 - an object for them would be one more for every frame
@@ -80,6 +80,7 @@ class IncomingData:
                 if ended or start < end or start == stop:
                     self._pass_on(stream, data, start, min(stop, end), events, ended=ended)
             return end
+        self._padding, self._stream, self._ended = 0, None if ended else stream, False
         if stream is not None:
             event = self._pass_on(stream, data, start, stop, events, ended=ended)
             if size and not flags:
@@ -96,8 +97,10 @@ class IncomingData:
             ended = self._ended and self.left <= self._padding
             if payload or ended:
                 self._pass_on(stream, data, 0, payload, events, ended=ended)
-            if self.left <= self._padding:
+            if ended:
                 self._stream = None
+        if not self.left:
+            self._padding, self._ended = 0, False
         return came
 
     def _admit(self, number: int, length: int, size: int, *, ended: bool) -> Stream | None:
@@ -168,11 +171,23 @@ class IncomingData:
 
     @property
     def fills(self) -> bool:
-        """Whether the rest of the last frame goes to a stream's `Filling`."""
+        """Whether the data that are expected next, the rest of the last frame or the frame behind it, go to a stream's `Filling`."""
         return self._stream is not None and self._stream.filling is not None
 
+    @property
+    def awaited(self) -> int:
+        """Bytes that come at least, heads of frames included, until the message is whole that goes to a stream's `Filling`, or until the client needs credit; 0 if none goes there."""
+        stream = self._stream
+        filling = None if stream is None else stream.filling
+        if stream is None or filling is None:
+            return 0
+        behind = min(filling.missing - self.left, stream.receive_window, self._window - self.credit)
+        if behind <= 0 or self._ended:
+            return self.left
+        return self.left + behind + HEAD_BYTES * -(-behind // MAX_FRAME_BYTES)
+
     def fill(self, data: bytearray, end: int, events: list[Event]) -> int:
-        """Take what belongs to a stream's `Filling` at the beginning of `data[:end]`, which the rest of a frame begins; nothing refers to `data` afterwards.
+        """Take what belongs to a stream's `Filling` at the beginning of `data[:end]`; nothing refers to `data` afterwards.
 
         Returns:
             How much was taken: 0 if there is no such stream, and no more than what nothing forbids.
@@ -186,11 +201,12 @@ class IncomingData:
         self.left -= came
         ended = self._ended and not self.left
         at = came
-        if not self.left:
+        if ended:
             self._stream = None
-            if not ended:
-                at = self._fill_frames(stream, filling, data, at, end)
-        events.append(DataReceived(stream, b"", 0, 0, ended))
+        elif not self.left:
+            at = self._fill_frames(stream, filling, data, at, end)
+        if at:
+            events.append(DataReceived(stream, b"", 0, 0, ended))
         return at
 
     def _fill_frames(

@@ -132,3 +132,46 @@ def test_the_window_of_the_connection_is_given_back() -> None:
         given += sum(each[0] is Kind.WINDOW_UPDATE and each[2] == 0 for each in receiver.client.got())  # fmt: skip
     assert receiver.failed is None
     assert given == 1  # after half of 16 MiB
+
+
+def test_frames_that_come_one_by_one_go_there_directly() -> None:
+    receiver = Receiver(SIZE)
+    receiver.take(frame(Kind.HEADERS, END_HEADERS, 1, block(*REQUEST)))
+    for at in range(0, SIZE, 16_384):
+        receiver.take(frames_of(1, DATA[at : at + 16_384], [16_384], end=at + 16_384 >= SIZE))
+    assert receiver.content == DATA
+    assert receiver.ended
+    assert receiver.direct == SIZE // 16_384  # all but the first of them
+
+
+def test_what_is_awaited_comes_in_any_case() -> None:
+    receiver = Receiver(SIZE)
+    receiver.take(frame(Kind.HEADERS, END_HEADERS, 1, block(*REQUEST)))
+    assert receiver.server.awaited == 0
+    wire = frames_of(1, DATA, [16_384])
+    at = 0
+    while at < len(wire):
+        piece = wire[at : at + 10_000]
+        receiver.take(piece)
+        at += len(piece)
+        awaited = receiver.server.awaited
+        assert awaited <= len(wire) - at
+        # Of what is to come nothing is missing but what is behind the head of a frame that has not come.
+        assert awaited >= len(wire) - at - 9
+    assert receiver.server.awaited == 0
+
+
+def test_no_more_is_awaited_than_the_client_may_send() -> None:
+    receiver = Receiver(SIZE)
+    receiver.take(frame(Kind.HEADERS, END_HEADERS, 1, block(*REQUEST)))
+    receiver.take(frame(Kind.DATA, 0, 1, DATA[:16_384])[:5_000])
+    assert receiver.stream is not None
+    receiver.stream.receive_window = 1_000
+    assert receiver.server.awaited == 16_384 + 9 - 5_000 + 1_000 + 9
+
+
+def test_behind_the_last_frame_nothing_is_awaited() -> None:
+    receiver = Receiver(SIZE)
+    receiver.take(frame(Kind.HEADERS, END_HEADERS, 1, block(*REQUEST)))
+    receiver.take(frame(Kind.DATA, END_STREAM, 1, DATA[:16_384])[:5_000])
+    assert receiver.server.awaited == 16_384 + 9 - 5_000

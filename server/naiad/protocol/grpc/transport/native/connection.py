@@ -50,6 +50,7 @@ from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES, Headers
 from naiad.protocol.transport.http2.open_streams import DRAIN_PING
 from naiad.protocol.transport.http2.streams import State, Stream
 from naiad.protocol.transport.idle_reader import IDLE_S
+from naiad.protocol.transport.low_water import LowWaterMark
 from naiad.protocol.transport.peer import Peer
 
 _CLOSED = State.CLOSED
@@ -74,7 +75,7 @@ class GrpcConnection(asyncio.Protocol):
     """The protocol of one accepted socket. Attributes: `h2`, its HTTP/2; `peer`, the client's address behind its family."""
 
     __slots__ = (
-        "__weakref__", "_asked", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_owes", "_peer", "_scheduled", "_service",
+        "__weakref__", "_asked", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_mark", "_owes", "_peer", "_scheduled", "_service",
         "_ticked", "_transport", "h2", "peer",
     )  # fmt: skip
 
@@ -90,6 +91,7 @@ class GrpcConnection(asyncio.Protocol):
         self._scheduled = self._goes_on = self._draining = self._knows = self._owes = False
         self._closing = self._lost = False
         self._direct = False  # `DirectReader` is the transport's protocol
+        self._mark: LowWaterMark | None = None
         self._ticked = self._began = self._asked = 0.0
 
     # Called by the event loop
@@ -123,6 +125,9 @@ class GrpcConnection(asyncio.Protocol):
         self._take(self.h2.receive(data))
         if self.h2.fills and not (self._direct or self._transport.is_closing()):
             self._direct = True
+            if self._mark is None:
+                self._mark = LowWaterMark(self._service.loop, self._transport)
+            self._mark.wait_for(self.h2.awaited)
             self._transport.set_protocol(DirectReader(self, self._service.read_into))
 
     def direct_received(self, buffer: bytearray, count: int) -> None:
@@ -130,6 +135,8 @@ class GrpcConnection(asyncio.Protocol):
         if self._closing:
             return
         self._take(self.h2.receive_in(buffer, count))
+        assert self._mark is not None, "made with the reader"
+        self._mark.wait_for(self.h2.awaited)
         if not (self.h2.fills or self._transport.is_closing()):
             self._direct = False
             self._transport.set_protocol(self)
@@ -159,6 +166,8 @@ class GrpcConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = self._closing = True
         self._service.registry.remove(self)
+        if self._mark is not None:
+            self._mark.close()
         for stream in self.h2.streams.all():
             call, stream.call = stream.call, None
             if call is not None:

@@ -90,9 +90,16 @@ class MessageReader:
         Raises:
             MessageError: see there.
         """
-        buffer = event.buffer
+        buffer, more = event.buffer, event.more
         yield from self.read(buffer, event.start, event.end)
-        for start, end in event.more:
+        if more and self.filling is not None:
+            start, end = more[0]
+            count = min(len(more), self.filling.missing // (end - start))
+            self.filling.put_alike(buffer, start, end - start, count)
+            more = more[count:]
+            if filled := self._filled(self.filling):
+                yield filled
+        for start, end in more:
             yield from self.read(buffer, start, end)
 
     def read(self, buffer: bytes, start: int, end: int) -> collections.abc.Iterator[Message]:
