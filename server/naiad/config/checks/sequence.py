@@ -32,6 +32,7 @@ def _controls(message: Any) -> collections.abc.Iterator[tuple[FieldPath, str, An
 
 def _check_controls(message: Any, findings: Findings) -> None:
     names = set[str]()
+    inputs = {spec.name for spec in message.input}
     for index, control_input in enumerate(message.sequence_batching.control_input):
         path: FieldPath = ("sequence_batching", "control_input", index, "name")
         if not control_input.name and findings.trusted(path):
@@ -45,6 +46,11 @@ def _check_controls(message: Any, findings: Findings) -> None:
                 path,
                 f"sequence batching control tensor '{control_input.name}' is specified for multiple control kinds for {message.name}",
                 "write each name once",
+            )
+        elif control_input.name in inputs:
+            findings.warnings.append(
+                f"sequence batching control tensor '{control_input.name}' is an input as well: its value takes the place of what clients send, who have to "
+                "send it all the same; take the input out"
             )
         names.add(control_input.name)
     kinds = set[int]()

@@ -154,6 +154,23 @@ def test_a_tensor_given_twice_is_a_warning_as_it_loads_in_triton(tmp_path: pathl
     assert resolution.warnings == ("input 'x' stands in the config twice",)
 
 
+def test_a_control_that_is_an_input_as_well_is_a_warning(
+    tmp_path: pathlib.Path,
+) -> None:
+    controls = " ".join(
+        f'control_input {{ name: "{name}" control {{ kind: CONTROL_SEQUENCE_{name} int32_false_true: [ 0, 1 ] }} }}'
+        for name in ("START", "END")
+    )
+    config = (
+        'backend: "python" input { name: "END" data_type: TYPE_INT32 dims: 1 } output { name: "y" data_type: TYPE_INT32 dims: 1 } '
+        f"sequence_batching {{ {controls} }}"
+    )
+    resolution = resolve(make_model(tmp_path, config))
+    assert resolution.config is not None
+    (warning,) = resolution.warnings
+    assert warning.startswith("sequence batching control tensor 'END' is an input as well: ")
+
+
 @pytest.mark.parametrize(
     ("label", "message"),
     [
