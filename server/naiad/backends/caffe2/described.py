@@ -68,7 +68,7 @@ def signature(
         return _tensor(name, value)
 
     # An input that the config lists takes the place of what the init net makes, and so has to be given.
-    replaced = [name for name in nets.model.inputs if name in nets.initialised and name in types]
+    replaced = [name for name in nets.read if name in nets.initialised and name in types]
     unused = [name for name in nets.placeholders if name not in types]
     return Signature(
         inputs=tuple(map(given, dict.fromkeys((*nets.inputs, *replaced)))),

@@ -38,10 +38,21 @@ class Nets(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(name for each in self.init.operators for name in each.outputs)
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The blobs that come from outside of the model's net: its `external_input` or, where it has none, what its operators read before one of them makes it."""
+        if self.model.inputs:
+            return tuple(dict.fromkeys(self.model.inputs))
+        made, found = set[str](), dict[str, None]()
+        for each in self.model.operators:
+            found.update(dict.fromkeys(name for name in each.inputs if name not in made))
+            made.update(each.outputs)
+        return tuple(found)
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The blobs that a caller has to give, in the model's order."""
         made = self.initialised
-        return tuple(name for name in dict.fromkeys(self.model.inputs) if name not in made)
+        return tuple(name for name in self.read if name not in made)
 
     @property
     def placeholders(self) -> tuple[str, ...]:
@@ -52,7 +63,7 @@ class Nets(msgspec.Struct, frozen=True, kw_only=True):
             if each.type == "ConstantFill"
             for name in each.outputs
         }
-        return tuple(name for name in dict.fromkeys(self.model.inputs) if name in filled)
+        return tuple(name for name in self.read if name in filled)
 
     @property
     def outputs(self) -> tuple[str, ...]:

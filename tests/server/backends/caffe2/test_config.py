@@ -20,7 +20,7 @@ from naiad.core import datatypes
 from naiad.core.clock import ManualClock
 from naiad.errors import InferenceError
 from tests.server.backends.configs import Instance, Loaded, inference, run, tensor, values
-from tests.support.netdef import Op, write
+from tests.support.netdef import Op, net, write
 
 OPS: list[Op] = [
     ("FC", ("data", "w", "b"), ("fc",), {}),
@@ -65,6 +65,18 @@ def test_the_file_says_the_backend_and_the_net_the_outputs(tmp_path: pathlib.Pat
     (output,) = found.config.outputs
     assert (output.name, output.datatype, output.dims) == ("y", datatypes.FP32, (3,))
     assert found.config.max_batch_size == 8
+
+
+def test_a_net_without_external_inputs_has_those_that_it_reads_first(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = model(tmp_path, f"max_batch_size: 8 {INPUT}")
+    (folder / "1" / "model.netdef").write_bytes(net(OPS, outputs=["y"]))
+    (answer,) = run(instance_of(folder), inference(tensor("data", [[1, 1]], datatypes.FP32)))
+    assert values(answer) == {"y": [[3.0, 0.0, 3.0]]}
+    (folder / "config.pbtxt").write_text(f"max_batch_size: 8 {INPUT.replace('data', 'Data', 1)}")
+    said = problems(resolve(folder, backends=Catalog()))
+    assert 'add input { name: "data" data_type: … dims: [ … ] }' in said
 
 
 def test_without_batches_the_dims_are_whole(tmp_path: pathlib.Path) -> None:
