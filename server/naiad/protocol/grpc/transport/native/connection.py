@@ -18,7 +18,11 @@ from naiad.protocol.grpc.transport.native.call_head import (
     head_of,
     timeout_of,
 )
-from naiad.protocol.grpc.transport.native.direct_reader import DirectReader
+from naiad.protocol.grpc.transport.native.direct_reader import (
+    BETWEEN_BYTES,
+    BUFFER_BYTES,
+    DirectReader,
+)
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
 from naiad.protocol.grpc.transport.native.refused import ForeignRequest, RefusedCall
 from naiad.protocol.grpc.transport.native.service import (
@@ -130,14 +134,27 @@ class GrpcConnection(asyncio.Protocol):
             self._mark.wait_for(self.h2.awaited)
             self._transport.set_protocol(DirectReader(self, self._service.read_into))
 
+    def direct_room(self) -> int:
+        """See `Reads`."""
+        return BUFFER_BYTES if self.h2.fills else BETWEEN_BYTES
+
     def direct_received(self, buffer: bytearray, count: int) -> None:
         """See `Reads`."""
         if self._closing:
             return
-        self._take(self.h2.receive_in(buffer, count))
+        between = not self.h2.fills
+        events = self.h2.receive_in(buffer, count)
+        self._take(events)
         assert self._mark is not None, "made with the reader"
         self._mark.wait_for(self.h2.awaited)
-        if not (self.h2.fills or self._transport.is_closing()):
+        # A client that sends long messages sends more of them: until a short one comes, little is read between them, since that is copied once more.
+        if (
+            between
+            and not (self.h2.fills or self._transport.is_closing())
+            and any(
+                isinstance(event, WholeRequest | DataReceived) and event.ended for event in events
+            )
+        ):
             self._direct = False
             self._transport.set_protocol(self)
 
