@@ -84,7 +84,8 @@ class SequenceOutlook:
         sequence = table.open.get(request.correlation_id)
         if table.stopping if starts else sequence is None:
             return  # the table refuses it, and says why
-        found = self._estimate(sequence, self._now())
+        now = self._now()
+        found = self._estimate(sequence, now) or self._at_least(sequence, now)
         if found is not None and found.response_ns > deadline_ns:
             raise too_late(
                 request,
@@ -119,7 +120,22 @@ class SequenceOutlook:
                 (position for position, each in enumerate(table.backlog) if each is sequence), 0
             )
             own = len(sequence.waiting)
-        batch_ns = min(
+        batch_ns = self._batch_ns(now)
+        slot = estimate(before, 1, self._slot_loads(now))
+        if slot is None or not batch_ns:
+            return None
+        wait_ns = slot.wait_ns + own * batch_ns
+        return Estimate(wait_ns, wait_ns + batch_ns)
+
+    def _at_least(self, sequence: Sequence | None, now: int) -> Estimate | None:
+        """What a request takes if a slot becomes free at once, where no sequence has ended yet that would say how long one is held."""
+        batch_ns = self._batch_ns(now)
+        wait_ns = 0 if sequence is None else len(sequence.waiting) * batch_ns
+        return Estimate(wait_ns, wait_ns + batch_ns) if batch_ns else None
+
+    def _batch_ns(self, now: int) -> int:
+        """What a batch of the fastest instance takes; 0 if none has run."""
+        return min(
             (
                 load.batch_ns
                 for each in self._usable()
@@ -128,11 +144,6 @@ class SequenceOutlook:
             ),
             default=0,
         )
-        slot = estimate(before, 1, self._slot_loads(now))
-        if slot is None or not batch_ns:
-            return None
-        wait_ns = slot.wait_ns + own * batch_ns
-        return Estimate(wait_ns, wait_ns + batch_ns)
 
     def _slot_loads(self, now: int) -> list[InstanceLoad]:
         """When each slot is free; one whose sequence has ended is so with its last batch."""

@@ -99,6 +99,24 @@ async def test_a_sequence_without_a_slot_waits_as_long_as_others_keep_theirs() -
     model.nothing_left()
 
 
+async def test_a_sequence_without_a_slot_takes_a_batch_at_least_before_any_sequence_has_ended() -> (
+    None
+):
+    model = SequenceModel(takes_s=0.010, max_batch_size=1)
+    model.send(1, "s")
+    await asyncio.sleep(0.1)
+    assert state_of(model).levels[0].estimated_wait_ns is None
+    with pytest.raises(InferenceError, match=r"respond after about 10\.0 ms"):
+        model.send(2, "s", deadline_ms=9)
+    model.send(2, "s", deadline_ms=15)
+    with pytest.raises(InferenceError, match=r"respond after about 20\.0 ms"):
+        model.send(2, "e", deadline_ms=15)  # behind its first one
+    for key in (1, 2):
+        model.send(key, "e")
+    await asyncio.sleep(1)
+    model.nothing_left()
+
+
 async def test_the_queue_of_oldest_counts_in_batches() -> None:
     strategy = OldestStrategy(max_candidate_sequences=8)
     model = SequenceModel(SequenceBatching(strategy=strategy), takes_s=0.010, max_batch_size=2)
