@@ -491,3 +491,21 @@ async def test_nothing_is_traced_before_it_opens_and_after_it_closes(
     world.requests.whole()
     await asyncio.gather(world.tracer.aclose())
     assert ids(world.written()) == [1]
+
+
+async def test_while_all_requests_are_traced_a_model_with_a_setting_of_its_own_follows_that(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.requests.whole("n")
+    world.tracer.change("n", {"level": 0})
+    for name in ("n", "m"):
+        world.requests.whole(name)
+    world.tracer.change("n", {"level": None})
+    world.requests.whole("n")
+    world.tracer.change("", {"level": 0})
+    for name in ("n", "m"):
+        world.requests.whole(name)
+    await world.tracer.aclose()
+    found = [record["model_name"] for record in world.written() if "model_name" in record]
+    assert found == ["n", "m", "n"]
