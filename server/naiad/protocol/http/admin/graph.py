@@ -9,6 +9,11 @@ from naiad.metrics.statistics import StepTimes
 _NS_PER_MS = 1e6
 _DIGITS = 3
 
+_ENTITIES = str.maketrans(
+    {'"': "#quot;", "#": "#35;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "\n": " "}
+)
+"""What has a meaning in a text of Mermaid's, as its entities: names in a config are any text."""
+
 
 def graph(found: EnsembleGraph) -> dict[str, typing.Any]:
     """The steps in the order of the config; times are means in milliseconds, absent before the first call."""
@@ -57,12 +62,17 @@ def _mermaid(found: EnsembleGraph) -> str:
     lines = ["flowchart LR", '  request(["request"])', '  response(["response"])']
     for index, (step, times) in enumerate(zip(found.steps, found.times, strict=True)):
         shown = f"<br/>{_mean(times.total_ns, times.count)} ms" if times.count else ""
-        lines.append(f'  s{index}["{step.model}{shown}"]')
+        lines.append(f'  s{index}["{_text(step.model)}{shown}"]')
         lines += [
-            f'  {writers.get(tensor, "request")} -- "{tensor}" --> s{index}'
+            f'  {writers.get(tensor, "request")} -- "{_text(tensor)}" --> s{index}'
             for tensor in dict.fromkeys(step.inputs.values())
         ]
     lines += [
-        f'  {writers.get(tensor, "request")} -- "{tensor}" --> response' for tensor in found.outputs
+        f'  {writers.get(tensor, "request")} -- "{_text(tensor)}" --> response'
+        for tensor in found.outputs
     ]
     return "\n".join(lines)
+
+
+def _text(name: str) -> str:
+    return name.translate(_ENTITIES)
