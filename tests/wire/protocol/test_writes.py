@@ -40,6 +40,7 @@ class TritonPythonModel:
 """
 
 _WRITES = ("write(", "writev(", "sendto(", "sendmsg(")
+_BEGUN = "<unfinished ...>"
 _SENT_BYTES = 65_536
 """Of values, more than is joined with its head; less than a socket on loopback takes at once."""
 
@@ -72,8 +73,18 @@ def traced(server: ServerProcess, log: pathlib.Path) -> collections.abc.Iterator
 
 def writes(log: pathlib.Path) -> list[str]:
     """The calls that wrote to a client."""
-    lines = [line.split(None, 1)[1] for line in log.read_text().splitlines()]
-    return [line for line in lines if line.startswith(_WRITES) and "<TCP" in line]
+    found: list[str] = []
+    begun: dict[str, str] = {}
+    for line in log.read_text().splitlines():
+        thread, call = line.split(None, 1)
+        if call.endswith(_BEGUN):  # strace shows a call of another thread first
+            begun[thread] = call.removesuffix(_BEGUN)
+            continue
+        if " resumed>" in call:
+            call = begun.pop(thread, "") + call.partition(" resumed>")[2]
+        if call.startswith(_WRITES) and "<TCP" in call:
+            found.append(call)
+    return found
 
 
 def request(count: int, *, binary: bool) -> bytes:
