@@ -133,10 +133,11 @@ async def test_one_in_a_worker_process_ends_there_and_its_model_goes_on(
 
 
 async def test_streams_that_are_cancelled_before_between_and_after_responses() -> None:
-    closed, begins = threading.Semaphore(0), threading.Event()
+    begun, closed, begins = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
     @naiad.model(inputs=[ONE], outputs=[OUT])
     def counts_up(x: Array) -> collections.abc.Iterator[Array]:
+        begun.release()
         try:
             assert begins.wait(60)
             while True:
@@ -150,8 +151,8 @@ async def test_streams_that_are_cancelled_before_between_and_after_responses() -
             for _ in range(taken):
                 await anext(stream)
             reading = asyncio.ensure_future(anext(stream))
+            assert await asyncio.to_thread(begun.acquire, timeout=60)
             if not taken:
-                await asyncio.sleep(0)
                 await cancelled(reading)
                 begins.set()
             else:
@@ -161,9 +162,14 @@ async def test_streams_that_are_cancelled_before_between_and_after_responses() -
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
             assert await asyncio.to_thread(closed.acquire, timeout=60)
-        with pytest.raises(RuntimeError, match="of the program"):
+
+        async def fails() -> None:
             async with server.stream("counts_up", {"x": X[0]}) as stream:
+                await anext(stream)
                 raise RuntimeError("of the program")
+
+        with pytest.raises(RuntimeError, match="of the program"):
+            await fails()
         assert await asyncio.to_thread(closed.acquire, timeout=60)
         assert len(server.calls()._waiting) == 0
 

@@ -15,7 +15,7 @@ from naiad.backends.plugin import BackendContext
 from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
 from naiad.config.sequence_tensors import model_outputs
-from naiad.errors import invalid
+from naiad.errors import InferenceError, invalid
 
 Options = collections.abc.Mapping[str, str]
 
@@ -83,8 +83,11 @@ class CBackend:
     ) -> WorkerPlan | None:
         """See `ModelsComplete`; None for a library that completes nothing. What is wrong with its file is said by the load."""
         places = library.folders(version_dir.parent, int(version_dir.name), self._backend_dir)
-        path = library.find(self._name, places, message.name)
-        library.check_library(path, message.name)
+        try:
+            path = library.find(self._name, places, message.name)
+            library.check_library(path, message.name)
+        except InferenceError:
+            return None
         if not library.may_complete(path):
             return None
         return WorkerPlan(

@@ -3,6 +3,7 @@
 import asyncio
 import collections.abc
 import contextlib
+import gc
 import socket
 
 import pytest
@@ -27,8 +28,6 @@ async def _run(scenario: Scenario) -> None:
         await scenario(server, routes)
     finally:
         await server.close(0)
-        for _ in range(3):  # asyncio accepts and closes connections in later iterations of the loop
-            await asyncio.sleep(0)
 
 
 @pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
@@ -100,9 +99,12 @@ def test_of_many_clients_that_wait_to_be_accepted_each_is_served(served: Served)
     served(scenario)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_clients_that_connect_in_every_iteration_of_the_loop_do_not_hold_up_a_stop(
     served: Served,
 ) -> None:
+    """Transports that asyncio makes as its server closes stay half made (CPython 109564): they end here."""
+
     async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         closing = asyncio.ensure_future(server.close(3600))
         with contextlib.suppress(ConnectionError):  # refused once the port is closed
@@ -112,6 +114,7 @@ def test_clients_that_connect_in_every_iteration_of_the_loop_do_not_hold_up_a_st
         assert await closing == 0
 
     served(scenario)
+    gc.collect()
 
 
 @pytest.mark.parametrize("accepted", [False, True])
