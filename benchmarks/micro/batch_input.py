@@ -18,9 +18,9 @@ import typing
 import numpy as np
 
 from naiad.backends.batch import gather
-from naiad.hosts.worker import segments
-from naiad.hosts.worker.payload import Payload
-from naiad.hosts.worker.segments import Segment
+from naiad.hosts.link import segments
+from naiad.hosts.link.payload import Payload
+from naiad.hosts.link.segments import Segment
 
 _US_PER_S = 1e6
 

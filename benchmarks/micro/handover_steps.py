@@ -25,10 +25,10 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.hosts.link import codec, kinds
+from naiad.hosts.link.link import Link
 from naiad.hosts.packing import pack
 from naiad.hosts.unpacking import ResponseReader
-from naiad.hosts.worker import codec, kinds
-from naiad.hosts.worker.link import Link
 from naiad.hosts.worker.requests import RequestReader
 
 _BATCHES = (1, 16, 64)

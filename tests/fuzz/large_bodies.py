@@ -13,7 +13,7 @@ from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.hosts import packing
-from naiad.hosts.worker import codec
+from naiad.hosts.link import codec
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.http.codec import infer_json, large_bodies

@@ -26,13 +26,13 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, DeferredResponse, Limits
+from naiad.hosts.link import codec, kinds, link
+from naiad.hosts.link.payload import Payload
 from naiad.hosts.process import worker_process
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.spawn import Spawned
 from naiad.hosts.process.worker_group import WorkerGroup
-from naiad.hosts.worker import codec, kinds, link
 from naiad.hosts.worker.asking import AskingServer
-from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import RequestReader
 from tests.fuzz.choices import Choices
 from tests.server.backends.configs import inference, model_config, spec

@@ -12,9 +12,9 @@ from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
-from naiad.hosts.worker import codec
-from naiad.hosts.worker.layouts import Alike
-from naiad.hosts.worker.payload import Payload
+from naiad.hosts.link import codec
+from naiad.hosts.link.layouts import Alike
+from naiad.hosts.link.payload import Payload
 
 
 def pack_alike(

@@ -15,7 +15,7 @@ import weakref
 from naiad.core.datatypes import DataType
 from naiad.core.device_tensor import DeviceTensor, Lease
 from naiad.core.tensor import NO_VALUES
-from naiad.hosts.worker.kinds import OWNER_ENDED, RELEASE
+from naiad.hosts.link.kinds import OWNER_ENDED, RELEASE
 from naiad.tensors import descriptor
 from naiad.tensors.memory import Memory
 

@@ -17,8 +17,8 @@ from naiad.errors import InferenceError
 
 if typing.TYPE_CHECKING:
     from naiad.hosts.device_tensors import DeviceTensors
-    from naiad.hosts.worker.link import SegmentLostError
-    from naiad.hosts.worker.payload import Payload
+    from naiad.hosts.link.link import SegmentLostError
+    from naiad.hosts.link.payload import Payload
 
 
 class BatchOutcome(Record, frozen=True):

@@ -1,4 +1,4 @@
-"""Batches, and the tensors of calls between models, into messages for worker processes: the server's types as `worker/codec.py` writes them.
+"""Batches, and the tensors of calls between models, into messages for worker processes: the server's types as `link/codec.py` writes them.
 
 One copy in: each tensor is copied once, from where the client's bytes lie into shared memory; none if they lie there already (`tensors/shared_slots.py`). BYTES
 stay the bytes that they are on the wire: no objects are made of them here.
@@ -20,10 +20,10 @@ from naiad.core.tensor import NO_VALUES, PackedStrings, Tensor, UnreadTensor
 from naiad.errors import InferenceError
 from naiad.hosts.alike import pack_alike
 from naiad.hosts.device_tensors import DeviceTensors
-from naiad.hosts.worker import codec
-from naiad.hosts.worker.gpu.exported import Exported
-from naiad.hosts.worker.link import Link, LinkBrokenError
-from naiad.hosts.worker.payload import Payload
+from naiad.hosts.link import codec
+from naiad.hosts.link.exported import Exported
+from naiad.hosts.link.link import Link, LinkBrokenError
+from naiad.hosts.link.payload import Payload
 from naiad.tensors.descriptor import Descriptor
 from naiad.tensors.memory import Memory
 from naiad.tensors.region_files import NOWHERE, PLACED_FROM

@@ -1,6 +1,6 @@
 """Messages of worker processes into the server's types: outcomes, responses, and the tensors of calls between models.
 
-What the messages look like is said in `worker/codec.py`. One copy out at most: small outputs are copied together, large ones stay where the worker put them and
+What the messages look like is said in `link/codec.py`. One copy out at most: small outputs are copied together, large ones stay where the worker put them and
 are sent from there.
 """
 
@@ -22,9 +22,9 @@ from naiad.errors import InferenceError
 from naiad.hosts.alike import responses_alike
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import DeferredResponse
-from naiad.hosts.worker import codec
-from naiad.hosts.worker.codec import EXECUTED, RESPONSE
-from naiad.hosts.worker.layouts import Reader
+from naiad.hosts.link import codec
+from naiad.hosts.link.codec import EXECUTED, RESPONSE
+from naiad.hosts.link.layouts import Reader
 from naiad.tensors.memory import HOST, Memory
 from naiad.tensors.region_files import REGION
 from naiad.tensors.shared_slots import SHARED

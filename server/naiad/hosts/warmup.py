@@ -8,9 +8,10 @@ from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
+from naiad.hosts.link import codec
+from naiad.hosts.link.payload import Payload
 from naiad.hosts.packing import described
-from naiad.hosts.worker import codec, warmup
-from naiad.hosts.worker.payload import Payload
+from naiad.hosts.worker import warmup
 from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics
 
 _MILLISECOND_NS = 1_000 * MICROSECOND

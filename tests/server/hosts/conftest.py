@@ -8,9 +8,9 @@ import socket
 import pytest
 
 from naiad.core.clock import SystemClock
+from naiad.hosts.link.link import Link
 from naiad.hosts.process.spawn import ORPHAN_REAPER
 from naiad.hosts.thread_host import ThreadHost
-from naiad.hosts.worker.link import Link
 from tests.server.hosts.links import Pair
 from tests.server.hosts.process.workers import Hosts
 from tests.server.hosts.threads import Hosted, local

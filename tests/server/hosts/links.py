@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from naiad.hosts.worker.kinds import BATCH, OUTCOME
-from naiad.hosts.worker.link import Link
-from naiad.hosts.worker.payload import Payload
+from naiad.hosts.link.kinds import BATCH, OUTCOME
+from naiad.hosts.link.link import Link
+from naiad.hosts.link.payload import Payload
 
 Pair = tuple[Link, Link]
 

@@ -9,9 +9,9 @@ from naiad.backends.instance import Execution, Response
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.tensor import Tensor
+from naiad.hosts.link import codec, layouts
 from naiad.hosts.packing import pack
 from naiad.hosts.unpacking import ResponseReader
-from naiad.hosts.worker import codec, layouts
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.backends.python.models import python_config

@@ -15,8 +15,8 @@ from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor, packed_strings
 from naiad.hosts import packing
+from naiad.hosts.link.link import Link
 from naiad.hosts.packing import pack
-from naiad.hosts.worker.link import Link
 from naiad.hosts.worker.requests import RequestReader
 from tests.server.backends.configs import ignore, tensor
 from tests.server.hosts.links import Pair

@@ -17,8 +17,8 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.link import kinds
 from naiad.hosts.process import process_host
-from naiad.hosts.worker import kinds
 from naiad.hosts.worker.in_progress import RequestsInProgress
 from naiad.hosts.worker.requests import ReceivedRequest
 from naiad.metrics.statistics import RestartReason

@@ -10,9 +10,9 @@ import typing
 import numpy as np
 import pytest
 
-from naiad.hosts.worker.kinds import BATCH
-from naiad.hosts.worker.link import Link
-from naiad.hosts.worker.payload import Payload
+from naiad.hosts.link.kinds import BATCH
+from naiad.hosts.link.link import Link
+from naiad.hosts.link.payload import Payload
 from naiad.protocol.codec import frames
 from naiad.tensors import mapping
 from naiad.tensors.mapping import LARGE, Mapping

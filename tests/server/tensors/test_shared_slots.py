@@ -8,9 +8,9 @@ import socket
 import numpy as np
 import pytest
 
-from naiad.hosts.worker import segments
-from naiad.hosts.worker.kinds import BATCH, CLOSE, OUTCOME
-from naiad.hosts.worker.link import Link
+from naiad.hosts.link import segments
+from naiad.hosts.link.kinds import BATCH, CLOSE, OUTCOME
+from naiad.hosts.link.link import Link
 from naiad.tensors.shared_pool import KEPT_EACH, Lease, SharedPool
 from naiad.tensors.shared_slots import PLACE_BYTES, SHARED_FROM, SLOTS, Place, lease_of
 from tests.support.waiting import wait_until

@@ -15,9 +15,9 @@ from naiad.errors import InferenceError, unavailable
 from naiad.hosts import packing, unpacking
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, Notify
-from naiad.hosts.worker import call as calls, codec, layouts
-from naiad.hosts.worker.kinds import ERROR, RESULT, TO_HOST
-from naiad.hosts.worker.payload import Payload
+from naiad.hosts.link import call as calls, codec, layouts
+from naiad.hosts.link.kinds import ERROR, RESULT, TO_HOST
+from naiad.hosts.link.payload import Payload
 from naiad.repository.requests.overrides import CONFIG, Value
 from naiad.scheduling.relays.calls import Caller
 

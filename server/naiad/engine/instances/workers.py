@@ -23,12 +23,12 @@ from naiad.core.processes.child_process import in_words
 from naiad.core.processes.launch import Child
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.host import HostedInstance, Limit, Limits, WorkerRpcHandler
+from naiad.hosts.link import codec, kinds
+from naiad.hosts.link.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.process.output_log import Identity, OutputLog
 from naiad.hosts.process.spawn import ORPHAN_REAPER, end_children, is_gone, order, spawn_blocking
 from naiad.hosts.process.worker_group import WorkerGroup
 from naiad.hosts.warmup import Warmup
-from naiad.hosts.worker import codec, kinds
-from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.metrics.statistics import ModelStatistics, RestartReason
 
 _PIPE_BYTES = 1 << 16

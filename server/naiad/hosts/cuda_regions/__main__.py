@@ -4,7 +4,7 @@ import contextlib
 
 from naiad.core.processes import child_process
 from naiad.hosts.cuda_regions.allocations import Allocations
-from naiad.hosts.worker.link import Link, LinkBrokenError
+from naiad.hosts.link.link import Link, LinkBrokenError
 
 if __name__ == "__main__":
     with contextlib.suppress(LinkBrokenError):

@@ -25,10 +25,10 @@ from naiad.hosts.cuda_regions.messages import (
     Part,
     part,
 )
-from naiad.hosts.worker import codec
+from naiad.hosts.link import codec
+from naiad.hosts.link.link import Link, SegmentLostError
+from naiad.hosts.link.payload import Payload
 from naiad.hosts.worker.gpu.imports import Imports
-from naiad.hosts.worker.link import Link, SegmentLostError
-from naiad.hosts.worker.payload import Payload
 from naiad.tensors import copies, cudart, descriptor
 from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.host_copy import HostCopy

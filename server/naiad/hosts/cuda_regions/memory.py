@@ -35,10 +35,10 @@ from naiad.hosts.cuda_regions.messages import (
     Part,
 )
 from naiad.hosts.device_tensors import Borrower, OwnedLease
-from naiad.hosts.worker import codec
+from naiad.hosts.link import codec
+from naiad.hosts.link.link import Link, LinkBrokenError, SegmentLostError
+from naiad.hosts.link.payload import Payload
 from naiad.hosts.worker.gpu.handles import CLIENTS
-from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
-from naiad.hosts.worker.payload import Payload
 
 _MODULE = "naiad.hosts.cuda_regions"
 _SECONDS = 60.0

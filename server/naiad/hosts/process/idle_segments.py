@@ -9,7 +9,7 @@ import collections.abc
 import mmap
 from typing import Any
 
-from naiad.hosts.worker.link import Link
+from naiad.hosts.link.link import Link
 from naiad.tensors.mapping import give_back_pages
 
 IDLE_S = 10.0

@@ -16,11 +16,11 @@ from typing import Any
 
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.host import Notify, WorkerInstance
+from naiad.hosts.link.kinds import ADD, CALL, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
+from naiad.hosts.link.link import AHEAD_BYTES, Link, LinkBrokenError, SegmentLostError
+from naiad.hosts.link.payload import Gathering, Prepared
 from naiad.hosts.process.notifications import NotificationSender
 from naiad.hosts.process.output_log import Identity
-from naiad.hosts.worker.kinds import ADD, CALL, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
-from naiad.hosts.worker.link import AHEAD_BYTES, Link, LinkBrokenError, SegmentLostError
-from naiad.hosts.worker.payload import Gathering, Prepared
 
 _log = logging.getLogger(__name__)
 

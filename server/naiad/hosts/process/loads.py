@@ -11,13 +11,13 @@ from naiad.backends.instance import InstanceSpec
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import Limit, WorkerInstance
+from naiad.hosts.link import codec, kinds
 from naiad.hosts.process import worker_life
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.spawn import order
 from naiad.hosts.process.watchdogs import Watchdog
 from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.warmup import Warmup
-from naiad.hosts.worker import codec, kinds
 
 _LOST_S = 0.3
 

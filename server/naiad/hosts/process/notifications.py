@@ -5,10 +5,10 @@ import collections
 import logging
 import socket
 
+from naiad.hosts.link.kinds import ERROR, RESULT
+from naiad.hosts.link.link import Link, LinkBrokenError
+from naiad.hosts.link.payload import Payload
 from naiad.hosts.process.output_log import Identity
-from naiad.hosts.worker.kinds import ERROR, RESULT
-from naiad.hosts.worker.link import Link, LinkBrokenError
-from naiad.hosts.worker.payload import Payload
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 A process has one instance, or several that share what the model has loaded. Each has a `ProcessHost`, a link of its own to the process and
 a thread in it; the `supervisor` starts, restarts and ends the process. A batch is sent with one wake-up and its outcome comes back with one
-(`worker/link.py`); a second batch may lie there meanwhile (`Instance.prefetches`), which begins for the server with the outcome of the first.
+(`link/link.py`); a second batch may lie there meanwhile (`Instance.prefetches`), which begins for the server with the outcome of the first.
 When the process dies the batches of all its instances fail with UNAVAILABLE at once, those that have not begun too, and the scheduler sends no
 more until a new one serves. The `Watchdog` kills a process that exceeds the time limit of a batch.
 Requests with deferred responses are known by number, and fail with the process as well.
@@ -21,6 +21,8 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe
+from naiad.hosts.link import kinds, link
+from naiad.hosts.link.payload import Gathering
 from naiad.hosts.packing import pack
 from naiad.hosts.process import worker_life
 from naiad.hosts.process.idle_segments import IdleSegments
@@ -29,8 +31,6 @@ from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.supervisor import WorkerSupervisor
 from naiad.hosts.process.watchdogs import Heartbeat, Watchdog
 from naiad.hosts.unpacking import ResponseReader
-from naiad.hosts.worker import kinds, link
-from naiad.hosts.worker.payload import Gathering
 from naiad.log_text import Lines
 from naiad.tensors.region_files import NO_DESCRIPTOR
 

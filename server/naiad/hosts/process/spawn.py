@@ -26,8 +26,8 @@ import typing
 from naiad.backends.backend import WorkerPlan
 from naiad.core.processes.launch import PASSED, Child, Launch
 from naiad.hosts import worker
+from naiad.hosts.link import codec
 from naiad.hosts.process.output_log import Identity
-from naiad.hosts.worker import codec
 
 _log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import InferenceError
 from naiad.hosts.host import Limit, WorkerInstance, WorkerRpcHandler
+from naiad.hosts.link import kinds, link
 from naiad.hosts.process import worker_life
 from naiad.hosts.process.liveness import LivenessWatch
 from naiad.hosts.process.loads import InstanceLoads
@@ -30,7 +31,6 @@ from naiad.hosts.process.watchdogs import Restarter
 from naiad.hosts.process.worker_life import Action, Event, State
 from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.warmup import Warmup
-from naiad.hosts.worker import kinds, link
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ import logging
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
 from naiad.hosts.host import Limit
+from naiad.hosts.link import kinds
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.worker_process import WorkerProcess
-from naiad.hosts.worker import kinds
 from naiad.log_text import Lines
 
 _log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ import enum
 
 from naiad.errors import FailureReason, InferenceError, internal, unavailable
 from naiad.hosts.host import Limit
+from naiad.hosts.link.link import SegmentLostError
+from naiad.hosts.link.segments import SHORTAGES
 from naiad.hosts.process.output_log import Identity
-from naiad.hosts.worker.link import SegmentLostError
-from naiad.hosts.worker.segments import SHORTAGES
 
 
 class State(enum.Enum):

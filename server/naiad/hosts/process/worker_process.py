@@ -18,12 +18,12 @@ from naiad.core.processes.child_process import in_words
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import WorkerInstance
+from naiad.hosts.link.kinds import ALIVE, RETURNED
+from naiad.hosts.link.link import GONE, Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.process.instance_links import InstanceLinks
 from naiad.hosts.process.notifications import NotificationSender
 from naiad.hosts.process.output_log import Identity, OutputLog, OutputReader
 from naiad.hosts.process.spawn import ORPHAN_REAPER, end_children, end_now, reap_later, spawn
-from naiad.hosts.worker.kinds import ALIVE, RETURNED
-from naiad.hosts.worker.link import GONE, Link, LinkBrokenError, SegmentLostError
 
 _log = logging.getLogger(__name__)
 

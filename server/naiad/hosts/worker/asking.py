@@ -3,13 +3,13 @@
 The reply to a REQUEST comes on the control socket, whose thread passes it on to the thread that waits. A CALL is a request of the thread that executes
 batches, to which nothing else is sent while it does: it receives the reply itself, on the instance's socket, which saves a switch between threads.
 
-A request's header is a call (`call.py`), with the inputs as tensors, or `[what, ...]`: `cancel` (with the number of the
+A request's header is a call (`link/call.py`), with the inputs as tensors, or `[what, ...]`: `cancel` (with the number of the
 request); `load, name, config, whether it is called from initialize`, with the files as tensors; `unload, name, dependents, the same`;
 `ready, name, version`;
 `open_family, name, description, kind`; `close_family, family`; `open_metric, family, labels, buckets`;
 `change_metric, metric, operation, value`; `metric_value, metric`.
 A reply's is `[error message or null, value]`; for a call, one per response, `[final, error, parameters]`, with the outputs as tensors;
-see `codec.py`. `cancel` and `close_family` get no reply.
+see `link/codec.py`. `cancel` and `close_family` get no reply.
 """
 
 import itertools
@@ -30,10 +30,10 @@ from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver, wait_for_response
 from naiad.backends.python.api.tensor import parts_of
 from naiad.errors import InferenceError
-from naiad.hosts.worker import codec, layouts
-from naiad.hosts.worker.call import CallWriter
-from naiad.hosts.worker.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST, TO_HOST
-from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
+from naiad.hosts.link import codec, layouts
+from naiad.hosts.link.call import CallWriter
+from naiad.hosts.link.kinds import CALL, ERROR, NOTIFICATIONS, REQUEST, TO_HOST
+from naiad.hosts.link.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker.received_tensors import resolved, tensors_of
 from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.numbering import DEVICE

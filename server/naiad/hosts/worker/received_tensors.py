@@ -11,7 +11,7 @@ import numpy as np
 from naiad.backends.instance import host_array
 from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
 from naiad.errors import unavailable
-from naiad.hosts.worker import codec
+from naiad.hosts.link import codec
 from naiad.tensors import descriptor
 from naiad.tensors.descriptor import Descriptor
 from naiad.tensors.memory import CPU, HOST, Memory

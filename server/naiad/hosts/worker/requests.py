@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from naiad.hosts.worker import codec, layouts
-from naiad.hosts.worker.layouts import Alike
+from naiad.hosts.link import codec, layouts
+from naiad.hosts.link.layouts import Alike
 from naiad.hosts.worker.received_tensors import ReceivedTensor, resolved, tensor_of
 from naiad.tensors.shared_slots import ReceivedSlots
 

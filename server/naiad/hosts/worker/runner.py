@@ -12,9 +12,10 @@ from typing import Any
 
 from naiad.backends.instance import Execution, Instance, Response
 from naiad.errors import ErrorCode, InferenceError, internal, unavailable
-from naiad.hosts.worker import codec, device, kinds, link, warmup
+from naiad.hosts.link import codec, kinds, link
+from naiad.hosts.link.payload import Payload
+from naiad.hosts.worker import device, warmup
 from naiad.hosts.worker.in_progress import RequestsInProgress
-from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader
 from naiad.tensors.region_files import Placed
 

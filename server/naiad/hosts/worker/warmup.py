@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from naiad.backends.instance import Instance, Response
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.worker import codec, layouts
+from naiad.hosts.link import codec, layouts
 from naiad.hosts.worker.received_tensors import resolved, tensors_of
 from naiad.hosts.worker.requests import MOST_REQUESTS, ReceivedRequest
 

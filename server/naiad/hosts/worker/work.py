@@ -19,7 +19,8 @@ from typing import Any
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal
-from naiad.hosts.worker import codec, kinds, link, warmup
+from naiad.hosts.link import codec, kinds, link
+from naiad.hosts.worker import warmup
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.received_tensors import Returns
 from naiad.hosts.worker.runner import Ahead, Runner, not_taken
@@ -35,7 +36,7 @@ class Worker:
     """The worker: one thread per instance, the first of them the main thread, and one that listens to the server's notifications.
 
     Args:
-        data: per instance, loads, batches and outcomes in turn, and whatever the worker posts; see `link`. Loads come on the first.
+        data: per instance, loads, batches and outcomes in turn, and whatever the worker posts; see `hosts.link`. Loads come on the first.
         control: what the server posts.
     """
 

@@ -16,10 +16,10 @@ from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.bls.worker_rpc import ModelRpcHandler
 from naiad.errors import invalid
 from naiad.hosts import unpacking
-from naiad.hosts.worker import codec, layouts
-from naiad.hosts.worker.call import CallWriter
-from naiad.hosts.worker.kinds import ERROR, RESULT
-from naiad.hosts.worker.payload import Payload
+from naiad.hosts.link import codec, layouts
+from naiad.hosts.link.call import CallWriter
+from naiad.hosts.link.kinds import ERROR, RESULT
+from naiad.hosts.link.payload import Payload
 from naiad.metrics.custom import CustomMetrics
 from tests.server.engine.bls.test_model_calls import Asking, ScriptedModel, answered, from_client
 

@@ -15,7 +15,7 @@ from naiad.core.processes import child_process
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.cuda_regions import memory as module
 from naiad.hosts.cuda_regions.memory import CudaMemory
-from naiad.hosts.worker.notification_segments import TRAILER
+from naiad.hosts.link.notification_segments import TRAILER
 from tests.support import cuda
 from tests.support.cuda.client_memory import Allocation
 from tests.support.waiting import wait_until

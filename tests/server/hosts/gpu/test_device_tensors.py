@@ -7,8 +7,8 @@ import threading
 from naiad.core import datatypes
 from naiad.core.device_tensor import DeviceTensor
 from naiad.hosts.device_tensors import DeviceTensors
+from naiad.hosts.link.kinds import OWNER_ENDED, RELEASE
 from naiad.hosts.worker.gpu.imports import NUMBERS
-from naiad.hosts.worker.kinds import OWNER_ENDED, RELEASE
 from naiad.tensors.descriptor import Descriptor, unpacked
 from naiad.tensors.memory import Memory
 

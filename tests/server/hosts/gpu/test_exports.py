@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.worker import codec, kinds, layouts
+from naiad.hosts.link import codec, kinds, layouts
+from naiad.hosts.link.call_segments import LARGE
+from naiad.hosts.link.exported import Exported
+from naiad.hosts.link.payload import Payload
+from naiad.hosts.link.segments import Segment, create
 from naiad.hosts.worker.asking import AFTER_CALLS, HostOnly
-from naiad.hosts.worker.call_segments import LARGE
-from naiad.hosts.worker.gpu.exported import Exported
 from naiad.hosts.worker.gpu.exports import Exports
 from naiad.hosts.worker.gpu.imports import Imports
-from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.received_tensors import ReceivedDeviceTensor, Returns
-from naiad.hosts.worker.segments import Segment, create
 from naiad.tensors import copies, cudart
 from naiad.tensors.descriptor import Descriptor, unpacked
 from naiad.tensors.host_copy import HostCopy

@@ -16,8 +16,8 @@ from naiad.errors import ErrorCode
 from naiad.hosts import unpacking
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
-from naiad.hosts.worker import call, codec, layouts
-from naiad.hosts.worker.kinds import RESULT
+from naiad.hosts.link import call, codec, layouts
+from naiad.hosts.link.kinds import RESULT
 from tests.server.hosts.process.test_shortage import COUNT, failing, no_descriptor_left
 from tests.server.hosts.process.workers import Hosts, ask
 from tests.support.waiting import until

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from naiad.errors import InferenceError
+from naiad.hosts.link.kinds import CLOSE
+from naiad.hosts.link.link import LinkBrokenError
 from naiad.hosts.process import supervisor, worker_process
 from naiad.hosts.process.instance_links import InstanceLinks
 from naiad.hosts.process.spawn import ORPHAN_REAPER
 from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.worker import main
-from naiad.hosts.worker.kinds import CLOSE
-from naiad.hosts.worker.link import LinkBrokenError
 from tests.server.hosts.process.workers import GIVE_UP_S, SAME, Hosts, answers, ask, exists
 from tests.support.waiting import until
 

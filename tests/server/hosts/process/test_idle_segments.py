@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from naiad.core import datatypes
+from naiad.hosts.link.call_segments import LARGE
 from naiad.hosts.process import idle_segments
-from naiad.hosts.worker.call_segments import LARGE
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, Hosts
 from tests.support.waiting import until

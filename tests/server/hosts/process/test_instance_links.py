@@ -10,11 +10,11 @@ import pytest
 
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.host import WorkerInstance
+from naiad.hosts.link.kinds import BATCH, CALL, CLOSE, CREDIT, OUTCOME, PONG, RESPONSE
+from naiad.hosts.link.link import AHEAD_BYTES, GONE, Link, LinkBrokenError
+from naiad.hosts.link.payload import Gathering
 from naiad.hosts.process.instance_links import InstanceLinks
 from naiad.hosts.process.output_log import Identity
-from naiad.hosts.worker.kinds import BATCH, CALL, CLOSE, CREDIT, OUTCOME, PONG, RESPONSE
-from naiad.hosts.worker.link import AHEAD_BYTES, GONE, Link, LinkBrokenError
-from naiad.hosts.worker.payload import Gathering
 from tests.support.waiting import TIMEOUT_S, until
 
 

@@ -12,11 +12,11 @@ from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.errors import InferenceError, unavailable
 from naiad.hosts.host import LOAD, Limit, WorkerInstance
+from naiad.hosts.link import kinds
 from naiad.hosts.process.loads import InstanceLoads
 from naiad.hosts.process.output_log import Identity
 from naiad.hosts.process.worker_process import WorkerProcess
 from naiad.hosts.warmup import Warmup
-from naiad.hosts.worker import kinds
 
 IDENTITY = Identity("m", 1, "m_0_0")
 SPECS = {place: InstanceSpec(f"m_0_{place}", InstanceKind.CPU, 0) for place in (0, 1)}

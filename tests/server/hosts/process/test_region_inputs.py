@@ -15,7 +15,7 @@ from naiad.core.regions import Place, Regions
 from naiad.core.tensor import NO_VALUES, UnreadTensor, region_tensor, unread_tensor
 from naiad.errors import ErrorCode
 from naiad.hosts.host import BatchOutcome
-from naiad.hosts.worker.link import Link
+from naiad.hosts.link.link import Link
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, Hosted, Hosts
 from tests.support.waiting import until

@@ -18,11 +18,11 @@ from naiad.errors import ErrorCode
 from naiad.hosts import unpacking
 from naiad.hosts.device_tensors import DeviceTensors
 from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Notify
+from naiad.hosts.link import codec, layouts, segments
+from naiad.hosts.link.kinds import RESULT
+from naiad.hosts.link.link import Link
 from naiad.hosts.process import process_host
 from naiad.hosts.process.instance_links import InstanceLinks
-from naiad.hosts.worker import codec, layouts, segments
-from naiad.hosts.worker.kinds import RESULT
-from naiad.hosts.worker.link import Link
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.process.workers import SAME, TO_THE_LAST, Hosts, ask, told
 from tests.support.waiting import until, wait_until

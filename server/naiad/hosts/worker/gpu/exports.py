@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import Any
 
-from naiad.hosts.worker.gpu.exported import Exported
+from naiad.hosts.link.exported import Exported
 from naiad.tensors import copies, cudart
 from naiad.tensors.descriptor import Descriptor
 from naiad.tensors.device_array import DeviceArray

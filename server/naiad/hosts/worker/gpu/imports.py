@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from naiad.errors import InferenceError, internal
+from naiad.hosts.link.link import LinkBrokenError
 from naiad.hosts.worker.gpu.handles import CLIENTS, Key, OpenHandles
-from naiad.hosts.worker.link import LinkBrokenError
 from naiad.tensors import cudart
 from naiad.tensors.blocks import Block, Blocks
 from naiad.tensors.descriptor import Descriptor

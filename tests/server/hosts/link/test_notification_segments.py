@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.hosts.worker.kinds import REQUEST
-from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
-from naiad.hosts.worker.notification_segments import KEPT_BYTES, SLOTS, SegmentPool
+from naiad.hosts.link.kinds import REQUEST
+from naiad.hosts.link.link import Link, LinkBrokenError, SegmentLostError
+from naiad.hosts.link.notification_segments import KEPT_BYTES, SLOTS, SegmentPool
+from tests.server.hosts.link.test_link import count_segments
+from tests.server.hosts.link.test_link_shortage import no_descriptor_left
 from tests.server.hosts.links import LARGE, Pair, payload
-from tests.server.hosts.test_link import count_segments
-from tests.server.hosts.test_link_shortage import no_descriptor_left
 
 
 def notify(pair: Pair, number: int, size: int = LARGE) -> Any:

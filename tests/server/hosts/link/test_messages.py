@@ -15,10 +15,10 @@ from naiad.core.inference import Inference, RecordsInference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings, Tensor
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
+from naiad.hosts.link import codec
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.packing import pack
 from naiad.hosts.unpacking import ResponseReader
-from naiad.hosts.worker import codec
 from naiad.hosts.worker.requests import RequestReader
 from tests.server.backends.configs import inference, spec, tensor, with_sequences
 from tests.server.backends.python.models import python_config

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.hosts.worker.segments import Segment, create
+from naiad.hosts.link.segments import Segment, create
 
 SLOTS = 4
 """Segments that a sender keeps."""

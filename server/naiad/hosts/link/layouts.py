@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from naiad.errors import unsupported
-from naiad.hosts.worker.codec import BYTES, DTYPES, HEAD, KNOWN, KNOWN_BYTES, behind, read_json
+from naiad.hosts.link.codec import BYTES, DTYPES, HEAD, KNOWN, KNOWN_BYTES, behind, read_json
 from naiad.tensors import descriptor
 from naiad.tensors.memory import HOST, Memory
 from naiad.tensors.region_files import REGION

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from naiad.hosts.worker.call_segments import COUNTED, SLOTS, MappedSegments, SentSegments
+from naiad.hosts.link.call_segments import COUNTED, SLOTS, MappedSegments, SentSegments
 
 SMALL, LARGE = 1 << 15, 1 << 20
 

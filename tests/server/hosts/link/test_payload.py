@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from naiad.hosts.worker import segments
-from naiad.hosts.worker.payload import ALIGNED, Payload
-from naiad.hosts.worker.segments import Segment
+from naiad.hosts.link import segments
+from naiad.hosts.link.payload import ALIGNED, Payload
+from naiad.hosts.link.segments import Segment
 
 NUMBERS = np.random.default_rng(1)
 

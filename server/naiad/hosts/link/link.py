@@ -26,7 +26,7 @@ import socket
 import struct
 from typing import Any
 
-from naiad.hosts.worker.call_segments import (
+from naiad.hosts.link.call_segments import (
     ALL_HELD,
     COUNTED,
     LARGE,
@@ -34,10 +34,10 @@ from naiad.hosts.worker.call_segments import (
     MappedSegments,
     SentSegments,
 )
-from naiad.hosts.worker.kinds import ADD, NOTIFICATIONS, SHARE
-from naiad.hosts.worker.notification_segments import ReceivedSegments, SegmentPool
-from naiad.hosts.worker.payload import Gathering, Payload, Prepared
-from naiad.hosts.worker.segments import (
+from naiad.hosts.link.kinds import ADD, NOTIFICATIONS, SHARE
+from naiad.hosts.link.notification_segments import ReceivedSegments, SegmentPool
+from naiad.hosts.link.payload import Gathering, Payload, Prepared
+from naiad.hosts.link.segments import (
     CUT_OFF,
     SHORTAGES,
     discard,

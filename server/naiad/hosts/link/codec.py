@@ -39,8 +39,8 @@ import numpy as np
 from naiad.backends.instance import Execution, Response, host_part
 from naiad.backends.python.api.datatypes import serialize_byte_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.worker.gpu.exported import Exported
-from naiad.hosts.worker.payload import ALIGNED, Payload
+from naiad.hosts.link.exported import Exported
+from naiad.hosts.link.payload import ALIGNED, Payload
 from naiad.tensors.host_copy import HostCopy
 from naiad.tensors.memory import HOST
 from naiad.tensors.region_files import Placed

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.hosts.worker.segments import Segment, create
+from naiad.hosts.link.segments import Segment, create
 from naiad.tensors.reference_counts import ONLY_LISTED
 
 SLOTS = 4

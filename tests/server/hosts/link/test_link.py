@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.hosts.worker import call_segments, link
-from naiad.hosts.worker.kinds import BATCH, CANCEL, OUTCOME, RESPONSE
-from naiad.hosts.worker.link import Link, LinkBrokenError
-from naiad.hosts.worker.payload import ALIGNED
+from naiad.hosts.link import call_segments, link
+from naiad.hosts.link.kinds import BATCH, CANCEL, OUTCOME, RESPONSE
+from naiad.hosts.link.link import Link, LinkBrokenError
+from naiad.hosts.link.payload import ALIGNED
 from naiad.tensors import reference_counts
 from tests.server.hosts.links import LARGE, Pair, exchange, payload
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from naiad.hosts.worker.segments import Segment
+from naiad.hosts.link.segments import Segment
 from naiad.tensors.host_copy import HostCopy
 
 ALIGNED = 64

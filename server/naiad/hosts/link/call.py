@@ -8,7 +8,7 @@ A model makes the same call over and over, with other tensors for another batch:
 import struct
 from typing import Any, NamedTuple
 
-from naiad.hosts.worker.codec import to_json
+from naiad.hosts.link.codec import to_json
 
 _HEAD = struct.Struct("<BQQB")
 _MARK = ord("C")

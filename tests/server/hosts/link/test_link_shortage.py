@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.hosts.worker import segments
-from naiad.hosts.worker.kinds import BATCH, OUTCOME, RESPONSE
-from naiad.hosts.worker.link import Link, SegmentLostError
+from naiad.hosts.link import segments
+from naiad.hosts.link.kinds import BATCH, OUTCOME, RESPONSE
+from naiad.hosts.link.link import Link, SegmentLostError
 from tests.server.hosts.links import LARGE, Pair, exchange, payload
 
 
