@@ -20,6 +20,7 @@ from naiad.repository.dependencies import DependencyCycleError
 from naiad.repository.ensembles import Ensembles
 from naiad.repository.errors import not_polled
 from naiad.repository.evictions import Evictions
+from naiad.repository.inventory import Inventory
 from naiad.repository.loading.ensembles import EnsembleLoads
 from naiad.repository.loading.model_loader import ModelLoader, Resolve
 from naiad.repository.loading.progress import LoadTable
@@ -91,7 +92,6 @@ class Repository(typing.Generic[S]):
             table=self._table, progress=progress, memory=memory, gpu_memory=gpu_memory
         )
         self.sources: dict[str, LoadedFrom | None] = {}
-        self._listed: frozenset[str] | None = None
         self._dependencies = coordination.dependencies
         self._locks = coordination.locks
         coordination.add(self, self._unload_model)
@@ -147,6 +147,18 @@ class Repository(typing.Generic[S]):
         self.loaded_names = self._table.names
         self.needs = self._dependencies.needs
         self.load_progress = self._loads.snapshot
+        inventory = Inventory(
+            reader=reader, table=self._table, evictions=self.evictions, sources=self.sources
+        )
+        self.names = inventory.names
+        self.list_names = inventory.list_names
+        self.listings = inventory.listings
+        self.has = inventory.has
+        self.has_model = inventory.has_model
+        self.was_loaded = inventory.was_loaded
+        self.cannot_be_read = inventory.cannot_be_read
+        self.failed = inventory.failed
+        self.ready_versions = inventory.ready_versions
 
     async def load_all(self, names: collections.abc.Collection[str] | None = None) -> bool:
         """Load at start every version that the version policies select; a failed load is a state, never an exception.
@@ -292,64 +304,9 @@ class Repository(typing.Generic[S]):
         """End the threads that read, after an `unload_all` that ran out of time."""
         self._reader.close()
 
-    async def names(self) -> list[str]:
-        """The models that the stores hold now, or held when they could be read last, loaded or not (row 7.2).
-
-        Raises:
-            InferenceError: no repository can be read, or could before.
-        """
-        if self._listed is not None:
-            return sorted(self._listed)
-        return (await self._reader.listing()).names()
-
-    def list_names(self, names: collections.abc.Iterable[str]) -> None:
-        """Take the names of the models that the stores held when they were polled."""
-        self._listed = frozenset(names)
-
-    async def listings(self, *, names: bool) -> list[tuple[list[VersionState], list[str]]]:
-        """The states of the versions and, if `names`, the models that the stores hold: one pair per namespace.
-
-        Raises:
-            InferenceError: as `names`.
-        """
-        return [(self.states(), await self.names() if names else [])]
-
-    def has(self, name: str) -> bool:
-        """Whether a model is loaded, is being loaded or unloaded, or failed."""
-        return bool(self._table.versions(name))
-
-    def was_loaded(self, name: str) -> bool:
-        """Whether a model was loaded; the table remembers those that were unloaded last."""
-        return bool(self._table.unloaded(name))
-
-    def cannot_be_read(self, name: str) -> bool:
-        """Whether a model's config cannot be used."""
-        return self._table.failed_plan(name) is not None
-
-    def failed(self) -> list[str]:
-        """The models of `sources` that are not loaded, although they should be."""
-        return [
-            name
-            for name in self.sources
-            if name not in self._table.loaded_from and not self.evicted(name)
-        ]
-
-    def ready_versions(self, name: str) -> list[int]:
-        """The READY versions of a model, ascending; empty for an unknown model."""
-        return list(self._table.ready(name))
-
     def _slot_released(self, requested_by: str) -> contextlib.AbstractAsyncContextManager[None]:
         """Release the slot of a model whose load waits for another operation, if any does."""
         return self._slots.released() if requested_by else contextlib.nullcontext()
-
-    async def has_model(self, name: str) -> bool:
-        """See `Member`."""
-        if self._table.versions(name) or self._table.failed_plan(name) is not None:
-            return True
-        try:
-            return name in await self.names()
-        except InferenceError:  # the stores cannot be read, which a load of the model would say
-            return False
 
     async def _home_of(self, name: str) -> "Repository[S]":
         home = await self._coordination.home_of(name, self)

@@ -8,8 +8,9 @@ import typing
 import pytest
 from backports import zstd
 
+from naiad.repository.stores.clients.decompression import MAX_HEADER_BYTES
 from naiad.repository.stores.clients.listing import repository_root
-from naiad.repository.stores.clients.unpacking import MAX_HEADER_BYTES, MAX_NAMES, Unpacker
+from naiad.repository.stores.clients.unpacking import MAX_NAMES, Unpacker
 from naiad.repository.stores.objects import StoreError
 from tests.stores.clients.tarballs import entry, folder, link, raw_tarball, tarball
 

@@ -229,7 +229,7 @@ async def test_polls_follow_each_other_and_come_earlier_while_a_change_waits(
     poller = poller_of(world, interval=15, quiet=QUIET_S)
     loop = asyncio.get_running_loop()
     polls: list[float] = []
-    world.repository.list_names = lambda names: polls.append(loop.time() - begin)  # type: ignore[method-assign]
+    world.repository.list_names = lambda names: polls.append(loop.time() - begin)
     begin = loop.time()
     poller.start()
     # The model waits for its files from the first poll on, because the clock stands still.

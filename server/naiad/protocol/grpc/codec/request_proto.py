@@ -5,24 +5,19 @@ model, `Incoming.request` builds the whole request. What a client sends again an
 remembered by its bytes; each request then costs a cut, a dictionary look-up and one view per tensor.
 """
 
-import math
 import typing
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from naiad.core.datatypes import BY_NAME
 from naiad.core.messages import service_pb2
 from naiad.core.record import Record
-from naiad.core.regions import Place
-from naiad.core.request import LATEST, InferRequest, RequestedOutput
-from naiad.core.tensor import Tensor, region_tensor
-from naiad.errors import InferenceError, internal, invalid
-from naiad.protocol import raw_tensors
-from naiad.protocol.grpc.codec import request_parameters, typed_contents
-from naiad.protocol.grpc.codec.request_parameters import RequestParameters
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.tensor import Tensor
+from naiad.errors import internal, invalid
+from naiad.protocol.grpc.codec import request_parameters
+from naiad.protocol.grpc.codec.request_plan import Plan, first_request, no_data, validated
 from naiad.protocol.grpc.codec.request_split import Split, Template, split
-from naiad.protocol.raw_tensors import InputSpec
 
 _MAX_PARTS = 4096
 """Inputs, outputs or parameters of one request. No model has as many, and each would cost the loop microseconds."""
@@ -36,34 +31,6 @@ _MAX_VERSION_DIGITS = 19
 _MAX_VERSION = 2**63 - 1
 
 
-class _WireSpec(InputSpec, frozen=True):
-    """An input without its values, as a message declares it.
-
-    Attributes:
-        size: how many bytes its elements take; -1 when that depends on them (BYTES).
-        fault: why no array can have its shape; "" when one can.
-    """
-
-    size: int
-    fault: str = ""
-
-
-class _Plan(Record, frozen=True):
-    """Everything of a request except its id and its values.
-
-    Attributes:
-        inputs: those whose values come with the message.
-        elsewhere: those in clients' shared memory, each with its position among all inputs.
-        in_regions: see `InferRequest`.
-    """
-
-    inputs: list[_WireSpec]
-    outputs: list[RequestedOutput]
-    parameters: RequestParameters
-    elsewhere: tuple[tuple[int, Tensor], ...]
-    in_regions: bool
-
-
 class _Head:
     """A parsed head; once `plan` is known, the message is dropped."""
 
@@ -73,7 +40,7 @@ class _Head:
         self.model_name: str = message.model_name
         self.model_version = version_number(message.model_version)
         self.message = message
-        self.plan: _Plan | None = None
+        self.plan: Plan | None = None
 
 
 class Incoming(Record, frozen=True):
@@ -98,11 +65,11 @@ class Incoming(Record, frozen=True):
         head = self.head
         plan = head.plan
         if plan is None:
-            return _first_request(self)
+            return self._first()
         specs = plan.inputs
         raws = self.raws
         if len(raws) < len(specs):
-            raise _no_data(specs[len(raws)].name, head.model_name)
+            raise no_data(specs[len(raws)].name, head.model_name)
         body = self.body
         inputs = [
             Tensor(
@@ -112,7 +79,7 @@ class Incoming(Record, frozen=True):
                 np.ndarray(spec.shape, spec.datatype.dtype, body, start),
             )
             if size == spec.size
-            else _validated(spec, head.model_name, body, start, size)
+            else validated(spec, head.model_name, body, start, size)
             for spec, (start, size) in zip(specs, raws, strict=False)  # surplus ones: row 10.11
         ]
         for at, tensor in plan.elsewhere:
@@ -125,6 +92,14 @@ class Incoming(Record, frozen=True):
             plan.outputs.copy(),
             in_regions=plan.in_regions,
         )
+
+    def _first(self) -> InferRequest:
+        """The slow way, for the first request with a head."""
+        head = self.head
+        request, head.plan = first_request(head, self.id, self.body, self.raws)
+        if head.plan is not None:
+            head.message = None
+        return request
 
     @property
     def empty_final(self) -> bool:
@@ -258,157 +233,3 @@ def _concatenated(message: typing.Any) -> tuple[list[tuple[int, int]], bytes]:
         raws.append((at, len(raw)))
         at += len(raw)
     return raws, b"".join(wanted)
-
-
-def _first_request(incoming: Incoming) -> InferRequest:
-    """The slow way: all of it is validated; the plan is kept for the next request with this head, unless the head has values."""
-    head = incoming.head
-    message = head.message
-    model = head.model_name
-    sent = message.parameters
-    parameters = request_parameters.read(sent) if sent else request_parameters.NONE
-    raws = iter(incoming.raws)
-    inputs: list[Tensor] = []
-    specs: list[_WireSpec] = []
-    elsewhere: list[tuple[int, Tensor]] = []
-    for io in message.inputs:
-        place = _place(io) if io.parameters else None
-        if place is not None:
-            tensor = _in_region(io, place, model)
-            elsewhere.append((len(inputs), tensor))
-            inputs.append(tensor)
-        elif not io.HasField("contents"):
-            spec = _input_spec(io, model)
-            specs.append(spec)
-            start, size = next(raws, (0, -1))
-            if size < 0:
-                raise _no_data(io.name, model)
-            inputs.append(_validated(spec, model, incoming.body, start, size))
-        elif incoming.raws:
-            raise invalid(
-                f"contents field must not be specified when using raw_input_contents for '{io.name}' for model '{model}': "
-                "send all inputs of a request the same way"
-            )
-        else:
-            inputs.append(_typed(io, model))
-    outputs = [_requested_output(io) for io in message.outputs]
-    in_regions = bool(elsewhere) or any(each.place for each in outputs)
-    if len(specs) + len(elsewhere) == len(inputs):
-        head.plan = _Plan(specs, outputs, parameters, tuple(elsewhere), in_regions)
-        head.message = None
-    return parameters.request(
-        model, head.model_version, incoming.id, inputs, outputs.copy(), in_regions=in_regions
-    )
-
-
-def _input_spec(io: typing.Any, model: str) -> _WireSpec:
-    name: str = io.name
-    datatype = BY_NAME.get(io.datatype)
-    if datatype is None:
-        raise invalid(
-            f"inference input '{name}' data-type is '{io.datatype}', which model '{model}' cannot expect: "
-            f"there are {', '.join(BY_NAME)}"
-        )
-    if len(io.shape) > raw_tensors.MAX_RANK:
-        raise invalid(
-            f"unexpected shape for input '{name}' for model '{model}': {len(io.shape)} dimensions; "
-            f"at most {raw_tensors.MAX_RANK} are possible"
-        )
-    shape = tuple(io.shape)
-    if shape and min(shape) < 0:
-        fault = (
-            f"unexpected shape for input '{name}' for model '{model}': {list(shape)} has a negative dimension; "
-            "send the sizes of the values that come with it"
-        )
-        return _WireSpec(name, datatype, shape, -1, -1, fault)
-    if raw_tensors.exceeds_memory(shape, datatype):
-        fault = raw_tensors.too_large(model=model, name=name, shape=shape)
-        return _WireSpec(name, datatype, shape, -1, -1, fault)
-    count = math.prod(shape)
-    return _WireSpec(name, datatype, shape, count, count * datatype.size if datatype.size else -1)
-
-
-def _validated(
-    spec: _WireSpec, model: str, body: bytes | memoryview, start: int, size: int
-) -> Tensor:
-    if spec.fault:
-        return spec.faulty(spec.fault)
-    return raw_tensors.read(body, start, size, spec, model=model)
-
-
-def _typed(io: typing.Any, model: str) -> Tensor:
-    spec = _input_spec(io, model)
-    return spec.faulty(spec.fault) if spec.fault else typed_contents.read(io.contents, spec, model)
-
-
-def _no_data(name: str, model: str) -> InferenceError:
-    return invalid(
-        f"unable to find data for input tensor '{name}' for model '{model}' in request. Send one entry of "
-        "raw_input_contents for each input, in the order of the inputs, or its contents"
-    )
-
-
-def _in_region(io: typing.Any, place: Place, model: str) -> Tensor:
-    if io.HasField("contents"):
-        raise invalid(
-            f"unexpected 'content' provided when using shared memory for input tensor '{io.name}' for model '{model}': send the values "
-            "one way"
-        )
-    spec = _input_spec(io, model)
-    if spec.fault:
-        return spec.faulty(spec.fault)
-    return region_tensor(spec.name, spec.datatype, spec.shape, place)
-
-
-def _place(io: typing.Any) -> Place | None:
-    """Where a tensor is in a client's shared memory; None if it is not there (row 5.17)."""
-    sent = io.parameters
-    region, offset, size = (
-        sent.get(name)
-        for name in ("shared_memory_region", "shared_memory_offset", "shared_memory_byte_size")
-    )
-    for name, value, kind in (
-        ("shared_memory_region", region, "string_param"),
-        ("shared_memory_offset", offset, "int64_param"),
-        ("shared_memory_byte_size", size, "int64_param"),
-    ):
-        if value is None:
-            continue
-        if region is None:
-            raise invalid(
-                f"'{name}' can not be specified without 'shared_memory_region' parameter for tensor '{io.name}'"
-            )
-        if value.WhichOneof("parameter_choice") != kind:
-            raise invalid(
-                f"invalid value type for '{name}' parameter for tensor '{io.name}', expected {kind}."
-            )
-    if region is None:
-        return None
-    if size is None:
-        raise invalid(
-            f"'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '{io.name}'"
-        )
-    return Place(region.string_param, 0 if offset is None else offset.int64_param, size.int64_param)
-
-
-def _requested_output(io: typing.Any) -> RequestedOutput:
-    parameters = io.parameters
-    if not parameters:
-        return RequestedOutput(io.name)
-    classes, place = 0, _place(io)
-    if "classification" in parameters:
-        value = parameters["classification"]
-        if value.WhichOneof("parameter_choice") != "int64_param":
-            raise invalid(
-                f"invalid value type for 'classification' parameter, expected int64_param (output '{io.name}')"
-            )
-        if value.int64_param <= 0:
-            raise invalid(
-                f"invalid value for 'classification' parameter, expected > 0, got {value.int64_param} (output '{io.name}')"
-            )
-        classes = value.int64_param
-    if place is not None and classes:
-        raise invalid(
-            f"output can't set both 'shared_memory_region' and 'classification' (output '{io.name}'): the classes are in the response"
-        )
-    return RequestedOutput(io.name, classes, place)

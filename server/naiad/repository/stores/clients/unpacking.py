@@ -5,23 +5,23 @@ reaches the file system. Links are followed at the end, inside of the tarball; o
 """
 
 import bisect
-import bz2
 import collections.abc
-import gzip
 import hashlib
-import importlib
 import itertools
-import lzma
 import pathlib
 import posixpath
 import shutil
-import sys
 import tarfile
 import typing
 
 import msgspec
 
-from naiad import extras
+from naiad.repository.stores.clients.decompression import (
+    MAX_HEADER_BYTES,
+    Stream,
+    decompressed,
+    long_headers,
+)
 from naiad.repository.stores.objects import StoreError
 
 _MAX_ENTRIES = 1_000_000
@@ -38,24 +38,11 @@ _MAX_LINKS = 40
 
 _CHUNK = 1 << 20
 
-MAX_HEADER_BYTES = 1 << 20
-"""Bytes of the headers of one entry, and of those for all entries: paths and times. `tarfile` keeps them in memory."""
-
 _LATEST_S = 1 << 33
 """The latest time of a change that is kept, in seconds since 1970; tarballs hold any number."""
 
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 """In a layer of an image: this name is removed, everything in this folder is removed."""
-
-_MAGIC_BYTES = 6
-"""The longest beginning in `_READERS`."""
-
-
-class Stream(typing.Protocol):
-    """Bytes that come one after the other."""
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, at most so many; none at the end."""
 
 
 class UnpackedFile(msgspec.Struct, frozen=True):
@@ -138,7 +125,7 @@ class Unpacker:
         """
         layer = _Layer()
         try:
-            content = _decompressed(stream)
+            content = decompressed(stream)
             file: typing.Any = content
             content.limit(MAX_HEADER_BYTES)
             with tarfile.open(fileobj=file, mode="r|") as archive:
@@ -146,7 +133,7 @@ class Unpacker:
                 while (member := archive.next()) is not None:
                     inside.members.clear()  # it would keep the headers of all
                     if sum(map(len, archive.pax_headers.values())) > MAX_HEADER_BYTES:
-                        raise _long_headers()
+                        raise long_headers()
                     content.limit(None)
                     self._add(layer, archive, member)
                     content.limit(archive.offset - inside.fileobj.tell() + MAX_HEADER_BYTES)
@@ -323,93 +310,3 @@ def _parents(name: str) -> collections.abc.Iterator[str]:
     while slash := name.rfind("/") + 1:
         name = name[: slash - 1]
         yield name
-
-
-class _Rejoined:
-    """A stream whose first bytes have been read already."""
-
-    def __init__(self, head: bytes, stream: Stream) -> None:
-        self._head = head
-        self._stream = stream
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
-        head, self._head = self._head[:size], self._head[size:]
-        return head or self._stream.read(size)
-
-
-class _Checked:
-    """The content of a tarball, as `tarfile` reads it; keeps its last block."""
-
-    def __init__(self, content: Stream) -> None:
-        self._content = content
-        self._last = b""
-        self._left: int | None = None
-
-    def limit(self, size: int | None) -> None:
-        """Set how many bytes may be read from now on, beside those that `tarfile` reads ahead; None: all."""
-        self._left = None if size is None else size + tarfile.RECORDSIZE
-
-    def read(self, size: int) -> bytes:
-        """The next bytes."""
-        if self._left is not None and self._left <= 0:
-            raise _long_headers()
-        try:
-            content = self._content.read(size)
-        except StoreError:
-            raise
-        except Exception as error:  # each decompressor has errors of its own
-            raise tarfile.ReadError(str(error)) from error
-        if self._left is not None:
-            self._left -= len(content)
-        self._last = (self._last + content[-tarfile.BLOCKSIZE :])[-tarfile.BLOCKSIZE :]
-        return content
-
-    def check_end(self) -> None:
-        """Read what follows the last member, and check that it is the mark of the end.
-
-        Raises:
-            tarfile.ReadError: the tarball was cut off.
-        """
-        while self.read(_CHUNK):
-            pass
-        if self._last != tarfile.NUL * tarfile.BLOCKSIZE:
-            raise tarfile.ReadError("it ends early; was it uploaded whole?")
-
-
-def _long_headers() -> tarfile.ReadError:
-    return tarfile.ReadError(
-        f"the headers of an entry have more than {MAX_HEADER_BYTES:,} bytes: pack it again, without extended attributes"
-    )
-
-
-def _decompressed(stream: Stream) -> _Checked:
-    head = b""
-    while len(head) < _MAGIC_BYTES and (more := stream.read(_MAGIC_BYTES - len(head))):
-        head += more
-    whole = _Rejoined(head, stream)
-    for magic, reader in _READERS.items():
-        if head.startswith(magic):
-            return _Checked(reader(whole))
-    return _Checked(whole)
-
-
-def _zstd(stream: Stream) -> Stream:
-    name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    try:
-        zstd = importlib.import_module(name)
-    except ImportError as error:
-        raise StoreError(
-            f"it is compressed by zstd, which needs the package {name}: {extras.install('oci')}"
-        ) from error
-    content: Stream = zstd.ZstdFile(stream)
-    return content
-
-
-_READERS: collections.abc.Mapping[bytes, collections.abc.Callable[[typing.Any], Stream]] = {
-    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ\0": lzma.LZMAFile,
-    b"\x28\xb5\x2f\xfd": _zstd,
-}
-"""What reads a compressed stream, by its first bytes."""

@@ -18,11 +18,8 @@ from naiad.protocol.grpc.transport.native.call_head import (
     head_of,
     timeout_of,
 )
-from naiad.protocol.grpc.transport.native.direct_reader import (
-    BETWEEN_BYTES,
-    BUFFER_BYTES,
-    DirectReader,
-)
+from naiad.protocol.grpc.transport.native.departure import Departure
+from naiad.protocol.grpc.transport.native.direct_reader import DirectReader
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
 from naiad.protocol.grpc.transport.native.refused import ForeignRequest, RefusedCall
 from naiad.protocol.grpc.transport.native.service import (
@@ -51,7 +48,6 @@ from naiad.protocol.transport.http2.events import (
     WholeRequest,
 )
 from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES, Headers
-from naiad.protocol.transport.http2.open_streams import DRAIN_PING
 from naiad.protocol.transport.http2.streams import State, Stream
 from naiad.protocol.transport.idle_reader import IDLE_S
 from naiad.protocol.transport.low_water import LowWaterMark
@@ -62,16 +58,6 @@ _CLOSED = State.CLOSED
 _PREFACE_S = 20.0
 """How long a client may take for its preface and first SETTINGS."""
 
-FINISH_S = 5.0
-"""How long a client has to answer the first GOAWAY until the second one goes out all the same."""
-
-ON_THE_WAY_S = 0.25
-"""How long no call must have come, after a client has answered the first GOAWAY, until the second one, which names the last call that is served: Go's client
-numbers a call a moment before it writes it, so that one may come behind that answer, and sends no call twice that has a message."""
-
-_BEGIN_S = 1.0
-"""How long a client that is asked to go has for its preface, if that has not come: one that only holds a connection open has sent no call."""
-
 _KEEPALIVE_PING = b"keepaliv"
 
 
@@ -79,7 +65,7 @@ class GrpcConnection(asyncio.Protocol):
     """The protocol of one accepted socket. Attributes: `h2`, its HTTP/2; `peer`, the client's address behind its family."""
 
     __slots__ = (
-        "__weakref__", "_asked", "_began", "_closing", "_direct", "_draining", "_goes_on", "_keepalive", "_knows", "_lost", "_mark", "_owes", "_peer", "_scheduled", "_service",
+        "__weakref__", "_began", "_closing", "_departure", "_direct", "_goes_on", "_keepalive", "_lost", "_mark", "_peer", "_scheduled", "_service",
         "_ticked", "_transport", "h2", "peer",
     )  # fmt: skip
 
@@ -92,11 +78,12 @@ class GrpcConnection(asyncio.Protocol):
         self._service = service
         self.h2 = Http2Server(service.blocks, service.limits)
         self.peer = ""
-        self._scheduled = self._goes_on = self._draining = self._knows = self._owes = False
+        self._scheduled = self._goes_on = False
         self._closing = self._lost = False
         self._direct = False  # `DirectReader` is the transport's protocol
         self._mark: LowWaterMark | None = None
-        self._ticked = self._began = self._asked = 0.0
+        self._departure: Departure | None = None  # from the first GOAWAY on
+        self._ticked = self._began = 0.0
 
     # Called by the event loop
 
@@ -132,29 +119,19 @@ class GrpcConnection(asyncio.Protocol):
             if self._mark is None:
                 self._mark = LowWaterMark(self._service.loop, self._transport)
             self._mark.wait_for(self.h2.awaited)
-            self._transport.set_protocol(DirectReader(self, self._service.read_into))
+            self._transport.set_protocol(DirectReader(self, self._service.read_into, self._mark))
 
-    def direct_room(self) -> int:
-        """See `Reads`."""
-        return BUFFER_BYTES if self.h2.fills else BETWEEN_BYTES
-
-    def direct_received(self, buffer: bytearray, count: int) -> None:
+    def direct_received(self, buffer: bytearray, count: int) -> list[Event]:
         """See `Reads`."""
         if self._closing:
-            return
-        between = not self.h2.fills
+            return []
         events = self.h2.receive_in(buffer, count)
         self._take(events)
-        assert self._mark is not None, "made with the reader"
-        self._mark.wait_for(self.h2.awaited)
-        # A client that sends long messages sends more of them: until a short one comes, little is read between them, since that is copied once more.
-        if (
-            between
-            and not (self.h2.fills or self._transport.is_closing())
-            and any(
-                isinstance(event, WholeRequest | DataReceived) and event.ended for event in events
-            )
-        ):
+        return events
+
+    def direct_ended(self) -> None:
+        """See `Reads`."""
+        if not self._transport.is_closing():
             self._direct = False
             self._transport.set_protocol(self)
 
@@ -176,13 +153,14 @@ class GrpcConnection(asyncio.Protocol):
                     event.stream.call.ended()
             else:
                 self._other(event)
-        if self.h2.sender.out or self._draining or self.h2.failed:
+        if self.h2.sender.out or self._departure is not None or self.h2.failed:
             self._flush()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = self._closing = True
         self._service.registry.remove(self)
+        self._departure = None
         if self._mark is not None:
             self._mark.close()
         for stream in self.h2.streams.all():
@@ -253,20 +231,15 @@ class GrpcConnection(asyncio.Protocol):
         self._ask_to_go("")
 
     def _ask_to_go(self, why: str) -> None:
-        if self._draining or self._closing:
+        if self._departure is not None or self._closing:
             return
-        self._draining = True
-        self._asked = self._service.registry.now
-        self._owes = bool(self.h2.streams) or not self._peer.has_all()
-        self.h2.go_away(why)
-        self._service.loop.call_later(FINISH_S, self.finish)
-        if not self.h2.began:
-            self._service.loop.call_later(_BEGIN_S, self._finish_unbegun)
+        owes = bool(self.h2.streams) or not self._peer.has_all()
+        self._departure = Departure(self, self._service, self._keepalive, owes=owes)
+        self._departure.begin(why)
         self._flush()
 
     def give_up(self) -> None:
         """End every call, and close."""
-        self._draining = True
         for stream in self.h2.streams.all():
             if stream.call is not None:
                 stream.call.give_up()
@@ -280,7 +253,8 @@ class GrpcConnection(asyncio.Protocol):
             return
         self.h2.finish()
         self._flush()
-        if not (self.h2.streams or self._knows) and self._is_gone():
+        departure = self._departure
+        if departure is not None and not self.h2.streams and departure.is_client_gone():
             self.cut()
 
     def cut(self) -> None:
@@ -376,9 +350,8 @@ class GrpcConnection(asyncio.Protocol):
             self._break_off(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
 
     def _answered(self, ping: bytes) -> None:
-        if ping == DRAIN_PING and self._draining and not self._knows:
-            self._knows = True
-            self._finish_when_quiet(-1)
+        if self._departure is not None:
+            self._departure.answered(ping)
 
     def _note_sent(self) -> None:
         """Tell the rules about pings what was sent since they were last asked."""
@@ -395,22 +368,6 @@ class GrpcConnection(asyncio.Protocol):
         self._service.log_failure(self.peer, code, why)
         self._flush()
         self._close()
-
-    def _finish_when_quiet(self, last: int) -> None:
-        """Take no more calls once none has come for a while; `last` was the last one then."""
-        if last == (now := self.h2.streams.last_id):
-            self.finish()
-        elif not self._closing:
-            self._service.loop.call_later(ON_THE_WAY_S, self._finish_when_quiet, now)
-
-    def _is_gone(self) -> bool:
-        """Whether a tick or more has passed since the client was asked to go, and it has sent nothing and waited for nothing: a response may be slow."""
-        now, asked = self._service.registry.now, self._asked
-        return not self._owes and now > asked and self._keepalive.silent_s(now) >= now - asked
-
-    def _finish_unbegun(self) -> None:
-        if not self.h2.began:
-            self.finish()
 
     def _flush(self) -> None:
         self._scheduled = False

@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from naiad.protocol.grpc.call import MethodTable
 from naiad.protocol.grpc.settings import GrpcSettings, cannot_listen
-from naiad.protocol.grpc.transport.native.connection import FINISH_S, GrpcConnection
+from naiad.protocol.grpc.transport.native.connection import GrpcConnection
+from naiad.protocol.grpc.transport.native.departure import FINISH_S
 from naiad.protocol.grpc.transport.native.service import GrpcService
 from naiad.protocol.grpc.transport.native.tls import Certificates
 from naiad.protocol.transport.connection_registry import ConnectionRegistry

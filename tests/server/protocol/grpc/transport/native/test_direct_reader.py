@@ -12,16 +12,18 @@ from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.transport.native import connection as native_connection
 from naiad.protocol.grpc.transport.native.direct_reader import BETWEEN_BYTES, DirectReader, Reads
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
+from naiad.protocol.transport.low_water import LowWaterMark
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, small_request
 from tests.server.protocol.grpc.transport.native.test_long_messages import message
 
 
-def test_as_much_is_read_as_the_connection_says() -> None:
+def test_much_is_read_of_a_message_and_little_between_two() -> None:
     connection = unittest.mock.create_autospec(Reads, instance=True)
-    connection.direct_room.side_effect = [BETWEEN_BYTES, 100_000]
+    connection.h2 = unittest.mock.Mock(fills=False)
     buffer = bytearray(100_000)
-    reader = DirectReader(connection, buffer)
+    reader = DirectReader(connection, buffer, unittest.mock.create_autospec(LowWaterMark))
     assert len(reader.get_buffer(-1)) == BETWEEN_BYTES
+    connection.h2.fills = True
     room = reader.get_buffer(-1)
     assert len(room) == len(buffer)
     room[:4] = b"came"

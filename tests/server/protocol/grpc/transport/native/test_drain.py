@@ -17,7 +17,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.protocol.grpc.methods import INFER, STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
-from naiad.protocol.grpc.transport.native import connection, listener, responses
+from naiad.protocol.grpc.transport.native import connection, departure, listener, responses
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
 from naiad.protocol.transport.http2 import frames, settings as h2_settings
 from naiad.protocol.transport.http2.errors import ErrorCode
@@ -253,7 +253,7 @@ async def test_a_client_that_never_closes_its_side_does_not_delay_the_end(
 async def test_a_client_that_does_not_answer_does_not_take_all_the_time(
     server: NativeGrpcServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "FINISH_S", 3_600)
+    monkeypatch.setattr(departure, "FINISH_S", 3_600)
     monkeypatch.setattr(listener, "_TOLD_S", 0)
     client = await connected(server, head(1), message(1))
     await client.until(b"grpc-status")
@@ -294,7 +294,7 @@ async def test_what_only_holds_a_connection_open_is_given_a_second(
     server: NativeGrpcServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A probe of a load balancer, say: without a preface there is no call."""
-    monkeypatch.setattr(connection, "FINISH_S", 3_600)
+    monkeypatch.setattr(departure, "FINISH_S", 3_600)
     monkeypatch.setattr(listener, "_TOLD_S", 3_600)
     reader, writer = await asyncio.open_connection(*server.address)
     assert await asyncio.wait_for(server.close(7_200), 60) == 0
