@@ -44,8 +44,9 @@ def container(children: dict[tuple[str, str], Object], name: str) -> Object:
         ({}, ["--model_name", "demo", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2", "--http_port", "8080"]),
         ({"protocol": "grpc-v2", "port": 9000}, ["--model_name", "demo", "--predictor_host", "demo.models:8001", "--predictor_protocol", "grpc-v2", "--http_port", "9000"]),
         ({"args": ["--model_name=bert", "--http-port", "8080"]}, ["--model_name=bert", "--http-port", "8080", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2"]),
+        ({"command": ["python", "-m", "qa", "--model_name", "bert"], "args": ["--http_port=8080"]}, ["--http_port=8080", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2"]),
     ],
-    ids=["contract", "grpc", "own"],
+    ids=["contract", "grpc", "own", "in its command"],
 )  # fmt: skip
 def test_a_component_gets_what_kserve_gives_it_behind_its_own(
     component: Object, wanted: list[str]

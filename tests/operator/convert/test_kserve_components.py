@@ -95,6 +95,9 @@ def test_it_speaks_the_protocol_of_the_predictor(
     ("given", "words", "blocks"),
     [
         ({"containers": [{**CONTAINER, "args": ["--predictor_host", "qa-predictor.ns"]}]}, "spec.transformer.containers[0].args[0]: names the Service of KServe's predictor", True),
+        ({"containers": [{**CONTAINER, "command": ["python", "--predictor_host=qa-predictor.ns"]}]}, "spec.transformer.containers[0].command[1]: names the Service of KServe's predictor", True),
+        ({"containers": [{**CONTAINER, "env": [{"name": "A"}, {"name": "STORAGE_URI", "value": "gs://b/t"}]}]}, "spec.transformer.containers[0].env[1]: KServe copies gs://b/t to /mnt/models before the program starts, and nothing does here", True),
+        ({"containers": [{**CONTAINER, "ports": [{"containerPort": 8080}, {"containerPort": 8081}]}]}, "spec.transformer.containers[0].ports[1]: left out: 8081", False),
         ({"containers": [{**CONTAINER, "ports": [{"containerPort": 80}]}]}, "spec.transformer.containers[0].ports: left out: 80", False),
         ({"containers": [CONTAINER], "minReplicas": 1, "maxReplicas": 2, "scaleMetric": "rps"}, "spec.transformer.scaleMetric: left out: rps", False),
         ({"containers": [CONTAINER], "batcher": {"maxBatchSize": 2}}, "spec.transformer.batcher: not converted", False),
@@ -109,3 +112,68 @@ def test_what_does_not_fit_is_said(
     converted = convert(kserve(transformer=given))
     assert listed(converted, words)
     assert converted.status == (1 if blocks else 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "predictor", "wanted"),
+    [
+        ({"args": ["--protocol", "grpc-v2"]}, None, "grpc-v2"),
+        ({"args": ["--predictor_protocol=v1"]}, "grpc-v2", "v1"),
+        ({"command": ["python", "-m", "qa", "--protocol=grpc-v2"]}, "v1", "grpc-v2"),
+        ({"args": ["--protocol", "v2"]}, "v1", None),
+        ({"args": ["--protocol"]}, "v1", "v1"),
+    ],
+)
+def test_the_protocol_of_its_own_arguments_counts_first(
+    convert: RUN, words: Object, predictor: str | None, wanted: str | None
+) -> None:
+    model = {**PREDICTOR["model"], **({"protocolVersion": predictor} if predictor else {})}
+    source = kserve(transformer={"containers": [{**CONTAINER, **words}]})
+    source["spec"]["predictor"] = {"model": model}
+    assert convert(source).services[0]["spec"]["transformer"].get("protocol") == wanted
+
+
+TRITON: Object = {
+    "name": "kserve-container",
+    "image": "nvcr.io/nvidia/tritonserver:23.05-py3",
+    "args": ["tritonserver", "--model-store=/mnt/models", "--http-port=8085"],
+    "env": [{"name": "STORAGE_URI", "value": "gs://b/m"}],
+}
+
+
+@pytest.mark.parametrize("host", [["--predictor_host=localhost:8085"], ["--predictor_host", "127.0.0.1:8085"]])  # fmt: skip
+@pytest.mark.parametrize("first", [True, False])
+def test_a_transformer_in_the_pod_of_the_predictor_gets_pods_of_its_own(
+    convert: RUN, host: list[str], *, first: bool
+) -> None:
+    beside: Object = {
+        "name": "transformer-container", "image": "t:1", "args": ["--model_name=qa", *host], "ports": [{"containerPort": 8080}], "strange": 1,
+    }  # fmt: skip
+    source = kserve()
+    source["spec"]["predictor"] = {"containers": [beside, TRITON] if first else [TRITON, beside]}
+    converted = convert(source)
+    assert converted.status == 0
+    assert converted.services[0]["spec"]["transformer"] == {
+        "image": "t:1",
+        "args": ["--model_name=qa"],
+        "replicas": 1,
+    }
+    assert converted.predictor["model"] == {"storageUri": "gs://b/m"}
+    place = f"spec.predictor.containers[{0 if first else 1}]"
+    assert listed(converted, f"{place}: became spec.transformer, with pods of its own")
+    assert listed(converted, f"{place}.strange: not converted")
+    assert listed(converted, f"spec.predictor.containers[{1 if first else 0}].image: nvcr.io")
+    assert "podTemplate" not in converted.predictor
+
+
+def test_one_that_asks_another_host_is_named(convert: RUN) -> None:
+    beside = {
+        "name": "transformer-container",
+        "image": "t:1",
+        "args": ["--predictor_host", "qa.ns"],
+    }
+    source = kserve()
+    source["spec"]["predictor"] = {"containers": [TRITON, beside]}
+    converted = convert(source)
+    assert converted.status == 1
+    assert listed(converted, "spec.predictor.containers[1].args[0]: names the Service")

@@ -15,8 +15,9 @@ from tests.operator.convert.triton import RUN, Object, listed
         ({"modelFormat": {"name": "triton", "version": "2"}}, ""),
         ({"modelFormat": {"name": "onnx"}}, "'onnx': the server finds the format by the files. storageUri must be a model repository"),
         ({"modelFormat": {"name": "pytorch"}, "protocolVersion": "v2"}, "'pytorch': the server's image lacks the framework: build one with the extra 'torch'"),
-        ({"modelFormat": {"name": "sklearn"}}, "e.g. NAME/1/FILE. The server speaks protocol v2: clients send"),
-        ({"protocolVersion": "v1"}, "model.protocolVersion: left out: v1: the server speaks protocol v2"),
+        ({"modelFormat": {"name": "sklearn"}}, "storageUri must be a model repository, a folder with one folder per model, e.g. NAME/1/FILE"),
+        ({"protocolVersion": "v1"}, ""),
+        ({"protocolVersion": "v3"}, "model.protocolVersion: left out: v3: the server speaks v1 and v2 on its HTTP port"),
         ({"protocolVersion": "grpc-v2"}, ""),
     ],
 )  # fmt: skip

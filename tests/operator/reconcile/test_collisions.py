@@ -174,9 +174,10 @@ def test_a_component_refers_to_the_service_of_the_servers_that_it_asks() -> None
         "qa-explainer": ["qa"],
         "qa-canary-transformer": ["qa-canary"],
     }
-    elsewhere = {**COMPONENT, "args": ["--predictor_host", "qa.elsewhere:8000"]}
-    children = build(service("qa", {"transformer": elsewhere}), manifests.facts())
-    assert all(not list(references.of(one)) for one in children if one["kind"] == "Deployment")
+    for field in ("command", "args"):
+        elsewhere = {**COMPONENT, field: ["--predictor_host", "qa.elsewhere:8000"]}
+        children = build(service("qa", {"transformer": elsewhere}), manifests.facts())
+        assert all(not list(references.of(one)) for one in children if one["kind"] == "Deployment")
 
 
 @pytest.mark.parametrize("name", ["qa", "qa-transformer", "qa-canary-transformer"])

@@ -45,7 +45,7 @@ class ComponentScaling(Part, frozen=True):
 class Component(Part, frozen=True):
     """A Deployment and a Service of an image of your own, as KServe's transformers and explainers are.
 
-    Behind its own arguments it gets --model_name, --predictor_host, --predictor_protocol and --http_port, unless they are among these.
+    Behind its own arguments it gets --model_name, --predictor_host, --predictor_protocol and --http_port, unless they are among these or in its command.
 
     Attributes:
         image: its image.

@@ -44,8 +44,9 @@ def made(service: InferenceService, image: str, wanted: Component) -> Object:
 
 
 def arguments(service: InferenceService, wanted: Component) -> list[str]:
-    """The component's own arguments, and behind them those of KServe's contract that they do not have."""
+    """The component's own arguments, and behind them those of KServe's contract that neither they nor its command have."""
     own = list(wanted.args or ())
+    words = (*(wanted.command or ()), *own)
     ports = service.predictor_ports
     port = ports.grpc if wanted.protocol == _GRPC else ports.http
     contract = {
@@ -54,7 +55,7 @@ def arguments(service: InferenceService, wanted: Component) -> list[str]:
         "--predictor_protocol": wanted.protocol,
         "--http_port": str(wanted.port),
     }
-    given = {one.partition("=")[0].replace("-", "_").replace("__", "--", 1) for one in own if one.startswith("--")}  # fmt: skip
+    given = {one.partition("=")[0].replace("-", "_").replace("__", "--", 1) for one in words if one.startswith("--")}  # fmt: skip
     for option, value in contract.items():
         if option not in given:
             own += [option, value]

@@ -3,6 +3,8 @@
 Both are the spec of a pod with further fields. What the field of a service has, is moved there; the rest of the container and of the pod becomes podTemplate.
 """
 
+import dataclasses
+import itertools
 import typing
 
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
@@ -12,6 +14,10 @@ from naiad_operator.errors import Problem
 
 NAMES = ("transformer", "explainer")
 _CONTAINER = "kserve-container"
+_COLLOCATED = "transformer-container"
+"""KServe's name of a transformer in the predictor's pod."""
+_HOST_OPTION = "--predictor_host"
+_OWN_POD = ("localhost", "127.0.0.1")
 _SAME = ("command", "args", "env", "envFrom", "resources")
 _OF_POD = (
     "affinity", "imagePullSecrets", "nodeSelector", "priorityClassName", "runtimeClassName", "serviceAccountName", "tolerations",
@@ -22,11 +28,17 @@ _TEMPLATE_OF_POD = ("dnsConfig", "dnsPolicy", "hostAliases", "initContainers", "
 _PORT, _LEAST_PORT = 8080, 1024
 _CPU_PERCENT = 80
 """KServe's own default."""
+_OTHER_PROTOCOLS = ("v1", "grpc-v2")
+"""Those beside v2, the default."""
+_PROTOCOL_OPTIONS = ("--predictor_protocol", "--protocol")
+"""The second one is its name before KServe 0.11."""
+_STORAGE_VARIABLE = "STORAGE_URI"
 _NO_COUNTERPART = "there is no such field in Naiad: leave it out, or write it in podTemplate when it is a field of pods"
 _ADVICE = {
     "batcher": "the server batches itself: write dynamic_batching in config.pbtxt",
     "containerConcurrency": "the program limits itself how many requests it takes",
     "logger": "write mirror, or log in the program",
+    "parallelism": "the program limits itself how many requests it takes",
     "timeout": "write spec.ingress.readTimeoutSeconds or spec.gateway.requestTimeoutSeconds",
     "canaryTrafficPercent": "a component has no canary",
 }
@@ -55,10 +67,12 @@ def convert(spec: Fields, protocol: str, advice: typing.Mapping[str, str]) -> tu
             notes.append(Problem(path, message, blocks=True))
             continue
         component = _component(rest, container)
-        if protocol in {"v1", "v2", "grpc-v2"} and protocol != "v2":
-            component["protocol"] = protocol
+        spoken = _own_protocol(component) or protocol
+        if spoken in _OTHER_PROTOCOLS:
+            component["protocol"] = spoken
         notes += _ports(container, component, path, field)
         notes += _host(component, f"{path}.{field}")
+        notes += _files(component, path, field)
         template = _template(rest, container, component, others)
         if template:
             component["podTemplate"] = {"spec": template}
@@ -68,6 +82,53 @@ def convert(spec: Fields, protocol: str, advice: typing.Mapping[str, str]) -> tu
         notes += left(rest, path, {**advice, **_ADVICE}, _NO_COUNTERPART)
         made[name] = component
     return made, notes
+
+
+def part_from_predictor(spec: Fields) -> int | None:
+    """Makes the transformer of KServe's that is in the predictor's pod one of its own.
+
+    Args:
+        spec: KServe's spec, which is changed.
+
+    Returns:
+        Its place among the predictor's containers; None where there is none.
+    """
+    containers = entries(part(spec, "predictor"), "containers")
+    found = [one for one in containers if one.get("name") == _COLLOCATED]
+    if not found or "transformer" in spec:
+        return None
+    transformer = found[0]
+    index = containers.index(transformer)
+    part(spec, "predictor")["containers"] = [one for one in containers if one is not transformer]
+    for field in ("command", "args"):
+        if words := texts(transformer, field):
+            transformer[field] = [*_without_own_pod(words)]
+    spec["transformer"] = {"containers": [transformer]}
+    return index
+
+
+def parted(note: Problem, index: int) -> Problem:
+    """A note on a transformer that was at this place among the predictor's containers, with the path that its field has in the manifest; others as they are."""
+    before, found, after = note.path.partition("spec.transformer.containers[0]")
+    place = f"spec.predictor.containers[{index}]"
+    if found and not before:
+        return dataclasses.replace(note, path=place + after)
+    return note
+
+
+def _without_own_pod(words: list[str]) -> typing.Iterator[str]:
+    """Words without the address of the predictor in the same pod."""
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option != _HOST_OPTION:
+            yield word
+        elif not equals:
+            value = next(rest, "")
+            if value.partition(":")[0] not in _OWN_POD:
+                yield from (word, value)
+        elif value.partition(":")[0] not in _OWN_POD:
+            yield word
 
 
 def _container(component: Fields) -> tuple[Fields, str, list[Fields]]:
@@ -108,6 +169,9 @@ def _ports(container: Fields, component: Fields, path: str, field: str) -> typin
         else:
             message = f"left out: {number}: pods run as another user than root here, so that the program listens on --http_port=8080: write another port of 1024 or more in {path}.port"
             yield Problem(f"{path}.{field}.ports", message)
+    for index, other in enumerate(ports[1:], 1):
+        message = f"left out: {other.get('containerPort')}: clients reach one port, that of HTTP"
+        yield Problem(f"{path}.{field}.ports[{index}]", message)
     probe = part(container, "readinessProbe")
     asked = part(probe, "httpGet").get("path")
     if isinstance(asked, str) and asked.startswith("/"):
@@ -118,11 +182,30 @@ def _ports(container: Fields, component: Fields, path: str, field: str) -> typin
 
 
 def _host(component: Fields, path: str) -> typing.Iterator[Problem]:
-    """Arguments that name KServe's own Service of the predictor."""
-    for index, one in enumerate(texts(component, "args")):
-        if one.startswith("--predictor_host"):
-            message = "names the Service of KServe's predictor: leave it out with its value, the operator adds the one of the servers"
-            yield Problem(f"{path}.args[{index}]", message, blocks=True)
+    """Words that name KServe's own Service of the predictor."""
+    for field in ("command", "args"):
+        for index, one in enumerate(texts(component, field)):
+            if one.startswith(_HOST_OPTION):
+                message = "names the Service of KServe's predictor: leave it out with its value, the operator adds the one of the servers"
+                yield Problem(f"{path}.{field}[{index}]", message, blocks=True)
+
+
+def _own_protocol(component: Fields) -> str:
+    """The protocol to the predictor that the program's own words name; "" for none."""
+    words = [*texts(component, "command"), *texts(component, "args"), ""]
+    for word, following in itertools.pairwise(words):
+        option, equals, value = word.partition("=")
+        if option in _PROTOCOL_OPTIONS:
+            return value if equals else following
+    return ""
+
+
+def _files(component: Fields, path: str, field: str) -> typing.Iterator[Problem]:
+    """The variable by which KServe copies files to the program."""
+    for index, one in enumerate(entries(component, "env")):
+        if one.get("name") == _STORAGE_VARIABLE:
+            message = f"KServe copies {one.get('value')} to /mnt/models before the program starts, and nothing does here: put the files into the image, or have an init container of {path}.podTemplate copy them, and leave the variable out"
+            yield Problem(f"{path}.{field}.env[{index}]", message, blocks=True)
 
 
 def _template(rest: Fields, container: Fields, component: Fields, others: list[Fields]) -> Fields:

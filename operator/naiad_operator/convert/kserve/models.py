@@ -24,8 +24,8 @@ _BACKENDS = {
 """By KServe's name of a format, the backend that runs it."""
 _TRITON_FORMATS = frozenset(("onnx", "pytorch", "tensorflow", "tensorrt", "triton"))
 """Formats that KServe also gives to Triton; the arguments of the others are those of other servers."""
-_V2_FORMATS = frozenset(("onnx", "python", "tensorrt", "triton"))
-"""Formats whose servers speak protocol v2 where a predictor does not say; those of the others speak v1."""
+_PROTOCOLS = frozenset(("", "v1", "v2", "grpc-v2"))
+"""What a server speaks, each without a setting."""
 _STORAGE_SECRET = "storage-config"  # noqa: S105 - the Secret's name
 
 
@@ -80,16 +80,15 @@ def _format(draft: Draft) -> None:
     """Says what the format and the protocol ask of the user: the server finds the backend by the files."""
     given = str(part(draft.container.pop("modelFormat", None)).get("name") or "triton")
     protocol = str(draft.container.pop("protocolVersion", None) or "")
-    if protocol not in {"", "v2", "grpc-v2"}:
-        draft.of_container("protocolVersion", f"left out: {protocol}: {_CLIENTS}")
+    if protocol not in _PROTOCOLS:
+        message = f"left out: {protocol}: the server speaks v1 and v2 on its HTTP port, and v2 on its gRPC port"
+        draft.of_container("protocolVersion", message)
     if given == "triton":
         return
     backend = _BACKENDS.get(given, "")
     runs = backend in server.BACKENDS and backend not in server.EXTRAS
     message = f"left out: {given!r}: {_how(backend)}"
     message += f". storageUri must be a model repository, a folder with one folder per model, e.g. NAME/1/{'model.onnx' if given == 'onnx' else 'FILE'}"
-    if not protocol and given not in _V2_FORMATS:
-        message += f". {_CLIENTS[0].upper()}{_CLIENTS[1:]}"
     draft.of_container("modelFormat", message, blocks=not runs)
 
 
@@ -106,9 +105,6 @@ def _how(backend: str) -> str:
         "the server has no backend for it: export the model to ONNX, write a Python model, or install a package with such a backend in an image of your own "
         "(docs/backends.md)"
     )
-
-
-_CLIENTS = "the server speaks protocol v2: clients send /v2/models/NAME/infer in place of /v1/models/NAME:predict"
 
 
 def _storage_variable(container: Fields) -> None:

@@ -79,8 +79,9 @@ def convert(
 def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fields, list[Problem]]:
     """The same for a manifest of v1beta1, which is changed."""
     metadata, predictor = part(rest, "metadata"), part(rest, "spec", "predictor")
+    place = components.part_from_predictor(part(rest, "spec"))
     namespace = str(metadata.get("namespace") or "")
-    container, field = _container(predictor)
+    container, field = _container(predictor, place)
     protocol = str(container.get("protocolVersion") or "")
     own = len(texts(container, "args"))
     merged = runtimes.merge(predictor, container, namespace, others)
@@ -116,7 +117,10 @@ def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fiel
     draft.notes += left(container, draft.container_path, _ADVICE, workload.OF_CONTAINER)
     beside, notes = components.convert(part(rest, "spec"), protocol, _ADVICE)
     draft.spec |= beside
-    draft.notes += notes
+    draft.notes += notes if place is None else (components.parted(one, place) for one in notes)
+    if place is not None:
+        message = "became spec.transformer, with pods of its own: its number of pods and their scaling are in spec.transformer"
+        draft.of_pod(f"containers[{place}]", message)
     draft.notes += left(part(rest, "spec"), "spec", _ADVICE, _NO_COUNTERPART)
     draft.notes += outside(rest)
     result = workload.result(rest, draft)
@@ -140,8 +144,13 @@ _SCALED = (
 )
 
 
-def _container(predictor: Fields) -> tuple[Fields, str]:
-    """The server's container, taken out of the predictor, and its field."""
+def _container(predictor: Fields, without: int | None) -> tuple[Fields, str]:
+    """The server's container, taken out of the predictor, and its field.
+
+    Args:
+        predictor: KServe's.
+        without: the place in the manifest of a container that was taken out before.
+    """
     for field in _FRAMEWORKS:
         if isinstance(predictor.get(field), dict):
             found: Fields = predictor.pop(field)
@@ -152,7 +161,7 @@ def _container(predictor: Fields) -> tuple[Fields, str]:
     for index, container in enumerate(containers):
         if workload.runs_triton(container):
             predictor["containers"].remove(container)
-            return container, f"containers[{index}]"
+            return container, f"containers[{index + (without is not None and without <= index)}]"
     return {}, "model"
 
 

@@ -29,7 +29,7 @@ def of(manifest: Object) -> collections.abc.Iterator[Named]:
         yield str(target.get("kind") or "Deployment"), str(target.get("name"))
     namespace = part(dict(manifest), "metadata").get("namespace")
     for container in entries(part(spec, "template", "spec"), "containers"):
-        given = texts(container, "args")
+        given = [*texts(container, "command"), *texts(container, "args")]
         for option, value in itertools.pairwise(given):
             name, _, rest = value.partition(".")
             if option == _PREDICTOR_HOST and rest.partition(":")[0] == namespace:
