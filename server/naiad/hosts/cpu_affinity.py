@@ -42,7 +42,7 @@ _HYSTERESIS = 2
 """An instance is released when its batches take this many times as long."""
 
 ALONE_AFTER = 64
-"""So many batches in a row make an instance one that works alone, whichever others there are."""
+"""More batches than this in a row make an instance one that works alone, whichever others there are; they are counted by `SAMPLE_INTERVAL`."""
 
 WARM_UP_BATCHES = 32
 """Batches before the first decision: the first ones load code and caches, and a model that starts threads in them does so while it is
@@ -57,14 +57,15 @@ class Instances:
 
     Attributes:
         alone: whether one works alone, on two processors: any thread may read it.
+        last: the instance that had the last batch, as `works` was told.
     """
 
-    __slots__ = ("_can_bind", "_count", "_in_a_row", "_last", "alone")
+    __slots__ = ("_can_bind", "_count", "_in_a_row", "alone", "last")
 
     def __init__(self) -> None:
         self._count = 0
         self._can_bind = False
-        self._last: object = None
+        self.last: object = None
         self._in_a_row = 0
         self.alone = False
 
@@ -72,21 +73,21 @@ class Instances:
         """So many more, or fewer."""
         self._count += count
         self._can_bind = len(os.sched_getaffinity(0)) == _PROCESSORS
-        self._last, self._in_a_row = None, 0
+        self.last, self._in_a_row = None, 0
         self.alone = self._count == 1 and self._can_bind
 
     def works(self, instance: object) -> None:
-        """An instance has a batch.
+        """An instance has a batch: called if it is not the `last` one, and for one of `SAMPLE_INTERVAL` batches if it is, to cost the others nothing.
 
         Args:
             instance: the same object each time; None for one of several in a process.
         """
-        if instance is self._last:
-            self._in_a_row += 1
-            if self._in_a_row == ALONE_AFTER:
+        if instance is self.last:
+            self._in_a_row += SAMPLE_INTERVAL
+            if self._in_a_row > ALONE_AFTER:
                 self.alone = self._can_bind and instance is not None
         else:
-            self._last, self._in_a_row = instance, 0
+            self.last, self._in_a_row = instance, 0
             self.alone = self._count == 1 and self._can_bind
 
     @property
@@ -238,9 +239,12 @@ class WorkerAffinity:
         """A batch came back, which took so long in the model."""
         affinity = self._affinity
         affinity.record(computed_ns)
-        INSTANCES.works(self if self._instances == 1 else None)
+        instance = self if self._instances == 1 else None
         self._batches += 1
-        if not self._batches % SAMPLE_INTERVAL:
+        is_sample = not self._batches % SAMPLE_INTERVAL
+        if is_sample or INSTANCES.last is not instance:
+            INSTANCES.works(instance)
+        if is_sample:
             together = affinity.together and INSTANCES.alone
             if together:
                 self._binding.loop_is_on(current_processor())

@@ -133,13 +133,11 @@ class ThreadHost:
             return
         jobs = self._jobs or self._start()
         self._submitted += 1
-        INSTANCES.works(self)
-        if (
-            self._affinity.together
-            and self._binding is not None
-            and not self._submitted % SAMPLE_INTERVAL
-        ):
-            self._binding.loop_is_on(current_processor())
+        is_sample = not self._submitted % SAMPLE_INTERVAL
+        if is_sample or INSTANCES.last is not self:
+            INSTANCES.works(self)
+            if is_sample and self._affinity.together and self._binding is not None:
+                self._binding.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:

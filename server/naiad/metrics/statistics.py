@@ -272,20 +272,45 @@ class ModelStatistics:
                 self.summaries.requested(duration, waited)
             self.summaries.computed(*timing.parts(), requests=count)
 
-    def record_composed(
-        self, *, rows: int, request_ns: int, queue_ns: int, timing: BatchTiming, wall_ms: int
+    def record_alone(
+        self,
+        *,
+        rows: int,
+        request_ns: int,
+        queue_ns: int,
+        timing: BatchTiming,
+        wall_ms: int,
+        padding_rows: int = 0,
     ) -> None:
-        """Count a successful request of an ensemble, which is an execution by itself (row 14.13)."""
-        self.record_execution(batch_size=rows, timing=timing, wall_ms=wall_ms)
+        """Count a successful request that is an execution by itself: the only one of its batch, or one of an ensemble (row 14.13)."""
+        # As `record_execution` and `record_successes`, without the calls.
+        self.execution_count += 1
+        self.padding_rows += padding_rows
+        self.last_inference_ms = wall_ms
+        entry = self.batches.get(rows)
+        if entry is None:
+            entry = self.batches[rows] = BatchStatistics()
+        input_ns, infer_ns = timing.compute_input_ns, timing.compute_infer_ns
+        output_ns = timing.compute_output_ns
+        entry.count += 1
+        entry.compute_input_ns += input_ns
+        entry.compute_infer_ns += infer_ns
+        entry.compute_output_ns += output_ns
         self.success_count += 1
         self.inference_count += rows
         self.success_ns += request_ns
         self.queue_ns += queue_ns
-        self.compute_input_ns += timing.compute_input_ns
-        self.compute_infer_ns += timing.compute_infer_ns
-        self.compute_output_ns += timing.compute_output_ns
-        # As `observe`, without the calls.
+        self.compute_input_ns += input_ns
+        self.compute_infer_ns += infer_ns
+        self.compute_output_ns += output_ns
         find = bisect.bisect_left
+        histogram = self.compute_time
+        total_ns = input_ns + infer_ns + output_ns
+        histogram.counts[find(histogram.bounds, total_ns)] += 1
+        histogram.total += total_ns
+        histogram = self.batch_size
+        histogram.counts[find(histogram.bounds, rows)] += 1
+        histogram.total += rows
         histogram = self.request_time
         histogram.counts[find(histogram.bounds, request_ns)] += 1
         histogram.total += request_ns

@@ -304,7 +304,10 @@ class DynamicScheduler:
         self._scheduling = True
         try:
             self._send_batches(now)
-            if self._pool.prefetcher is not None or self._queue.prefetched:
+            queue = self._queue
+            if (queue.size and self._pool.prefetcher is not None) or (
+                queue.prefetched or self._prefetched_due_ns != NEVER
+            ):
                 self._prefetch(now)
         finally:
             self._scheduling = False
@@ -326,7 +329,7 @@ class DynamicScheduler:
             if (
                 self._follow_ups is not None
                 and self._follow_ups.is_active
-                and self._works_alone()
+                and (pool.usable == 1 or self._works_alone())
                 and isinstance(decision, Dispatch)
                 and decision.reason is _IDLE
                 and not self._stopping
@@ -374,14 +377,18 @@ class DynamicScheduler:
             pool.send(slot, batch)
 
     def _works_alone(self) -> bool:
-        """Whether one instance has all the work: it is the only one, or slower ones beside it stand idle."""
-        pool = self._pool
-        return pool.usable == 1 or (pool.speeds.mixed and not pool.speeds.busy())
+        """Whether one of several instances has all the work: slower ones beside it stand idle. Of one alone that is known without this call."""
+        speeds = self._pool.speeds
+        return speeds.mixed and not speeds.busy()
 
     def _take(self, count: int) -> list[Inference]:
         """Take a batch that is sent now out of the queue."""
         follow_ups = self._follow_ups
-        if follow_ups is not None and follow_ups.is_active and self._works_alone():
+        if (
+            follow_ups is not None
+            and follow_ups.is_active
+            and (self._pool.usable == 1 or self._works_alone())
+        ):
             follow_ups.taken(count)
         return self._queue.take(count)
 
@@ -390,7 +397,7 @@ class DynamicScheduler:
         queue = self._queue
         if outcome is not None:
             self._gathers = len(outcome.batch) > 1 or bool(queue.size)
-            if self._follow_ups is not None and self._works_alone():
+            if self._follow_ups is not None and (self._pool.usable == 1 or self._works_alone()):
                 self._follow_ups.came_back(outcome, self._now())
         if queue.size:
             self._schedule()

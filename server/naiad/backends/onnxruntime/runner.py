@@ -138,13 +138,18 @@ class SessionRunner:
         Raises:
             InferenceError: INTERNAL: an output is not what the config says.
         """
+        model = self.model
         outputs: list[tuple[OutputRule, Array]] = []
         for name, given in zip(names, arrays, strict=True):
             rule = self._rules[name]
             array = given
             if rule.spec.datatype is datatypes.BYTES:
                 array = text.encoded(array)
-            outputs.append((rule, rule.checked(array, rows=rows, model=self.model)))
+            if array.ndim:
+                rule.check(array, rows=rows, model=model)
+            else:
+                array = rule.checked(array, rows=rows, model=model)
+            outputs.append((rule, array))
         return outputs
 
     def _run_values(self, names: list[str], feeds: dict[str, Array]) -> list[Array]:

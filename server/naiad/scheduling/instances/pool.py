@@ -211,8 +211,11 @@ class InstancePool:
             ticket = slot.prefetched_ticket
         else:
             return  # it was aborted before
-        if outcome.execution is not None:
-            slot.ran(outcome)
+        execution = outcome.execution
+        if execution is not None:
+            slot.times.record(outcome.compute_end_ns - outcome.compute_start_ns)
+            if None in execution.responses:
+                slot.deferred.update(deferred_of(outcome))
         if slot.limited:
             self._resources.release(slot)
         if prefetched is not None:

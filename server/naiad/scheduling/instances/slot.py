@@ -64,14 +64,6 @@ class InstanceSlot:
         self.on_outcome: OnOutcome = functools.partial(came_back, self)
         self.retry = functools.partial(retry, self)
 
-    def ran(self, outcome: BatchOutcome) -> None:
-        """A batch was executed: keep its duration, and which responses come later."""
-        execution = outcome.execution
-        assert execution is not None
-        self.times.record(outcome.compute_end_ns - outcome.compute_start_ns)
-        if None in execution.responses:
-            self.deferred.update(deferred_of(outcome))
-
 
 def deferred_of(outcome: BatchOutcome) -> list[Inference]:
     """The inferences of a batch whose responses come later. One that is rescheduled is not among them: it is its scheduler's again."""

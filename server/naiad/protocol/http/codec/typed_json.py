@@ -92,10 +92,7 @@ _INVALID = msgspec.MsgspecError, RecursionError, ValueError
 def decode(body: bytes | memoryview, header_length: int, target: Target) -> Decoded:
     """Read any request. Arguments and errors are those of `infer_json.decode`."""
     if header_length <= LONGEST and target.max_input_size >= SMALLEST_LIMIT:
-        if header_length == len(body) and _IN_A_REGION in (document := bytes(body)):
-            decoded = None if b'"id"' in document else _in_regions(document, target)
-        else:
-            decoded = read(body, header_length, target)
+        decoded = read(body, header_length, target)
         if decoded is not None:
             return decoded
     return infer_json.decode(body, header_length, target)
@@ -126,7 +123,10 @@ def read(body: bytes | memoryview, header_length: int, target: Target) -> Decode
     """Read a request whose JSON is short; None if it has to be looked at closely. Arguments are those of `infer_json.decode`."""
     inputs: list[Tensor] = []
     if header_length == len(body):
-        root = _parsed(_decode_request, bytes(body))
+        document = bytes(body)
+        if _IN_A_REGION in document:
+            return None if b'"id"' in document else _in_regions(document, target)
+        root = _parsed(_decode_request, document)
         if root is None:
             return None
         for entry in root.inputs:

@@ -146,7 +146,6 @@ def test_listed_outputs_are_taken(outputs: list[object], binary: bytes) -> None:
         (behind(8, shape=[-2]), bytes(8)),
         (behind(8, shape=[1] * 33), bytes(8)),
         (behind(8, datatype="x"), bytes(8)),
-        (behind(8, parameters={"shared_memory_region": "r"}), b""),
         (behind(8, parameters={"binary_data_size": 8, "other": 1}), bytes(8)),
         (behind(8, parameters={}), bytes(8)),
         (document(), b"x"),
