@@ -295,11 +295,12 @@ class ProcessHost:
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             self._supervisor.refuse("outcome", failure)
             return
-        if execution is not None and any(
-            each is not None and each.error is not None and each.error.message == NO_DESCRIPTOR
-            for each in execution.responses
-        ):
-            data.lent.send_again()
+        if execution is not None:
+            for response in execution.responses:
+                failed = None if response is None else response.error
+                if failed is not None and failed.message == NO_DESCRIPTOR:
+                    data.lent.send_again()
+                    break
         self._copied(batch)  # the outcome may come before `_sent` is called
         self._end(batch, execution, error)
         if data.has_large:
