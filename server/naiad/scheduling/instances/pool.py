@@ -213,9 +213,7 @@ class InstancePool:
             return  # it was aborted before
         execution = outcome.execution
         if execution is not None:
-            slot.times.record(outcome.compute_end_ns - outcome.compute_start_ns)
-            if None in execution.responses:
-                slot.deferred.update(deferred_of(outcome))
+            slot.ran(outcome, execution)
         if slot.limited:
             self._resources.release(slot)
         if prefetched is not None:
@@ -231,9 +229,10 @@ class InstancePool:
         self._on_free(outcome)
         if slot.limited:
             self._resources.offer()
-        due = (outcome,) if self._order is None else self._order.came_back(ticket, outcome)
-        for ready in due:
-            self._deliver(ready)
+        if self._order is None:
+            self._deliver(outcome)
+        else:
+            self._deliver_in_order(self._order.came_back(ticket, outcome))
 
     def retry(self, slot: InstanceSlot) -> None:
         """The resources of an instance that waits may be available."""
@@ -377,6 +376,10 @@ class InstancePool:
         self._take_out(slot)
         if not self.usable:
             self._on_lost()
+
+    def _deliver_in_order(self, due: collections.abc.Iterable[BatchOutcome]) -> None:
+        for outcome in due:
+            self._deliver(outcome)
 
     def _deliver(self, outcome: BatchOutcome) -> None:
         self.inflight -= len(outcome.batch)

@@ -3,7 +3,9 @@
 import collections.abc
 import functools
 
+from naiad.backends.instance import Execution
 from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
 from naiad.hosts.host import BatchOutcome, HostedInstance, OnOutcome
 from naiad.scheduling.speed.times import BatchTimes
 
@@ -63,6 +65,12 @@ class InstanceSlot:
         self.deferred = set[Inference]()
         self.on_outcome: OnOutcome = functools.partial(came_back, self)
         self.retry = functools.partial(retry, self)
+
+    def ran(self, outcome: BatchOutcome, execution: Execution[InferResponse]) -> None:
+        """A batch was executed: keep its duration, and which responses come later."""
+        self.times.record(outcome.compute_end_ns - outcome.compute_start_ns)
+        if None in execution.responses:
+            self.deferred.update(deferred_of(outcome))
 
 
 def deferred_of(outcome: BatchOutcome) -> list[Inference]:

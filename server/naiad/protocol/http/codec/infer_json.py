@@ -382,12 +382,12 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
             )
             if part:
                 parts.append(part)
-        elif (kind := type(tensor)) is PlacedTensor:
+        elif type(tensor) is PlacedTensor:
             outputs.append({"name": name, "datatype": datatype.name, "shape": tensor.shape})
         else:
             data = (
                 json_values.write(tensor.array.ravel(), datatype, name=name)
-                if kind is not KeptTensor
+                if type(tensor) is not KeptTensor
                 else _kept(tensor)
             )
             outputs.append(

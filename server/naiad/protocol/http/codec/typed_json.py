@@ -122,8 +122,8 @@ def _known_in_regions(document: bytes, target: Target) -> Decoded | None:
 def read(body: bytes | memoryview, header_length: int, target: Target) -> Decoded | None:
     """Read a request whose JSON is short; None if it has to be looked at closely. Arguments are those of `infer_json.decode`."""
     inputs: list[Tensor] = []
+    document = bytes(body[:header_length])
     if header_length == len(body):
-        document = bytes(body)
         if _IN_A_REGION in document:
             return None if b'"id"' in document else _in_regions(document, target)
         root = _parsed(_decode_request, document)
@@ -135,16 +135,11 @@ def read(body: bytes | memoryview, header_length: int, target: Target) -> Decode
                 return None
             inputs.append(tensor)
         return _decoded(root, root.parameters, inputs, target)
-    document = body[:header_length]
-    if type(document) is not bytes:
-        document = bytes(document)
     # An id makes JSON that does not come again: it would only push others out of the memory.
     known = _read_head(document) if b'"id"' in document else _known_head(document)
-    if known is None:
+    if known is None or known[1].size != len(body) - header_length:
         return None
     head, layout = known
-    if layout.size != len(body) - header_length:
-        return None
     at, model = header_length, target.model
     for spec, size in layout.places:
         inputs.append(raw_tensors.read(body, at, size, spec, model=model))
