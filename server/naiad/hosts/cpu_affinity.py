@@ -57,7 +57,7 @@ class Instances:
 
     Attributes:
         alone: whether one works alone, on two processors: any thread may read it.
-        last: the instance that had the last batch, as `works` was told.
+        last: the instance that had the last batch.
     """
 
     __slots__ = ("_can_bind", "_count", "_in_a_row", "alone", "last")
