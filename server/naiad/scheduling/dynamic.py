@@ -41,6 +41,7 @@ from naiad.scheduling.queue import InferenceQueue, earliest_deadline
 from naiad.scheduling.relays.calls import CallInProgress
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import drain
+from naiad.scheduling.speed.deadline import DEADLINE_PARAMETER
 from naiad.scheduling.strategy import Strategy
 from naiad.scheduling.timers.timer import Timers
 from naiad.scheduling.timers.wakeup import NEVER
@@ -123,7 +124,7 @@ class DynamicScheduler:
                 if self._stopping
                 else refusals.no_instance(self._model)
             )
-        if inference.cancelled or inference.request.parameters:
+        if inference.cancelled or DEADLINE_PARAMETER in inference.request.parameters:
             self._check(inference)
         queue, now = self._queue, self._now()
         try:
@@ -157,7 +158,7 @@ class DynamicScheduler:
         now, on_cancel = self._now(), self._on_cancel
         accepted: list[Inference] = []
         for inference in inferences:
-            if inference.cancelled or inference.request.parameters:
+            if inference.cancelled or DEADLINE_PARAMETER in inference.request.parameters:
                 try:
                     self._check(inference)
                 except InferenceError as error:
