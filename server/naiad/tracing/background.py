@@ -24,6 +24,7 @@ class Background(typing.Generic[T]):
         most: how much may wait, in the sizes that `put` gets.
         gather_seconds: how long to wait for more once something has come.
         enough: how much ends this wait.
+        at_end: called on the thread once it ends.
 
     Attributes:
         most: as given.
@@ -39,10 +40,12 @@ class Background(typing.Generic[T]):
         most: int,
         gather_seconds: float,
         enough: int = sys.maxsize,
+        at_end: collections.abc.Callable[[], None] | None = None,
     ) -> None:
         self._work = work
         self.most = most
         self._enough = enough
+        self._at_end = at_end
         # Each is written by one thread only.
         self._given = self._taken = 0
         self._gather_seconds = gather_seconds
@@ -105,6 +108,8 @@ class Background(typing.Generic[T]):
                     _log.exception("%s failed", self._thread.name)
                 self.is_busy = False
             if is_last and not self._waiting:
+                if self._at_end is not None:
+                    self._at_end()
                 return
             if is_last:
                 self._hurry.set()

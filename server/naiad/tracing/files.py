@@ -4,7 +4,6 @@ A file is valid JSON after every write. The first error stops tracing with one l
 """
 
 import collections.abc
-import contextlib
 import logging
 import operator
 import typing
@@ -12,15 +11,21 @@ import typing
 import msgspec
 
 from naiad.core.inference import Inference
+from naiad.log_text import Lines
 from naiad.tracing.background import Background
-from naiad.tracing.json_array import JsonArray
+from naiad.tracing.file_writer import FileWriter
 from naiad.tracing.settings import TraceSetting
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.triton_json import written
-from naiad.tracing.usual import UsualTexts, UsualTrace
+from naiad.tracing.usual import UsualTrace
 from naiad.tracing.usual_queue import UsualQueue
+from naiad.tracing.writer_process import WriterProcess
+from naiad.tracing.writing import Records, Written
 
 _log = logging.getLogger("naiad.trace")
+
+_MANY = 1024
+"""So many usual traces at once are written by a process of its own from then on: five thousand per second, or as many as came while a disk was slow."""
 
 _HELD = 1000
 """Traces of a setting with a count that wait for its end in memory; more are written before."""
@@ -122,12 +127,11 @@ class TraceFiles:
     def __init__(self, failed: collections.abc.Callable[[OSError, str], None], file: str) -> None:
         self._failed = failed
         self._file = file
-        self._texts = UsualTexts()
+        self._writer: FileWriter | WriterProcess = FileWriter()
+        self._may_move = True
         # Each is written by one thread only.
         self._dropped = self._unwritten = 0
         self._groups = FileGroups()
-        self._open: dict[str, JsonArray] = {}
-        self._begun = set[str]()
         self._numbers: dict[str, int] = {}
         self.background = Background[Write](
             self._write,
@@ -135,6 +139,7 @@ class TraceFiles:
             most=_WAITING,
             gather_seconds=_GATHER_SECONDS,
             enough=_ENOUGH,
+            at_end=self._end,
         )
         self._usual = UsualQueue(
             most=_WAITING,
@@ -171,10 +176,9 @@ class TraceFiles:
 
     def close(self, seconds: float) -> None:
         """See `TraceSink`."""
-        if self.background.close(seconds):
-            for array in self._open.values():
-                with contextlib.suppress(OSError):
-                    array.close()
+        writer = self._writer
+        if not self.background.close(seconds) and isinstance(writer, WriterProcess):
+            writer.abandon()
         if self.lost:
             _log.warning("%d traces were not written", self.lost)
 
@@ -199,51 +203,52 @@ class TraceFiles:
 
     def _write(self, writes: list[Write]) -> None:
         """On the thread."""
-        self._write_usual()
+        many = 0
+        for usual in self._usual.taken():
+            many += len(usual.numbers)
+            self._writer.usual(self._file, usual)
         whole: dict[str, list[RequestTrace]] = {}
         for write in writes:
             if not write.numbered:
                 whole.setdefault(write.file, []).extend(write.traces)
         for file, traces in whole.items():
             if traces:
-                with self._freed(traces), self._reported(file, len(traces)):
-                    self._ready(file).append(self._joined(traces))
+                self._writer.records(self._joined(traces, file, grows=True))
         for write in writes:
             if write.numbered:
                 number = self._numbers.get(write.file, 0)
                 self._numbers[write.file] = number + 1
                 path = f"{write.file}.{number}"
-                with (
-                    self._freed(write.traces),
-                    self._reported(path, len(write.traces)),
-                    contextlib.closing(JsonArray(path)) as array,
-                ):
-                    array.append(self._joined(write.traces))
+                self._writer.records(self._joined(write.traces, path, grows=False))
+        self._report(self._writer.written())
+        self._choose_writer(many)
 
-    def _write_usual(self) -> None:
-        is_first = True
-        for traces in self._usual.taken():
-            with self._reported(self._file, len(traces.numbers)):
-                # Whether the file is still there is asked once.
-                array = None if is_first else self._open.get(self._file)
-                is_first = False
-                (array or self._ready(self._file)).append_framed(self._texts.framed(traces))
+    def _choose_writer(self, many: int) -> None:
+        """The event loop waits for the interpreter lock while traces become text: many become so in another process."""
+        writer = self._writer
+        if isinstance(writer, WriterProcess):
+            if writer.has_ended:
+                self._writer = FileWriter(writer.begun)
+        elif many >= _MANY and self._may_move and writer.may_move():
+            process = WriterProcess(writer.begun)
+            try:
+                process.start()
+            except OSError as error:
+                self._may_move = False
+                _log.warning(
+                    "traces are written by a thread, which takes more of the server's time: the process that would write them cannot be started: %s",
+                    error.strerror or error,
+                )
+                return
+            writer.close()
+            self._writer = process
 
-    def _ready(self, file: str) -> "JsonArray":
-        """The array of a file."""
-        array = self._open.get(file)
-        if array is not None and not array.is_at(file):
-            del self._open[file]
-            array.close()
-            array = None
-        if array is None:
-            # One that was written before goes on, once there is room again.
-            array = self._open[file] = JsonArray(file, goes_on=file in self._begun)
-            self._begun.add(file)
-        return array
+    def _end(self) -> None:
+        """On the thread, once it ends."""
+        self._writer.close()
 
-    def _joined(self, traces: list[RequestTrace]) -> bytes:
-        """Several, with commas between them; one of which no text can be made is lost alone."""
+    def _joined(self, traces: list[RequestTrace], path: str, *, grows: bool) -> Records:
+        """Several as text; one of which no text can be made is lost alone. They are freed."""
         texts = []
         for trace in traces:
             try:
@@ -251,29 +256,30 @@ class TraceFiles:
             except Exception:  # noqa: BLE001 - whatever a model gave, other traces go on
                 self._unwritten += 1
                 _log.exception("trace %d cannot be written as JSON, and is lost", trace.id)
-        return ",".join(texts).encode()
-
-    @contextlib.contextmanager
-    def _reported(self, path: str, count: int) -> collections.abc.Iterator[None]:
+            trace.free()
         try:
-            yield
-        except OSError as error:
-            self._unwritten += count
-            if array := self._open.pop(path, None):
-                with contextlib.suppress(OSError):
-                    array.close()
-            self._failed(error, path)
-        except Exception:  # noqa: BLE001 - such as no memory for a text; what else waits is written and freed
-            self._unwritten += count
-            _log.exception("%d traces cannot be written to %s, and are lost", count, path)
+            return Records(path, len(texts), ",".join(texts).encode(), grows)
+        except MemoryError:
+            self._unwritten += len(texts)
+            _log.error(
+                "%d traces cannot be written to %s, and are lost: there is no memory for their text",
+                len(texts),
+                path,
+            )
+            return Records(path, 0, b"", grows)
 
-    @contextlib.contextmanager
-    def _freed(self, traces: list[RequestTrace]) -> collections.abc.Iterator[None]:
-        try:
-            yield
-        finally:
-            for trace in traces:
-                trace.free()
+    def _report(self, reply: Written) -> None:
+        for fault in reply.faults:
+            self._unwritten += fault.traces
+            if fault.number:
+                self._failed(OSError(fault.number, fault.words), fault.path)
+            else:
+                _log.error(
+                    "%d traces cannot be written to %s, and are lost: %s",
+                    fault.traces,
+                    fault.path,
+                    Lines(fault.words),
+                )
 
 
 def _weight(write: Write) -> int:

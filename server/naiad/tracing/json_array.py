@@ -1,13 +1,31 @@
 """A file that holds a JSON array and grows: whole after each write, whatever fails."""
 
+import contextlib
 import io
 import os
 import pathlib
 import stat
 
 
+def cut_off(path: str, *, inode: int, end: int) -> None:
+    """End an array where it was whole, after a process that wrote it has ended in the middle; not a file that has its path since. Raises OSError."""
+    with io.FileIO(path, "r+") as file:
+        if os.fstat(file.fileno()).st_ino != inode or file.seek(0, io.SEEK_END) <= end:
+            return
+        file.truncate(end)
+        if end:
+            file.seek(end)
+            file.write(b"]")
+
+
 class JsonArray:
-    """A file that holds a JSON array, whole after each write. A file that is there already is replaced, unless the array goes on. Raises OSError."""
+    """A file that holds a JSON array, whole after each write. A file that is there already is replaced, unless the array goes on. Raises OSError.
+
+    Attributes:
+        is_regular: whether it is a file on a disk.
+        inode: its number in the file system.
+        end: where the bracket is that ends the array; 0: it has not begun.
+    """
 
     def __init__(self, path: str, *, goes_on: bool = False) -> None:
         try:
@@ -15,8 +33,9 @@ class JsonArray:
         except FileNotFoundError:
             self._file = io.FileIO(path, "w")
         self._seeks = self._file.seekable()
-        # Where the bracket is that ends the array; 0: it has not begun.
-        self._end = self._found_end() if self._seeks else 0
+        status = os.fstat(self._file.fileno())
+        self.is_regular, self.inode = stat.S_ISREG(status.st_mode), status.st_ino
+        self.end = self._found_end() if self._seeks else 0
 
     def _found_end(self) -> int:
         size = self._file.seek(0, io.SEEK_END)
@@ -33,7 +52,7 @@ class JsonArray:
             there = pathlib.Path(path).stat()
         except FileNotFoundError:
             return False
-        is_cut = stat.S_ISREG(here.st_mode) and here.st_size < self._end
+        is_cut = stat.S_ISREG(here.st_mode) and here.st_size < self.end
         return os.path.samestat(here, there) and not is_cut
 
     def append(self, records: bytes) -> None:
@@ -43,26 +62,27 @@ class JsonArray:
 
     def append_framed(self, records: memoryview) -> None:
         """As `append`, of records that have a comma in front, which may be changed, and a bracket behind."""
-        if not self._end:
+        if not self.end:
             records[0] = ord("[")
         rest = records if self._seeks else records[:-1]
         size = len(rest)
         if self._seeks:
-            self._file.seek(self._end)
+            self._file.seek(self.end)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
             if self._seeks:
-                self._file.truncate(self._end)
-                if self._end:
-                    self._file.seek(self._end)
-                    self._file.write(b"]")
+                with contextlib.suppress(OSError):  # the first error says what is wrong
+                    self._file.truncate(self.end)
+                    if self.end:
+                        self._file.seek(self.end)
+                        self._file.write(b"]")
             raise
-        self._end += size - 1
+        self.end += size - 1
 
     def close(self) -> None:
         """End the array."""
-        if not self._seeks and self._end:
+        if not self._seeks and self.end:
             self._file.write(b"]")
         self._file.close()

@@ -48,6 +48,7 @@ received by its model, was queued, was answered; at which its batch began, had i
 sent, and was sent (monotonic nanoseconds).
 """
 SIZE = _NUMBERS.size
+COLUMNS = SIZE // 8
 
 _NAMES = tuple(FRONT_END.values())
 _STAMPS = 3

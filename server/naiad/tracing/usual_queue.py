@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from naiad.core.inference import Inference
-from naiad.tracing.usual import PACK_INTO, PROTOCOLS, SIZE, Usual, UsualTrace
+from naiad.tracing.usual import COLUMNS, PACK_INTO, PROTOCOLS, SIZE, Usual, UsualTrace
 
 SLOTS = 256
 """Traces of a block: of so few numpy keeps the interpreter lock, but for the copy of their text, and does not exchange it with the event loop some fifty times."""
@@ -138,8 +138,8 @@ class UsualQueue:
         if first == count:
             return
         block.taken = count
-        numbers: typing.Any = np.frombuffer(block.memory, np.int64, count * SIZE // 8)
+        numbers: typing.Any = np.frombuffer(block.memory, np.int64, count * COLUMNS)
         texts = [entry for entry in block.texts if entry[0] < count]
         begin = max(place for place, entry in enumerate(texts) if entry[0] <= first)
         runs = [(max(0, at - first), request_id, name) for at, request_id, name in texts[begin:]]
-        yield Usual(numbers.reshape(count, -1)[first:], runs)
+        yield Usual(numbers.reshape(count, COLUMNS)[first:], runs)

@@ -318,7 +318,7 @@ async def test_a_disk_that_is_full_leaves_the_file_valid_with_the_earlier_traces
             return super().write(memoryview(data)[:left])
 
     world.tracer.change("", {})
-    array = world.sink()._open[str(world.file)]
+    array = world.writer()._open[str(world.file)]
     array._file.close()
     monkeypatch.setattr(array, "_file", Disk(world.file, "r+"))
     world.requests.whole()
@@ -382,8 +382,8 @@ async def test_after_a_failure_a_change_goes_on_in_the_same_file_behind_what_is_
     world = World(tmp_path)
     world.requests.whole()
     await until(lambda: world.file.exists() and ids(world.written()) == [1])
-    world.sink()._open[str(world.file)]._file.close()  # a write to it fails
-    world.sink()._open[str(world.file)]._file = io.FileIO(world.file, "r")
+    world.writer()._open[str(world.file)]._file.close()  # a write to it fails
+    world.writer()._open[str(world.file)]._file = io.FileIO(world.file, "r")
     world.requests.whole()
     await until(lambda: not world.tracer.active)
     assert world.tracer.lost() == 1

@@ -146,14 +146,14 @@ async def test_a_text_for_which_there_is_no_memory_costs_its_traces_and_no_other
     monkeypatch.setattr(files, "_GATHER_SECONDS", 60)
     monkeypatch.setattr(usual_queue, "SLOTS", 2)
     world = World(tmp_path)
-    framed, calls = world.sink()._texts.framed, itertools.count()
+    framed, calls = world.writer()._texts.framed, itertools.count()
 
     def short(traces: Usual) -> memoryview:
         if not next(calls):
             raise MemoryError
         return framed(traces)
 
-    monkeypatch.setattr(world.sink()._texts, "framed", short)
+    monkeypatch.setattr(world.writer()._texts, "framed", short)
     for _ in range(3):
         world.requests.whole()
     world.tracer.change("", {"level": TENSORS})

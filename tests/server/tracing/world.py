@@ -6,6 +6,7 @@ import typing
 
 from naiad.core.clock import ManualClock
 from naiad.tracing import files
+from naiad.tracing.file_writer import FileWriter
 from naiad.tracing.settings import TIMESTAMPS, TraceOptions
 from naiad.tracing.tracer import Tracer
 from tests.server.tracing.traces import Requests
@@ -27,6 +28,11 @@ class World:
     def sink(self) -> files.TraceFiles:
         assert isinstance(self.tracer._sink, files.TraceFiles)
         return self.tracer._sink
+
+    def writer(self) -> FileWriter:
+        writer = self.sink()._writer
+        assert isinstance(writer, FileWriter)
+        return writer
 
     def written(self, number: int | None = None) -> Records:
         path = self.file if number is None else self.file.with_name(f"t.json.{number}")

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from naiad.core.clock import SystemClock
 from naiad.core.processes import child_process
+from naiad.core.processes.message_stream import Sender, received
 from naiad.errors import InferenceError, internal
 from naiad.repository.stores import address
 from naiad.repository.stores.cache import LISTINGS, Cache
@@ -36,9 +37,7 @@ from naiad.repository.stores.messages import (
     Names,
     Request,
     Result,
-    Sender,
     Settings,
-    received,
 )
 from naiad.repository.stores.object_store import ObjectStore
 

@@ -1,15 +1,10 @@
-"""The messages between a server and its store process: MessagePack with a length in front, over a socket pair."""
+"""The messages between a server and its store process (`core.processes.message_stream`)."""
 
-import collections.abc
-import socket
-import threading
 import typing
 
 import msgspec
 
 from naiad.repository.polling.fingerprint import File
-
-_LENGTH_BYTES = 4
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -104,33 +99,3 @@ class Alive(msgspec.Struct, frozen=True, tag=True):
 
 Result = Names | Batch | CheckedOut | Failed
 Reply = Result | Downloaded | Logged | Alive
-
-_Message = typing.TypeVar("_Message")
-
-
-class Sender:
-    """Sends messages; thread-safe."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._encoder = msgspec.msgpack.Encoder()
-        self._sending = threading.Lock()
-
-    def send(self, message: msgspec.Struct) -> None:
-        """Send one message; blocks while the other end does not read.
-
-        Raises:
-            OSError: the other end is gone.
-        """
-        data = self._encoder.encode(message)
-        with self._sending:
-            self._connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
-
-
-def received(
-    connection: socket.socket, decoder: "msgspec.msgpack.Decoder[_Message]"
-) -> collections.abc.Iterator[_Message]:
-    """Every message until the other end is closed."""
-    with connection.makefile("rb") as file:
-        while length := file.read(_LENGTH_BYTES):
-            yield decoder.decode(file.read(int.from_bytes(length, "big")))

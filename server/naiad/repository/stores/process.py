@@ -19,6 +19,7 @@ import time
 import msgspec
 
 from naiad.core.processes import child_process
+from naiad.core.processes.message_stream import Sender, received
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.log_text import Lines
 from naiad.repository.polling.fingerprint import Fingerprint
@@ -38,9 +39,7 @@ from naiad.repository.stores.messages import (
     Reply,
     Request,
     Result,
-    Sender,
     Settings,
-    received,
 )
 from naiad.repository.temporary import TemporaryFolder
 
