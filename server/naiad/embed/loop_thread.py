@@ -11,6 +11,7 @@ import typing
 
 import uvloop
 
+from naiad.core.processes.inherited import be_free
 from naiad.core.processes.threads import UnwaitedExecutor
 from naiad.embed.calls import STOPPED
 from naiad.errors import unavailable
@@ -135,7 +136,7 @@ class LoopThread:
     async def _serve(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
         loop.set_default_executor(
-            UnwaitedExecutor(_THREADS, thread_name_prefix=f"{self._name}-call")
+            UnwaitedExecutor(_THREADS, thread_name_prefix=f"{self._name}-call", initializer=be_free)
         )
         self._main = asyncio.current_task()
         try:

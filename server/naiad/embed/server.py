@@ -5,6 +5,7 @@ A call of `infer` costs a hand-over to the server's event loop and back; the cal
 
 import collections.abc
 import concurrent.futures
+import functools
 import itertools
 import pathlib
 import threading
@@ -19,7 +20,7 @@ from naiad.embed.async_server import LOCALHOST, AsyncServer, Json
 from naiad.embed.calls import STOPPED, Calls
 from naiad.embed.functions import FunctionModel
 from naiad.embed.future_call import FutureCall
-from naiad.embed.loop_processor import LoopProcessor
+from naiad.embed.lone_caller import LOOK_S, LoneCaller
 from naiad.embed.loop_thread import LoopThread
 from naiad.embed.requests import (
     Inputs,
@@ -50,6 +51,9 @@ class Running:
     Args:
         loop: makes the calls.
         calls: of the server on it.
+
+    Attributes:
+        lone: binds the calls of a thread that calls alone.
     """
 
     def __init__(self, loop: LoopThread, calls: Calls) -> None:
@@ -57,9 +61,14 @@ class Running:
 
         self.loop = loop
         self.calls = calls
-        self._queue: LoopQueue[Call] = LoopQueue(asyncio.get_running_loop(), _make)
+        on = asyncio.get_running_loop()
+        self._queue: LoopQueue[Call] = LoopQueue(on, _make)
         self._closed = False
-        self._processor = LoopProcessor(calls)
+        self.lone = LoneCaller(
+            threading.get_native_id(),
+            calls,
+            later=lambda call: self.post(functools.partial(on.call_later, LOOK_S, call)),
+        )
 
     def post(self, call: Call) -> bool:
         """Have the loop make a call, which must not raise; in any thread. Returns whether the loop still ran then: else it may never be made."""
@@ -68,12 +77,13 @@ class Running:
 
     def infer(self, request: InferRequest, seconds: float | None) -> Result:
         """Send a request and wait for its response; see `SyncCall.run`."""
-        self._processor.follow(self.post)
-        return SyncCall(self.calls, request).run(self.post, seconds)
+        call = SyncCall(self.calls, request)
+        return self.lone.run(functools.partial(call.run, self.post, seconds))
 
     def close(self) -> None:
         """Make the calls that are queued, and no more; on the loop, once the server has stopped."""
         self._closed = True
+        self.lone.close()
         self._queue.flush()
         self._queue.close()
 

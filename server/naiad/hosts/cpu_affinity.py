@@ -3,10 +3,11 @@
 The loop and an instance alternate. On two processors each alternation is a wake-up across processors and a cold cache: with a small
 Python model that cost a third of all requests per second in a thread, and made a hand-over to a process and
 back three times as long (measured; docs/performance.md). Batches that take longer than a hand-over gain more from a processor of their own. The loop itself
-is never bound: the kernel moves it, and the instance follows.
+is not bound here: the kernel moves it, and the instance follows.
 
 An instance works alone if it is the only one, or if the last `ALONE_AFTER` batches of the server were its own: of many models, one that gets all requests. Several that
-work side by side use both processors, and with more processors each finds one of its own, so then none is bound. Nor are the workers of an ensemble's steps: keeping them with the loop
+work side by side use both processors, and with more processors each finds one of its own, so then none is bound, unless a thread of the program calls alone: it waits meanwhile, loop
+and instance take turns with it on one processor (`embed.lone_caller`), and another one, which sleeps, would have to wake up. Nor are the workers of an ensemble's steps: keeping them with the loop
 brought nothing beside what the kernel does, and keeping them on the other processor cost more (measured as well). `AffinityPolicy` is the pure
 decision, `ThreadBinding` applies it, and `WorkerAffinity` does both for a worker process.
 
@@ -21,6 +22,8 @@ import os
 import pathlib
 import typing
 
+from naiad.core.processes.inherited import own_processors
+
 SHORT_NS = 60_000
 """Batches without the interpreter lock that take less than this, on average, run on the loop's processor: a hand-over to another
 processor costs about as much."""
@@ -33,7 +36,7 @@ SHORT_IN_A_PROCESS_NS = 150_000
 """The limit for a worker process, which has its own interpreter: the cost of a hand-over to another processor and back."""
 
 _PROCESSORS = 2
-"""So many processors the server must have: with more, an instance gets one for itself."""
+"""So many processors the server must have: with more, an instance gets one for itself, unless a thread of the program calls alone, and waits meanwhile."""
 
 SAMPLE_INTERVAL = 32
 """Batches between two looks: which processor the loop runs on (it seldom moves), and which threads were started."""
@@ -48,6 +51,9 @@ WARM_UP_BATCHES = 32
 """Batches before the first decision: the first ones load code and caches, and a model that starts threads in them does so while it is
 not bound (threads inherit the binding of the thread that starts them)."""
 
+_CALLED_ALONE = 2 * SAMPLE_INTERVAL
+"""So many batches after a lone call its instance still counts as one for such calls."""
+
 _WEIGHT = 8
 """A batch has a weight of one eighth in the average."""
 
@@ -56,25 +62,34 @@ class Instances:
     """Counts the instances of this process that execute batches, in threads and in workers. All methods are called on the loop.
 
     Attributes:
-        alone: whether one works alone, on two processors: any thread may read it.
         last: the instance that had the last batch.
     """
 
-    __slots__ = ("_can_bind", "_count", "_in_a_row", "alone", "last")
+    __slots__ = ("_alone", "_called_alone", "_count", "_in_a_row", "_two", "last")
 
     def __init__(self) -> None:
         self._count = 0
-        self._can_bind = False
+        self._two = False
         self.last: object = None
         self._in_a_row = 0
-        self.alone = False
+        self._alone = False
+        self._called_alone = 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether one works alone, on two processors or for a thread that calls alone: any thread may ask."""
+        return self._alone and (self._two or self._called_alone > 0)
+
+    def called_alone(self) -> None:
+        """A thread of the program calls, alone and bound to the loop's processor (`embed.lone_caller`); in that thread."""
+        self._called_alone = _CALLED_ALONE
 
     def add(self, count: int = 1) -> None:
         """So many more, or fewer."""
         self._count += count
-        self._can_bind = len(os.sched_getaffinity(0)) == _PROCESSORS
+        self._two = len(own_processors()) == _PROCESSORS
         self.last, self._in_a_row = None, 0
-        self.alone = self._count == 1 and self._can_bind
+        self._alone = self._count == 1
 
     def works(self, instance: object) -> None:
         """An instance has a batch: called if it is not the `last` one, and for one of `SAMPLE_INTERVAL` batches if it is, to cost the others nothing.
@@ -82,13 +97,15 @@ class Instances:
         Args:
             instance: the same object each time; None for one of several in a process.
         """
+        if self._called_alone:
+            self._called_alone -= SAMPLE_INTERVAL
         if instance is self.last:
             self._in_a_row += SAMPLE_INTERVAL
             if self._in_a_row > ALONE_AFTER:
-                self.alone = self._can_bind and instance is not None
+                self._alone = instance is not None
         else:
             self.last, self._in_a_row = instance, 0
-            self.alone = self._count == 1 and self._can_bind
+            self._alone = self._count == 1
 
     @property
     def left(self) -> bool:
@@ -278,8 +295,11 @@ class Binder:
         if self._last is not None and os.sched_getaffinity(thread) != self._last:
             raise PermissionError(f"thread {thread} has set its own affinity")
         if len(processors) == 1 and not processors <= self._put:
-            alone = {each for each, where in _threads(thread) if where == processors}
-            self._not_ours |= alone - {thread, *self._threads}
+            # Those that are there already, and alone on it later, were bound by others.
+            there = {
+                each for each, where in _threads(thread) if not self._put or where == processors
+            }
+            self._not_ours |= there - {thread, *self._threads}
             self._put |= processors
         os.sched_setaffinity(thread, processors)
         for each in self._threads[1:]:
@@ -319,15 +339,3 @@ def current_processor() -> int:
     except AttributeError:
         return -1
     return processor
-
-
-def move_to(processor: int) -> None:
-    """Have the calling thread run on a processor, if it may, and leave it free to be moved again.
-
-    Raises:
-        OSError: the system does not allow it.
-    """
-    allowed = os.sched_getaffinity(0)
-    if processor in allowed:
-        os.sched_setaffinity(0, {processor})
-        os.sched_setaffinity(0, allowed)

@@ -75,7 +75,7 @@ class Bound:
             raise PermissionError
 
     def release_others(self, thread: int, processors: collections.abc.Set[int]) -> None:
-        assert (thread, processors) == (4711, {0, 1})
+        assert (thread, processors) == (4711, os.sched_getaffinity(0))
         self.released += 1
 
 
@@ -170,6 +170,21 @@ def test_with_another_number_of_processors_no_instance_is_bound(
     binding = Bound()
     ran(WorkerAffinity(4711, bind=binding), 20_000)
     assert binding.calls == []
+
+
+@pytest.mark.usefixtures("loop_on_one")
+def test_with_many_processors_the_instance_of_a_thread_that_calls_alone_is_bound_until_it_calls_no_more(
+    monkeypatch: pytest.MonkeyPatch, instances: Instances
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    binding = Bound()
+    place = WorkerAffinity(4711, bind=binding)
+    for _ in range(200):
+        instances.called_alone()
+        ran(place, 20_000, batches=1)
+    assert binding.calls == [{1}]
+    ran(place, 20_000, batches=200)
+    assert binding.calls == [{1}, set(range(64))]
 
 
 @pytest.mark.usefixtures("two_processors", "loop_on_one")

@@ -11,6 +11,8 @@ import threading
 
 from typing_extensions import override
 
+from naiad.core.processes.inherited import be_free
+
 
 def start_aside(
     thread: threading.Thread, failed: collections.abc.Callable[[RuntimeError], None] | None = None
@@ -30,6 +32,7 @@ def start_aside(
 def _start(
     thread: threading.Thread, failed: collections.abc.Callable[[RuntimeError], None] | None
 ) -> None:
+    be_free()
     try:
         thread.start()
     except RuntimeError as error:

@@ -14,6 +14,7 @@ import socket
 import typing
 from typing import Any
 
+from naiad.core.processes.inherited import be_free
 from naiad.hosts.cpu_affinity import WorkerAffinity
 from naiad.hosts.host import Notify, WorkerInstance
 from naiad.hosts.link.kinds import ADD, CALL, CLOSE, CREDIT, NOTIFICATIONS, RESPONSE
@@ -186,7 +187,7 @@ class InstanceLinks:
         """
         if self._copier is None:
             self._copier = concurrent.futures.ThreadPoolExecutor(
-                len(self.by_place), f"{self._identity.instance}-copies"
+                len(self.by_place), f"{self._identity.instance}-copies", initializer=be_free
             )
         link = self.by_place[place]
         prepared = link.prepare(*message)

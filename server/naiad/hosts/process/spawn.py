@@ -24,6 +24,7 @@ import threading
 import typing
 
 from naiad.backends.backend import WorkerPlan
+from naiad.core.processes.inherited import be_free
 from naiad.core.processes.launch import PASSED, Child, Launch
 from naiad.hosts import worker
 from naiad.hosts.link import codec
@@ -190,7 +191,9 @@ class Launcher:
         """
         with self._making:
             if self._thread is None:
-                self._thread = concurrent.futures.ThreadPoolExecutor(1, "naiad-launcher")
+                self._thread = concurrent.futures.ThreadPoolExecutor(
+                    1, "naiad-launcher", initializer=be_free
+                )
             try:
                 future = self._thread.submit(function, argument)
             except RuntimeError as error:

@@ -7,6 +7,7 @@ import threading
 
 import msgspec
 
+from naiad.core.processes.inherited import be_free
 from naiad.errors import InferenceError
 from naiad.repository.plan import LoadedFrom
 from naiad.repository.store import Store, StoredModel
@@ -78,7 +79,9 @@ class StoreLister:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.names = frozenset[str]()
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, "repository-list")
+        self._thread = concurrent.futures.ThreadPoolExecutor(
+            1, "repository-list", initializer=be_free
+        )
         self._listing: asyncio.Future[list[str]] | None = None
         self._began = threading.Event()
 

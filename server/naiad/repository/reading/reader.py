@@ -18,6 +18,7 @@ import typing
 
 import msgspec
 
+from naiad.core.processes.inherited import be_free
 from naiad.errors import InferenceError, internal, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.session import AgentSession
@@ -124,9 +125,11 @@ class RepositoryReader:
     ) -> None:
         self._timeout_seconds = timeout_seconds
         self._listers = [StoreLister(store) for store in stores]
-        self._scanners = concurrent.futures.ThreadPoolExecutor(_SCAN_THREADS, "repository-scan")
+        self._scanners = concurrent.futures.ThreadPoolExecutor(
+            _SCAN_THREADS, "repository-scan", initializer=be_free
+        )
         self._checkouts = concurrent.futures.ThreadPoolExecutor(
-            _CHECKOUT_THREADS, "repository-checkout"
+            _CHECKOUT_THREADS, "repository-checkout", initializer=be_free
         )
         self._late: dict[Store, asyncio.Future[typing.Any]] = {}
         """Calls that did not end in time."""

@@ -11,6 +11,7 @@ import os
 import random
 import threading
 
+from naiad.core.processes.inherited import be_free
 from naiad.repository.store import OnBytes
 from naiad.repository.stores import checksums
 from naiad.repository.stores.objects import ObjectClient, StoredObject, StoreError
@@ -75,7 +76,7 @@ class Downloader:
     ) -> None:
         self._backoff = backoff
         self._range_bytes = range_bytes
-        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "range")
+        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "range", initializer=be_free)
 
     def download(
         self, client: ObjectClient, stored: StoredObject, file: int, advance: Advance

@@ -19,6 +19,7 @@ import threading
 import msgspec
 
 from naiad.core.clock import Clock
+from naiad.core.processes.inherited import be_free
 from naiad.errors import InferenceError, invalid, unavailable
 from naiad.repository.polling.fingerprint import File, Fingerprint
 from naiad.repository.store import Checkout, OnBytes, check_name, no_bytes
@@ -105,7 +106,9 @@ class ObjectStore:
         self._clock = clock
         self._listings = _Listings()
         self._numbers = itertools.count(1)
-        self._threads = concurrent.futures.ThreadPoolExecutor(_OBJECT_THREADS, "object")
+        self._threads = concurrent.futures.ThreadPoolExecutor(
+            _OBJECT_THREADS, "object", initializer=be_free
+        )
 
     def names(self) -> list[str]:
         """The folders directly in the repository, except hidden ones; objects beside them are ignored."""
