@@ -1,12 +1,13 @@
 """Values as programs have them, arrays and nested lists, and the tensors that they become. Pure."""
 
 import collections.abc
+import numbers
 from typing import Any
 
 import numpy as np
 
 from naiad.core import datatypes
-from naiad.core.datatypes import DataType
+from naiad.core.datatypes import DataType, Kind
 from naiad.core.tensor import Tensor
 from naiad.errors import invalid
 
@@ -51,10 +52,47 @@ def to_tensor(name: str, values: Values, wanted: DataType | None) -> Tensor:
 def _listed(name: str, values: Any, wanted: DataType | None) -> Array:
     dtype = None if wanted is None or wanted is datatypes.BYTES else wanted.dtype
     try:
-        return np.asarray(values, dtype=dtype)
+        with np.errstate(over="ignore"):
+            array = np.asarray(values, dtype=dtype)
+        if wanted is not None and dtype is not None and array.size:
+            _check_converted(values, array, wanted)
     except (ValueError, TypeError, OverflowError) as error:
         kind = "" if wanted is None else f" of {wanted.name}"
         raise invalid(f"the values of '{name}' cannot become a tensor{kind}: {error}") from error
+    return array
+
+
+_CONVERTED = {
+    Kind.BOOL: ("biu", numbers.Integral, "True or False"),
+    Kind.UINT: ("biu", numbers.Integral, "an integer"),
+    Kind.INT: ("biu", numbers.Integral, "an integer"),
+    Kind.FLOAT: ("biufV", numbers.Number, "a number"),
+}
+"""By the kind of a datatype: the kinds of arrays whose values are the same in it, or rounded (V is BF16), the type of such a value, and the words for it."""
+
+
+def _check_converted(values: Any, made: Array, wanted: DataType) -> None:
+    """Refuse what numpy converts without a word: text and None to numbers, fractions to integers, numbers that are too big to infinities.
+
+    Args:
+        values: as they are.
+        made: the same, converted.
+        wanted: the datatype.
+
+    Raises:
+        TypeError, ValueError: values have become other ones.
+    """
+    kinds, kind, words = _CONVERTED[wanted.kind]
+    if np.asarray(values).dtype.kind not in kinds:
+        # Looked at one by one: integers of 64 bits and more are objects to numpy, or floats.
+        for each in np.asarray(values, dtype=object).flat:
+            if not isinstance(each, kind):
+                raise TypeError(f"{each!r} is not {words}")
+    if wanted.kind is Kind.FLOAT and np.isinf(made).any():
+        exact = np.asarray(values, dtype=np.float64)
+        too_big = np.isinf(made) & ~np.isinf(exact)
+        if too_big.any():
+            raise ValueError(f"{exact[too_big][0]:g} is too big")
 
 
 def _text(name: str, array: Array) -> Tensor:

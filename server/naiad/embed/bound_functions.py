@@ -19,6 +19,10 @@ class BoundFunctions:
         self._functions: dict[str, FunctionModel] = {}
         self._keys: dict[str, str] = {}
         self._folder: pathlib.Path | None = None
+        if isinstance(functions, FunctionModel) or not isinstance(
+            functions, collections.abc.Iterable
+        ):
+            raise TypeError(f"functions={functions!r}: expected a list, functions=[function]")
         for each in functions:
             self.add(each)
 

@@ -7,7 +7,6 @@ statistics, warmup, calls from other models, HTTP and gRPC. It runs in threads o
 import collections.abc
 import inspect
 import pathlib
-import re
 import types
 import typing
 from typing import Any
@@ -18,14 +17,14 @@ from google.protobuf import json_format, text_format
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.core.messages import model_config_pb2
+from naiad.embed import declared
 
 Function = collections.abc.Callable[..., Any]
 Takes = typing.Literal["batch", "requests"]
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TEXT = (np.bytes_, np.str_, np.object_, bytes, str, object)
 _NO_CONFIG: collections.abc.Mapping[str, Any] = types.MappingProxyType({})
-_VARIABLE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+_SCHEDULING = ("dynamic_batching", "sequence_batching", "dynamicBatching", "sequenceBatching")
 
 _CODE = """\
 # Made by naiad.Server for a function of the program; it works in that program only.
@@ -57,9 +56,9 @@ class Tensor:
         name: str | None = None,
         optional: bool = False,  # noqa: FBT001, FBT002 - the order of PyTriton's
     ) -> None:
-        self.shape = tuple(shape)
+        self.shape = declared.sizes(shape)
         self.datatype = _datatype(dtype)
-        self.name = name
+        self.name = declared.tensor_name(name)
         self.optional = optional
         for size in self.shape:
             if isinstance(size, bool) or not isinstance(size, int | np.integer):
@@ -117,17 +116,17 @@ class FunctionModel:
         config: collections.abc.Mapping[str, Any],
     ) -> None:
         first = functions[0]
-        self.name: str = name or str(getattr(first, "__name__", type(first).__name__))
+        self.name: str = declared.model_name(
+            name or str(getattr(first, "__name__", type(first).__name__))
+        )
         self.takes = takes
-        self.max_batch_size = max_batch_size
+        self.max_batch_size = declared.whole("max_batch_size", max_batch_size, 0)
         self.functions = (*functions,) if len(functions) > 1 else (first,) * instances
-        if not _NAME.fullmatch(self.name):
-            raise ValueError(
-                f"model name {self.name!r}: use letters, digits and _ . - (naiad.model(name=…))"
-            )
         if takes not in ("batch", "requests"):
             raise ValueError(f"takes={takes!r}: expected 'batch' or 'requests'")
-        code: Function = first if inspect.isroutine(first) else getattr(first, "__call__")  # noqa: B004, B009 - a bound method
+        if not isinstance(config, collections.abc.Mapping):
+            raise TypeError(f"config={config!r}: expected fields of a ModelConfig by name")
+        code = declared.code_of(first)
         generates = inspect.isgeneratorfunction(code), inspect.isasyncgenfunction(code)
         self.decoupled = any(generates)
         self.is_async = inspect.iscoroutinefunction(code) or generates[1]
@@ -135,9 +134,18 @@ class FunctionModel:
             raise ValueError(
                 f"model '{self.name}': a generator has the inputs of one request (takes='batch'), and yields its responses"
             )
-        parameters = [] if takes == "requests" else _parameters(code)
-        self.inputs = _named(self.name, "INPUT", inputs, parameters)
-        self.outputs = _named(self.name, "OUTPUT", outputs, [])
+        parameters = [] if takes == "requests" else declared.parameters(code)
+        self.inputs = _named(self.name, "INPUT", declared.several("inputs", inputs), parameters)
+        self.outputs = _named(self.name, "OUTPUT", declared.several("outputs", outputs), [])
+        if self.max_batch_size and not self.inputs:
+            raise ValueError(f"model '{self.name}' has no inputs, whose rows would make a batch: leave max_batch_size out")  # fmt: skip
+        if not self.max_batch_size and not all(each.shape for each in self.inputs + self.outputs):
+            raise ValueError(f"model '{self.name}': the shape () is a number for each row of a batch: write (1,), or max_batch_size=…")  # fmt: skip
+        for each in self.functions:
+            if takes == "requests":
+                declared.check_takes_requests(self.name, declared.code_of(each))
+            else:
+                declared.check_call(self.name, declared.code_of(each), self.inputs)
         self._config = config
         self.__doc__ = first.__doc__
 
@@ -151,7 +159,7 @@ class FunctionModel:
         Raises:
             ValueError: the given fields are not those of a ModelConfig.
         """
-        message = model_config_pb2.ModelConfig()
+        own, message = model_config_pb2.ModelConfig(), model_config_pb2.ModelConfig()
         fields: dict[str, Any] = {
             "name": self.name,
             "backend": "python",
@@ -160,15 +168,18 @@ class FunctionModel:
             "output": [_spec(each) for each in self.outputs],
             "instance_group": [{"kind": "KIND_CPU", "count": len(self.functions)}],
         }
-        if self.max_batch_size:
-            fields["dynamic_batching"] = {}
         if self.decoupled:
             fields["model_transaction_policy"] = {"decoupled": True}
-            fields.pop("dynamic_batching", None)
+        elif self.max_batch_size and not any(each in self._config for each in _SCHEDULING):
+            fields["dynamic_batching"] = {}
+        json_format.ParseDict(fields, own)
         try:
             json_format.ParseDict({**fields, **self._config}, message)
         except json_format.ParseError as error:
-            raise ValueError(f"model '{self.name}': config={self._config!r}: {error}") from None
+            raise ValueError(
+                f"model '{self.name}': config={dict(self._config)!r}: {error}"
+            ) from None
+        declared.check_config(self.name, dict(self._config), message, own)
         message.parameters["naiad.host"].string_value = "thread"
         return message
 
@@ -227,15 +238,14 @@ def model(
 
 
 def function_model(
-    function: Function | collections.abc.Sequence[Function], *, instances: int = 1, **declared: Any
+    function: Function | collections.abc.Sequence[Function], *, instances: int = 1, **given: Any
 ) -> FunctionModel:
     """As `model`, of one function, or of several: one per instance."""
     several = list(function) if isinstance(function, collections.abc.Sequence) else [function]
     if not several or not all(map(callable, several)):
         raise TypeError(f"{function!r} is not a function, nor a list of them")
-    if instances < 1:
-        raise ValueError(f"instances={instances}: expected at least 1")
-    return FunctionModel(several, instances=instances, **declared)
+    count = declared.whole("instances", instances, 1)
+    return FunctionModel(several, instances=count, **given)
 
 
 def _datatype(dtype: Any) -> DataType:
@@ -243,22 +253,17 @@ def _datatype(dtype: Any) -> DataType:
         return datatypes.BY_NAME[dtype]
     if dtype in _TEXT:
         return datatypes.BYTES
-    kind = np.dtype(dtype)
-    if kind.kind in "SUO":
+    try:
+        kind = np.dtype(dtype) if dtype is not None else None
+    except TypeError:
+        kind = None
+    if kind is not None and kind.kind in "SUO":
         return datatypes.BYTES
-    found = datatypes.BY_DTYPE.get(kind)
+    found = None if kind is None else datatypes.BY_DTYPE.get(kind)
     if found is None:
         names = ", ".join(each.name for each in datatypes.ALL)
         raise TypeError(f"dtype {dtype!r} has no datatype; there are {names}")
     return found
-
-
-def _parameters(code: Function) -> list[str]:
-    try:
-        parameters = inspect.signature(code).parameters.values()
-    except ValueError:  # some builtins have none
-        return []
-    return [each.name for each in parameters if each.kind not in _VARIABLE and each.name != "self"]
 
 
 def _named(

@@ -2,6 +2,7 @@
 
 import collections.abc
 import pathlib
+import typing
 
 import msgspec
 
@@ -26,8 +27,19 @@ _UNREAD = "."
 def repositories(
     given: str | pathlib.Path | collections.abc.Sequence[str | pathlib.Path],
 ) -> list[str | pathlib.Path]:
-    """One model repository or several, as a list."""
-    return [given] if isinstance(given, str | pathlib.Path) else [*given]
+    """One model repository or several, as a list.
+
+    Raises:
+        ValueError: it is neither a path, nor a list of them.
+    """
+    if isinstance(given, str | pathlib.Path):
+        return [given]
+    several: list[typing.Any] = [*given] if _is_iterable(given) else [given]
+    if not all(isinstance(each, str | pathlib.Path) for each in several):
+        raise ValueError(
+            f"model_repository={given!r}: expected a folder, an address of an object store, or a list of them"
+        )
+    return several
 
 
 def keyword_options(
@@ -51,29 +63,33 @@ def keyword_options(
     for name, why in refused.items():
         if name in given:
             raise ValueError(f"{name}: {why}")
-    allow_http = given.get("allow_http", False)
-    values: dict[str, Values] = {"allow_grpc": False, "allow_metrics": False, **given}
-    values["allow_http"] = True  # the command line wants a port
-    if allow_http is not True:
-        values["http_port"] = 0
+    closed: dict[str, Values] = dict.fromkeys(("allow_http", "allow_grpc", "allow_metrics"), False)
+    values = {**closed, **given}
     unread = not model_repository and not needs_repository
     arguments = [
         f"--model-repository={path}" for path in ([_UNREAD] if unread else model_repository)
     ]
     for name, value in values.items():
-        several = [value] if isinstance(value, Value) else value
+        several = _listed(value)
+        if None in several:
+            raise ValueError(f"{name}={value}: leave the option out for its default")
         arguments += [f"--{name.replace('_', '-')}={_written(one)}" for one in several]
     try:
-        options = parse(arguments)
+        options = parse(arguments, needs_port=False)
     except HelpAsked:
         raise ValueError("help is not an option here: naiad serve --help lists them") from None
     except UsageError as error:
         raise ValueError(str(error)) from None
-    return msgspec.structs.replace(
-        options,
-        allow_http=allow_http is True,
-        model_repository=() if unread else options.model_repository,
-    )
+    return msgspec.structs.replace(options, model_repository=()) if unread else options
+
+
+def _listed(value: typing.Any) -> list[typing.Any]:
+    is_list = isinstance(value, collections.abc.Sequence) and not isinstance(value, str | bytes)
+    return [*value] if is_list else [value]
+
+
+def _is_iterable(value: object) -> bool:
+    return isinstance(value, collections.abc.Iterable)
 
 
 def _written(value: Value) -> str:

@@ -11,12 +11,12 @@ def unknown_setting(key: str) -> str:
 
 
 def quantiles(text: str) -> tuple[tuple[float, float], ...]:
-    """Quantiles and their errors as the reference writes them: `0.5:0.05,0.9:0.01`.
+    """Quantiles and their errors as the reference writes them: `0.5:0.05,0.9:0.01`. One that is given twice is one series, with the later error.
 
     Raises:
         ValueError: a pair is not that, or a number is not between 0 and 1.
     """
-    found = []
+    found: dict[float, float] = {}
     for pair in text.split(","):
         quantile, _, error = pair.partition(":")
         try:
@@ -27,5 +27,5 @@ def quantiles(text: str) -> tuple[tuple[float, float], ...]:
             raise ValueError(
                 f"expected QUANTILE:ERROR, both from 0 to 1, separated by commas, e.g. 0.5:0.05,0.99:0.001; '{pair}' is not that"
             )
-        found.append(numbers)
-    return tuple(sorted(found))
+        found[numbers[0]] = numbers[1]
+    return tuple(sorted(found.items()))

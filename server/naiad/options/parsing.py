@@ -21,8 +21,12 @@ from naiad.options.values import FALSE, TRUE, refuse_missing, typed
 from naiad.repository.control_mode import ControlMode
 
 
-def parse(arguments: collections.abc.Sequence[str]) -> Options:
+def parse(arguments: collections.abc.Sequence[str], *, needs_port: bool = True) -> Options:
     """Options from the words after the command.
+
+    Args:
+        arguments: the words.
+        needs_port: whether options that open no port are an error.
 
     Raises:
         UsageError: something is wrong with them.
@@ -67,7 +71,7 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
     fields.pop("legacy_cache", None)
     fields["trace"] = trace_options(fields.pop("trace", ()), os.environ)
     options = Options(**{name: _frozen(value) for name, value in fields.items()})
-    check_together(options)
+    check_together(options, needs_port=needs_port)
     return options
 
 

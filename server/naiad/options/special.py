@@ -22,7 +22,7 @@ from naiad.options.options import Flag
 from naiad.options.rate_limit import rate_limit_mode, rate_limit_resource
 from naiad.options.trace_config import OPTION as TRACE_CONFIG, take_trace
 from naiad.options.usage import UsageError
-from naiad.options.values import boolean
+from naiad.options.values import FALSE, TRUE, boolean
 from naiad.repository.control_mode import ControlMode
 
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
@@ -102,7 +102,11 @@ def _metrics_config(fields: Fields, flag: Flag, value: str) -> None:
         raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
     metrics = fields.setdefault("metrics", MetricsOptions())
     if key in SWITCHES:
-        fields["metrics"] = msgspec.structs.replace(metrics, **{key: boolean(flag, setting)})
+        if setting.lower() not in TRUE | FALSE:
+            raise UsageError(
+                f"--{flag.name}={value}: expected {key} as true, on, 1, false, off or 0"
+            )
+        fields["metrics"] = msgspec.structs.replace(metrics, **{key: setting.lower() in TRUE})
     elif key == QUANTILES:
         try:
             fields["metrics"] = msgspec.structs.replace(metrics, quantiles=quantiles(setting))

@@ -9,7 +9,7 @@ from naiad.repository.control_mode import EVERY_MODEL
 _MAX_PORT = 65535
 
 
-def check_together(options: Options) -> None:
+def check_together(options: Options, *, needs_port: bool = True) -> None:
     """Check the rules that concern several options (row 17.11).
 
     Raises:
@@ -41,7 +41,7 @@ def check_together(options: Options) -> None:
                     f"--{name} and --{other} are both {address}:{port}: give each a port of its own"
                 )
         ports.append((address, port, name))
-    if not (options.allow_http or options.allow_grpc or options.allow_metrics):
+    if needs_port and not (options.allow_http or options.allow_grpc or options.allow_metrics):
         raise UsageError(
             "--allow-http, --allow-grpc and --allow-metrics are all off: nothing would be served"
         )

@@ -59,7 +59,7 @@ def take_trace(given: list[Setting], flag: str, value: str) -> None:
     """
     if flag != OPTION:
         mode, name = _LEGACY[flag]
-        _check(flag, name, value)
+        _check(flag, name, value, value)
         earlier = [setting for setting in given if setting[:2] == (mode, name)]
         if name == "level" or not earlier:
             given.append((mode, name, value))
@@ -78,22 +78,26 @@ def take_trace(given: list[Setting], flag: str, value: str) -> None:
     if name not in known:
         where = f" of the mode {mode}" if mode else " without a mode"
         raise UsageError(f"--{flag}={value}: the settings{where} are {', '.join(known)}")
-    _check(flag, name, setting)
+    _check(flag, name, setting, value)
     given.append((mode, name, setting))
 
 
-def _check(flag: str, name: str, value: str) -> None:
+def _check(flag: str, name: str, value: str, given: str) -> None:
     if name in _RANGES:
         low, high = _RANGES[name]
         if _INTEGER(value) is None or not low <= int(value) <= high:
-            raise UsageError(f"--{flag}={value}: expected {name} as a number from {low} to {high}")
+            raise UsageError(f"--{flag}={given}: expected {name} as a number from {low} to {high}")
     elif name == "level" and value.lower() not in _LEVEL_WORDS:
-        raise UsageError(f"--{flag}={value}: expected the level OFF, TIMESTAMPS or TENSORS")
+        raise UsageError(f"--{flag}={given}: expected the level OFF, TIMESTAMPS or TENSORS")
     elif name == "mode" and value.lower() not in _OF_MODE:
-        raise UsageError(f"--{flag}={value}: expected the mode {TRITON} or {OPENTELEMETRY}")
+        raise UsageError(f"--{flag}={given}: expected the mode {TRITON} or {OPENTELEMETRY}")
+    elif name == "url" and not value.lower().startswith(("http://", "https://")):
+        raise UsageError(
+            f"--{flag}={given}: expected url=http://HOST:PORT/v1/traces, the collector's address for OTLP over HTTP"
+        )
     elif name == "resource" and not value.partition("=")[2]:
         raise UsageError(
-            f"--{flag}: expected resource=KEY=VALUE, for example resource=service.name=shop"
+            f"--{flag}={given}: expected resource=KEY=VALUE, for example resource=service.name=shop"
         )
 
 

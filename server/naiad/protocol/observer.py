@@ -16,7 +16,9 @@ HeaderLookup = collections.abc.Callable[[bytes], bytes | str | None]
 TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 
 _TRACEPARENT = re.compile(
-    r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})", re.ASCII
+    # Versions after 00 may have further fields, which are passed over (W3C Trace Context, "Versioning of traceparent").
+    r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:(?<!\A00.{53})-.*)?",
+    re.ASCII,
 )
 _INVALID_TRACE_ID, _INVALID_SPAN_ID = "0" * 32, "0" * 16
 _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}", re.ASCII)

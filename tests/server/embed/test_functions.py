@@ -3,6 +3,7 @@
 import asyncio
 import collections.abc
 import concurrent.futures
+import functools
 import pathlib
 import threading
 import time
@@ -131,7 +132,7 @@ def _pending(server: naiad.Server) -> int:
         (lambda x: x.astype(np.float64), "'y' as FP64; expected FP32: return y.astype"),
         (lambda x: x[:, 0], r"'y' of shape \[1\]; expected \[1, -1\]"),
         (lambda x: np.concatenate([x, x]), r"'y' of shape \[2, 3\]; expected \[1, -1\]"),
-        (lambda: None, "raised TypeError: .*unexpected keyword argument|INPUT_1"),
+        (lambda x: [["1"]], r"cannot become a tensor of FP32: '1' is not a number"),
     ],
 )  # fmt: skip
 def test_what_a_function_does_wrong_fails_its_request_with_words(
@@ -289,6 +290,42 @@ def test_a_function_per_instance_and_a_callable_object() -> None:
         assert server.model_config("scale")["instance_group"][0]["count"] == 2
 
 
+def test_what_a_decorator_passes_on_is_its_own_affair() -> None:
+    def with_offset(function: collections.abc.Callable[..., Array]) -> collections.abc.Callable[..., Array]:  # fmt: skip
+        @functools.wraps(function)
+        def wrapped(**inputs: Array) -> Array:
+            return function(offset=np.float32(10), **inputs)
+
+        return wrapped
+
+    def shifted(x: Array, offset: np.float32) -> Array:
+        moved: Array = x + offset
+        return moved
+
+    async def later(x: Array, by: float) -> Array:
+        scaled: Array = x * np.float32(by)
+        return scaled
+
+    functions = [
+        one(with_offset(shifted), name="wrapped"),
+        one(functools.partial(shifted, offset=np.float32(1)), name="partial", inputs=[naiad.Tensor((-1,), np.float32)]),
+        one(functools.partial(later, by=3), name="later"),
+    ]  # fmt: skip
+    with naiad.Server(functions=functions) as server:
+        assert server.infer("wrapped", {"x": A[0]})["y"].tolist() == [11, 12, 13]
+        assert server.infer("partial", {"x": A[0]})["y"].tolist() == [2, 3, 4]
+        assert server.infer("later", {"x": A[0]})["y"].tolist() == [3, 6, 9]
+
+
+def test_a_batched_function_may_have_sequences_in_place_of_dynamic_batches() -> None:
+    sequences = {"sequence_batching": {"max_sequence_idle_microseconds": 1000000}}
+    with naiad.Server(functions=[one(lambda x: x, max_batch_size=4, config=sequences)]) as server:
+        sent = server.infer(
+            "f", {"x": A[:1]}, sequence_id=1, sequence_start=True, sequence_end=True
+        )
+        assert sent["y"].tolist() == [[1, 2, 3]]
+
+
 def test_functions_are_bound_later_and_beside_a_repository(models: pathlib.Path) -> None:
     with naiad.Server(models, model_control_mode="explicit", load_model="add", functions=[add_sub]) as server:  # fmt: skip
         server.bind(one(lambda x: x))
@@ -327,6 +364,32 @@ def test_two_servers_have_functions_of_one_name() -> None:
         (lambda: one(lambda x: x, outputs=[]), ValueError, "declares no output"),
         (lambda: one(lambda x, y: x, inputs=[naiad.Tensor((1,), "FP32", "y"), VECTOR]), ValueError, "called alike"),
         (lambda: one(lambda x: x, instances=0), ValueError, "at least 1"),
+        (lambda: one(lambda x: x, instances=WRONG("2")), TypeError, "instances='2': expected an integer"),
+        (lambda: naiad.Tensor(WRONG(5), np.float32), TypeError, r"shape=5: expected a tuple of integers"),
+        (lambda: naiad.Tensor((1,), np.float32, WRONG(5)), TypeError, "name=5: expected text"),
+        (lambda: naiad.Tensor((1,), None), TypeError, "dtype None has no datatype"),
+        (lambda: naiad.Tensor((1,), "fp32"), TypeError, "dtype 'fp32' has no datatype; there are BOOL"),
+        (lambda: one(lambda x: x, max_batch_size=-1), ValueError, "max_batch_size=-1: expected at least 0"),
+        (lambda: one(lambda x: x, max_batch_size=WRONG(True)), TypeError, "max_batch_size=True: expected an integer"),
+        (lambda: one(lambda x: x, max_batch_size=WRONG("8")), TypeError, "max_batch_size='8': expected an integer"),
+        (lambda: one(lambda x: x, name="a" * 201), ValueError, "200 at most"),
+        (lambda: one(lambda x: x, name=WRONG(5)), ValueError, "model name 5: use letters"),
+        (lambda: one(lambda x: x, inputs=WRONG(VECTOR)), TypeError, r"inputs=.*expected a list of naiad.Tensor"),
+        (lambda: one(lambda x: x, outputs=WRONG({"y": VECTOR})), TypeError, r"outputs=.*expected a list of naiad.Tensor"),
+        (lambda: one(lambda x: x, inputs=[naiad.Tensor((), "FP32")]), ValueError, r"the shape \(\) is a number for each row"),
+        (lambda: one(lambda: A, inputs=[], max_batch_size=4), ValueError, "has no inputs, whose rows"),
+        (lambda: one(lambda: A), TypeError, r"its function\(\) cannot be called with INPUT_1=… .*: name the inputs as its parameters"),
+        (lambda: one(lambda a: a, inputs=[naiad.Tensor((1,), "FP32", "b")]), TypeError, r"its function\(a\) cannot be called with b=…"),
+        (lambda: one(lambda x, y: x, inputs=[VECTOR, naiad.Tensor((1,), "FP32", "y", optional=True)]), TypeError, "give parameters of optional inputs a default"),
+        (lambda: one(eval("lambda x, /: x")), TypeError, r"its function\(x, /\) cannot be called with x=…"),
+        (lambda: one(lambda requests, more: [], takes="requests"), TypeError, "takes='requests' gives it nothing else"),
+        (lambda: one(lambda x: x, config=WRONG(None)), TypeError, "config=None: expected fields"),
+        (lambda: one(lambda x: x, config={"maxBatchSize": 8}).config(), ValueError, "has max_batch_size: write max_batch_size=…"),
+        (lambda: one(lambda x: x, config={"backend": "onnxruntime"}).config(), ValueError, "a function has Python's"),
+        (lambda: one(lambda x: x, config={"input": []}).config(), ValueError, "has input: write inputs=…"),
+        (lambda: one(lambda x: x, config={"model_transaction_policy": {"decoupled": True}}).config(), ValueError, "a generator makes a decoupled model"),
+        (lambda: one(lambda x: x, config={"parameters": {"naiad.host": {"string_value": "process"}}}).config(), ValueError, "runs in threads of its program"),
+        (lambda: naiad.Server(functions=WRONG(add_sub)), TypeError, r"expected a list, functions=\[function\]"),
         (lambda: one(WRONG(3)), TypeError, "is not a function"),
         (lambda: naiad.Server(functions=WRONG([add_sub.functions[0]])), TypeError, "write @naiad.model"),
         (lambda: naiad.Server(functions=[one(lambda x: x, config={"max_batch": 3})]), ValueError, "max_batch"),
@@ -340,7 +403,7 @@ def test_a_wrong_declaration_fails_where_it_is_made(
 
 
 def test_a_config_that_no_server_takes_fails_the_start_and_a_later_bind_alone() -> None:
-    wrong = {"max_batch_size": -3}
+    wrong = {"instance_group": [{"count": 1, "kind": "KIND_CPU", "gpus": [0]}]}
     with pytest.raises(naiad.StartError, match="f: "):
         naiad.Server(functions=[one(lambda x: x, config=wrong)]).start()
     with naiad.Server(functions=[add_sub]) as server:

@@ -303,7 +303,7 @@ def test_an_unknown_setting_of_metrics_is_a_line_in_the_log_and_no_reason_not_to
 
 
 def test_settings_of_metrics_add_up_and_the_last_one_of_a_key_counts() -> None:
-    given = ("summary_latencies=true", "global,histogram_latencies=on", "summary_quantiles=0.9:0.01,0.5:0.05", "exemplars=1", "exemplars=0")  # fmt: skip
+    given = ("summary_latencies=true", "global,histogram_latencies=on", "summary_quantiles=0.9:0.1,0.5:0.05,0.9:0.01", "exemplars=1", "exemplars=0")  # fmt: skip
     options = parse([REPOSITORY, *(f"--metrics-config={setting}" for setting in given)])
     assert options.metrics == MetricsOptions(
         summary_latencies=True, histogram_latencies=True, quantiles=((0.5, 0.05), (0.9, 0.01))

@@ -299,11 +299,19 @@ def test_the_parts_of_a_traceparent_are_kept(version: str) -> None:
             assert parts(trace_parent(written_as)) == (TRACE_ID, SPAN_ID, flags)
 
 
+@pytest.mark.parametrize("more", ["-", "-what-the-future-brings"])
+def test_further_fields_of_a_later_version_are_passed_over(more: str) -> None:
+    text = f"{TRACE_ID}-{SPAN_ID}-01{more}"
+    assert parts(trace_parent(f"01-{text}")) == (TRACE_ID, SPAN_ID, 1)
+    assert trace_parent(f"00-{text}") is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "",
         "00",
+        f"01-{TRACE_ID}-{SPAN_ID}-01more",
         f"ff-{TRACE_ID}-{SPAN_ID}-01",
         f"00-{TRACE_ID.upper()}-{SPAN_ID}-01",
         f"00-{TRACE_ID[:-1]}-{SPAN_ID}-01",
