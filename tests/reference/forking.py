@@ -28,10 +28,11 @@ from typing_extensions import override
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _LARGEST_REQUEST = 1 << 20
 _SET_FOR_EACH = {
-    "PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "PYTEST_CURRENT_TEST", "NAIAD_CUDART", "CUDA_DEVICE_ORDER",
+    "PYTHONPATH", "TRITON_SERVER_CPU_ONLY", "XDG_CACHE_HOME", "PYTEST_CURRENT_TEST", "NAIAD_CUDART", "CUDA_DEVICE_ORDER",
 }  # fmt: skip
-"""Variables that do not matter to a fork: what each server or operator of the tests is given, what pytest changes for each test, what `tests.support.cuda` leaves
-behind and is read when a tensor on a GPU first comes, and what a server sets itself, also one in the tests' own process.
+"""Variables that may differ from the template's: what each server or operator of the tests is given, which a fork reads as a program of its own does; what pytest
+changes for each test, what `tests.support.cuda` leaves behind and is read when a tensor on a GPU first comes, and what a server sets itself, also one in the tests'
+own process.
 """
 
 _IMPORTED = {
@@ -169,14 +170,14 @@ class _Forking:
     def switch_on(self) -> None:
         """From now on: programs with the variables that this process has now."""
         self.on = True
-        self._environ = _compared(os.environ)
+        self._environ = compared(os.environ)
 
     def template(self, package: str, environ: Mapping[str, str]) -> Template | None:
         """The template for a program with these variables; None: it is started as a program of its own.
 
         Variables that the interpreter or a library reads while it starts would come too late for a fork.
         """
-        if not self.on or _compared(environ) != self._environ:
+        if not self.on or compared(environ) != self._environ:
             return None
         if package not in self._templates:
             self._templates[package] = Template(package, environ)
@@ -184,7 +185,8 @@ class _Forking:
         return self._templates[package]
 
 
-def _compared(environ: Mapping[str, str]) -> dict[str, str]:
+def compared(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that must be those of the template."""
     return {name: value for name, value in environ.items() if name not in _SET_FOR_EACH}
 
 
@@ -231,6 +233,11 @@ def _serve_forks(link: socket.socket) -> dict[str, Any] | None:
     return None
 
 
+def _find_packages(template: str, ours: str) -> None:
+    """Look where the variable PYTHONPATH of this process says, not where that of the template did."""
+    sys.path[1 : 1 + len(template.split(os.pathsep))] = ours.split(os.pathsep)
+
+
 def _main() -> None:
     _, package, descriptor = sys.argv
     link = socket.socket(fileno=int(descriptor))
@@ -246,6 +253,7 @@ def _main() -> None:
         return
     os.chdir(request["folder"])
     sys.path[0] = request["folder"]
+    _find_packages(os.environ["PYTHONPATH"], request["environ"]["PYTHONPATH"])
     os.environ.clear()
     os.environ.update(request["environ"])
     sys.argv = [str(program.__file__), *request["arguments"]]

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.reference.forking import FORKING, Template
+from tests.reference.forking import FORKING, Template, compared
 from tests.reference.install import ReferenceEnvironment
 from tests.support.waiting import pause
 
@@ -211,7 +211,7 @@ class ServerProcess:
     def _template(self) -> Template | None:
         """The process that forks this server, where it is Naiad as it is, with whatever options."""
         ours = naiad_program()
-        same = self.program.environ == ours.environ and (*self.command[: len(_SERVE)],) == _SERVE
+        same = (*self.command[: len(_SERVE)],) == _SERVE and compared(self.program.environ) == compared(ours.environ)  # fmt: skip
         return FORKING.template("naiad", ours.environ) if same else None
 
     def wait(self) -> Self:

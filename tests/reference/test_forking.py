@@ -117,3 +117,29 @@ def test_a_program_with_other_variables_is_not_forked(models: pathlib.Path) -> N
     running = ServerProcess(other, [models], log=models.parent / "log", options=[_EXPLICIT])
     with running:
         assert not isinstance(running.process, Fork)
+
+
+def test_a_fork_finds_packages_and_a_cache_where_its_own_variables_say(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "word.py").write_text(
+        "import os\nWORD = 'found, cache in ' + os.environ['XDG_CACHE_HOME']\n"
+    )
+    (models / "m" / "1").mkdir(parents=True)
+    (models / "m" / "1" / "model.py").write_text("import word\nraise RuntimeError(word.WORD)\n")
+    (models / "m" / "config.pbtxt").write_text(
+        'backend: "python"\nparameters { key: "naiad.host" value { string_value: "thread" } }\n'
+    )
+    ours = naiad_program()
+    path = os.pathsep.join((str(site), ours.environ["PYTHONPATH"]))
+    program = dataclasses.replace(
+        ours, environ={**ours.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": "/a/cache"}
+    )
+    log = tmp_path / "log"
+    with ServerProcess(program, [models], log=log, options=["--exit-on-error=false"]) as running:
+        assert isinstance(running.process, Fork)
+        assert "found, cache in /a/cache" in running.output()
+    with server(models, "--exit-on-error=false") as running:
+        assert "No module named 'word'" in running.output()

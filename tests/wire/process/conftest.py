@@ -1,4 +1,4 @@
-"""These tests are about the process: each server is started as users start it."""
+"""For tests about the process itself, its start, its signals, its memory: each server is started as users start it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,8 @@ import pytest
 from tests.reference.forking import switched_off
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _no_forks() -> Iterator[None]:
+@pytest.fixture
+def whole_interpreter() -> Iterator[None]:
+    """Servers that are programs of their own."""
     with switched_off():
         yield

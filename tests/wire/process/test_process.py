@@ -41,6 +41,7 @@ def launched(models: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> Ser
     return ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options)
 
 
+@pytest.mark.usefixtures("whole_interpreter")
 def test_sigterm_ends_with_0_and_says_what_it_does(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -53,6 +54,7 @@ def test_sigterm_ends_with_0_and_says_what_it_does(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_interpreter")
 def test_sighup_of_a_closed_terminal_ends_with_a_drain(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -142,6 +144,7 @@ def one_running_one_waiting(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_interpreter")
 def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -154,6 +157,7 @@ def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_interpreter")
 def test_during_the_delay_it_is_not_ready_and_still_answers(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -168,6 +172,7 @@ def test_during_the_delay_it_is_not_ready_and_still_answers(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_interpreter")
 def test_no_request_is_lost_while_it_drains_under_load(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -201,6 +206,7 @@ def test_no_request_is_lost_while_it_drains_under_load(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("host", ["process", "thread"])
+@pytest.mark.usefixtures("whole_interpreter")
 def test_what_does_not_end_in_time_is_refused_and_said_and_exits_with_1(
     host: str, models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -233,6 +239,7 @@ def slow_request() -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_interpreter")
 def test_a_second_ctrl_c_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with launched(models, tmp_path, *ADD, "--shutdown-delay-secs=30") as server:
         assert server.process is not None
@@ -243,6 +250,7 @@ def test_a_second_ctrl_c_exits_at_once(models: pathlib.Path, tmp_path: pathlib.P
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_interpreter")
 def test_a_signal_that_is_sent_twice_loses_no_request(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -21,7 +21,7 @@ from tritonclient.utils import InferenceServerException
 from tests.reference.process import ServerProcess, children, naiad_program
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("whole_interpreter")]
 
 CONFIG = """\
 backend: "python"
