@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+import msgspec
 import pytest
 
 from naiad.backends.instance import Execution
@@ -11,9 +12,12 @@ from naiad.core.clock import SystemClock
 from naiad.core.response import InferResponse
 from naiad.errors import FailureReason
 from naiad.hosts.host import BatchOutcome
-from naiad.metrics.statistics import ModelStatistics
+from naiad.metrics.histogram import Histogram
+from naiad.metrics.options import MetricsOptions
+from naiad.metrics.statistics import BatchStatistics, ModelStatistics
+from naiad.metrics.summary import Summaries, Summary
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from tests.support.clock import WALL_AT_START_NS
+from tests.support.clock import WALL_AT_START_NS, LoopClock
 from tests.support.inferences import (
     make_inference,
     make_response,
@@ -230,6 +234,63 @@ async def test_each_request_counts_its_own_queue_time_and_the_compute_time_of_it
     assert sum(statistics.compute_time.counts) == 2
     assert statistics.fail_count == 0
     model.nothing_left()
+
+
+def _counted(of: object) -> object:
+    """All that statistics hold, in a form that compares."""
+    if isinstance(of, Histogram):
+        return of.counts, of.total
+    if isinstance(of, BatchStatistics):
+        return msgspec.structs.astuple(of)
+    if isinstance(of, Summaries):
+        return {name: (each.count, each.total) for name, each in vars(of).items() if isinstance(each, Summary)}  # fmt: skip
+    if isinstance(of, dict):
+        return {key: _counted(value) for key, value in of.items()}
+    return of
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+@pytest.mark.parametrize("completed", [False, True], ids=["waits", "has gone"])
+@pytest.mark.parametrize(
+    "options",
+    [MetricsOptions(), MetricsOptions(histogram_latencies=True, summary_latencies=True)],
+    ids=["usual", "with latencies"],
+)
+async def test_a_request_that_runs_alone_counts_as_one_that_runs_beside_another(
+    options: MetricsOptions, *, completed: bool, fails: bool
+) -> None:
+    clock, us = LoopClock(asyncio.get_running_loop()), 1_000
+    seen = []
+    for beside in (False, True):
+        statistics = ModelStatistics(options, clock=clock)
+        dispatcher = ResponseDispatcher(model="m", version=3, statistics=statistics, clock=clock)
+        answered: list[InferResponse] = []
+        begun = clock.monotonic_ns()
+        request = make_inference(rows=4, received_ns=begun - 9 * us, on_response=answered.append)
+        request.queued_ns, request.completed = begun - 7 * us, completed
+        error = BACKEND_FAILED if fails else None
+        batch = [request]
+        responses: list[InferResponse | None] = [make_response(request, error=error)]
+        if beside:  # one that is answered later and has no rows, so that nothing of it is counted
+            batch.append(make_inference(rows=0))
+            responses.append(None)
+        execution = Execution(responses, begun + 3 * us, begun + 5 * us, padding_rows=2)
+        start, end, input_end = begun + us, begun + 11 * us, begun + 4 * us
+        dispatcher.deliver(BatchOutcome(batch, execution, None, start, end, input_end))
+        times = request.execution
+        seen.append(
+            (
+                {name: _counted(value) for name, value in vars(statistics).items()},
+                len(answered),
+                times and (times.version, times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns, times.responded_ns),
+            )
+        )  # fmt: skip
+        assert times is None or times.requests == len(batch)
+    if fails:  # an execution counts unless all its requests failed, which the other one did not
+        for counts, *_ in seen:
+            for name in ("execution_count", "padding_rows", "last_inference_ms", "batches", "compute_time", "batch_size"):  # fmt: skip
+                del counts[name]
+    assert seen[0] == seen[1]
 
 
 async def test_pending_counts_requests_that_are_accepted_and_not_in_execution() -> None:
