@@ -35,6 +35,12 @@ class TracedInference(typing.Protocol):
     def child(self) -> "RecordsInference":
         """The trace of a further inference that this one causes."""
 
+    def answers_begin(self) -> None:
+        """The responses of the batch whose first inference this is are about to be sent."""
+
+    def answers_end(self) -> None:
+        """They were sent, or wait for other work. Called after `answers_begin`, whatever fails in between."""
+
 
 class RecordsInference(TracedInference, typing.Protocol):
     """The trace of an inference, which gets what happens to it."""

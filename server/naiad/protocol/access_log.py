@@ -33,6 +33,12 @@ class AccessObserver:
         """See `Observer`."""
         return True
 
+    def follow(
+        self, headers: collections.abc.Mapping[bytes, bytes], received_ns: int, read_ns: int = 0
+    ) -> RequestContext | None:
+        """See `Observer`."""
+        return self.begin(headers.get, received_ns, 0)
+
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
         """See `Observer`."""
         traceparent = header(TRACEPARENT)

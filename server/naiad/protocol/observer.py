@@ -62,6 +62,14 @@ class Observer(typing.Protocol):
     def now_ns(self) -> int:
         """Now, in monotonic nanoseconds."""
 
+    def follow(
+        self, headers: collections.abc.Mapping[bytes, bytes], received_ns: int, read_ns: int = 0
+    ) -> RequestContext | None:
+        """`follows` and `begin` in one call; the caller sets the size of the body, if `records`.
+
+        `read_ns` is when the request was whole, if that is known.
+        """
+
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
         """The context of a request, also of one that comes on a stream; `size`: bytes of its body. Its inference may be read from it at the end."""
 

@@ -1,5 +1,7 @@
 """Follows requests for traces, and for the access log as well where there is one: an `Observer`."""
 
+import collections.abc
+
 from naiad.core.clock import Clock
 from naiad.core.inference import RequestContext
 from naiad.protocol.access_log import AccessObserver
@@ -33,6 +35,17 @@ class TraceObserver:
             or self._log is not None
             or (tracer.forces and header(TRACEPARENT) is not None)
         )
+
+    def follow(
+        self, headers: collections.abc.Mapping[bytes, bytes], received_ns: int, read_ns: int = 0
+    ) -> RequestContext | None:
+        """See `Observer`."""
+        tracer = self._tracer
+        if tracer.everything is not None and self._log is None:  # nothing reads the headers
+            return TracedContext(
+                received_ns, read_ns=read_ns, tracer=tracer, protocol=self._protocol
+            )
+        return self.begin(headers.get, received_ns, 0) if self.follows(headers.get) else None
 
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:
         """See `Observer`."""

@@ -331,7 +331,15 @@ class ResponseDispatcher:
         statistics.record_successes(
             rows=rows, request_ns=request_ns, queue_ns=queue_ns, timing=timing
         )
-        self._send_all(outcome.batch, execution.responses, times, now)
+        traced = outcome.batch[0].traced if outcome.batch else None
+        if traced is None:
+            self._send_all(outcome.batch, execution.responses, times, now)
+            return
+        traced.answers_begin()
+        try:
+            self._send_all(outcome.batch, execution.responses, times, now)
+        finally:
+            traced.answers_end()
 
     def _send_all(
         self,

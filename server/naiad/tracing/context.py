@@ -41,7 +41,8 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         if setting is None:
             return
         self.id = tracer.next_id()
-        self.read_ns = tracer.now_ns()
+        if not self.read_ns:
+            self.read_ns = tracer.now_ns()
         if not setting.usual:
             self._made_whole(setting)
 
@@ -67,6 +68,27 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
 
     @override
     def finish(self) -> None:
+        if self.setting is None:
+            return
+        gathered = self.tracer.gathered
+        if gathered is None:
+            self.complete()
+        else:
+            gathered.append(self)
+
+    def answers_begin(self) -> None:
+        """See `TracedInference`. To complete the traces of a batch one after another takes half the time that it takes between the responses."""
+        if self.tracer.gathered is None:  # else it is inside the responses of another batch
+            self.tracer.gathered = []
+
+    def answers_end(self) -> None:
+        """See `TracedInference`."""
+        gathered, self.tracer.gathered = self.tracer.gathered, None
+        for context in gathered or ():
+            context.complete()
+
+    def complete(self) -> None:
+        """Nothing more happens to it, or to its response."""
         setting = self.setting
         if setting is None:
             return
@@ -116,10 +138,8 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
             self.id, setting, self.protocol, parent, self.received_ns, self.read_ns, self.tracer, completed=completed, spans=spans,
         )  # fmt: skip
 
-    @property
-    def context(self) -> str:
-        """See `TracedInference`: usual traces have no spans."""
-        return ""
+    context: typing.ClassVar[str] = ""
+    """See `TracedInference`: usual traces have no spans."""
 
     def child(self) -> RecordsInference:
         """See `TracedInference`."""

@@ -224,6 +224,12 @@ class InferenceTrace(msgspec.Struct, eq=False):
         request = self.request
         return InferenceTrace(request, request.owner.next_id(), self.id)
 
+    def answers_begin(self) -> None:
+        """See `TracedInference`: its responses are recorded as they come."""
+
+    def answers_end(self) -> None:
+        """See `TracedInference`."""
+
     def between(self, inference: Inference) -> None:
         """Record each response of an inference before it goes on."""
         self.inference, self.on_response = inference, inference.on_response
@@ -273,6 +279,13 @@ def size_of(tensor: Tensor) -> int:
     return array.nbytes + (sum(map(len, array.flat)) if array.dtype.hasobject else 0)
 
 
+class Gathered(typing.Protocol):
+    """The context of a request whose response was sent."""
+
+    def complete(self) -> None:
+        """It is complete."""
+
+
 class Samples(typing.Protocol):
     """Decides whether a request is traced, and has what all traces share.
 
@@ -280,6 +293,7 @@ class Samples(typing.Protocol):
         next_id: gives the ids of requests and inferences.
         everything: the setting by which each request is traced, whatever its model is, if its usual traces need nothing but their numbers; None: see `sampled`.
         complete_usual: gets the usual traces, once they are complete.
+        gathered: contexts whose responses were sent, while those of a batch are; None at other times.
         tensors: limits the memory of tensors.
         batches: those that executed traced requests, in the mode OPENTELEMETRY.
     """
@@ -288,6 +302,7 @@ class Samples(typing.Protocol):
     next_id: collections.abc.Callable[[], int]
     everything: TraceSetting | None
     complete_usual: AddUsual
+    gathered: "list[Gathered] | None"
     tensors: HeldTensors
     batches: Batches
 

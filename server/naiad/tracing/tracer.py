@@ -19,7 +19,7 @@ from naiad.tracing.settings import (
     TraceSettings,
     shown,
 )
-from naiad.tracing.trace import RequestTrace
+from naiad.tracing.trace import Gathered, RequestTrace
 from naiad.tracing.usual import AddUsual, UsualTrace
 
 _log = logging.getLogger("naiad.trace")
@@ -58,6 +58,7 @@ class Tracer:
         )
         self._sink: TraceSink | None = None
         self.complete_usual: AddUsual = _nowhere
+        self.gathered: list[Gathered] | None = None
         self.batches = Batches()
         self.tensors = HeldTensors()
         self._has_failed = False

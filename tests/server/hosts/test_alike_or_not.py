@@ -48,6 +48,14 @@ class Traced(RecordsInference):
     def child(self) -> RecordsInference:
         raise NotImplementedError
 
+    @override
+    def answers_begin(self) -> None:
+        raise NotImplementedError
+
+    @override
+    def answers_end(self) -> None:
+        raise NotImplementedError
+
 
 def usual() -> Tensor:
     return tensor("IN", np.full((1, 3), 7, F))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import typing
 
 import msgspec
 import pytest
@@ -339,3 +340,34 @@ async def test_the_time_of_a_response_that_the_statistics_have_is_kept_for_trace
     await asyncio.sleep(0.002)
     model.host.fail(BACKEND_FAILED)
     assert failed.answered_ns == failed.received_ns + 2 * MS
+
+
+class Told:
+    """The trace of an inference, as far as a batch is concerned."""
+
+    def __init__(self, events: list[str]) -> None:
+        self._events = events
+
+    def answers_begin(self) -> None:
+        self._events.append("begin")
+
+    def answers_end(self) -> None:
+        self._events.append("end")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_trace_learns_when_the_responses_of_its_batch_begin_and_end(*, fails: bool) -> None:
+    model, events = ScheduledModel(DynamicBatching()), list[str]()
+    both = [model.send(), model.send()]
+    await turn()
+
+    def answered(_: InferResponse) -> None:
+        events.append("response")
+        if fails:
+            raise ValueError
+
+    for each in both:
+        each.on_response = answered
+        each.traced = typing.cast("typing.Any", Told(events))
+    model.host.finish()
+    assert events == ["begin", "response", "response", "end"]

@@ -277,3 +277,38 @@ async def test_a_context_knows_the_model_whether_or_not_it_is_traced(
         world.requests.run(context)
         assert context.model.version == 3
         await world.tracer.aclose()
+
+
+async def test_traces_of_a_batch_are_complete_once_all_its_responses_were_sent(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    contexts = [world.requests.begin() for _ in range(4)]
+    inferences = [world.requests.run(context) for context in contexts[:3]]
+    for inference in inferences:
+        world.requests.respond(inference)
+    waits = world.sink()._usual
+    contexts[0].answers_begin()
+    world.requests.finish(contexts[0])
+    assert (len(waits), inferences[0].traced) == (0, contexts[0])
+    contexts[1].answers_begin()  # the response of one caused those of another batch
+    world.requests.finish(contexts[1])
+    contexts[1].answers_end()
+    assert (len(waits), inferences[0].traced) == (2, None)
+    world.requests.finish(contexts[2])
+    assert len(waits) == 3
+    contexts[0].answers_end()
+    world.requests.finish(contexts[3])  # one without an inference
+    await world.tracer.aclose()
+    assert ids(world.written()) == [1, 2, 3]
+    assert "HTTP_RECV_END" in names(world.written(), 4)
+
+
+async def test_a_request_that_came_in_one_piece_was_whole_when_it_was_received(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    context = world.requests.begin(read_ns=7)
+    world.requests.finish(context)
+    await world.tracer.aclose()
+    assert world.written()[1]["timestamps"] == [{"name": "HTTP_RECV_END", "ns": 7}]

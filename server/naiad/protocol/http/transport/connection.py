@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
                 if not known.head.keep_alive:
                     self._life.on(_LAST_REQUEST)
                 now_ns = 0 if self._observer is None else self._observer.now_ns()
-                self._dispatcher.dispatch(known.head, known.handler, request, now_ns)
+                self._dispatcher.dispatch(known.head, known.handler, request, now_ns, now_ns)
                 return
         if self._life.state in DEAF:
             return

@@ -8,6 +8,8 @@ import asyncio
 import collections.abc
 import logging
 
+import msgspec
+
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.body import DirectBody, WholeBody
@@ -76,20 +78,26 @@ class RequestDispatcher:
         self.yielding = False
 
     def dispatch(
-        self, head: RequestHead, handler: FastHandler, request: HttpRequest, now_ns: int
+        self,
+        head: RequestHead,
+        handler: FastHandler,
+        request: HttpRequest,
+        now_ns: int,
+        read_ns: int = 0,
     ) -> None:
         """Call the handler of a complete request; headers and length of `head` may be those of another request like it.
 
-        `now_ns` is as in `RequestContext.received_ns`; 0 without an access log.
+        `now_ns` is as in `RequestContext.received_ns`; 0 without an observer. `read_ns` is the same for a request that came in one piece, 0 for others.
         """
         observer, context = self._observer, None
-        if observer is not None and observer.follows(header := request.headers.get):
-            shared = request.shared
-            size = len(request.body) if shared is None else len(shared)
-            context = observer.begin(header, now_ns, size)
-            request = HttpRequest(
-                request.method, request.path, request.headers, request.body, context, shared
-            )
+        if observer is not None:
+            context = observer.follow(request.headers, now_ns, read_ns)
+            if context is not None:
+                if observer.records:
+                    shared = request.shared
+                    context.request_bytes = len(request.body) if shared is None else len(shared)
+                # It was made just now, for this call: a copy would cost as much as the context.
+                msgspec.structs.force_setattr(request, "context", context)
         exchange = Exchange(self._sender, head, context)
         self._pipeline.append(exchange)
         if self._life.state is _DRAINING:
