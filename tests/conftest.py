@@ -1,7 +1,10 @@
 """Settings of all tests: the groups of a parallel run, the report of the conformance run, how much hypothesis tries, what costs each process of a run time."""
 
 import gc
+import itertools
 import os
+import pathlib
+import re
 import signal
 import sys
 import typing
@@ -34,6 +37,20 @@ _PATIENT = hypothesis.settings(
 hypothesis.settings.register_profile("full", _PATIENT, max_examples=1000)
 hypothesis.settings.register_profile("small", _PATIENT, max_examples=30)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small"))
+
+
+_FOLDERS = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> pathlib.Path:
+    """As pytest's, which reads the names of all folders before it for each: there are thousands."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{name}-{next(_FOLDERS)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def pytest_configure(config: pytest.Config) -> None:

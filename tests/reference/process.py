@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,8 +27,8 @@ from tests.reference.install import ReferenceEnvironment
 from tests.support.waiting import pause
 
 _FIRST_PAUSE_S = 0.02
-_SERVE: tuple[str, ...] = (sys.executable, "-m", "naiad", "serve")
-"""How Naiad of this tree begins to serve; options of a program stand behind it."""
+_NAIAD: tuple[str, ...] = (sys.executable, "-m", "naiad")
+"""How Naiad of this tree is started; what it shall do, and options, stand behind it."""
 
 
 class ServerFailedError(RuntimeError):
@@ -49,6 +50,9 @@ class Program:
 
     def run(self, options: Sequence[str], *, timeout_s: float = 30) -> tuple[int, str]:
         """Runs it to its end, for options that make it exit: gives the exit status and all output."""
+        template = _template(self)
+        if template is not None:
+            return _run_fork(template, self, options, timeout_s)
         finished = subprocess.run(
             [*self.command, *options],
             env=dict(self.environ),
@@ -83,7 +87,7 @@ def naiad_program() -> Program:
     environ = {**os.environ, "PYTHONPATH": str(server), "TRITON_SERVER_CPU_ONLY": "1"}
     # Changes with each test: a program that one test has made is the same in the next, and is started as a fork there, too.
     environ.pop("PYTEST_CURRENT_TEST", None)
-    command = _SERVE
+    command = (*_NAIAD, "serve")
     for protocol in ("grpc", "http"):
         if engine := os.environ.get(f"NAIAD_TEST_{protocol.upper()}_ENGINE"):
             command = (*command, f"--{protocol}-engine={engine}")
@@ -94,6 +98,30 @@ def grpcio_program() -> Program:
     """As `naiad_program`, with grpcio's engine of gRPC."""
     program = naiad_program()
     return replace(program, command=(*program.command, "--grpc-engine=grpcio"))
+
+
+def _template(program: Program) -> Template | None:
+    """The process that forks a program, where that is Naiad as it is, with whatever command and options."""
+    ours = naiad_program()
+    same = program.command[: len(_NAIAD)] == _NAIAD
+    same = same and compared(program.environ) == compared(ours.environ)
+    return FORKING.template("naiad", ours.environ) if same else None
+
+
+def _run_fork(
+    template: Template, program: Program, options: Sequence[str], timeout_s: float
+) -> tuple[int, str]:
+    """See `Program.run`."""
+    command = [*program.command, *options]
+    with tempfile.TemporaryFile() as output:
+        running = template.start(command, command[len(_NAIAD) :], program.environ, output.fileno())
+        try:
+            status = running.wait(timeout_s)
+        except BaseException:
+            running.kill()
+            raise
+        output.seek(0)
+        return status, output.read().decode()
 
 
 @dataclass(frozen=True)
@@ -192,9 +220,9 @@ class ServerProcess:
     def start(self) -> Self:
         """Starts the process; `wait` waits for it."""
         with self.log.open("wb") as output:
-            template = self._template()
+            template = _template(self.program)
             if template is not None:
-                arguments = self.command[_SERVE.index("serve") :]
+                arguments = self.command[len(_NAIAD) :]
                 self.process = template.start(
                     self.command, arguments, self.program.environ, output.fileno()
                 )
@@ -207,12 +235,6 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
             )
         return self
-
-    def _template(self) -> Template | None:
-        """The process that forks this server, where it is Naiad as it is, with whatever options."""
-        ours = naiad_program()
-        same = (*self.command[: len(_SERVE)],) == _SERVE and compared(self.program.environ) == compared(ours.environ)  # fmt: skip
-        return FORKING.template("naiad", ours.environ) if same else None
 
     def wait(self) -> Self:
         """Waits until it is live and no model is still loading (a repository may hold models that never load).
