@@ -254,7 +254,7 @@ class _AsyncModel(_Base):
     """A coroutine function, or an asynchronous generator."""
 
     async def execute(self, requests: list[InferenceRequest]) -> list[InferenceResponse] | None:
-        """Await it as `_Model` calls it; requests that come meanwhile are begun."""
+        """Await it as `_Model` calls it. Batches follow each other, those of a generator run side by side."""
         if self.bound.decoupled:
             for request in requests:
                 await self._generate(request)
