@@ -141,7 +141,7 @@ def test_of_large_services_only_some_are_kept_and_the_others_are_read_each_time(
 
 def test_a_large_service_that_becomes_small_is_an_ordinary_one() -> None:
     store = ServiceStore(Clock())
-    for _ in range(20):
+    for _ in range(5):
         store.put(KEY, large("5", MOST_OF_LARGE // 2))
         store.notice(KEY, metadata("9"))
         assert store.is_large(KEY), "as far as is known"
