@@ -177,8 +177,14 @@ class TraceFiles:
     def close(self, seconds: float) -> None:
         """See `TraceSink`."""
         writer = self._writer
-        if not self.background.close(seconds) and isinstance(writer, WriterProcess):
-            writer.abandon()
+        if not self.background.close(seconds):
+            _log.warning(
+                "what waited for %s could not be written within %g s of the stop, and is lost",
+                self._file,
+                seconds,
+            )
+            if isinstance(writer, WriterProcess):
+                writer.abandon()
         if self.lost:
             _log.warning("%d traces were not written", self.lost)
 

@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import shutil
+import threading
 import typing
 
 import numpy as np
@@ -14,7 +15,7 @@ from naiad.core.datatypes import BY_NAME
 from naiad.core.regions import Place
 from naiad.core.tensor import NO_VALUES, UnreadTensor
 from naiad.errors import unavailable
-from naiad.tracing import files
+from naiad.tracing import files, tracer
 from naiad.tracing.json_array import JsonArray
 from naiad.tracing.settings import TENSORS, TIMESTAMPS
 from tests.server.tracing.traces import tensor
@@ -119,6 +120,24 @@ async def test_a_file_whose_last_bracket_found_no_room_goes_on_as_valid_json(
     array.append(b'{"id":2}')
     array.close()
     assert world.written() == [{"id": 1}, {"id": 2}]
+
+
+async def test_a_file_that_takes_nothing_until_the_end_is_named_and_does_not_hold_the_stop(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tracer, "_CLOSE_SECONDS", 0.05)
+    world = World(tmp_path)
+    os.mkfifo(world.file)  # an open of it for writing waits for a reader
+    with caplog.at_level(logging.WARNING, logger="naiad.trace"):
+        world.requests.whole()
+        await world.tracer.aclose()
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"what waited for {world.file} could not be written within 0.05 s of the stop, and is lost"
+    )
+    reader = os.open(world.file, os.O_RDONLY | os.O_NONBLOCK)
+    await until(lambda: not any(one.name == "trace-files" for one in threading.enumerate()))
+    os.close(reader)
 
 
 async def test_a_request_that_is_open_at_the_end_frees_its_tensors(tmp_path: pathlib.Path) -> None:
