@@ -1,6 +1,6 @@
 """A server's side of one HTTP/2 connection without I/O: bytes in, events out; calls in, bytes out (RFC 9113).
 
-`receive` takes what the socket has and returns events. What is to be written is in `sender.out`, which the user takes with `take_output`.
+`receive` takes what the socket has and returns events. What is to be written is in `sender.out`, which the user takes and replaces.
 The rules are tables: `frames.RULES`, `settings.RULES`, `streams.TRANSITIONS`, `header_rules`, `floods.PER_SECOND`. Priorities are ignored,
 as section 5.3 allows, and nothing is pushed.
 """
@@ -46,11 +46,11 @@ from naiad.protocol.transport.http2.header_rules import trailers_fault
 from naiad.protocol.transport.http2.incoming_data import IncomingData, refuse
 from naiad.protocol.transport.http2.open_block import OpenBlock
 from naiad.protocol.transport.http2.open_streams import DRAIN_PING, OpenStreams
-from naiad.protocol.transport.http2.sender import TURN_BYTES, Sender, Written
+from naiad.protocol.transport.http2.sender import Sender
 from naiad.protocol.transport.http2.settings import INITIAL_WINDOW, STREAM_WINDOW
 from naiad.protocol.transport.http2.streams import State, Step, Stream
 
-_DATA, _HEADERS, _CONTINUATION = Kind.DATA, Kind.HEADERS, Kind.CONTINUATION
+_HEADERS, _CONTINUATION = int(Kind.HEADERS), int(Kind.CONTINUATION)
 _CLOSED, _OPEN, _HALF_CLOSED = State.CLOSED, State.OPEN, State.HALF_CLOSED_REMOTE
 
 _READ_LONG = struct.Struct(">I").unpack_from
@@ -76,13 +76,15 @@ class Http2Server:
 
     Attributes:
         sender: its sending half.
+        incoming: the data that come.
         began: the client's preface has come.
+        asked: the client was asked to give up its table.
         streams: those that are open, and what is sent on them.
     """
 
     __slots__ = (
-        "_asked", "_block", "_blocks", "_control", "_decoder", "_events", "_floods", "_incoming",
-        "_limits", "_unread", "began", "failed", "sender", "streams",
+        "_block", "_blocks", "_control", "_decoder", "_events", "_floods", "_limits", "_unread",
+        "asked", "began", "failed", "incoming", "sender", "streams",
     )  # fmt: skip
 
     def __init__(self, blocks: BlockCache, limits: Limits) -> None:
@@ -92,14 +94,14 @@ class Http2Server:
         self._floods = Floods()
         self._unread = b""
         self.began = False
-        self._asked = False
+        self.asked = False
         self._block: OpenBlock | None = None
         self._events: list[Event] = []
         self.failed = False
         self.sender = Sender()
         self.streams = OpenStreams(self.sender)
         self._control = ControlFrames(self.sender, self.streams, self._floods)
-        self._incoming = IncomingData(self.streams, self._floods, limits.connection_window)
+        self.incoming = IncomingData(self.streams, self._floods, limits.connection_window)
         self.sender.out += (
             frames.settings(
                 {
@@ -123,8 +125,8 @@ class Http2Server:
             data = self._unread + data
         at = 0
         try:
-            if self._incoming.left:
-                at = self._incoming.go_on(data, events)
+            if self.incoming.left:
+                at = self.incoming.go_on(data, events)
             if not self.began:
                 at = preface_end(data)
                 self.began = at > 0
@@ -133,14 +135,15 @@ class Http2Server:
         except ConnectionFault as fault:
             self.fail(fault.code, str(fault))
         self._unread = data[at:] if at < len(data) and not self.failed else b""
-        self._return_credit()
+        if self.incoming.credit >= self._limits.connection_window >> 1:
+            self._return_credit()
         return events
 
     def receive_in(self, buffer: bytearray, count: int) -> list[Event]:
         """As `receive` of `buffer[:count]`, which is used again: what goes to the `Filling` of a stream is not copied before."""
         events: list[Event] = []
         usual = self.failed or self._unread
-        at = 0 if usual else self._incoming.fill(buffer, count, events)
+        at = 0 if usual else self.incoming.fill(buffer, count, events)
         if at < count:
             events += self.receive(bytes(memoryview(buffer)[at:count]))
         else:
@@ -150,23 +153,31 @@ class Http2Server:
     @property
     def fills(self) -> bool:
         """See `IncomingData`."""
-        return self._incoming.fills
+        return self.incoming.fills
 
     @property
     def awaited(self) -> int:
         """See `IncomingData`."""
-        return self._incoming.awaited
+        return self.incoming.awaited
 
     def _frames(self, data: bytes, at: int) -> int:
         """Take the frames from `data[at]` on; returns where the one begins that is not whole."""
         end = len(data)
         while end - at >= 9:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
             size_and_kind, flags, stream_id = READ_HEAD(data, at)
-            size = size_and_kind >> 8
             kind = size_and_kind & 0xFF
+            if (
+                flags == END_HEADERS
+                and kind == _HEADERS
+                and self._decoder is None
+                and (whole := self._whole_request(stream_id, data, at + 9, size_and_kind >> 8, end))
+            ):
+                at = whole
+                continue
+            size = size_and_kind >> 8
             if not kind and self._block is None and size <= MAX_FRAME_BYTES:
                 number = stream_id & MAX_STREAM_ID
-                following = self._incoming.take(flags, number, size, data, at, self._events)
+                following = self.incoming.take(flags, number, size, data, at, self._events)
                 if following == at:
                     break
                 at = following
@@ -175,43 +186,39 @@ class Http2Server:
             following = start + size
             if following > end and size <= MAX_FRAME_BYTES:
                 break
-            if (
-                kind == _HEADERS
-                and flags == END_HEADERS
-                and self._decoder is None
-                and end - following >= 9  # noqa: PLR2004 - as above
-                and (whole := self._whole_request(stream_id, data, start, following, end))
-            ):
-                at = whole
-                continue
             self._frame(kind, flags, stream_id & MAX_STREAM_ID, data, start, following)
             at = following
         return at
 
-    def _whole_request(self, number: int, data: bytes, start: int, following: int, end: int) -> int:
-        """Take a request in one frame of each kind, as nearly every unary call comes: HEADERS at `data[start:following]`, and DATA behind them.
+    def _whole_request(self, number: int, data: bytes, start: int, length: int, end: int) -> int:
+        """Take a request in one frame of each kind, as nearly every unary call comes: HEADERS, whose `length` bytes begin at `data[start]`, and DATA behind them.
 
         The effects are those of the frames taken one by one. Returns where the next frame begins; 0 if anything is not as usual: then nothing has
         changed, and the frames are taken one by one.
         """
+        following = start + length
+        start_of_data = following + 9
+        if start_of_data > end:
+            return 0
         head: tuple[int, int, int] = READ_HEAD(data, following)
         size_and_kind, flags, other = head
         size = size_and_kind >> 8
-        start_of_data = following + 9
         end_of_data = start_of_data + size
-        streams = self.streams
+        streams, incoming = self.streams, self.incoming
+        by_id = streams.by_id
+        credit = incoming.credit + size
         if (
-            size_and_kind & 0xFF != _DATA
+            size_and_kind & 0xFF  # DATA is 0
             or flags != END_STREAM
             or other != number
             or end_of_data > end
             or number <= streams.last_id
             or not number & 1
-            or (following - start | size) > MAX_FRAME_BYTES  # no bit above that of the limit
+            or (length | size) > MAX_FRAME_BYTES  # no bit above that of the limit
             or self._block is not None
             or streams.final is not None
-            or len(streams.by_id) >= self._limits.streams
-            or self._incoming.credit + size > self._limits.connection_window
+            or len(by_id) >= self._limits.streams
+            or credit > self._limits.connection_window
         ):
             return 0
         headers = self._blocks.read(data[start:following])
@@ -219,8 +226,8 @@ class Http2Server:
         if block.fault or block.content_length not in (-1, size):
             return 0
         streams.last_id = number
-        self._incoming.credit += size
-        stream = streams.by_id[number] = Stream(
+        incoming.credit = credit
+        stream = by_id[number] = Stream(
             number, _HALF_CLOSED, self.sender.initial_window, STREAM_WINDOW - size
         )
         self._events.append(WholeRequest(stream, headers, data, start_of_data, end_of_data))
@@ -353,15 +360,9 @@ class Http2Server:
 
     # What is sent
 
-    def take_output(self) -> list[Written]:
-        """What is to be written now, in order."""
-        out, self.sender.out = self.sender.out, []
-        self.sender.turn = TURN_BYTES
-        return out
-
     def _return_credit(self) -> None:
         """Give back the connection's window once half of it is used."""
-        incoming = self._incoming
+        incoming = self.incoming
         if incoming.credit >= self._limits.connection_window >> 1 and not self.failed:
             self.sender.out.append(frames.window_update(0, incoming.credit))
             incoming.credit = 0
@@ -372,8 +373,8 @@ class Http2Server:
 
     def give_up_table(self) -> None:
         """Ask the client to send header blocks that need no dynamic table, see `header_blocks`. Idempotent."""
-        if not self._asked:
-            self._asked = True
+        if not self.asked:
+            self.asked = True
             self.sender.out.append(frames.settings({settings.HEADER_TABLE_SIZE: 0}))
 
     def tick(self) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import typing
 
 import hpack
+import msgspec
 
 from naiad.protocol.transport.http2.errors import ConnectionFault, ErrorCode
 from naiad.protocol.transport.http2.header_fields import Places, huffman_decoded, split
@@ -63,22 +64,16 @@ class Block:
         self.memo: typing.Any = None
 
 
-class Headers:
+class Headers(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The fields of one request: a block that others may have too, and what only this one has, which is decoded when it is read.
 
-    Args:
-        encoded: the block in which those are.
-
     Attributes:
-        places: where in it.
+        places: where that is in the encoded block.
     """
 
-    __slots__ = ("_encoded", "block", "places")
-
-    def __init__(self, block: Block, encoded: bytes = b"", places: Places = ()) -> None:
-        self.block = block
-        self._encoded = encoded
-        self.places = places
+    block: Block
+    _encoded: bytes = b""
+    places: Places = ()
 
     @property
     def per_call(self) -> Fields:
@@ -97,7 +92,10 @@ class Headers:
         """
         for each, start, end in self.places:
             if each == name:
-                return value_of(self._encoded, start, end)
+                encoded = self._encoded
+                if encoded[start] < _LONG_LENGTH:  # as `value_of`, without a call
+                    return encoded[start + 1 : end]
+                return value_of(encoded, start, end)
         return None
 
     @property
@@ -160,9 +158,13 @@ def _undecodable(error: hpack.HPACKError) -> ConnectionFault:
 
 
 class _Template:
-    """A block with fields of this call only. One of the same length that is equal everywhere but in their values has them at the same places."""
+    """A block with fields of this call only. One of the same length that is equal everywhere but in their values has them at the same places.
 
-    __slots__ = ("_pieces", "block", "places")
+    Attributes:
+        pieces: what stands around the values, and where.
+    """
+
+    __slots__ = ("block", "pieces", "places")
 
     def __init__(self, encoded: bytes, places: Places, block: Block) -> None:
         self.block = block
@@ -174,14 +176,7 @@ class _Template:
             at = end
         if at < len(encoded):
             pieces.append((encoded[at:], at))
-        self._pieces = tuple(pieces)
-
-    def matches(self, encoded: bytes) -> bool:
-        """Whether a block of the same length is such a one."""
-        for piece, at in self._pieces:  # noqa: SIM110 - a generator would cost more than the rest
-            if not encoded.startswith(piece, at):
-                return False
-        return True
+        self.pieces = tuple(pieces)
 
 
 def gives_up_table(block: bytes) -> bool:
@@ -204,8 +199,12 @@ class BlockCache:
             ConnectionFault: as `decode`.
         """
         template = self._templates.get(len(block))
-        if template is not None and template.matches(block):
-            return Headers(template.block, block, template.places)
+        if template is not None:
+            for piece, at in template.pieces:
+                if not block.startswith(piece, at):
+                    break
+            else:
+                return Headers(template.block, block, template.places)
         known = self._young.get(block)
         if known is not None:
             return Headers(known)

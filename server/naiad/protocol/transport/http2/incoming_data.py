@@ -32,9 +32,10 @@ class IncomingData:
     Attributes:
         credit: bytes that came and were not given back to the window.
         left: bytes of the last frame that are still to come, padding included.
+        stream: of the last frame, unless it ended with it.
     """
 
-    __slots__ = ("_ended", "_floods", "_padding", "_stream", "_streams", "_window", "credit", "left")  # fmt: skip
+    __slots__ = ("_ended", "_floods", "_padding", "_streams", "_window", "credit", "left", "stream")  # fmt: skip
 
     def __init__(self, streams: OpenStreams, floods: Floods, window: int) -> None:
         self._streams = streams
@@ -43,7 +44,7 @@ class IncomingData:
         self.credit = 0
         self.left = 0
         self._padding = 0
-        self._stream: Stream | None = None  # of the last frame, unless it ended with it
+        self.stream: Stream | None = None
         self._ended = False
 
     def take(  # noqa: PLR0917 - an object for them would be one more for every frame
@@ -72,15 +73,15 @@ class IncomingData:
             refuse(self._streams, self._floods, number, fault, events)
             stream = None
         if after > end:
-            self.left, self._padding, self._stream, self._ended = after - end, padding, stream, ended  # fmt: skip
+            self.left, self._padding, self.stream, self._ended = after - end, padding, stream, ended  # fmt: skip
             if stream is not None:
                 ended = ended and stop <= end
                 if ended:
-                    self._stream = None  # only padding is missing
+                    self.stream = None  # only padding is missing
                 if ended or start < end or start == stop:
                     self._pass_on(stream, data, start, min(stop, end), events, ended=ended)
             return end
-        self._padding, self._stream, self._ended = 0, None if ended else stream, False
+        self._padding, self.stream, self._ended = 0, None if ended else stream, False
         if stream is not None:
             event = self._pass_on(stream, data, start, stop, events, ended=ended)
             if size and not flags:
@@ -92,13 +93,13 @@ class IncomingData:
         came = min(self.left, len(data))
         payload = max(0, min(came, self.left - self._padding))
         self.left -= came
-        stream = self._stream
+        stream = self.stream
         if stream is not None:
             ended = self._ended and self.left <= self._padding
             if payload or ended:
                 self._pass_on(stream, data, 0, payload, events, ended=ended)
             if ended:
-                self._stream = None
+                self.stream = None
         if not self.left:
             self._padding, self._ended = 0, False
         return came
@@ -172,12 +173,12 @@ class IncomingData:
     @property
     def fills(self) -> bool:
         """Whether the data that are expected next, the rest of the last frame or the frame behind it, go to a stream's `Filling`."""
-        return self._stream is not None and self._stream.filling is not None
+        return self.stream is not None and self.stream.filling is not None
 
     @property
     def awaited(self) -> int:
         """Bytes that come at least, heads of frames included, until the message is whole that goes to a stream's `Filling`, or until the client needs credit; 0 if none goes there."""
-        stream = self._stream
+        stream = self.stream
         filling = None if stream is None else stream.filling
         if stream is None or filling is None:
             return 0
@@ -192,7 +193,7 @@ class IncomingData:
         Returns:
             How much was taken: 0 if there is no such stream, and no more than what nothing forbids.
         """
-        stream = self._stream
+        stream = self.stream
         filling = None if stream is None else stream.filling
         came = min(self.left, end)
         if stream is None or filling is None or self._padding or came > filling.missing:
@@ -202,7 +203,7 @@ class IncomingData:
         ended = self._ended and not self.left
         at = came
         if ended:
-            self._stream = None
+            self.stream = None
         elif not self.left:
             at = self._fill_frames(stream, filling, data, at, end)
         if at:
@@ -232,7 +233,7 @@ class IncomingData:
             and self._count(stream, head, size, data, at, 1)
         ):
             filling.put(data, start, end)
-            self.left, self._padding, self._stream, self._ended = start + size - end, 0, stream, False  # fmt: skip
+            self.left, self._padding, self.stream, self._ended = start + size - end, 0, stream, False  # fmt: skip
             at = end
         return at
 

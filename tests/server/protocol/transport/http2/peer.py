@@ -9,6 +9,7 @@ from naiad.protocol.transport.http2 import frames
 from naiad.protocol.transport.http2.connection import Http2Server, Limits
 from naiad.protocol.transport.http2.frames import ACK, END_HEADERS, END_STREAM, Kind, head
 from naiad.protocol.transport.http2.header_blocks import BlockCache
+from naiad.protocol.transport.http2.sender import TURN_BYTES
 
 Frame = tuple[Kind, int, int, bytes]
 """Kind, flags, stream, payload."""
@@ -69,7 +70,9 @@ class Client:
 
     def got(self) -> list[Frame]:
         """The frames that came since this was called before."""
-        return split(b"".join(map(bytes, self.server.take_output())))
+        sender = self.server.sender
+        out, sender.out, sender.turn = sender.out, [], TURN_BYTES
+        return split(b"".join(map(bytes, out)))
 
     def open(
         self, stream: int = 1, *, ended: bool = False, fields: typing.Any = REQUEST

@@ -413,7 +413,7 @@ def test_whole_requests_give_what_their_frames_give_one_by_one(
     assert one_piece.got() == one_by_one.got()
     for name in ("last_id", "final"):
         assert getattr(one_piece.server.streams, name) == getattr(one_by_one.server.streams, name)
-    assert one_piece.server._incoming.credit == one_by_one.server._incoming.credit
+    assert one_piece.server.incoming.credit == one_by_one.server.incoming.credit
     assert [
         (each.id, each.state, each.receive_window) for each in one_piece.server.streams.all()
     ] == [(each.id, each.state, each.receive_window) for each in one_by_one.server.streams.all()]

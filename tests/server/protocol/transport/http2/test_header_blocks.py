@@ -115,7 +115,7 @@ def test_until_the_acknowledgement_blocks_are_decoded_with_a_table() -> None:
         assert dict(event.headers.fields)[b"x-a"] == b"b"
     assert not cache._young
     client.server.give_up_table()
-    assert client.server.take_output()[-1] == frames.settings({1: 0})
+    assert client.server.sender.out[-1] == frames.settings({1: 0})
     client.send(frames.SETTINGS_ACK)
     (event,) = client.send(
         frames.SETTINGS_ACK, headers(5, encoder.encode([*REQUEST, ("x-a", "b")]))

@@ -28,6 +28,7 @@ from naiad.protocol.grpc.transport.native.service import (
     NO_TIMEOUT,
     TOO_MUCH_METADATA,
     BegunCall,
+    Entry,
     GrpcService,
 )
 from naiad.protocol.grpc.transport.native.stream_call import StreamCall
@@ -48,6 +49,7 @@ from naiad.protocol.transport.http2.events import (
     WholeRequest,
 )
 from naiad.protocol.transport.http2.header_blocks import MAX_LIST_BYTES, Headers
+from naiad.protocol.transport.http2.sender import TURN_BYTES
 from naiad.protocol.transport.http2.streams import State, Stream
 from naiad.protocol.transport.idle_reader import IDLE_S
 from naiad.protocol.transport.low_water import LowWaterMark
@@ -114,6 +116,11 @@ class GrpcConnection(asyncio.Protocol):
         if self._closing:
             return  # read so that the kernel does not answer it with a reset, see `_leave`
         self._take(self.h2.receive(data))
+        if self.h2.incoming.stream is not None:
+            self._read_directly()
+
+    def _read_directly(self) -> None:
+        """A frame is not whole, or more come behind it: have a long message read to where it belongs."""
         if self.h2.fills and not (self._direct or self._transport.is_closing()):
             self._direct = True
             if self._mark is None:
@@ -138,11 +145,12 @@ class GrpcConnection(asyncio.Protocol):
     def _take(self, events: list[Event]) -> None:
         self._keepalive.heard(self._service.registry.now)
         for event in events:
-            if isinstance(event, WholeRequest):
+            if type(event) is WholeRequest:
                 stream = event.stream
                 self._begin(stream, event.headers)
-                if stream.call is not None:
-                    stream.call.data(event)
+                call = stream.call
+                if call is not None:
+                    call.data(event)
             elif isinstance(event, DataReceived):
                 call = event.stream.call
                 if call is not None:
@@ -153,7 +161,8 @@ class GrpcConnection(asyncio.Protocol):
                     event.stream.call.ended()
             else:
                 self._other(event)
-        if self.h2.sender.out or self._departure is not None or self.h2.failed:
+        h2 = self.h2
+        if h2.sender.out or self._departure is not None or h2.failed:
             self._flush()
 
     @override
@@ -295,15 +304,15 @@ class GrpcConnection(asyncio.Protocol):
         if head.http_status != 200:  # noqa: PLR2004 - OK
             stream.call = ForeignRequest(self, stream, head.http_status)
             return
-        entry = service.entries.get(head.path)
-        if head.path not in service.methods.unchecked or entry is None:
-            refused = NO_METHOD if entry is None else entry.refused
-            if refused is None:
-                refused = service.methods.admit(head.path, CallMetadata(headers))
+        path = head.path
+        entry = service.entries.get(path)
+        if entry is None or path not in service.methods.unchecked:
+            refused = self._refusal(path, entry, headers)
             if refused is not None or entry is None:
                 self._refuse(stream, refused or NO_METHOD)
                 return
-        self.h2.give_up_table()
+        if not self.h2.asked:
+            self.h2.give_up_table()
         timeout = timeout_of(headers, head) if headers.places else head.timeout
         if timeout is not None and timeout <= 0:
             self._refuse(stream, DEADLINE if timeout == 0 else NO_TIMEOUT)
@@ -314,7 +323,12 @@ class GrpcConnection(asyncio.Protocol):
             return
         call = stream.call = UnaryCall(self, service, begun)
         if timeout is not None:
-            call.due = service.deadlines.add(call, timeout)
+            service.deadlines.add_brief(call, timeout)
+
+    def _refusal(self, path: str, entry: Entry | None, headers: Headers) -> RpcStatus | None:
+        """Why a call may not begin."""
+        refused = NO_METHOD if entry is None else entry.refused
+        return refused or self._service.methods.admit(path, CallMetadata(headers))
 
     def _refuse(self, stream: Stream, status: RpcStatus) -> None:
         """Answer a call that may not begin: now if its client has finished sending."""
@@ -372,8 +386,10 @@ class GrpcConnection(asyncio.Protocol):
     def _flush(self) -> None:
         self._scheduled = False
         h2 = self.h2
-        more = h2.sender.turn <= 0 and h2.sender.wants_turn
-        out = h2.take_output()
+        sender = h2.sender
+        more = sender.turn <= 0 and sender.wants_turn
+        out, sender.out = sender.out, []
+        sender.turn = TURN_BYTES
         if out and not self._closing:
             if len(out) == 1:
                 self._transport.write(out[0])

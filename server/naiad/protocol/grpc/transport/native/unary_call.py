@@ -42,7 +42,8 @@ class UnaryCall(msgspec.Struct, eq=False):
     """One call; a `NativeCall` for its method. A struct, as `Stream` is.
 
     Attributes:
-        due: when its deadline is, as `Deadlines` says; -1 for none.
+        due: see `Brief`; -1 before it is set.
+        done: it has ended.
     """
 
     _connection: CallTransport
@@ -55,7 +56,7 @@ class UnaryCall(msgspec.Struct, eq=False):
     _work: Cancellable | None = None
     _taken: bool = False
     """The message is whole."""
-    _done: bool = False
+    done: bool = False
 
     # For the method
 
@@ -71,7 +72,7 @@ class UnaryCall(msgspec.Struct, eq=False):
 
     def data(self, event: Data) -> None:
         """Data of the request; what follows a whole message is ignored, as grpc does."""
-        if self._taken or self._done:
+        if self._taken or self.done:
             return
         begun, reader = self._begun, self._reader
         if reader is None:
@@ -109,7 +110,8 @@ class UnaryCall(msgspec.Struct, eq=False):
 
     def reset(self) -> None:
         """The client has gone, or has cancelled the call (row 10.24)."""
-        if self._finish():
+        if not self.done:
+            self._finish()
             self._cancel()
 
     def expire(self) -> None:
@@ -142,7 +144,7 @@ class UnaryCall(msgspec.Struct, eq=False):
     def _whole(self, body: Response) -> None:
         if isinstance(body, RpcStatus):
             self._respond(body)
-        elif not self._done:
+        elif not self.done:
             self._begin(in_one_piece(body))
 
     def _begin(self, body: bytes | memoryview) -> None:
@@ -153,19 +155,15 @@ class UnaryCall(msgspec.Struct, eq=False):
         unary = self._begun.entry.unary
         assert unary is not None
         work = unary(body, self, self._respond)
-        if not self._done:
+        if not self.done:
             self._work = work
 
-    def _finish(self) -> bool:
-        """Note that the call has ended; whether it had not."""
-        if self._done:
-            return False
-        self._done = True
+    def _finish(self) -> None:
+        self.done = True
         if self._reader is not None:
             self._reader = self._begun.stream.filling = None
         if self.due >= 0:
             self._service.deadlines.remove(self, self.due)
-        return True
 
     def _cancel(self) -> None:
         work, self._work = self._work, None
@@ -174,8 +172,11 @@ class UnaryCall(msgspec.Struct, eq=False):
 
     def _respond(self, response: Response) -> None:
         """The method's callback."""
-        if not self._finish():
+        if self.done:
             return
+        if self._reader is not None or self.due >= 0:
+            self._finish()
+        self.done = True
         self._work = None
         connection, begun = self._connection, self._begun
         stream = begun.stream

@@ -239,6 +239,7 @@ def test_the_tick_follows_the_shortest_time() -> None:
 class _Call:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop, self.expired_at = loop, 0.0
+        self.done, self.due = False, -1
 
     def expire(self) -> None:
         self.expired_at = self.loop.time()
@@ -257,3 +258,23 @@ async def test_deadlines_pass_in_their_order_and_not_for_calls_that_have_ended()
     assert late.expired_at - begun == pytest.approx(5.0, abs=0.03)
     assert not ended.expired_at
     assert deadlines._timer is None
+
+
+@pytest.mark.looptime
+async def test_a_brief_call_gets_a_place_in_the_order_only_if_it_lasts() -> None:
+    loop = asyncio.get_running_loop()
+    deadlines, begun = Deadlines(loop), loop.time()
+    late, at_once, ended, removed = (_Call(loop) for _ in range(4))
+    for call, seconds in ((late, 1.0), (at_once, 0.001), (ended, 0.5), (removed, 0.5)):
+        deadlines.add_brief(call, seconds)
+    ended.done = True
+    await asyncio.sleep(0.1)
+    assert at_once.expired_at - begun == pytest.approx(0.02, abs=0.01)
+    assert ended.due == at_once.due == -1
+    assert deadlines._brief == []
+    deadlines.remove(removed, removed.due)
+    await asyncio.sleep(2)
+    assert late.expired_at - begun == pytest.approx(1.0, abs=0.03)
+    assert not ended.expired_at
+    assert not removed.expired_at
+    assert deadlines._timer is deadlines._step is None
