@@ -78,15 +78,15 @@ class RequestValidator:
             rules = self._rules
             for tensor in inputs:
                 rule = rules.get(tensor.name)
-                if rule is None or rule.datatype is not tensor.datatype or tensor.fault is not None:
+                if (
+                    rule is None
+                    or rule.datatype is not tensor.datatype
+                    or tensor.fault is not None
+                    or (size := rule.accepted.get(tensor.shape)) is None
+                    or batch_size not in (size, -1)
+                ):
                     return self._check_all(inputs)
-                size = rule.accepted.get(tensor.shape)
-                if size is None:
-                    return self._check_all(inputs)
-                if batch_size == -1:
-                    batch_size = size
-                elif size != batch_size:
-                    return self._check_all(inputs)
+                batch_size = size
             # With all inputs of the model, each once, none of the required ones is missing.
             if (count > 1 and len({tensor.name for tensor in inputs}) != count) or (
                 count != self._input_count

@@ -117,22 +117,18 @@ def _rest(
     batch: collections.abc.Sequence[Inference], places: "list[list[_OutputPlace]] | None" = None
 ) -> bytes:
     """The rest of the header of a batch: what differs from request to request."""
-    fields = [
-        _row(inference, None if places is None else places[index])
-        for index, inference in enumerate(batch)
-    ]
+    fields: list[tuple[Any, ...]] = []
+    for inference in batch:
+        request, traced = inference.request, inference.traced
+        row: tuple[Any, ...] = (
+            request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
+        )  # fmt: skip
+        if traced is not None and traced.context:
+            row = *row, () if places is None else places[len(fields)], traced.context
+        elif places is not None:
+            row = *row, places[len(fields)]
+        fields.append(row)
     return _to_json(fields)
-
-
-def _row(inference: Inference, places: "list[_OutputPlace] | None") -> tuple[Any, ...]:
-    """The fields of a request that differ from request to request."""
-    request = inference.request
-    row: tuple[Any, ...] = (
-        request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, inference.cancelled,
-    )  # fmt: skip
-    if context := inference.trace_context:
-        return *row, places or (), context
-    return row if places is None else (*row, places)
 
 
 def _share(tensors: list[tuple[str, str, Any]], link: Link) -> None:

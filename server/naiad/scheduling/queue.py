@@ -106,6 +106,12 @@ class InferenceQueue:
             InferenceError: UNAVAILABLE, its level is full (row 12.11); it is not queued.
         """
         level, priority = self._only, 0
+        if level is not None and self._is_unlimited:  # as of most models; nothing is delayed then
+            inference.queued_ns = now
+            level.waiting[inference] = None
+            self.size += 1
+            self.rows += inference.batch_size
+            return
         if level is None:
             priority = self._batching.level_of(inference.request.priority)
             level = self._level_at(priority)

@@ -18,13 +18,13 @@ from naiad.protocol.access_log import (
 )
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
 from naiad.protocol.grpc.call import (
+    ContextCall,
     OnRpcResponse,
     Response,
     RpcCall,
     RpcStatus,
     Sent,
     StreamWriter,
-    context_of,
 )
 from naiad.protocol.observer import Ended, trace_parent
 
@@ -152,9 +152,8 @@ class Calls:
 
     def method(self, body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Inference | None:
         self.on_response = on_response
-        context = context_of(call)
-        assert context is not None
-        context.inference = self.work
+        assert isinstance(call, ContextCall)
+        call.context.inference = self.work
         return self.work
 
     def seen(self) -> tuple[object, ...]:
@@ -188,11 +187,10 @@ def test_a_call_that_ends_leaves_no_garbage() -> None:
     observer = AccessObserver(lambda _: None, clock=ManualClock())
 
     def method(body: bytes, call: RpcCall, on_response: OnRpcResponse) -> Inference:
-        context = context_of(call)
-        assert context is not None
+        assert isinstance(call, ContextCall)
         request = InferRequest("add", LATEST, "a1", [], [], {})
         made = Inference(request, lambda _: on_response(b"y"), batch_size=1, received_ns=0)
-        context.inference = made
+        call.context.inference = made
         return made
 
     gc.collect()

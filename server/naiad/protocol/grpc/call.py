@@ -41,11 +41,6 @@ class ContextCall:
         self.peer = call.peer
 
 
-def context_of(call: RpcCall) -> RequestContext | None:
-    """The context of a call; None if nothing reads it."""
-    return call.context if type(call) is ContextCall else None
-
-
 class RpcStatus(msgspec.Struct, frozen=True):
     """A status other than OK.
 

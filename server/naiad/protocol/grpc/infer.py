@@ -11,11 +11,11 @@ from naiad.protocol import regions
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import (
+    ContextCall,
     OnRpcResponse,
     Response,
     RpcCall,
     as_inference_error,
-    context_of,
     rpc_status,
 )
 from naiad.protocol.grpc.codec import response_proto
@@ -58,8 +58,7 @@ class ModelInfer:
                     fail=functools.partial(_fail, on_response),
                 )
             incoming = self._reader.read(body)
-            model = self._look_up(incoming)
-            self._begin(call, incoming.model_name)
+            model = self._look_up(call, incoming)
             request = incoming.request()
             if codec is not None and unchecked(request.inputs):
                 return OffloadedCall(
@@ -78,25 +77,22 @@ class ModelInfer:
     ) -> Cancellable | None:
         """Continue with a message that a codec process has decoded."""
         decoded.raise_if_unread()
-        model = self._look_up(decoded)
-        self._begin(call, decoded.model_name)
+        model = self._look_up(call, decoded)
         return self._infer(model, call, on_response, decoded.request())
 
-    def _begin(self, call: RpcCall, model: str) -> None:
-        context = context_of(call)
-        if context is not None:
-            context.asks(model)
-        elif self._engine.tracer.active:
-            self._engine.tracer.passed(model)
-
-    def _look_up(self, incoming: Incoming | LargeRequest) -> ServedModel:
-        """The model; raises InferenceError if it does not serve, or takes streams only (row 10.9)."""
-        model = self._engine.look_up(incoming.model_name, incoming.model_version)
+    def _look_up(self, call: RpcCall, incoming: Incoming | LargeRequest) -> ServedModel:
+        """The model, which is noted for logs and traces; raises InferenceError if it does not serve, or takes streams only (row 10.9)."""
+        engine, name = self._engine, incoming.model_name
+        model = engine.look_up(name, incoming.model_version)
         if model.traits.decoupled:
             raise unsupported(
-                f"ModelInfer RPC doesn't support models with decoupled transaction policy: '{incoming.model_name}' may answer many "
+                f"ModelInfer RPC doesn't support models with decoupled transaction policy: '{name}' may answer many "
                 "times, which takes a stream"
             )
+        if type(call) is ContextCall:
+            call.context.asks(name)
+        elif engine.tracer.active:
+            engine.tracer.passed(name)
         return model
 
     def _infer(
@@ -109,7 +105,8 @@ class ModelInfer:
         if self._forwarding is not None:
             forward_metadata(call.invocation_metadata(), self._forwarding, request.parameters)
         respond = functools.partial(_respond, on_response, self._codec)
-        return model.infer(request, respond, None, context_of(call))
+        context = call.context if type(call) is ContextCall else None
+        return model.infer(request, respond, None, context)
 
 
 def _fail(on_response: OnRpcResponse, error: InferenceError) -> None:

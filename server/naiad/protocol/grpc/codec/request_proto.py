@@ -71,17 +71,14 @@ class Incoming(Record, frozen=True):
         if len(raws) < len(specs):
             raise no_data(specs[len(raws)].name, head.model_name)
         body = self.body
-        inputs = [
-            Tensor(
-                spec.name,
-                spec.datatype,
-                spec.shape,
-                np.ndarray(spec.shape, spec.datatype.dtype, body, start),
-            )
-            if size == spec.size
-            else validated(spec, head.model_name, body, start, size)
-            for spec, (start, size) in zip(specs, raws, strict=False)  # surplus ones: row 10.11
-        ]
+        inputs: list[Tensor] = []
+        for spec, (start, size) in zip(specs, raws, strict=False):  # surplus ones: row 10.11
+            if size == spec.size:
+                shape, datatype = spec.shape, spec.datatype
+                array = np.ndarray(shape, datatype.dtype, body, start)
+                inputs.append(Tensor(spec.name, datatype, shape, array))
+            else:
+                inputs.append(validated(spec, head.model_name, body, start, size))
         for at, tensor in plan.elsewhere:
             inputs.insert(at, tensor)
         return plan.parameters.request(
@@ -119,7 +116,8 @@ def _name_field(message: bytes) -> bytes:
     return b""
 
 
-_NONE_BEFORE: tuple[Template | None, _Head | None] = (None, None)
+_Remembered = tuple[Template | None, _Head | None]
+_NONE_BEFORE: _Remembered = (None, None)
 
 
 class RequestReader:
@@ -127,7 +125,8 @@ class RequestReader:
 
     def __init__(self) -> None:
         self._heads: dict[bytes, _Head] = {}
-        self._last: dict[bytes, tuple[Template | None, _Head]] = {}
+        self._last: dict[bytes, _Remembered] = {}
+        self._latest = _NONE_BEFORE  # of any model: mostly that of the next request, too
 
     def read(self, body: bytes | memoryview) -> Incoming:
         """Read which model a request is for.
@@ -143,11 +142,18 @@ class RequestReader:
             if parts is None or parts.is_mixed:
                 return self.read(bytes(body))
             return self._found(parts, body, _name_field(parts.head))
-        name = _name_field(body)
-        template, last = self._last.get(name, _NONE_BEFORE)
+        template, last = self._latest
         if template is not None and last is not None:
             found = template.match(body)
             if found is not None:
+                return Incoming(last.model_name, last.model_version, last, found[0], body, found[1])
+        name = _name_field(body)
+        remembered = self._last.get(name, _NONE_BEFORE)
+        template, last = remembered
+        if template is not None and last is not None and remembered is not self._latest:
+            found = template.match(body)
+            if found is not None:
+                self._latest = remembered
                 return Incoming(last.model_name, last.model_version, last, found[0], body, found[1])
         parts = split(body)
         if parts is None:
@@ -166,6 +172,7 @@ class RequestReader:
                 if len(self._heads) >= _MAX_HEADS:
                     self._heads.clear()
                     self._last.clear()
+                    self._latest = _NONE_BEFORE
                 self._heads[parts.head] = known
         if len(parts.head) <= _MAX_HEAD_BYTES:
             # A template is made for the second one in a row: heads that take turns are found as they are.

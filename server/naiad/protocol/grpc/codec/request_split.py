@@ -133,33 +133,25 @@ class _Layout:
     Attributes:
         size: the length.
         raws: as in `Split`; not to be changed.
+        id_from, id_to: where the id is.
+        pieces: what stands around the id and the raw tensors, and where.
     """
 
-    __slots__ = ("_id_from", "_id_to", "_pieces", "raws", "size")
+    __slots__ = ("id_from", "id_to", "pieces", "raws", "size")
 
     def __init__(self, body: bytes, at: int, raws: list[tuple[int, int]]) -> None:
         self.size = len(body)
         self.raws = raws
         has_id = body[at : at + 1] == _ID_TAG
-        self._id_from = at + 2 if has_id else at
-        self._id_to = self._id_from + (body[at + 1] if has_id else 0)
-        self._pieces: list[tuple[bytes, int]] = []
+        self.id_from = at + 2 if has_id else at
+        self.id_to = self.id_from + (body[at + 1] if has_id else 0)
+        self.pieces: list[tuple[bytes, int]] = []
         at = 0
-        for start, size in ((self._id_from, self._id_to - self._id_from), *raws):
-            self._pieces.append((body[at:start], at))
+        for start, size in ((self.id_from, self.id_to - self.id_from), *raws):
+            self.pieces.append((body[at:start], at))
             at = start + size
         if at < len(body):
-            self._pieces.append((body[at:], at))
-
-    def match(self, body: bytes) -> str | None:
-        """The id of a message of this length; None if it differs elsewhere."""
-        for piece, at in self._pieces:
-            if not body.startswith(piece, at):
-                return None
-        try:
-            return body[self._id_from : self._id_to].decode()
-        except UnicodeDecodeError:
-            return None
+            self.pieces.append((body[at:], at))
 
 
 class Template:
@@ -176,9 +168,14 @@ class Template:
         """The id and the raw tensors of a message with this head, as `split` finds them; None if it has another one, or fields in another order."""
         layout = self._layout
         if layout is not None and layout.size == len(body):
-            known_id = layout.match(body)
-            if known_id is not None:
-                return known_id, layout.raws
+            for piece, at in layout.pieces:
+                if not body.startswith(piece, at):
+                    break
+            else:
+                try:
+                    return body[layout.id_from : layout.id_to].decode(), layout.raws
+                except UnicodeDecodeError:
+                    return None
         found = self._walk(body)
         if found is not None and self._last_size == len(body):
             self._layout = _Layout(body, len(self._before), found[1])

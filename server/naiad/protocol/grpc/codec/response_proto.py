@@ -27,7 +27,8 @@ def encode(response: InferResponse) -> bytes:
 
 def encode_pieces(response: InferResponse) -> bytes | LongMessage:
     """As `encode`; long values stay where they are."""
-    return _message(_parts(response))
+    parts = _parts(response)
+    return LongMessage(parts) if max(map(len, parts)) > _JOINED_BYTES else b"".join(parts)
 
 
 def encode_streamed(response: InferResponse) -> bytes | LongMessage:
@@ -38,7 +39,8 @@ def encode_streamed(response: InferResponse) -> bytes | LongMessage:
     """
     parts = _parts(response)
     parts.append(_FINAL if response.final else _NOT_FINAL)
-    return _message([b"\x12" + varint(sum(map(len, parts))), *parts])
+    parts.insert(0, b"\x12" + varint(sum(map(len, parts))))
+    return LongMessage(parts) if max(map(len, parts)) > _JOINED_BYTES else b"".join(parts)
 
 
 def encode_streamed_error(
@@ -76,10 +78,6 @@ def _parts(response: InferResponse) -> list[bytes | memoryview]:
         size = len(values)
         parts += (_SHORT_RAW[size] if size < 0x80 else b"\x32" + varint(size), values)  # noqa: PLR2004 - as in `varint`
     return parts
-
-
-def _message(parts: list[bytes | memoryview]) -> bytes | LongMessage:
-    return LongMessage(parts) if max(map(len, parts)) > _JOINED_BYTES else b"".join(parts)
 
 
 def serialized(message: typing.Any) -> bytes:
