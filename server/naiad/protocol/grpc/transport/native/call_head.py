@@ -3,7 +3,6 @@
 import base64
 import binascii
 import collections.abc
-import functools
 import re
 
 import msgspec
@@ -69,7 +68,6 @@ def timeout_of(headers: Headers, head: CallHead) -> float | None:
     return head.timeout if value is None else timeout_seconds(value)
 
 
-@functools.lru_cache(maxsize=256)
 def timeout_seconds(value: bytes) -> float:
     """What grpc-timeout says, in seconds; UNREADABLE for what cannot be read."""
     match = _TIMEOUT(value)
