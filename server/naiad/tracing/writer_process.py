@@ -15,7 +15,7 @@ from naiad.core.processes import child_process
 from naiad.core.processes.message_stream import Sender, received
 from naiad.tracing.json_array import cut_off
 from naiad.tracing.usual import Usual, UsualTexts
-from naiad.tracing.writing import Asks, Begun, Fault, Message, Numbers, Place, Records, Written
+from naiad.tracing.writing import Asks, Begun, Fault, Numbers, Place, Records, Written
 
 _MODULE = "naiad.tracing.writer_child"
 _START_SECONDS = 60.0
@@ -39,6 +39,7 @@ class WriterProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._places: dict[str, Place] = {}
         self._given: list[tuple[str, int]] = []
+        self._messages: list[bytes] = []
 
     def start(self) -> None:
         """Start it, and wait until it takes traces.
@@ -53,7 +54,7 @@ class WriterProcess:
             )
             self._connection.settimeout(_START_SECONDS)
             self._replies = received(self._connection, msgspec.msgpack.Decoder(Written))
-            self._send(Begun(list(self.begun)))
+            self._messages.append(self._sender.encoded(Begun(list(self.begun))))
             runs = self._answer() is not None
             self._connection.settimeout(None)
         except OSError:
@@ -66,19 +67,20 @@ class WriterProcess:
 
     def usual(self, path: str, traces: Usual) -> None:
         """See `Writer`."""
-        # Each block is a message: memory for all of them together would be new each time, which costs more than the rest.
+        # Each block is a message: memory for all of them together would be new each time, which costs more than the rest. They are sent together.
         numbers = Numbers(path, traces.numbers.tobytes(), traces.runs)
         self._given.append((path, numbers.traces))
         try:
-            self._send(numbers)
+            self._messages.append(self._sender.encoded(numbers))
         except UnicodeEncodeError:  # a request id with half of a surrogate pair
             framed = UsualTexts().framed(traces)
-            self._send(Records(path, numbers.traces, bytes(framed[1:-1]), grows=True))
+            text = Records(path, numbers.traces, bytes(framed[1:-1]), grows=True)
+            self._messages.append(self._sender.encoded(text))
 
     def records(self, piece: Records) -> None:
         """See `Writer`."""
         self._given.append((piece.path, piece.traces))
-        self._send(piece)
+        self._messages.append(self._sender.encoded(piece))
 
     def written(self) -> Written:
         """See `Writer`."""
@@ -106,14 +108,12 @@ class WriterProcess:
         self._end()
         self._connection.close()
 
-    def _send(self, message: Message) -> None:
-        with contextlib.suppress(OSError):  # it is gone, which `written` finds
-            self._sender.send(message)
-
     def _answer(self) -> Written | None:
-        """None: it is gone."""
-        self._send(Asks())
+        """Send what it was given, and wait until that is written. None: it is gone."""
+        messages, self._messages = self._messages, []
+        messages.append(self._sender.encoded(Asks()))
         try:
+            self._sender.send_all(messages)
             return next(self._replies, None)
         except (OSError, msgspec.DecodeError):
             return None

@@ -8,6 +8,9 @@ import typing
 import msgspec
 
 _LENGTH_BYTES = 4
+_AT_ONCE = 512
+"""Fewer than the buffers that a system call takes."""
+
 _Message = typing.TypeVar("_Message")
 
 
@@ -25,9 +28,27 @@ class Sender:
         Raises:
             OSError: the other end is gone.
         """
-        data = self._encoder.encode(message)
+        data = self.encoded(message)
         with self._sending:
-            self._connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+            self._connection.sendall(data)
+
+    def encoded(self, message: msgspec.Struct) -> bytes:
+        """A message as it is sent."""
+        data = self._encoder.encode(message)
+        return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+    def send_all(self, encoded: collections.abc.Sequence[bytes]) -> None:
+        """Send messages by as few system calls as can be: the interpreter lock is taken again after each.
+
+        Raises:
+            OSError: the other end is gone.
+        """
+        with self._sending:
+            for first in range(0, len(encoded), _AT_ONCE):
+                some = encoded[first : first + _AT_ONCE]
+                sent = self._connection.sendmsg(some)
+                if sent < sum(map(len, some)):
+                    self._connection.sendall(b"".join(some)[sent:])
 
 
 def received(
