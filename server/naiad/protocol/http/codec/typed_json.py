@@ -11,6 +11,7 @@ lists of binary inputs and of outputs, in any request, and requests whose inputs
 import array
 import collections.abc
 import functools
+import math
 import typing
 
 import msgspec
@@ -231,30 +232,30 @@ def _layout(text: bytes) -> _Layout | None:
         datatype, behind = BY_NAME.get(entry.datatype), entry.parameters
         if datatype is None or entry.data is not _UNSET or behind is _UNSET:
             return None
-        count = 1
-        for dim in entry.shape:
-            if dim <= 0:
-                return None
-            count *= dim
-        size = behind.binary_data_size
-        if count > MAX_INT64 or len(entry.shape) > raw_tensors.MAX_RANK or size < 0:
+        count, size = _count(entry.shape), behind.binary_data_size
+        if not 0 < count <= MAX_INT64 or size < 0:
             return None
         places.append((InputSpec(entry.name, datatype, entry.shape, count), size))
         total += size
     return _Layout(places, total)
 
 
+@functools.lru_cache(maxsize=256)
+def _count(shape: tuple[int, ...]) -> int:
+    """How many elements a tensor has, at least one; -1 if its shape has to be looked at closely."""
+    usual = len(shape) <= raw_tensors.MAX_RANK and min(shape, default=1) > 0
+    return math.prod(shape) if usual else -1
+
+
 def _tensor(entry: _Input) -> Tensor | None:
     """A tensor whose elements are JSON; None if one of them is not of its datatype."""
     datatype, data, shape = BY_NAME.get(entry.datatype), entry.data, entry.shape
-    if datatype is None or data is _UNSET or entry.parameters is not _UNSET:
-        return None
-    count = 1
-    for dim in shape:
-        if dim <= 0:
-            return None
-        count *= dim
-    if count != len(data) or len(shape) > raw_tensors.MAX_RANK:
+    if (
+        datatype is None
+        or data is _UNSET
+        or entry.parameters is not _UNSET
+        or _count(shape) != len(data)
+    ):
         return None
     values: typing.Any = data
     try:
