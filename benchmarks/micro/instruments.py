@@ -5,6 +5,7 @@ writes trace files is counted. The best of many short turns: `python -m benchmar
 """
 
 import asyncio
+import collections.abc
 import dataclasses
 import functools
 import itertools
@@ -21,7 +22,6 @@ from benchmarks.micro.in_place import CountingTransport, http_connections, loade
 from benchmarks.micro.loop_profile import answered, bytes_of
 from benchmarks.requests import small
 from naiad.core.clock import SystemClock
-from naiad.core.inference import Inference
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.trace_observer import TraceObserver
 from naiad.serve import interpreter
@@ -56,7 +56,7 @@ class _Nowhere:
 
     lost = 0
 
-    def usual(self, trace: UsualTrace, inference: Inference) -> None:
+    def usual(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
         pass
 
     def collected(self, trace: RequestTrace) -> None:

@@ -71,10 +71,10 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         if self.setting is None:
             return
         gathered = self.tracer.gathered
-        if gathered is None:
-            self.complete()
-        else:
+        if gathered is not None:
             gathered.append(self)
+        elif self.is_usual():
+            self.tracer.complete_usual((self,))
 
     def answers_begin(self) -> None:
         """See `TracedInference`. To complete the traces of a batch one after another takes half the time that it takes between the responses."""
@@ -84,34 +84,32 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
     def answers_end(self) -> None:
         """See `TracedInference`."""
         gathered, self.tracer.gathered = self.tracer.gathered, None
-        for context in gathered or ():
-            context.complete()
+        if gathered:
+            self.tracer.complete_usual([each for each in gathered if each.is_usual()])
 
-    def complete(self) -> None:
-        """Nothing more happens to it, or to its response."""
-        setting = self.setting
-        if setting is None:
-            return
-        whole = self.whole
+    def is_usual(self) -> bool:
+        """Nothing more happens to it, or to its response: whether its trace is usual to the end. One that is not is completed by this."""
+        inference, whole = self.inference, self.whole
+        if (
+            whole is None
+            and inference is not None
+            and self.sent_ns
+            and inference.completed
+            and inference.queued_ns
+            and (times := inference.execution) is not None
+            and (inference.answered_ns or times.responded_ns)
+            and len(inference.request.id) <= LONGEST_ID
+        ):
+            # Without a cycle both are freed soon, not by the garbage collector.
+            inference.traced = None
+            self.over = True
+            return True
         if whole is None:
-            inference = self.inference
-            if inference is not None and self.sent_ns and inference.completed:
-                times = inference.execution
-                if times is not None:
-                    responded_ns = inference.answered_ns or times.responded_ns
-                    if (
-                        responded_ns
-                        and inference.queued_ns
-                        and len(inference.request.id) <= LONGEST_ID
-                    ):
-                        # Without a cycle both are freed here, not by the garbage collector.
-                        inference.traced = None
-                        self.over = True
-                        self.tracer.complete_usual(self, inference)
-                        return
-            whole = self._made_whole(setting)
+            assert self.setting is not None, "it is traced"
+            whole = self._made_whole(self.setting)
         whole.send_ns, whole.sent_ns = self.send_ns, self.sent_ns
         whole.end()
+        return False
 
     def _made_whole(self, setting: TraceSetting) -> RequestTrace:
         """The trace, from now on with all that happens."""

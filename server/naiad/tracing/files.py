@@ -10,7 +10,6 @@ import typing
 
 import msgspec
 
-from naiad.core.inference import Inference
 from naiad.log_text import Lines
 from naiad.tracing.background import Background
 from naiad.tracing.file_writer import FileWriter
@@ -301,8 +300,8 @@ class TraceSink(typing.Protocol):
         """Traces that were not written, or spans that were not sent; those that are open do not count."""
         ...
 
-    def usual(self, trace: UsualTrace, inference: Inference) -> None:
-        """A usual trace is complete, with the inference that has its further times; of settings that have such only."""
+    def usual(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
+        """Usual traces are complete; of settings that have such only."""
 
     def collected(self, trace: RequestTrace) -> None:
         """Another trace is complete."""

@@ -3,6 +3,7 @@
 A thread of its own makes and sends the spans. A collector that is slow, hangs or is not there costs traces, which are counted, and no request anything.
 """
 
+import collections.abc
 import logging
 import time
 
@@ -13,7 +14,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
 
-from naiad.core.inference import Inference
 from naiad.tracing.background import Background
 from naiad.tracing.settings import CollectorOptions, TraceSetting
 from naiad.tracing.spans import SpanData, spans
@@ -56,7 +56,7 @@ class SpanSender:
         """See `TraceSink`: spans that did not fit, or that the collector did not take."""
         return self._refused + self.background.dropped
 
-    def usual(self, trace: UsualTrace, inference: Inference) -> None:
+    def usual(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
         """See `TraceSink`: there are none with spans."""
 
     def collected(self, trace: RequestTrace) -> None:

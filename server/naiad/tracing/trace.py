@@ -15,7 +15,7 @@ from naiad.errors import InferenceError
 from naiad.tracing.batch import Batches, BatchTrace
 from naiad.tracing.held import HeldTensors
 from naiad.tracing.settings import TENSORS, TraceSetting
-from naiad.tracing.usual import AddUsual
+from naiad.tracing.usual import AddUsual, UsualTrace
 
 # About what these take in memory, with their numbers.
 _BYTES, _BYTES_OF_PART, _BYTES_OF_TIME = 256, 768, 40
@@ -279,11 +279,12 @@ def size_of(tensor: Tensor) -> int:
     return array.nbytes + (sum(map(len, array.flat)) if array.dtype.hasobject else 0)
 
 
-class Gathered(typing.Protocol):
+class Gathered(UsualTrace, typing.Protocol):
     """The context of a request whose response was sent."""
 
-    def complete(self) -> None:
-        """It is complete."""
+    def is_usual(self) -> bool:
+        """Nothing more happens to it: whether its trace is usual to the end. One that is not is completed by this."""
+        ...
 
 
 class Samples(typing.Protocol):

@@ -7,7 +7,7 @@ import itertools
 import logging
 
 from naiad.core.clock import Clock
-from naiad.core.inference import Inference, TraceParent
+from naiad.core.inference import TraceParent
 from naiad.tracing.batch import Batches
 from naiad.tracing.files import TraceFiles, TraceSink
 from naiad.tracing.held import HeldTensors
@@ -173,5 +173,5 @@ class Tracer:
         )
 
 
-def _nowhere(_: UsualTrace, __: Inference) -> None:
+def _nowhere(_: collections.abc.Sequence[UsualTrace]) -> None:
     """The server stops: what is complete now comes too late."""

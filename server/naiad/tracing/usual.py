@@ -18,9 +18,10 @@ from naiad.core.inference import Inference
 
 
 class UsualTrace(typing.Protocol):
-    """What is read of the context of a request whose trace is usual and complete; the rest is read of its inference."""
+    """What is read of the context of a request whose trace is usual and complete; the rest is read of its inference, which was executed."""
 
     id: int
+    inference: Inference | None
     protocol: str
     received_ns: int
     read_ns: int
@@ -28,8 +29,8 @@ class UsualTrace(typing.Protocol):
     sent_ns: int
 
 
-AddUsual = collections.abc.Callable[[UsualTrace, Inference], None]
-"""Gets the usual traces, each once it is complete."""
+AddUsual = collections.abc.Callable[[collections.abc.Sequence[UsualTrace]], None]
+"""Gets the usual traces, each once it is complete, those of a batch together."""
 
 PROTOCOLS = {"HTTP": 0, "GRPC": 1}
 FRONT_END = {

@@ -11,7 +11,6 @@ import typing
 import msgspec
 import numpy as np
 
-from naiad.core.inference import Inference
 from naiad.tracing.usual import COLUMNS, PACK_INTO, PROTOCOLS, SIZE, Usual, UsualTrace
 
 SLOTS = 256
@@ -73,36 +72,39 @@ class UsualQueue:
     def __len__(self) -> int:
         return sum(block.count - block.taken for block in (*self._full, self._block))
 
-    def add(self, trace: UsualTrace, inference: Inference) -> None:
-        """Keep the numbers of a trace, whose inference was executed. Loop only."""
+    def add(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
+        """Keep the numbers of traces. Loop only."""
         block = self._block
-        at = block.count
-        if at == block.slots:
-            found = self._next()
-            if found is None:
-                self._dropped(1)
-                return
-            block, at = found, 0
-        times, asked = inference.execution, inference.request
-        if times is None:
-            return
-        PACK_INTO(
-            block.memory, at * SIZE, trace.id, times.version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns, inference.received_ns,
-            inference.queued_ns, inference.answered_ns or times.responded_ns, times.start_ns, times.input_end_ns, times.output_start_ns,
-            times.end_ns, trace.send_ns, trace.sent_ns,
-        )  # fmt: skip
-        request_id, name = asked.id, asked.model_name
-        if request_id != block.request_id or name != block.model_name:
-            block.request_id, block.model_name = request_id, name
-            block.texts.append((at, request_id, name))
-        at += 1
-        block.count = at  # the thread may take it from now on
-        if at == block.slots:
-            self._block = self._none
-            self._full.append(block)
-            if len(self._full) >= self._enough:
-                self._hurry()
-        if not self._is_announced:
+        for place, trace in enumerate(traces):
+            at = block.count
+            if at == block.slots:
+                found = self._next()
+                if found is None:
+                    self._dropped(len(traces) - place)
+                    return
+                block, at = found, 0
+            inference = trace.inference
+            assert inference is not None, "a usual trace has one"
+            times, asked = inference.execution, inference.request
+            assert times is not None, "it was executed"
+            PACK_INTO(
+                block.memory, at * SIZE, trace.id, times.version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns,
+                inference.received_ns, inference.queued_ns, inference.answered_ns or times.responded_ns, times.start_ns, times.input_end_ns,
+                times.output_start_ns, times.end_ns, trace.send_ns, trace.sent_ns,
+            )  # fmt: skip
+            request_id, name = asked.id, asked.model_name
+            if request_id != block.request_id or name != block.model_name:
+                block.request_id, block.model_name = request_id, name
+                block.texts.append((at, request_id, name))
+            at += 1
+            block.count = at  # the thread may take it from now on
+            if at == block.slots:
+                self._block = self._none
+                self._full.append(block)
+                block = self._none
+                if len(self._full) >= self._enough:
+                    self._hurry()
+        if traces and not self._is_announced:
             self._is_announced = True
             self._announce()
 

@@ -1,10 +1,11 @@
 """A trace as spans: names, parents, times, and the client's trace."""
 
+import collections.abc
 import json
 import typing
 
 from naiad.core.clock import ManualClock
-from naiad.core.inference import ExecutionTimes, Inference, TraceParent
+from naiad.core.inference import ExecutionTimes, TraceParent
 from naiad.core.response import InferResponse
 from naiad.tracing.settings import OPENTELEMETRY, TENSORS, TIMESTAMPS, TraceOptions, TraceSetting
 from naiad.tracing.spans import SpanData, spans
@@ -25,7 +26,7 @@ class Collected:
     def __init__(self) -> None:
         self.traces: list[RequestTrace] = []
 
-    def usual(self, trace: UsualTrace, inference: Inference) -> None:
+    def usual(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
         raise AssertionError("of settings for files only")
 
     def collected(self, trace: RequestTrace) -> None:

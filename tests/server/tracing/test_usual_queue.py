@@ -39,19 +39,28 @@ class World:
     def _drop(self, count: int) -> None:
         self.dropped += count
 
-    def add(self, count: int = 1, *, request_id: str = "", model: str = "m") -> None:
+    def add(
+        self, count: int = 1, *, request_id: str = "", model: str = "m", at_once: bool = False
+    ) -> None:
+        traces: list[typing.Any] = []
         for _ in range(count):
             asked = InferRequest(model, LATEST, request_id, [], [], {})
             inference = Inference(asked, print, 1, 3, queued_ns=4, execution=_TIMES)
             trace = types.SimpleNamespace(
                 id=next(self._ids),
+                inference=inference,
                 protocol="GRPC",
                 received_ns=1,
                 read_ns=2,
                 send_ns=11,
                 sent_ns=12,
             )
-            self.queue.add(typing.cast("typing.Any", trace), inference)
+            traces.append(trace)
+        if at_once:
+            self.queue.add(traces)
+        else:
+            for trace in traces:
+                self.queue.add((trace,))
 
     def taken(self) -> list[tuple[int, str, str]]:
         """Number, request id and model of each that waits."""
@@ -77,11 +86,17 @@ def test_the_numbers_of_one() -> None:
     assert traces.numbers.tolist() == [[1, 3, 1, 1, 2, 3, 4, 10, 6, 7, 8, 9, 11, 12]]
 
 
+at_once = pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+
+
+@at_once
 @pytest.mark.parametrize("steps", [(1, 1, 1), (3, 1, 4), (4, 4), (9, 0, 2, 13), (0, 17)])
-def test_each_is_taken_once_and_in_order_however_full_its_block_is(steps: tuple[int, ...]) -> None:
+def test_each_is_taken_once_and_in_order_however_full_its_block_is(
+    steps: tuple[int, ...], *, at_once: bool
+) -> None:
     world, found = World(), []
     for count in steps:
-        world.add(count)
+        world.add(count, at_once=at_once)
         assert len(world.queue) == count
         found += world.ids()
         assert not len(world.queue)
@@ -127,6 +142,8 @@ def test_two_threads_lose_nothing_and_take_nothing_twice() -> None:
 
 def test_the_first_one_after_a_look_is_announced_and_many_are_hurried() -> None:
     world = World(enough=8)
+    world.add(0, at_once=True)
+    assert world.announced == 0
     world.add(3)
     assert (world.announced, world.hurried) == (1, 0)
     world.taken()
@@ -136,11 +153,12 @@ def test_the_first_one_after_a_look_is_announced_and_many_are_hurried() -> None:
     assert (world.announced, world.hurried) == (2, 1)
 
 
-def test_what_finds_no_room_is_dropped_until_there_is_some() -> None:
+@at_once
+def test_what_finds_no_room_is_dropped_until_there_is_some(*, at_once: bool) -> None:
     world = World(most=8)
-    world.add(10)
+    world.add(10, at_once=at_once)
     assert world.dropped == 2
     assert world.ids() == list(range(1, 9))
-    world.add(8)
+    world.add(8, at_once=at_once)
     assert world.dropped == 2
     assert world.ids() == list(range(11, 19))
