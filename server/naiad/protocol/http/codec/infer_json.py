@@ -382,14 +382,10 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
             )
             if part:
                 parts.append(part)
-        elif type(tensor) is PlacedTensor:
-            outputs.append({"name": name, "datatype": datatype.name, "shape": tensor.shape})
+        elif type(tensor) is not Tensor:
+            outputs.append(_special(tensor))
         else:
-            data = (
-                json_values.write(tensor.array.ravel(), datatype, name=name)
-                if type(tensor) is not KeptTensor
-                else _kept(tensor)
-            )
+            data = json_values.write(tensor.array.ravel(), datatype, name=name)
             outputs.append(
                 {"name": name, "datatype": datatype.name, "shape": tensor.shape, "data": data}
             )
@@ -398,6 +394,19 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     if not parts:
         return HttpReply(200, JSON_HEADERS, (text,), response.id)
     return HttpReply(200, _binary_headers(len(text)), (text, *parts), response.id)
+
+
+def _special(tensor: Tensor) -> Members:
+    """An output that is not a plain tensor: in a client's shared memory, sent again and again, or packed."""
+    name, datatype = tensor.name, tensor.datatype
+    if type(tensor) is PlacedTensor:
+        return {"name": name, "datatype": datatype.name, "shape": tensor.shape}
+    data = (
+        _kept(tensor)
+        if type(tensor) is KeptTensor
+        else json_values.write(tensor.array.ravel(), datatype, name=name)
+    )
+    return {"name": name, "datatype": datatype.name, "shape": tensor.shape, "data": data}
 
 
 def _kept(tensor: KeptTensor) -> Json:

@@ -100,7 +100,12 @@ def decode(body: bytes | memoryview, header_length: int, target: Target) -> Deco
 
 
 def _in_regions(document: bytes, target: Target) -> Decoded | None:
-    """Read a request whose inputs are all in clients' shared memory: such JSON says nothing else, so that the same comes again and again. None for another one."""
+    """Read a request whose inputs are all in clients' shared memory: such JSON says nothing else, so that the same comes again and again. None for another one.
+
+    Asked last: the search alone takes a tenth as long as reading a small request.
+    """
+    if _IN_A_REGION not in document or b'"id"' in document:
+        return None
     known = _known_in_regions(document, target)
     if known is None:
         return None
@@ -123,19 +128,18 @@ def _known_in_regions(document: bytes, target: Target) -> Decoded | None:
 def read(body: bytes | memoryview, header_length: int, target: Target) -> Decoded | None:
     """Read a request whose JSON is short; None if it has to be looked at closely. Arguments are those of `infer_json.decode`."""
     inputs: list[Tensor] = []
-    document = bytes(body[:header_length])
     if header_length == len(body):
-        if _IN_A_REGION in document:
-            return None if b'"id"' in document else _in_regions(document, target)
+        document = body if type(body) is bytes else bytes(body)
         root = _parsed(_decode_request, document)
         if root is None:
-            return None
+            return _in_regions(document, target)
         for entry in root.inputs:
             tensor = _tensor(entry)
             if tensor is None:
                 return None
             inputs.append(tensor)
         return _decoded(root, root.parameters, inputs, target)
+    document = bytes(body[:header_length])
     # An id makes JSON that does not come again: it would only push others out of the memory.
     known = _read_head(document) if b'"id"' in document else _known_head(document)
     if known is None or known[1].size != len(body) - header_length:

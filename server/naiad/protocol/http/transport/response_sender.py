@@ -262,9 +262,10 @@ class ResponseSender:
         head, reply = exchange.head, exchange.response
         close, tail = False, KEEP
         assert reply is not None
-        context, observer = exchange.context, self._observer
-        if context is not None and observer is not None:
-            context.send_ns = observer.now_ns()
+        context = exchange.context
+        if context is not None:
+            assert self._observer is not None, "it has made the context"
+            context.send_ns = self._observer.now_ns()
         if reply.stream is not None:
             self._begin_stream(exchange, reply)
             return
@@ -281,7 +282,9 @@ class ResponseSender:
             self._transport.writelines((first, *rest))
         else:
             self._transport.write(first)
-        if context is not None and observer is not None:
+        if context is not None:
+            observer = self._observer
+            assert observer is not None, "as above"
             if observer.records:
                 size = 0 if head.head_only else sum(map(bytes_of, reply.body))
                 self._record(exchange, reply, size)
