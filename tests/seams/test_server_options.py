@@ -24,7 +24,7 @@ OWN_SYNTAX = frozenset(special.SPECIAL) - {
 @pytest.fixture(autouse=True)
 def one_option_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules over several options, such as the models that explicit control needs, are not what is compared here."""
-    monkeypatch.setattr(parsing, "check_together", lambda options: None)
+    monkeypatch.setattr(parsing, "check_together", lambda options, **_: None)
 
 
 def server_accepts(*words: str) -> bool:
