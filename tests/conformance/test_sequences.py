@@ -14,6 +14,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
 from tests.conformance.scenarios.scenario import Scenario, http, infer
+from tests.conformance.scenarios.settled import settled
 from tests.conformance.scenarios.streams import talk
 from tests.conformance.scenarios.wire import Answer, Target, value
 from tests.conformance.servers.busy import Executions, pending, plug, wait_queued
@@ -357,10 +358,11 @@ def _statistics(target: Target) -> Answer:
         "no_corrid": (Step(131, "s"), Step(132, "s"), Step(132, "e"), Step(131, "e")),
         "iterative": (Step(133, "s", 3),),
     }.items():
-        before = _counts(target, model)
+        before = settled(partial(_counts, target, model), {})
         for step in steps:
             send(target, model, step)
-        after = _counts(target, model)
+        # The reference counts a request once its response is on its way.
+        after = settled(partial(_counts, target, model), before)
         found[model] = {name: after[name] - before.get(name, 0) for name in after}
     return found
 
