@@ -358,7 +358,7 @@ def _statistics(target: Target) -> Answer:
         "no_corrid": (Step(131, "s"), Step(132, "s"), Step(132, "e"), Step(131, "e")),
         "iterative": (Step(133, "s", 3),),
     }.items():
-        before = settled(partial(_counts, target, model), {})
+        before = settled(partial(_counts, target, model), dict[str, int]())
         for step in steps:
             send(target, model, step)
         # The reference counts a request once its response is on its way.
