@@ -1,5 +1,5 @@
 # The commands of this project. Everything they need is installed into .venv, from the versions in constraints.txt.
-PYTHON ?= python3
+PYTHON ?= $(shell .ci/python)
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 PROCESSES = 4

@@ -1,13 +1,17 @@
 """Which tests CI runs: every module belongs to a command of the Makefile that `.ci/run` calls, or stands here with the reason why not."""
 
 import functools
+import os
 import pathlib
 import re
 import shlex
 import subprocess
+import sys
 import typing
 
 import pytest
+
+from naiad.serve import interpreter
 
 ROOT = pathlib.Path(__file__).parent.parent
 TESTS = ROOT / "tests"
@@ -103,3 +107,30 @@ def test_commands_share_no_module(command: str) -> None:
     found = [module for module in modules() if mine.has(module)]
     assert found
     assert [module for module in found if any(each.has(module) for each in shared)] == []
+
+
+@pytest.mark.parametrize(
+    ("optimized", "system_has_venv", "chosen"),
+    [(True, True, "python3"), (False, True, "the system's"), (False, False, "python3")],
+)
+def test_the_environment_is_made_with_an_optimized_python(
+    tmp_path: pathlib.Path, *, optimized: bool, system_has_venv: bool, chosen: str
+) -> None:
+    """A `python3` of pyenv comes first on many PATHs, and runs Python code a third slower than the system's own."""
+    system = tmp_path / "system"
+    for program, succeeds in ((tmp_path / "python3", not optimized), (system, system_has_venv)):
+        program.write_text(f"#!/bin/sh\nexit {int(not succeeds)}\n")
+        program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SYSTEM_PYTHON": str(system)}
+    printed = subprocess.run(
+        [ROOT / ".ci" / "python"], env=environment, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    assert printed == {"the system's": str(system)}.get(chosen, chosen)
+
+
+def test_the_rule_of_the_environment_is_the_servers() -> None:
+    """`.ci/python` runs before there is an environment, so it cannot import the server."""
+    rule = re.search(r"unoptimized='(.+?)'\n", (ROOT / ".ci" / "python").read_text(), re.DOTALL)
+    assert rule is not None
+    ended = subprocess.run([sys.executable, "-c", rule[1]], check=False)
+    assert bool(ended.returncode) is interpreter.is_optimized()

@@ -103,6 +103,13 @@ def _log_versions(options: Options) -> None:
         ", ".join(backends),
         extra={"naiad": __version__, "python": python, "backends": backends},
     )
+    if not interpreter.is_optimized():
+        log.info(
+            "Python %s (%s) was built without optimization: Python code, also that of models, runs a third slower than in one that was built "
+            "with --enable-optimizations, such as the distribution's own (/usr/bin/python3)",
+            python,
+            sys.executable,
+        )
 
 
 def _configure_logs(options: Options, command: str) -> bool:

@@ -1,6 +1,6 @@
-"""Settings of the interpreter for serving: garbage collector, switch interval.
+"""What serving asks of the interpreter: which build it is, and its settings of garbage collector and switch interval.
 
-They are process-wide, so only this module changes them.
+The settings are process-wide, so only this module changes them.
 """
 
 import gc
@@ -18,6 +18,18 @@ them at once; with Python's 700 every other request would cause a collection."""
 def is_free_threaded() -> bool:
     """Whether this is a build without the interpreter lock. Data that two threads share relies on the lock."""
     return "t" in sys.abiflags
+
+
+def is_optimized() -> bool:
+    """Whether this build had the compiler's optimization by profiles, without which Python code, also that of models, runs a third slower.
+
+    Distributions have it in theirs, and do not always say so; other builds name it in what `configure` was given.
+    """
+    if sys.base_prefix == "/usr":
+        return True
+    import sysconfig  # noqa: PLC0415  milliseconds of each start, for builds that need a look
+
+    return "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
 
 
 def begin() -> None:

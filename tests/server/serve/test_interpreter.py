@@ -6,6 +6,7 @@ import gc
 import pathlib
 import subprocess
 import sys
+import sysconfig
 import threading
 import weakref
 
@@ -95,3 +96,20 @@ def test_a_free_threaded_build_is_refused_before_anything_starts(
     monkeypatch.setattr(sys, "abiflags", "t")
     assert command.serve(parse(["--model-repository", str(tmp_path)]), command="naiad serve") == 1
     assert "free-threaded build of Python, which is not supported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("base", "configured", "optimized"),
+    [
+        ("/usr", "'--enable-shared' '--prefix=/usr'", True),  # Debian's, which does not say so
+        ("/usr/local", "'--enable-optimizations' '--with-lto'", True),  # Docker's image `python`
+        ("/root/.pyenv/versions/3.11.7", "'--enable-shared'", False),
+        ("/opt/python", None, False),
+    ],
+)
+def test_which_builds_of_python_are_optimized(
+    monkeypatch: pytest.MonkeyPatch, base: str, configured: str | None, *, optimized: bool
+) -> None:
+    monkeypatch.setattr(sys, "base_prefix", base)
+    monkeypatch.setattr(sysconfig, "get_config_var", {"CONFIG_ARGS": configured}.__getitem__)
+    assert interpreter.is_optimized() is optimized
