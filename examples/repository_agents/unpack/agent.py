@@ -14,6 +14,10 @@ from typing_extensions import override
 
 from naiad.repository.agents.agent import AgentError, AgentModel, RepositoryAgent
 
+if not hasattr(tarfile, "data_filter"):
+    # Python has its filters since 3.11.4; Debian 12 has 3.11.2, for which the server brings them.
+    from backports import tarfile  # type: ignore[attr-defined,no-redef]
+
 MOST_BYTES = 64 << 30
 """Of all unpacked files together: a small archive may hold very large ones."""
 

@@ -6,6 +6,7 @@ from typing import Self
 
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
+from naiad.core.timeouts import timeout
 from naiad.embed.calls import Calls, Responses
 from naiad.embed.requests import Result, result_of
 
@@ -43,7 +44,7 @@ class AsyncCall:
             if seconds is None:
                 response = await self._future
             else:
-                async with asyncio.timeout(seconds):
+                async with timeout(seconds):
                     response = await self._future
             answered = True
         except TimeoutError:
@@ -109,7 +110,7 @@ class AsyncStream:
 
     async def _next(self) -> InferResponse | None:
         try:
-            async with asyncio.timeout(self._seconds):
+            async with timeout(self._seconds):
                 response = await self._queue.get()
         except TimeoutError:
             await self.aclose()

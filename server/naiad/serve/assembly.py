@@ -16,6 +16,7 @@ from naiad.backends.registry import Registry
 from naiad.config.checks.features import ServerFeatures
 from naiad.core.clock import Clock
 from naiad.core.regions import Regions
+from naiad.core.timeouts import timeout
 from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.bls.rpc_handlers import rpc_handlers_of
 from naiad.engine.bls.server_api import ServerApi
@@ -122,7 +123,7 @@ class Assembly:
         if self._is_interrupted:
             return
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 await self.interrupt()
                 await self.unload()
         except TimeoutError:
@@ -143,7 +144,7 @@ class Assembly:
 
     async def _unload_soon(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ABANDON_SECONDS):
+            async with timeout(_ABANDON_SECONDS):
                 await self.unload()
 
 

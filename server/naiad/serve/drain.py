@@ -10,6 +10,7 @@ import logging
 import typing
 
 from naiad.core.clock import Clock
+from naiad.core.timeouts import timeout
 from naiad.engine.engine import Phase
 from naiad.options.options import Options
 from naiad.serve.assembly import Assembly
@@ -82,7 +83,7 @@ async def drain(
 
     countdown = asyncio.get_running_loop().create_task(count_down())
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with timeout(timeout_seconds):
             await finish_sequences(max(left() - _AFTER_SEQUENCES_SECONDS, left() / 2))
             # A little more than is left: this timeout ends them, so that unanswered inferences are counted before their requests fail.
             await close(left() + _LONGER_SECONDS)

@@ -10,6 +10,7 @@ import logging
 import ssl
 
 from naiad.core.clock import Clock
+from naiad.core.timeouts import timeout
 from naiad.response_cache.entry import CachedResponse, from_bytes, to_bytes
 from naiad.response_cache.redis.breaker import Circuit, CircuitBreaker
 from naiad.response_cache.redis.connection import RedisConnection
@@ -131,7 +132,7 @@ class RedisStore:
         settings = self._settings
         connection: RedisConnection | None = None
         try:
-            async with asyncio.timeout(settings.connect_timeout_ms / 1_000):
+            async with timeout(settings.connect_timeout_ms / 1_000):
                 loop = asyncio.get_running_loop()
                 context = await asyncio.to_thread(_tls, settings) if settings.tls else None
                 _, connection = await loop.create_connection(

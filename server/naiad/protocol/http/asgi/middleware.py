@@ -13,6 +13,7 @@ import urllib.parse
 import msgspec
 
 from naiad.core.inference import RequestContext
+from naiad.core.timeouts import timeout
 from naiad.protocol.http.asgi.fast_call import CHECK_HEAD, CONTEXT_OF, headers_of, send_reply
 from naiad.protocol.http.message import (
     AsgiApp,
@@ -193,7 +194,7 @@ class _Request:
         if self._limit is None:
             self._check_limit(self._length)
         try:
-            async with asyncio.timeout(self._settings.body_idle_timeout):
+            async with timeout(self._settings.body_idle_timeout):
                 message = await self._receive()
         except TimeoutError:
             text = f"The request body stopped coming for {self._settings.body_idle_timeout:g} s."
@@ -272,7 +273,7 @@ class _Request:
     async def _linger(self) -> None:
         """Read what a refused client still sends: were the connection closed at once, the kernel's reset would destroy the response."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.linger_timeout):
+            async with timeout(self._settings.linger_timeout):
                 while True:
                     message = await self._receive()
                     if message["type"] != "http.request" or not message.get("more_body", False):

@@ -13,6 +13,7 @@ import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from naiad.core.timeouts import timeout
 from naiad.protocol.http.asgi.fast_call import SPELLING
 from naiad.protocol.http.asgi.middleware import CHUNKS, ChunkCount, RequestMiddleware
 from naiad.protocol.http.transport.service import HttpSettings
@@ -171,6 +172,6 @@ class UvicornServer:
 async def _empty(state: uvicorn.server.ServerState, seconds: float) -> None:
     """Wait so long for the connections and tasks to end; uvicorn has no event for that."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             while state.connections or state.tasks:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(_POLL_S)
