@@ -40,7 +40,7 @@ test-engines: $(VENV)/.dev ## the tests of the wire and the scenarios beside Tri
 	  $(addprefix tests/wire/process/test_,access_log.py addresses.py process.py) tests/conformance/test_grpc*.py tests/conformance/test_http*.py tests/conformance/test_generate.py --durations=10
 
 interop: $(VENV)/.dev ## gRPC's interop cases, grpcurl, ghz, perf_analyzer, grpc-java and, from TRITON_CLIENT=DIR, the examples of Triton's client against the native engine; with KSERVE_PYTHON=PYTHON, KServe's server and transformer
-	@$(PYTEST) -n 2 tests/engines/interop --durations=10
+	@$(PYTEST) -n 2 tests/engines/interop tests/seams/test_question_answering.py --durations=10
 
 test-tools: $(VENV)/.dev ## what measures, deploys and tests: the benchmarks, soak, cluster, images and GPU check, each in small; the types that a user's program sees
 	@$(PYTEST) $(TOOLS) --durations=10
