@@ -12,7 +12,7 @@ SERVER = pathlib.Path(__file__).parents[3] / "server"
 
 
 async def waits_long() -> None:
-    await asyncio.sleep(3600)
+    await asyncio.Event().wait()
 
 
 async def test_what_takes_too_long_is_a_timeout() -> None:
