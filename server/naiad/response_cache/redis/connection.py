@@ -39,6 +39,7 @@ class RedisConnection(asyncio.Protocol):
         self._parser = ReplyParser()
         self._pending = collections.deque[tuple[int, OnReply]]()
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0
         self._late = False
         self._transport: asyncio.Transport | None = None
         self.is_open = False
@@ -58,7 +59,7 @@ class RedisConnection(asyncio.Protocol):
         deadline = self._now() + (limit_ns or self._limit_ns)
         self._pending.append((deadline, on_reply))
         transport.write(command(*arguments))
-        if self._timer is None:
+        if self._timer is None or deadline < self._due:
             self._watch(deadline)
 
     def close(self) -> None:
@@ -89,6 +90,9 @@ class RedisConnection(asyncio.Protocol):
         self._end(f"the connection broke: {exc}" if exc else "it closed the connection")
 
     def _watch(self, deadline: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = deadline
         wait = max(0, deadline - self._now()) / _NS_PER_SECOND
         self._timer = self._loop.call_later(wait, self._check)
 
