@@ -273,7 +273,7 @@ async def main():
 asyncio.run(main())
 others = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
 for each in others:
-    each.join(60)  # threads that were told to end
+    each.join(60)  # a stop lets threads end by themselves
 print(kept[0].live(), [each.name for each in others if each.is_alive()])
 """
 

@@ -12,7 +12,6 @@ import zlib
 import pytest
 
 from tests.reference.process import ServerProcess
-from tests.support.waiting import wait_until
 from tests.wire.plain_http import call
 from tests.wire.process.test_process import ADD, launched
 from tests.wire.protocol.raw_http import exchange
@@ -21,6 +20,9 @@ _JSON = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3,4
 _GZIP = gzip.compress(_JSON)
 _ZLIB = zlib.compress(_JSON)
 _PADDED = _JSON + b" " * 5_000_000
+_HEAPS = 4
+"""The server's process has so many (`naiad.core.processes.malloc`)."""
+
 _QUICK = 1
 """The compression level of what is large: a test is not to spend its time on making it small."""
 
@@ -208,13 +210,18 @@ def resident_mib(server: ServerProcess) -> float:
     return int(line.split()[1]) / 1024
 
 
-@pytest.mark.slow
-def test_bombs_leave_no_memory_behind(alone: ServerProcess) -> None:
-    for _ in range(3):  # the threads that decompress keep a piece of memory each
-        infer(alone, "gzip", bomb)
-    before = resident_mib(alone)
+def left_by_bombs(server: ServerProcess) -> float:
+    """How many MiB the server's process holds more after six of them."""
+    before = resident_mib(server)
     for _ in range(6):
         with contextlib.suppress(OSError):
-            assert infer(alone, "gzip", bomb)[0] == 400
-    answered(alone)
-    wait_until(lambda: resident_mib(alone) < before + 80)
+            assert infer(server, "gzip", bomb)[0] == 400
+    answered(server)
+    return resident_mib(server) - before
+
+
+@pytest.mark.slow
+def test_bombs_leave_no_memory_behind(alone: ServerProcess) -> None:
+    """Each heap of the allocator keeps a piece of memory of the first bomb in it. Which thread takes a bomb is open: a round of them may be the first in several heaps, but not each round."""
+    rounds = 1 + _HEAPS
+    assert any(left_by_bombs(alone) < 80 for _ in range(rounds)), "each bomb leaves something"
