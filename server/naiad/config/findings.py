@@ -21,6 +21,8 @@ class Findings:
         self.notes: list[str] = []
         self.open = set[FieldPath]()
         """Fields whose values are not known before the model is loaded."""
+        self.cleared = set[FieldPath]()
+        """Fields whose values were refused and taken out of the message."""
         path_at = {_start(position): path for path, position in document.positions.items()}
         self._unread = {
             path[:length]
@@ -40,7 +42,7 @@ class Findings:
 
     def trusted(self, path: FieldPath) -> bool:
         """Whether the message's value of a field is what the file says, or the file leaves the field out."""
-        if path in self.open:
+        if path in self.open or path in self.cleared:
             return False
         if not self.document.problems:
             return True

@@ -1,12 +1,13 @@
 """The label files of a model's outputs, which name its classes (rows 5.4, 11.17): read with the config, one label per line."""
 
 import collections.abc
+import errno
 import pathlib
 import types
 from typing import Any
 
 from naiad.config.findings import Findings
-from naiad.core.file_kind import is_file
+from naiad.core.file_kind import is_file, why_no_file
 
 Labels = collections.abc.Mapping[str, tuple[bytes, ...]]
 """By the name of an output: the label of each class; b"" for a class without one."""
@@ -33,7 +34,7 @@ def read_labels(message: Any, findings: Findings, model_dir: pathlib.Path) -> La
             continue
         try:
             if not is_file(path):
-                raise FileNotFoundError(2, "No such file or directory")
+                raise FileNotFoundError(errno.ENOENT, why_no_file(path))
             labels[output.name] = split(path.read_bytes())
         except OSError as error:
             findings.add(

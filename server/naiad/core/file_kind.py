@@ -1,5 +1,7 @@
 """What stands where a file should be: to open a pipe would wait for a writer, and a device has no end."""
 
+import errno
+import os
 import os.path
 import pathlib
 import stat
@@ -33,3 +35,12 @@ def exists(path: pathlib.Path) -> bool:
 def is_file(path: pathlib.Path) -> bool:
     """Whether it is a file; false as above."""
     return os.path.isfile(path)  # noqa: PTH113 - as above
+
+
+def why_no_file(path: pathlib.Path) -> str:
+    """What is wrong with a path that is not a file, in the words of an error that opening it would be."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return error.strerror or str(error)
+    return os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else f"it is {special_kind(path)}"

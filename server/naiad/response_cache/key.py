@@ -11,6 +11,7 @@ import numpy as np
 
 from naiad.core.request import InferRequest
 from naiad.core.tensor import PackedStrings, Tensor, packed_bytes
+from naiad.scheduling.speed.deadline import DEADLINE_PARAMETER
 
 ASIDE_BYTES = 1 << 16
 """Inputs of more bytes are hashed in a thread: a mebibyte takes a millisecond."""
@@ -82,7 +83,9 @@ def _name(tensor: Tensor) -> str:
 
 def _rest(request: InferRequest) -> tuple[typing.Any, ...]:
     outputs = sorted((each.name, each.classes) for each in request.requested_outputs)
-    return sorted(request.parameters.items()), outputs
+    # A deadline says when the response is needed, not which; the step of an ensemble has another one in each request.
+    parameters = (each for each in request.parameters.items() if each[0] != DEADLINE_PARAMETER)
+    return sorted(parameters), outputs
 
 
 def _raw(tensor: Tensor) -> "bytes | memoryview":

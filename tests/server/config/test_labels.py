@@ -27,12 +27,14 @@ def test_each_line_is_a_label_as_it_is(text: bytes, lines: tuple[bytes, ...]) ->
     assert split(text) == lines
 
 
+CONFIG = (
+    'backend: "onnxruntime"\noutput { name: "y" data_type: TYPE_FP32 dims: 2\n'
+    'label_filename: "names.txt" }\n'
+)
+
+
 def _resolved(tmp_path: pathlib.Path, text: str = "cat\ndog\n") -> Resolution:
-    config = (
-        'backend: "onnxruntime"\noutput { name: "y" data_type: TYPE_FP32 dims: 2\n'
-        'label_filename: "names.txt" }\n'
-    )
-    folder = make_model(tmp_path, config, files={"1/model.onnx": X})
+    folder = make_model(tmp_path, CONFIG, files={"1/model.onnx": X})
     (folder / "names.txt").write_text(text)
     return resolve(folder)
 
@@ -60,6 +62,13 @@ def test_a_file_that_cannot_be_read_is_a_problem_at_its_line(
     assert problem.message.endswith("names.txt: Permission denied")
     assert problem.position is not None
     assert problem.position.line == 3
+
+
+def test_a_folder_in_place_of_the_file_is_said_to_be_one(tmp_path: pathlib.Path) -> None:
+    config = CONFIG.replace("names.txt", "1")
+    folder = make_model(tmp_path, config, files={"1/model.onnx": X})
+    messages = [each.message for each in resolve(folder).problems]
+    assert f"failed to open text file for read {folder}/1: Is a directory" in messages
 
 
 def test_an_output_of_an_ensemble_has_the_labels_of_the_step_that_makes_it() -> None:

@@ -30,6 +30,7 @@ ONE, TWO = tensor("A", [[1.0, 2.0]]), tensor("B", [[3]])
         (request(TWO, ONE), True, True),
         (request(ONE, TWO, id="7", priority=3, timeout_us=5), True, True),
         (request(ONE, TWO, parameters={"p": 1}), True, False),
+        (request(ONE, TWO, parameters={"naiad_deadline_ms": 20}), True, True),
         (request(ONE, TWO, outputs=("Y",)), True, False),
         (request(tensor("A", [[1.0], [2.0]]), TWO), True, False),
         (request(tensor("A", [[1.0, 2.5]]), TWO), False, False),

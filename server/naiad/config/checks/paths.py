@@ -59,6 +59,7 @@ def _report(path: FieldPath, name: str, fault: str, findings: Findings) -> None:
     findings.add(
         path, f"{dotted(path)}{shown} {fault}", "write the name of a file in the model's folder"
     )
+    findings.cleared.add(path)
 
 
 _OUTSIDE = "leads out of the model's folder"

@@ -8,7 +8,7 @@ from typing import Any
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.core import datatypes
-from naiad.core.file_kind import is_file
+from naiad.core.file_kind import is_file, why_no_file
 from naiad.core.messages import model_config_pb2
 from naiad.core.tensor import count_packed
 
@@ -134,7 +134,7 @@ class _Sample:
                 did_you_mean(name, known),
             )
         kind = given.WhichOneof("input_data_type")
-        if kind is None:
+        if kind is None and findings.trusted((*path, "input_data_file")):
             findings.add(
                 path,
                 f"{label}: warmup setting expects input '{name}' to have input_data_type set",
@@ -187,7 +187,7 @@ class _Sample:
         if not found:
             self._findings.add(
                 path,
-                f"{label}: failed to open text file for read {file}: No such file or directory",
+                f"{label}: failed to open text file for read {file}: {why_no_file(file)}",
                 advice,
             )
             return

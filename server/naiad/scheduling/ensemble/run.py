@@ -13,7 +13,7 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
-from naiad.scheduling.ensemble import errors
+from naiad.scheduling.ensemble import deadline, errors
 from naiad.scheduling.ensemble.composed import parameters_of, response_of, sequence_of
 from naiad.scheduling.ensemble.context import RunContext
 from naiad.scheduling.ensemble.plan import Following, Key, PlannedStep, Value, as_named
@@ -171,7 +171,9 @@ class EnsembleRun:
         self._times.count(call, self._context.calls.times, now)
         if step.batched and (shape := tensor.shape):
             call.batch_size = shape[0]
-        call.request = next_request(call.request, following, tensor)
+        request = call.request = next_request(call.request, following, tensor)
+        if request.parameters:
+            deadline.pass_on(self._inference, request, now)
         step = call.step = following.step
         call.received_ns = now
         call.model = call.inference = call.handle = None

@@ -12,6 +12,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.metrics.statistics import StepTimes
+from naiad.scheduling.ensemble import deadline
 from naiad.scheduling.ensemble.plan import Key, PlannedStep
 from naiad.scheduling.relays.calls import Caller, CallInProgress, Submit
 
@@ -138,5 +139,7 @@ class StepCalls:
         """Make a call now."""
         if self.limit:
             self._running[call.step.index] += 1
-        call.received_ns = self.now()
+        now = call.received_ns = self.now()
+        if call.request.parameters:
+            deadline.pass_on(call.owner.batch[0], call.request, now)
         self._submit(call, namespace=call.step.namespace)

@@ -7,6 +7,8 @@ from naiad.scheduling.speed.estimate import Estimate
 DEADLINE_PARAMETER = "naiad_deadline_ms"
 
 _NS_PER_MS = 1e6
+LONGEST_MS = 1e12
+"""Thirty years: a longer deadline counts as this one, because the nanoseconds of any longer one may be more than a float has."""
 
 
 def deadline_of(request: InferRequest, value: object) -> int:
@@ -20,7 +22,7 @@ def deadline_of(request: InferRequest, value: object) -> int:
             f"{request.label}parameter '{DEADLINE_PARAMETER}' is {value!r}: expected the milliseconds in which the response is needed, a number above 0, "
             "e.g. 50"
         )
-    return round(value * _NS_PER_MS)
+    return round(min(value, LONGEST_MS) * _NS_PER_MS)
 
 
 def too_late(

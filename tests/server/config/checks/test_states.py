@@ -104,6 +104,12 @@ def test_each_rule_has_the_words_of_the_reference(
     assert all(problem.suggestion for problem in resolution.problems)
 
 
+def test_a_file_outside_the_model_is_one_problem(tmp_path: pathlib.Path) -> None:
+    outside = INITIAL.replace("zero_data: true", 'data_file: "../../start.bin"')
+    ((_, message),) = problems(resolved(tmp_path, f"state {{ {STATE} {outside} }}"))
+    assert message.endswith("'../../start.bin' leads out of the model's folder")
+
+
 def test_how_a_state_lies_in_memory_has_no_effect(tmp_path: pathlib.Path) -> None:
     states = f"state {{ {STATE} use_same_buffer_for_input_output: true use_growable_memory: true }}"
     assert resolved(tmp_path, states).notes[-2:] == (

@@ -122,6 +122,18 @@ def test_a_missing_file_is_named(tmp_path: pathlib.Path) -> None:
     )
 
 
+def test_a_folder_in_place_of_a_file_is_said_to_be_one(tmp_path: pathlib.Path) -> None:
+    text = HEAD + sample(X.replace("zero_data: true", 'input_data_file: "data"'))
+    folder = make_model(tmp_path, text, files={"1/model.py": b"", "warmup/data/0": b"12345"})
+    assert only(resolve(folder)).message.endswith(f"{folder}/warmup/data: Is a directory")
+
+
+def test_a_file_outside_the_model_is_one_problem(tmp_path: pathlib.Path) -> None:
+    text = HEAD + sample(X.replace("zero_data: true", 'input_data_file: "../../data"'))
+    problem = only(resolve(make_model(tmp_path, text)))
+    assert problem.message.endswith("'../../data' leads out of the model's folder")
+
+
 def test_bytes_behind_the_values_are_a_note(tmp_path: pathlib.Path) -> None:
     text = HEAD + sample(X.replace("zero_data: true", 'input_data_file: "long"'))
     folder = make_model(tmp_path, text, files={"1/model.py": b"", "warmup/long": b"0" * 14})

@@ -10,7 +10,7 @@ import pytest
 from naiad.config.model_config import DynamicBatching, ModelConfig, QueuePolicy
 from naiad.core.datatypes import FP32, INT32
 from naiad.core.inference import Inference
-from naiad.core.request import InferRequest
+from naiad.core.request import InferRequest, Parameters
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.bls.model_calls import ModelCalls
@@ -35,13 +35,19 @@ class World:
     """The models "a" and "b", which add 1, and the ensemble of both."""
 
     def __init__(
-        self, config: ModelConfig = CHAIN, *, second: DynamicBatching | None = None
+        self,
+        config: ModelConfig = CHAIN,
+        *,
+        second: DynamicBatching | None = None,
+        takes_s: float | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         clock = LoopClock(loop)
         self.calls = ModelCalls(clock=clock)
-        self.a = ScheduledModel(DynamicBatching(), name="a")
-        self.b = ScheduledModel(DynamicBatching() if second is None else second, name="b")
+        self.a = ScheduledModel(DynamicBatching(), name="a", takes_s=takes_s)
+        self.b = ScheduledModel(
+            DynamicBatching() if second is None else second, name="b", takes_s=takes_s
+        )
         self.models = {
             config.name: Model(
                 config=config,
@@ -71,8 +77,11 @@ class World:
             raise not_found(f"there is no model '{name}'")
         return self.models[name]
 
-    def send(self, request_id: str, value: float = 1) -> Inference:
-        request = InferRequest("E", -1, request_id, [number("x", value)], [], {})
+    def send(
+        self, request_id: str, value: float = 1, *, deadline_ms: float | None = None
+    ) -> Inference:
+        parameters: Parameters = {} if deadline_ms is None else {"naiad_deadline_ms": deadline_ms}
+        request = InferRequest("E", -1, request_id, [number("x", value)], [], parameters)
         inference = Inference(request, self._take, batch_size=1, received_ns=0)
         self.scheduler.submit(inference)
         return inference
@@ -428,3 +437,30 @@ async def test_nothing_of_a_batch_is_left_in_reference_cycles() -> None:
         assert [each() for each in ended] == [None] * 3
     finally:
         gc.enable()
+
+
+async def test_the_second_step_has_what_is_left_of_a_deadline() -> None:
+    """60 ms are enough for each step by itself, and not for both, as the second one takes 40 ms."""
+    world = World(takes_s=0.040)
+    world.send("warms")
+    await asyncio.sleep(1)
+    for name, allowed_ms in (("late", 60), ("in time", 85)):
+        world.send(name, deadline_ms=allowed_ms)
+        await asyncio.sleep(1)
+    assert set(world.values()) == {"warms", "in time"}
+    assert (
+        "The deadline of 20 ms (naiad_deadline_ms) cannot be met: model 'm' would"
+        in world.errors()["late"]
+    )
+    world.nothing_left()
+
+
+async def test_a_deadline_that_is_over_before_the_second_step_refuses_it() -> None:
+    world = World(takes_s=0.040)
+    world.send("warms")
+    await asyncio.sleep(1)
+    world.a.host.takes_s = 0.200
+    world.send("late", deadline_ms=100)
+    await asyncio.sleep(1)
+    assert "(step 1: model 'b')" in world.errors()["late"]
+    world.nothing_left()

@@ -64,7 +64,12 @@ class Served:
         self.responses: list[InferResponse] = []
 
     def send(
-        self, *inputs: Tensor, outputs: str = "", flow: Flow | None = None, request_id: str = "7"
+        self,
+        *inputs: Tensor,
+        outputs: str = "",
+        flow: Flow | None = None,
+        request_id: str = "7",
+        parameters: dict[str, bool | int | float | str] | None = None,
     ) -> Inference:
         request = InferRequest(
             "E",
@@ -72,7 +77,7 @@ class Served:
             request_id,
             list(inputs),
             [RequestedOutput(name) for name in outputs.split()],
-            {"p": 1},
+            {"p": 1} if parameters is None else parameters,
             priority=2,
             timeout_us=5,
             correlation_id=42,
@@ -113,6 +118,37 @@ async def test_a_step_begins_when_its_inputs_are_there() -> None:
     assert served.values() == [{"y": [3]}]
     assert (served.responses[0].model_name, served.responses[0].id) == ("E", "7")
     assert served.scheduler.inflight() == 0
+
+
+async def test_each_step_has_what_is_left_of_a_deadline() -> None:
+    served = Served(DIAMOND)
+    sent = served.send(number("x", 1), parameters={"naiad_deadline_ms": 50})
+    await asyncio.sleep(0.020)
+    served.models.calls[0].respond(number("o", 2))
+    served.models.of("b")[0].respond(number("o", 10))
+    await asyncio.sleep(0.040)
+    served.models.of("c")[0].respond(number("o", 20))
+    left = [call.request.parameters["naiad_deadline_ms"] for call in served.models.calls]
+    assert left == pytest.approx([50, 30, 30, 0.001])
+    assert sent.request.parameters == {"naiad_deadline_ms": 50}
+
+
+async def test_a_step_that_waits_for_a_place_has_what_is_left_when_it_is_called() -> None:
+    served = Served(bound(ensemble("x", "y", step("a", "i=x", "o=y"), limit=1), A))
+    for _ in range(2):
+        served.send(number("x", 1), parameters={"naiad_deadline_ms": 50.0})
+    await asyncio.sleep(0.020)
+    served.models.calls[0].respond(number("o", 2))
+    left = [call.request.parameters["naiad_deadline_ms"] for call in served.models.calls]
+    assert left == pytest.approx([50, 30])
+
+
+@pytest.mark.parametrize("value", ["50", True, 0, -1])
+async def test_a_deadline_that_is_not_a_time_reaches_the_steps_as_it_is(value: str | int) -> None:
+    """They say what is wrong with it."""
+    served = Served(CHAIN)
+    served.send(number("x", 1), parameters={"naiad_deadline_ms": value})
+    assert served.models.calls[0].request.parameters == {"naiad_deadline_ms": value}
 
 
 async def test_steps_that_do_not_need_each_other_run_at_the_same_time() -> None:

@@ -77,6 +77,15 @@ async def test_a_deadline_that_is_not_a_number_of_milliseconds_is_invalid(
     assert invalid.value.code is ErrorCode.INVALID_ARG
 
 
+@pytest.mark.parametrize("value", [1e305, float("inf"), 10**400], ids=["float", "inf", "int"])
+async def test_a_deadline_beyond_all_times_is_met(value: float) -> None:
+    model = ScheduledModel(takes_s=0.010)
+    await warm(model)
+    sent = model.send(parameters={"naiad_deadline_ms": value})
+    await asyncio.sleep(1)
+    assert model.error(sent) is None
+
+
 async def test_the_state_of_the_queue() -> None:
     levels = DynamicBatching(priority_levels=3, default_priority_level=2)
     model = ScheduledModel(levels, instances=2, max_batch_size=1, takes_s=0.010)
