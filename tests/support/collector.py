@@ -8,9 +8,13 @@ from typing_extensions import override
 
 
 class Collector:
-    """A collector on a port of this machine."""
+    """A collector on a port of this machine.
 
-    def __init__(self) -> None:
+    Args:
+        redirects: where it sends its clients instead; "" for a collector that takes what it gets.
+    """
+
+    def __init__(self, redirects: str = "") -> None:
         self.received: list[typing.Any] = []
         collector = self
 
@@ -23,7 +27,9 @@ class Collector:
 
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 collector.received.append(ExportTraceServiceRequest.FromString(body))
-                self.send_response(200)
+                self.send_response(308 if redirects else 200)
+                if redirects:
+                    self.send_header("Location", redirects)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 

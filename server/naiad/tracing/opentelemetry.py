@@ -6,7 +6,9 @@ A thread of its own makes and sends the spans. A collector that is slow, hangs o
 import collections.abc
 import logging
 import time
+import typing
 
+import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -36,7 +38,12 @@ class SpanSender:
     def __init__(self, options: CollectorOptions, exporter: SpanExporter | None = None) -> None:
         # What it logs of each attempt would fill the log while a collector is away; the first loss is a line below.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
-        self._exporter = OTLPSpanExporter(endpoint=options.url) if exporter is None else exporter
+        self._redirected = ""
+        if exporter is None:
+            session = requests.Session()
+            session.hooks["response"].append(self._without_redirects)
+            exporter = OTLPSpanExporter(endpoint=options.url, session=session)
+        self._exporter = exporter
         self._url = options.url
         self._batch = options.max_export_batch_size
         self._resource = Resource.create(dict(options.resource))
@@ -90,7 +97,17 @@ class SpanSender:
                 continue
             self._refused += len(batch)
             if not self._is_lossy:
-                self._report(f"{self._url} does not take them")
+                why = (
+                    f"redirects to {self._redirected}" if self._redirected else "does not take them"
+                )
+                self._report(f"{self._url} {why}")
+
+    def _without_redirects(self, response: typing.Any, **_: object) -> None:
+        """Makes a redirect a failure: the exporter does not follow one, and takes it for a success."""
+        self._redirected = ""
+        if response.is_redirect:
+            self._redirected = response.headers["Location"]
+            response.status_code = requests.codes.bad_request
 
     def _report(self, why: str) -> None:
         self._is_lossy = True

@@ -125,3 +125,19 @@ async def test_a_collector_that_is_not_there_is_named_once(
     first, last = (record.getMessage() for record in caplog.records)
     assert first.startswith("traces are lost: http://nowhere does not take them; requests go on")
     assert last == "15 spans were not sent to http://nowhere"
+
+
+async def test_a_collector_that_redirects_is_named_with_where_to(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    collector = Collector(redirects="https://elsewhere/v1/traces")
+    requests, sender = opened(collector.url)
+    with caplog.at_level(logging.WARNING, logger="naiad.trace"):
+        requests.whole()
+        await requests.tracer.aclose()
+    collector.stop()
+    first, last = (record.getMessage() for record in caplog.records)
+    where = f"traces are lost: {collector.url} redirects to https://elsewhere/v1/traces; requests"
+    assert first.startswith(where)
+    assert last == f"5 spans were not sent to {collector.url}"
+    assert sender.lost == 5

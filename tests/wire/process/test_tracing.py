@@ -3,6 +3,7 @@
 import collections.abc
 import json
 import pathlib
+import resource
 import typing
 
 import numpy as np
@@ -287,3 +288,30 @@ def test_a_full_disk_under_a_trace_file_stops_tracing_with_one_line_and_requests
         assert server.output().count("cannot be written") == 1
         assert server.output().count("1 traces were not written") == 1
     assert parents(json.loads(file.read_text())) == [("double", "outer", 0)]
+
+
+@pytest.mark.timeout(600)
+def test_a_limit_on_the_size_of_files_stops_tracing_with_one_line_and_the_file_stays_valid(
+    tmp_path: pathlib.Path,
+) -> None:
+    file = tmp_path / "trace.json"
+    options = [
+        "--backend-config=python,host=thread",
+        f"--trace-config=triton,file={file}",
+        "--trace-config=level=TIMESTAMPS",
+        "--trace-config=rate=1",
+    ]
+    limit = 16 << 10  # more than the log is long
+    with launched(tmp_path, *options, models="double") as server:
+        assert server.process is not None
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        for _ in range(50):
+            infer(server, "double")
+        wait_until(lambda: "tracing stops" in server.output())
+        for module in (http_client, grpc_client):
+            infer(server, "double", module)
+        server.stop()
+        line = f"tracing stops: {file} cannot be written: File too large; requests go on."
+        assert server.output().count(line) == server.output().count("cannot be written") == 1
+    assert file.stat().st_size <= limit
+    json.loads(file.read_text())
