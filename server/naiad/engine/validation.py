@@ -48,6 +48,7 @@ class RequestValidator:
         self._model = config.name
         self._max_batch_size = config.max_batch_size
         self._rules = {spec.name: _InputRule(spec) for spec in config.inputs}
+        self._only = next(iter(self._rules.values())) if len(self._rules) == 1 else None
         self._specs = config.inputs
         self._outputs = frozenset(spec.name for spec in config.outputs)
         self._accepted_outputs: list[RequestedOutput] | None = None
@@ -71,6 +72,18 @@ class RequestValidator:
             wanted = request.requested_outputs
             if wanted and wanted is not self._accepted_outputs:
                 self._check_outputs(request)
+            only = self._only
+            if only is not None and count == 1:
+                # As below, for the only input of a model.
+                (tensor,) = inputs
+                if (
+                    only.name == tensor.name
+                    and only.datatype is tensor.datatype
+                    and tensor.fault is None
+                    and (found := only.accepted.get(tensor.shape)) is not None
+                    and found > 0
+                ):
+                    return found
             if count > self._input_count or count < self._required_count:
                 _check_repeated(inputs)
                 raise self._wrong_count(inputs)

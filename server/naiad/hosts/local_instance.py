@@ -58,7 +58,6 @@ class LocalInstance:
         self._post: Post | None = None
         self.on_error: collections.abc.Callable[[InferenceError], None] = _ignore
         self._lone = _LONE if instance.keeps_arrays else _COPY_NOTHING
-        self._as_returned = not (instance.keeps_arrays or self._converts)
 
     def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution[InferResponse]:
         """Run a batch; see `Instance.execute`."""
@@ -69,21 +68,26 @@ class LocalInstance:
             raise batches.broken(
                 f"model '{model}' answered {len(made)} responses to {len(batch)} requests; it must give one for each, in their order"
             )
-        version = self._version
-        as_returned = self._as_returned
+        version, converts, lone = self._version, self._converts, self._lone
         responses: list[InferResponse | None] = []
         for inference, response in zip(batch, made):  # noqa: B905  they are as long as each other; asking for it costs as much as an output
             if response is None:
                 responses.append(None)
                 continue
-            if response.error is not None or not as_returned:
-                responses.append(self._build(inference, response, True, self._lone))
+            if response.error is not None or converts:
+                responses.append(self._build(inference, response, True, lone))
                 continue
-            # The hot path: arrays that are sent as they are, without a call for each response.
+            # The hot path: as `_build`, without a call for each response.
             outputs: list[Tensor] = []
             for name, kind, returned in response.outputs:
                 array = returned if type(returned) is _ARRAY else host_array(name, returned)
-                outputs.append(Tensor(name, _BY_NAME[kind], array.shape, array))
+                datatype = _BY_NAME[kind]
+                if lone >= 0:
+                    if datatype is _BYTES:
+                        array = _objects(array)
+                    elif array.base is not None or _count(array) > lone:
+                        array = array.copy()
+                outputs.append(Tensor(name, datatype, array.shape, array))
             request = inference.request
             parameters = response.parameters or NO_PARAMETERS
             responses.append(
@@ -129,12 +133,12 @@ class LocalInstance:
         self,
         inference: Inference,
         response: Response,
-        final: bool,  # noqa: FBT001 - as below
+        final: bool,  # noqa: FBT001 - a call for each response, with plain arguments
         lone: int,
     ) -> InferResponse:
         """The response as the server has it, in the shapes that clients see; arrays with more than `lone` references are copied.
 
-        One call with plain arguments: the hot path of thread hosts. A negative `lone` copies nothing.
+        A negative `lone` copies nothing.
         """
         request = inference.request
         error = response.error

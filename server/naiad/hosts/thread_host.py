@@ -279,11 +279,12 @@ class ThreadHost:
                 del job
                 continue
             outcome = run(job.batch)
-            affinity.record(_time_apart(outcome, holds_interpreter=holds))
             if defers:
                 post(functools.partial(self._after_deferred, job.on_outcome, outcome))
             else:
                 post(functools.partial(job.on_outcome, outcome))
+            # While the loop wakes up.
+            affinity.record(_time_apart(outcome, holds_interpreter=holds))
             binding.apply(together=affinity.together and INSTANCES.alone)
             # A reference would keep the last batch in memory until the next one comes.
             del job, outcome

@@ -1,7 +1,7 @@
 """Completes inferences: counts each one, then sends its final response.
 
 Success, a failed request, a failed batch, a rejection and a cancellation all end here, on the event loop. Counters are written before
-the response is sent, so that a client that has its response finds it in the statistics. An exception in a response callback is logged
+the response is sent, or in the same step of the loop, so that a client that has its response finds it in the statistics. An exception in a response callback is logged
 and does not affect the other requests of the batch.
 """
 
@@ -265,6 +265,11 @@ class ResponseDispatcher:
         started, input_end = outcome.compute_start_ns, outcome.input_end_ns
         output_start, ended = execution.output_start_ns, outcome.compute_end_ns
         now = self._now()
+        inference.execution = ExecutionTimes(
+            self._version, started, input_end, output_start, ended, responded_ns=now
+        )
+        self._send(inference, response)
+        # Behind the response, whose client is on its way meanwhile: nothing else of the loop comes in between that could read the counters.
         statistics.record_alone(
             rows=inference.batch_size,
             request_ns=now - inference.received_ns,
@@ -273,10 +278,6 @@ class ResponseDispatcher:
             wall_ms=self._wall() // _MILLISECOND_NS,
             padding_rows=execution.padding_rows,
         )
-        inference.execution = ExecutionTimes(
-            self._version, started, input_end, output_start, ended, responded_ns=now
-        )
-        self._send(inference, response)
         return True
 
     def _deliver(self, outcome: BatchOutcome, execution: Execution[InferResponse]) -> None:
@@ -370,7 +371,16 @@ class ResponseDispatcher:
                         before, answered = takes, together.setdefault(takes, [])
                     answered.append((call, response))
                     continue
-            self._send(inference, response)
+            # As `_send`, without the call.
+            if response.final:
+                inference.completed = True
+                inference.on_cancel = None
+                if inference.flow is not None:
+                    inference.flow.close()
+            try:
+                inference.on_response(response)
+            except Exception:  # noqa: BLE001  as there
+                self._log_unsent(inference)
         for those, theirs in together.items():
             those.take(theirs)
 
@@ -384,11 +394,14 @@ class ResponseDispatcher:
         try:
             inference.on_response(response)
         except Exception:  # noqa: BLE001  a callback may raise anything, and the other requests of the batch still wait
-            _log.exception(
-                "%sthe response of model '%s' could not be sent",
-                inference.request.label,
-                self._model,
-            )
+            self._log_unsent(inference)
+
+    def _log_unsent(self, inference: Inference) -> None:
+        _log.exception(
+            "%sthe response of model '%s' could not be sent",
+            inference.request.label,
+            self._model,
+        )
 
 
 def _sent(_: InferResponse) -> None:

@@ -309,18 +309,26 @@ async def test_pending_counts_requests_that_are_accepted_and_not_in_execution() 
     assert model.scheduler.inflight() == 1
 
 
-async def test_a_request_is_counted_before_its_response_is_sent() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_request_is_counted_before_anything_else_runs_that_its_response_causes(
+    count: int,
+) -> None:
     model = ScheduledModel(DynamicBatching())
     seen: list[tuple[int, int]] = []
     statistics = model.statistics
 
-    def look(_: InferResponse) -> None:
+    def look() -> None:
         seen.append((statistics.success_count, statistics.execution_count))
 
-    model.scheduler.submit(make_inference(on_response=look))
+    def sent(_: InferResponse) -> None:
+        asyncio.get_running_loop().call_soon(look)
+
+    for _ in range(count):
+        model.scheduler.submit(make_inference(on_response=sent))
     await turn()
     model.host.finish()
-    assert seen == [(1, 1)]
+    await turn()
+    assert seen == [(count, 1)] * count
 
 
 async def test_the_time_of_a_response_that_the_statistics_have_is_kept_for_traces() -> None:

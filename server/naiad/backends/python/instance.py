@@ -123,6 +123,8 @@ class PythonInstance(Instance):
         # A loop, because a comprehension is a call and a function of its own.
         responses: list[Response | None] = []
         all_outputs, wire_names = self.all_outputs, datatypes.WIRE_NAMES
+        asked: Any = None  # the list of outputs of the request before, which named `asked_name`: requests share lists
+        asked_name = ""
         for item, call in zip(returned, batch):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
             if type(item) is InferenceResponse:
                 tensors, error, parameters = contents_of(item)
@@ -130,9 +132,13 @@ class PythonInstance(Instance):
                     # The usual case, of which `_response` makes the same.
                     name, array, code = parts_of(tensors[0])
                     request = call.request
+                    wanted = request.requested_outputs
                     if name in all_outputs and (
-                        not request.requested_outputs or name in request.output_names
+                        not wanted
+                        or (wanted is asked and name == asked_name)
+                        or name in request.output_names
                     ):
+                        asked, asked_name = wanted, name
                         output: Output = (name, wire_names[code], array)
                         responses.append(Response([output], parameters))
                         continue

@@ -28,6 +28,7 @@ from naiad.protocol.http.codec import (
     compression,
     infer_json,
     large_bodies,
+    one_output,
     raw_request,
     request_parameters,
     typed_json,
@@ -53,6 +54,9 @@ MAX_INT32 = 2**31 - 1
 _NUMBER = re.compile(rb"-?[0-9]+").fullmatch
 _DIGITS = 20
 """More are out of range whatever they are; Python refuses to convert thousands."""
+
+_USUAL_DIGITS = 9
+"""No more make a number that is in range."""
 
 _IDENTITY = Encoding.IDENTITY  # looking up a member of an enum takes longer
 
@@ -191,10 +195,21 @@ class InferRoute:
         Raises:
             InferenceError: the request cannot be read.
         """
+        size = len(body)
         header = request.headers.get(b"inference-header-content-length")
-        header_length = len(body) if header is None else header_length_of(header, len(body))
+        if header is None:
+            header_length = size
+        elif not (
+            header.isdigit()
+            and len(header) <= _USUAL_DIGITS
+            and (header_length := int(header)) <= size
+        ):
+            header_length = header_length_of(header, size)
         # What takes long is done in a codec process: JSON, and looking through many strings.
-        codec = self._limits.codec if len(body) > _MAYBE_LARGE else None
+        codec = self._limits.codec
+        if header_length and (codec is None or size <= _MAYBE_LARGE):
+            decoded = typed_json.decode(body, header_length, self._target)
+            return self._infer(request, traits, model, on_reply, decoded)
         work: collections.abc.Callable[[], Decoded]
         if codec is not None and large_bodies.is_large_json(body, header_length):
             work = functools.partial(
@@ -206,7 +221,11 @@ class InferRoute:
             else:
                 # A body without JSON is not shared.
                 decoded = raw_request.decode(bytes(body), traits, self._target)
-            if codec is None or not raw_tensors.unchecked(decoded.request.inputs):
+            if (
+                codec is None
+                or size <= _MAYBE_LARGE
+                or not raw_tensors.unchecked(decoded.request.inputs)
+            ):
                 return self._infer(request, traits, model, on_reply, decoded)
             work = functools.partial(_checked, codec, decoded)
         proceed = functools.partial(self._infer, request, traits, self._engine, on_reply)
@@ -319,11 +338,13 @@ class _Responder(msgspec.Struct, eq=False):
         if response.texts is not None and type(on_reply) is Keeping:
             on_reply.response = response
         try:
-            if codec is not None and large_bodies.takes_long(response, self.form):
-                work = functools.partial(_encode_large, codec, response, self.form, encoding)
-                OffloadedCall(codec, work, proceed=on_reply, fail=error_callback(on_reply))
-                return
-            reply = infer_json.encode(response, self.form)
+            reply = one_output.encode(response, self.form)
+            if reply is None:
+                if codec is not None and large_bodies.takes_long(response, self.form):
+                    work = functools.partial(_encode_large, codec, response, self.form, encoding)
+                    OffloadedCall(codec, work, proceed=on_reply, fail=error_callback(on_reply))
+                    return
+                reply = infer_json.encode(response, self.form)
         except InferenceError as error:
             reply = error_reply(error, request_id=response.id)
         except Exception:  # this request fails, its batch-mates in the same callback round do not

@@ -58,14 +58,16 @@ class Tensor:
         Raises:
             TritonModelException: BF16, which numpy does not have; a tensor in GPU memory.
         """
-        if type(self._array) is DeviceArray:
+        array: Any = self._array
+        if type(array) is DeviceArray:
             raise TritonModelException("Tensor is stored in GPU and cannot be converted to NumPy.")
         if self._code == BF16:
             raise TritonModelException(
                 "Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead."
             )
-        array: np.ndarray[Any, Any] = self._array
-        return array if array.flags.writeable else self._own()
+        if not array.flags.writeable:  # as `_own`
+            array = self._array = array.copy()
+        return array  # type: ignore[no-any-return]
 
     def triton_dtype(self) -> int:
         """Triton's number of its datatype."""

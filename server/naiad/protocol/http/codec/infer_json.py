@@ -393,7 +393,7 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     text = orjson.dumps(document, None, orjson.OPT_SERIALIZE_NUMPY)
     if not parts:
         return HttpReply(200, JSON_HEADERS, (text,), response.id)
-    return HttpReply(200, _binary_headers(len(text)), (text, *parts), response.id)
+    return HttpReply(200, binary_headers(len(text)), (text, *parts), response.id)
 
 
 def _special(tensor: Tensor) -> Members:
@@ -423,7 +423,7 @@ def _kept(tensor: KeptTensor) -> Json:
 
 
 @functools.lru_cache(maxsize=256)
-def _binary_headers(length: int) -> tuple[tuple[bytes, bytes], ...]:
+def binary_headers(length: int) -> tuple[tuple[bytes, bytes], ...]:
     """The headers of a response of so many bytes of JSON and tensors behind it: the same object each time, which the transport recognizes."""
     return BINARY_TYPE, (HEADER_LENGTH, b"%d" % length)
 

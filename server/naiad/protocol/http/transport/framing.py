@@ -98,16 +98,17 @@ class ReplyFramer:
             prefix = self._prefixes.get((reply.status, reply.headers)) or self._remember(reply)
             self._last = reply.status, reply.headers, prefix
         body = reply.body
+        if len(body) == 1 and type(body[0]) is bytes and not head_only:
+            (text,) = body
+            if 0 < len(text) <= self._join_bytes:
+                return b"%bContent-Length: %d%b%b" % (prefix, len(text), tail, text), ()
         size = 0
         for part in body:
             size += len(part) if type(part) is bytes else memoryview(part).nbytes
         if size <= self._join_bytes and not head_only:
             if size == 0 and reply.status in _BODYLESS:
                 return prefix + tail[2:], ()
-            length = b"Content-Length: %d" % size
-            if len(body) == 1:
-                return b"".join((prefix, length, tail, body[0])), ()
-            return b"".join((prefix, length, tail, *body)), ()
+            return b"".join((prefix, b"Content-Length: %d" % size, tail, *body)), ()
         head = b"".join((prefix, b"Content-Length: %d" % size, tail))
         return head, () if head_only else body
 

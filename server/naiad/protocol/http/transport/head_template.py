@@ -147,13 +147,16 @@ class HeadTemplate(Record, frozen=True):
             one, and one of more than `longest` bytes.
         """
         head = self.head
-        if data[: self.size] == self.block:
+        if data.startswith(self.block):
             at, headers, length = self.size, head.headers, head.length
         else:
             match = None if self.match is None else self.match(data)
             if match is None or (at := match.end()) > longest:
                 return None
-            headers = self._headers(match)
+            # As `_headers`, whose call would take as long again.
+            headers = SpelledHeaders(head.headers)
+            headers.spelling = self.spelling
+            headers.update(zip(self.names, match.groups()))  # noqa: B905  as there
             length = int(headers.get(_CONTENT_LENGTH, b"0"))
         if at + length != len(data) or length > self.limit:
             return PARTIAL
@@ -173,6 +176,5 @@ class HeadTemplate(Record, frozen=True):
     def _headers(self, match: re.Match[bytes]) -> Headers:
         headers = SpelledHeaders(self.head.headers)
         headers.spelling = self.spelling
-        for name, value in zip(self.names, match.groups()):  # noqa: B905  the pattern has a group for each name; asking for it costs as much as a value
-            headers[name] = value
+        headers.update(zip(self.names, match.groups()))  # noqa: B905  the pattern has a group for each name; asking for it costs as much as a value
         return headers

@@ -83,7 +83,8 @@ def two(first: int, second: int) -> bytes:
         b'{"id":"7","id":"8",' + document()[1:],
         b'{"parameters":{"a":1,"b":2.0,"c":"d","e":true,"priority":3,"binary_data_output":true},'
         + document()[1:],
-        b'{"parameters":{"a":18446744073709551616,"b":9223372036854775808},' + document()[1:],
+        b'{"parameters":{"a":9223372036854775807,"b":-9223372036854775808},' + document()[1:],
+        b'{"parameters":{"my_triton_a":1},' + document()[1:],
         document()[:-3] + b',"data":[3,4]}]}',
     ],
 )
@@ -179,6 +180,9 @@ def test_other_outputs_are_left_to_the_careful_reader(output: object) -> None:
 @pytest.mark.parametrize(
     "left",
     [
+        b'{"parameters":{"a":18446744073709551616},' + document()[1:],
+        b'{"parameters":{"a":9223372036854775808},' + document()[1:],
+        b'{"parameters":{"a":-9223372036854775809},' + document()[1:],
         b"",
         b"{}",
         b"[]",
