@@ -61,7 +61,7 @@ class Histogram:
         self.total += value
 
     def observe_all(self, values: collections.abc.Sequence[float], total: float) -> None:
-        """Count several observations, at least one, whose sum is `total`. Those of a batch are mostly in one bucket, which is looked up once."""
+        """Count several observations, at least one, whose sum is `total`. Those of a batch are in few buckets: each of these is looked for, not each value."""
         find, bounds, counts = bisect.bisect_left, self.bounds, self.counts
         self.total += total
         if len(values) == 1:
@@ -71,8 +71,12 @@ class Histogram:
         if lowest == highest:
             counts[lowest] += len(values)
             return
-        for value in values:
-            counts[find(bounds, value, lowest, highest)] += 1
+        ordered, counted = sorted(values), 0
+        for bucket in range(lowest, highest):
+            upto = bisect.bisect_right(ordered, bounds[bucket], counted)
+            counts[bucket] += upto - counted
+            counted = upto
+        counts[highest] += len(ordered) - counted
 
 
 def bounds_ns(buckets: Buckets, family: Family) -> collections.abc.Sequence[float]:

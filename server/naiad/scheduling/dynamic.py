@@ -2,8 +2,8 @@
 
 It applies the decisions of `queue` and `batching` on the event loop, with one timer. Requests that arrive
 in one iteration of the loop are considered together at its end, so that they share a batch even if the delay is 0, and while
-several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. The default scheduler
-has nothing to wait for and sends at once.
+several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. While one client sends one request after the
+other (`ALONE`), and for the default scheduler, there is nothing to wait for: a request is sent at once.
 
 A batch that is complete may be handed over before the instance is free (`next_prefetch`). Until it begins, its requests are waiting as those in
 the queue: they count as pending and for `max_queue_size`, and a cancellation or the end of their timeout completes them at once. The instance still executes the batch with
@@ -51,6 +51,9 @@ _log = logging.getLogger(__name__)
 GATHERING_NS = 500_000
 """How long a free instance waits at most while every iteration of the loop brings another request. Half a millisecond of a busy loop is
 about as many requests as a batch holds."""
+ALONE = 8
+"""After so many short batches of one request in succession, with nothing waiting behind them, one client sends one request after the other. The next request is sent at once: at the end of the iteration
+of the loop it would still be the only one. If it is not, the others wait for a short batch, and are considered together again."""
 _IDLE = CloseReason.IDLE  # looking up a member of an enum takes longer
 
 
@@ -104,6 +107,7 @@ class DynamicScheduler:
         self._gathered = 0
         self._gathering_until_ns = 0
         self._gathers = False
+        self._alone = 0  # short batches of one request so far, see `ALONE`
         self._follow_ups = FollowUps(queue, policy) if policy.awaits_follow_ups else None
         self._on_cancel = self._withdraw  # one object for all inferences
         self._timer = timers.timer(self._schedule)
@@ -208,7 +212,9 @@ class DynamicScheduler:
             and queue.rows >= self._policy.prefetch_rows
             and self._pool.may_prefetch()
         ):
-            if self._policy.single:
+            if self._policy.single or (
+                self._alone >= ALONE and self._free and not self._scheduling
+            ):
                 self._schedule(now)
             else:
                 self._scheduling_is_due = True
@@ -397,7 +403,12 @@ class DynamicScheduler:
         """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
         queue = self._queue
         if outcome is not None:
-            self._gathers = len(outcome.batch) > 1 or bool(queue.size)
+            if len(outcome.batch) > 1 or queue.size:
+                self._gathers, self._alone = True, 0
+            else:
+                self._gathers = False
+                short = outcome.compute_end_ns - outcome.compute_start_ns < GATHERING_NS
+                self._alone = self._alone + 1 if short else 0
             if self._follow_ups is not None and (self._pool.usable == 1 or self._works_alone()):
                 self._follow_ups.came_back(outcome, self._now())
         if queue.size:

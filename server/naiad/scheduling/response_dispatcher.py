@@ -371,16 +371,7 @@ class ResponseDispatcher:
                         before, answered = takes, together.setdefault(takes, [])
                     answered.append((call, response))
                     continue
-            # As `_send`, without the call.
-            if response.final:
-                inference.completed = True
-                inference.on_cancel = None
-                if inference.flow is not None:
-                    inference.flow.close()
-            try:
-                inference.on_response(response)
-            except Exception:  # noqa: BLE001  as there
-                self._log_unsent(inference)
+            self._send(inference, response)
         for those, theirs in together.items():
             those.take(theirs)
 
@@ -394,14 +385,11 @@ class ResponseDispatcher:
         try:
             inference.on_response(response)
         except Exception:  # noqa: BLE001  a callback may raise anything, and the other requests of the batch still wait
-            self._log_unsent(inference)
-
-    def _log_unsent(self, inference: Inference) -> None:
-        _log.exception(
-            "%sthe response of model '%s' could not be sent",
-            inference.request.label,
-            self._model,
-        )
+            _log.exception(
+                "%sthe response of model '%s' could not be sent",
+                inference.request.label,
+                self._model,
+            )
 
 
 def _sent(_: InferResponse) -> None:

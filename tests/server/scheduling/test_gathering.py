@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from naiad.config.model_config import DynamicBatching
-from naiad.scheduling.dynamic import GATHERING_NS
+from naiad.scheduling.dynamic import ALONE, GATHERING_NS
 from tests.support.scheduled import MS, ScheduledModel, ids, turn
 
 pytestmark = pytest.mark.looptime
@@ -74,3 +74,47 @@ async def test_one_client_alone_never_waits_for_others() -> None:
         assert model.host.ids[-1] == ids(request)
         model.host.finish()
         await turn()
+
+
+async def one_client(model: ScheduledModel, times: int, *, takes_s: float = 0) -> None:
+    """A client that sends one request after the other."""
+    for _ in range(times):
+        model.send()
+        await turn()
+        await asyncio.sleep(takes_s)
+        model.host.finish()
+
+
+async def test_a_request_of_one_client_that_sends_one_after_the_other_is_sent_at_once() -> None:
+    model = ScheduledModel(DynamicBatching())
+    await one_client(model, ALONE - 1)
+    model.send()
+    assert len(model.host.batches) == ALONE - 1
+    await turn()
+    model.host.finish()
+    request = model.send()
+    assert model.host.ids[-1] == ids(request)
+
+
+async def test_requests_share_a_batch_again_as_soon_as_there_is_more_than_one() -> None:
+    model = ScheduledModel(DynamicBatching())
+    await one_client(model, ALONE)
+    sent = [model.send() for _ in range(3)]
+    assert model.host.ids[ALONE:] == [ids(sent[0])]
+    model.host.finish()
+    await turn()
+    assert model.host.ids[ALONE:] == [ids(sent[0]), ids(*sent[1:])]
+    model.host.finish()
+    await turn()
+    pair = [model.send() for _ in range(2)]
+    await turn()
+    await turn()
+    assert model.host.ids[-1] == ids(*pair)
+
+
+async def test_behind_long_batches_requests_that_arrive_together_share_one() -> None:
+    model = ScheduledModel(DynamicBatching())
+    await one_client(model, ALONE + 1, takes_s=0.001)
+    pair = [model.send() for _ in range(2)]
+    await turn()
+    assert model.host.ids[-1] == ids(*pair)

@@ -29,47 +29,47 @@ _NUMBERS = frozenset(ALL) - {BYTES, FP16, BF16}
 def encode(response: InferResponse, form: ReplyForm) -> HttpReply | None:
     """Write a successful response; None if it is not of the usual form."""
     outputs = response.outputs
-    if len(outputs) != 1 or response.parameters or type(outputs[0]) is not Tensor:
+    if len(outputs) != 1 or response.parameters or type(tensor := outputs[0]) is not Tensor:
         return None
-    (tensor,) = outputs
-    datatype, array, name = tensor.datatype, tensor.array, tensor.name
-    if datatype is BYTES or not 0 < array.nbytes <= LONGEST:
-        return None
-    version, request_id = response.model_version, response.id
-    start = b'{"id":%b,' % orjson.dumps(request_id) if request_id else b"{"
+    name, array, request_id = tensor.name, tensor.array, response.id
+    model, version = response.model_name, response.model_version
     if form.listed.get(name, form.binary):
-        rest = _binary(response.model_name, version, name, datatype, tensor.shape, array.nbytes)
-        headers = binary_headers(len(start) + len(rest))
-        return HttpReply(200, headers, (b"".join((start, rest, array.tobytes())),), request_id)
-    if datatype not in _NUMBERS or array.size > _MOST_VALUES:
+        rest = _binary(model, version, name, tensor.datatype, tensor.shape, array.nbytes)
+        if rest is None:
+            return None
+        text = b'{"id":%b,%b' % (orjson.dumps(request_id), rest) if request_id else b"{" + rest
+        body = text + array.tobytes()
+        return HttpReply(200, binary_headers(len(text)), (body,), request_id)
+    if tensor.datatype not in _NUMBERS or not 0 < array.size <= _MOST_VALUES:
         return None
     values = array.ravel().tolist()
     # A NaN or an infinity spoils the sum; a sum that overflows only goes the long way.
     if not math.isfinite(sum(values)):
         return None
-    rest = _json(response.model_name, version, name, datatype, tensor.shape)
+    rest = _json(model, version, name, tensor.datatype, tensor.shape)
+    start = b'{"id":%b,' % orjson.dumps(request_id) if request_id else b"{"
     body = b"%b%b%b}]}" % (start, rest, orjson.dumps(values))
     return HttpReply(200, JSON_HEADERS, (body,), request_id)
 
 
 @functools.lru_cache(maxsize=256)
-def _binary(
+def _binary(  # noqa: PLR0917 - keyword arguments take longer
     model: str,
     version: int,
     name: str,
     datatype: DataType,
     shape: tuple[int, ...],
     size: int,
-) -> bytes:
-    """The JSON of a response behind its id."""
+) -> bytes | None:
+    """The JSON of a response behind its id; None if this module does not write it."""
+    if datatype is BYTES or not 0 < size <= LONGEST:
+        return None
     parameters = orjson.dumps({"binary_data_size": size})
     return b'%b,"parameters":%b}]}' % (_start(model, version, name, datatype, shape), parameters)
 
 
 @functools.lru_cache(maxsize=256)
-def _json(
-    model: str, version: int, name: str, datatype: DataType, shape: tuple[int, ...]
-) -> bytes:
+def _json(model: str, version: int, name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
     """The JSON of a response between its id and its values."""
     return b'%b,"data":' % _start(model, version, name, datatype, shape)
 

@@ -19,9 +19,10 @@ MIN_INT64 = -(2**63)
 MAX_UINT64 = 2**64 - 1
 
 
-_KNOWN = frozenset(
+KNOWN = frozenset(
     ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output")
 )
+"""The parameters that are for the server."""
 
 
 class HttpRequestSettings(RequestSettings, frozen=True):
@@ -46,7 +47,7 @@ def read(members: typing.Any) -> HttpRequestSettings:
     correlation: int | str = 0
     binary = False
     for key, value in members.items():
-        if key not in _KNOWN:
+        if key not in KNOWN:
             own[key] = _custom(key, value)
             continue
         match key:
@@ -63,12 +64,6 @@ def read(members: typing.Any) -> HttpRequestSettings:
             case _:
                 binary = _boolean(key, value)
     return HttpRequestSettings(own, priority, timeout, correlation, flags, binary)
-
-
-def are_plain(parameters: Parameters) -> bool:
-    """Whether `read` would return scalars with ASCII names and text, and integers of 64 bits, as they are: all of them are for the model."""
-    # A reserved prefix anywhere is looked at closely: one search in place of one for each name.
-    return _KNOWN.isdisjoint(parameters) and RESERVED_PREFIX not in "".join(parameters)
 
 
 def _correlation_id(value: typing.Any) -> int | str:

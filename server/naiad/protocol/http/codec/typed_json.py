@@ -23,6 +23,7 @@ from naiad.core.request import InferRequest, Parameters, RequestedOutput
 from naiad.core.tensor import RegionTensor, Tensor, object_array
 from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
+from naiad.protocol.header_pattern import RESERVED_PREFIX
 from naiad.protocol.http.codec import infer_json, request_parameters
 from naiad.protocol.http.codec.infer_json import ALL_JSON, MAX_INT64, Decoded, ReplyForm, Target
 from naiad.protocol.http.codec.json_values import TYPECODES
@@ -35,6 +36,8 @@ SMALLEST_LIMIT = 8 * LONGEST
 """No tensor in so short a JSON is larger: the least limit of the input size with which none has to be measured."""
 
 _IN_A_REGION = b'"shared_memory_region"'
+
+_FOR_THE_SERVER = request_parameters.KNOWN
 
 _UNSET = msgspec.UNSET
 _ALL_OUTPUTS = msgspec.Raw()
@@ -182,7 +185,10 @@ def _decoded(
         if listed is None:
             return None
         outputs, form = listed
-    if not parameters or request_parameters.are_plain(parameters):
+    # The usual parameters are for the model, as they are. The prefix anywhere is looked at closely: one search in place of one for each name.
+    if not parameters or (
+        _FOR_THE_SERVER.isdisjoint(parameters) and RESERVED_PREFIX not in "".join(parameters)
+    ):
         request = InferRequest(target.model, target.version, root.id, inputs, outputs, parameters)
         return Decoded(request, form)
     try:
