@@ -98,9 +98,9 @@ class ReplyFramer:
             prefix = self._prefixes.get((reply.status, reply.headers)) or self._remember(reply)
             self._last = reply.status, reply.headers, prefix
         body = reply.body
-        if len(body) == 1 and type(body[0]) is bytes and not head_only:
+        if len(body) == 1 and not head_only:
             (text,) = body
-            if 0 < len(text) <= self._join_bytes:
+            if type(text) is bytes and 0 < len(text) <= self._join_bytes:
                 return b"%bContent-Length: %d%b%b" % (prefix, len(text), tail, text), ()
         size = 0
         for part in body:
