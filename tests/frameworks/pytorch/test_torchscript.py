@@ -53,6 +53,16 @@ def test_a_batch_is_what_torch_gives_for_its_rows(tmp_path: pathlib.Path) -> Non
     )
 
 
+def test_outputs_come_by_name_as_in_triton(tmp_path: pathlib.Path) -> None:
+    config = torch_config(
+        inputs=[spec("a", FP32, (1,)), spec("b", FP32, (1,))],
+        outputs=[spec("sum__0", FP32, (1,)), spec("difference__1", FP32, (1,))],
+    )
+    instance = instance_of(save(tmp_path, Two()), config)
+    (one,) = run(instance, inference(tensor("a", [[3]], FP32), tensor("b", [[2]], FP32)))
+    assert [(output.name, output.array.tolist()) for output in one.outputs] == [("difference__1", [[1.0]]), ("sum__0", [[5.0]])]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

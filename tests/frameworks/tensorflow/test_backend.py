@@ -53,6 +53,18 @@ def test_only_requested_outputs_are_given(tmp_path: pathlib.Path) -> None:
     }
 
 
+def test_outputs_come_by_name_as_in_triton(tmp_path: pathlib.Path) -> None:
+    """KServe's transformer of a BERT takes the first one for end_logits, whatever it asks for first."""
+    config = """
+        input { name: "x" data_type: TYPE_FP32 dims: 2 }
+        output [ { name: "y" data_type: TYPE_FP32 dims: 2 }, { name: "rows" data_type: TYPE_INT32 dims: 1 } ]
+        max_batch_size: 8 platform: "tensorflow_savedmodel"
+    """
+    instance = instance_of(scale(tmp_path / "m"), config)
+    (one,) = run(instance, inference(tensor("x", [[1, 2]], FP32), outputs=["y", "rows"]))
+    assert [(output.name, output.array.tolist()) for output in one.outputs] == [("rows", [[1]]), ("y", [[2.0, 4.0]])]  # fmt: skip
+
+
 def test_another_signature_has_text_that_may_be_any_bytes(tmp_path: pathlib.Path) -> None:
     text = 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "twice" } }'
     instance = instance_of(scale(tmp_path / "m"), text)

@@ -37,7 +37,7 @@ class SessionRunner:
 
     Attributes:
         model: the model's name, for messages.
-        output_names: the config's outputs, in its order, and those of states.
+        output_names: the config's outputs and those of states, by name: the order of responses, as in Triton, by which some clients read.
         has_text: some input is BYTES, so that requests are decoded one by one before they are merged.
         ragged: makes batches of requests with different shapes; None for a model without any.
 
@@ -50,7 +50,7 @@ class SessionRunner:
     ) -> None:
         self.model = config.name
         outputs = model_outputs(config)
-        self.output_names = [spec.name for spec in outputs]
+        self.output_names = sorted(spec.name for spec in outputs)
         self._inputs = model_inputs(config)
         self.has_text = any(spec.datatype is datatypes.BYTES for spec in self._inputs)
         self._run = session.run

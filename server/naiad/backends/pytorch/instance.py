@@ -15,6 +15,7 @@ from naiad.backends.instance import Call, Execution, InputTensor, Instance, Resp
 from naiad.backends.placed_inputs import shape_of
 from naiad.backends.pytorch.cuda_graphs.graphs import Graph, Graphs
 from naiad.backends.pytorch.devices import Device, Target
+from naiad.backends.pytorch.plugin import PYTHON_RUNTIME
 from naiad.backends.pytorch.program import Program, inference
 from naiad.backends.pytorch.settings import Settings
 from naiad.backends.ragged import output_rules, ragged_batches
@@ -66,6 +67,9 @@ class PytorchInstance(Instance):
         self._model = config.name
         outputs = sequence_tensors.model_outputs(config)
         self._output_names = [spec.name for spec in outputs]
+        if config.message.runtime != PYTHON_RUNTIME:
+            # The order of responses, as in Triton, by which some clients read them; those of a module in Python have the config's there, too.
+            self._output_names.sort()
         self._ragged = ragged_batches(config)
         self._rules = output_rules(config)
         self._has_text = any(

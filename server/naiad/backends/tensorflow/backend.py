@@ -94,7 +94,9 @@ class TensorflowInstance(Instance):
         self._model = config.name
         self._now_ns = clock.monotonic_ns
         self._ragged = ragged_batches(config)
-        self._rules = list(output_rules(config).values())
+        rules = enumerate(output_rules(config).values())
+        # By name, the order of responses in Triton, by which some clients read them.
+        self._rules = sorted(rules, key=lambda numbered: numbered[1].spec.name)
 
     @override
     def execute(self, batch: collections.abc.Sequence[Call]) -> Execution[Response]:
@@ -119,9 +121,9 @@ class TensorflowInstance(Instance):
         output_start_ns = self._now_ns()
         wanted = batches.wanted_names(batch, session.output_names)
         outputs: list[tuple[OutputRule, Array]] = []
-        for rule, result in zip(self._rules, results, strict=True):
+        for index, rule in self._rules:
             if rule.spec.name in wanted:
-                outputs.append((rule, self._checked(rule, result, rows)))
+                outputs.append((rule, self._checked(rule, results[index], rows)))
         parts = (
             batches.split(batch, outputs)
             if ragged is None

@@ -154,12 +154,16 @@ def test_parts_of_a_batch_are_views_and_not_copies(tmp_path: pathlib.Path) -> No
     assert first.outputs[0].array.base is second.outputs[0].array.base is not None
 
 
-def test_each_request_gets_the_outputs_that_it_asked_for(tmp_path: pathlib.Path) -> None:
+def test_each_request_gets_the_outputs_that_it_asked_for_by_name(tmp_path: pathlib.Path) -> None:
     instance = instance_of(write_add(tmp_path), ADD_CONFIG)
     one = [[1, 1]]
     some, everything = run(instance, add(one, one, outputs=["DIFFERENCE"]), add(one, one))
     assert list(values(some)) == ["DIFFERENCE"]
-    assert list(values(everything)) == ["SUM", "DIFFERENCE"]
+    assert list(values(everything)) == ["DIFFERENCE", "SUM"]
+    both = ["SUM", "DIFFERENCE"]
+    (asked,) = run(instance, add(one, one, outputs=both))
+    assert values(asked) == {"DIFFERENCE": [[0, 0]], "SUM": [[2, 2]]}
+    assert list(values(asked)) == ["DIFFERENCE", "SUM"]
 
 
 def test_a_request_may_lie_at_any_address(tmp_path: pathlib.Path) -> None:
