@@ -16,9 +16,11 @@ from naiad.repository.model_table import ModelTable
 from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.plan import LoadedFrom
 from naiad.repository.unloads import Unloads
-from naiad.repository.version import S
+from naiad.repository.version import S, Version
 
 log = logging.getLogger("naiad.repository")
+
+Numbers = collections.abc.Collection[int]
 
 
 class Ensembles(typing.Generic[S]):
@@ -31,7 +33,7 @@ class Ensembles(typing.Generic[S]):
         dependencies: which models need which others.
         load: loads a model from files that were found before; its lock is held.
         namespace: of these models.
-        unload_all_of: begins to unload the ensembles of all namespaces with a step of a model.
+        unload_all_of: begins to unload the ensembles of all namespaces with a step of a model, of one of these versions if some are given.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class Ensembles(typing.Generic[S]):
         dependencies: DependencyGraph,
         load: collections.abc.Callable[[LoadedFrom], collections.abc.Awaitable[None]],
         namespace: str,
-        unload_all_of: collections.abc.Callable[[str, str], set[asyncio.Task[None]]],
+        unload_all_of: collections.abc.Callable[[str, str, Numbers], set[asyncio.Task[None]]],
     ) -> None:
         self._table = table
         self._unloads = unloads
@@ -57,11 +59,11 @@ class Ensembles(typing.Generic[S]):
         self._outdated = set[str]()
         """Those to load again, because a model of a step was."""
 
-    def is_loaded(self, name: str, before: S | None) -> bool:
+    def is_loaded(self, name: str, before: collections.abc.Mapping[int, Version[S]]) -> bool:
         """A model is loaded, and what served before is given: ensembles with a step of it may have to be loaded again. Whether it has changed."""
         self._lost.pop(name, None)
         self._outdated.discard(name)
-        if self._table.latest.get(name) is before:
+        if self._table.ready(name) == before:
             return False
         self.reload_of(name, self._namespace)
         return True
@@ -79,7 +81,7 @@ class Ensembles(typing.Generic[S]):
             source = lost or self._table.loaded_from.get(name)
             if source is None:
                 continue
-            before = self._table.latest.get(name)
+            before = self._table.ready(name)
             try:
                 await self._locks.run(name, functools.partial(self._load_again, name, source))
             except InferenceError as error:
@@ -96,23 +98,26 @@ class Ensembles(typing.Generic[S]):
         """Unload the ensembles with a step of a model that is to be unloaded: they take no new request from now on, and finish those in flight."""
         self._lost.pop(name, None)
         self._outdated.discard(name)
-        unloads = self._unload_all_of(name, self._namespace)
+        unloads = self._unload_all_of(name, self._namespace, ())
         if unloads:
             await asyncio.wait(unloads)
 
-    def unload_of(self, name: str, namespace: str) -> set[asyncio.Task[None]]:
-        """Begin to unload the ensembles of this repository with a step of a model, and those of any with a step of these."""
+    def unload_of(
+        self, name: str, namespace: str, versions: Numbers = ()
+    ) -> set[asyncio.Task[None]]:
+        """Begin to unload the ensembles of this repository with a step of a model, and those of any with a step of these; see `unload_all_of`."""
         unloads = set[asyncio.Task[None]]()
-        for ensemble in self._of_model(name, namespace):
+        for ensemble in self._of_model(name, namespace, versions):
             log.warning(
-                "ensemble '%s' is unloaded, because model '%s' of its steps is; it is loaded again with that model",
+                "ensemble '%s' is unloaded, because %smodel '%s' of its steps is; it is loaded again with that model",
                 ensemble,
+                "the version that it names of " if versions else "",
                 name,
             )
             source = self._table.loaded_from.pop(ensemble, None)
             if source is not None:
                 self._lost[ensemble] = source
-            unloads |= self._unload_all_of(ensemble, self._namespace)
+            unloads |= self._unload_all_of(ensemble, self._namespace, ())
             unloads |= self._unloads.start(self._table.ready(ensemble).values())
             self._table.choose_latest(ensemble)
         return unloads
@@ -126,14 +131,16 @@ class Ensembles(typing.Generic[S]):
                 self._table.loaded_from[name] = before
             raise
 
-    def _of_model(self, name: str, namespace: str) -> list[str]:
-        """The ensembles that serve and have a step of a model."""
+    def _of_model(self, name: str, namespace: str, versions: Numbers = ()) -> list[str]:
+        """The ensembles that serve and have a step of a model, of one of these versions if some are given."""
         return [
             other
             for other in self._table.names()
             if any(
-                version.plan.config.ensemble is not None
-                and (name, namespace) in version.plan.config.ensemble.identities
+                (step.model, step.namespace) == (name, namespace)
+                and (not versions or step.version in versions)
                 for version in self._table.ready(other).values()
+                if version.plan.config.ensemble is not None
+                for step in version.plan.config.ensemble.steps
             )
         ]

@@ -116,6 +116,9 @@ class Repository(typing.Generic[S]):
                 home_of=self._home_of,
                 homes=self._homes,
             ),
+            unload_ensembles=lambda name, gone: coordination.unload_ensembles_of(
+                name, namespace, gone
+            ),
         )
         self._start = StartLoads(
             reader=reader,
@@ -340,7 +343,7 @@ class Repository(typing.Generic[S]):
         else:
             model = await self._find(name)
             source = LoadedFrom(model, await self._reader.fingerprint(model))
-        before = self._table.latest.get(name)
+        before = self._table.ready(name)
         await self._loader.load(source, config=overrides.config, with_steps=with_steps)
         if self._ensembles.is_loaded(name, before):
             self._coordination.is_loaded(name, self)

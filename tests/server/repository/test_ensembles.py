@@ -2,6 +2,7 @@
 
 import asyncio
 import pathlib
+import shutil
 import typing
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import ManualClock
+from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError, internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
@@ -47,6 +49,8 @@ class Served:
 class World:
     """Models whose config is a line: the models of an ensemble's steps, each of which reads the output of the one before; nothing for another model.
 
+    A step "a:1" is version 1 of a.
+
     A model with the text "bad" fails to load; one with the text "wide" has an input that fits no other model.
     """
 
@@ -67,11 +71,16 @@ class World:
             namespace=namespace,
         )
 
-    def write(self, name: str, steps: str = "", *, text: str = "v1") -> None:
-        folder = self._root / name / "1"
+    def write(self, name: str, steps: str = "", *, text: str = "v1", version: int = 1) -> None:
+        folder = self._root / name / f"{version}"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder.parent / "steps").write_text(steps)
+        config = folder.parent / "steps"
+        if not config.exists() or config.read_text() != steps:
+            config.write_text(steps)
         (folder / "text").write_text(text)
+
+    def remove(self, name: str, version: int) -> None:
+        shutil.rmtree(self._root / name / f"{version}")
 
     def ready(self) -> str:
         states = self.repository.states()
@@ -87,13 +96,22 @@ class World:
         if names:
             tensors = ["i", *(f"t{k}" for k in range(1, len(names))), "o"]
             steps = [
-                step(name, f"i={tensors[k]}", f"o={tensors[k + 1]}") for k, name in enumerate(names)
+                step(
+                    name.partition(":")[0],
+                    f"i={tensors[k]}",
+                    f"o={tensors[k + 1]}",
+                    version=int(name.partition(":")[2] or -1),
+                )
+                for k, name in enumerate(names)
             ]
             config = ensemble("i", "o", *steps, name=folder.name)
-        elif (folder / "1" / "text").read_text() == "wide":
+        numbers = _versions(folder)
+        message = model_config_pb2.ModelConfig(name=folder.name)
+        config = msgspec.structs.replace(config, message=message)
+        if (folder / f"{numbers[0]}" / "text").read_text() == "wide":
             config = msgspec.structs.replace(config, inputs=model("", "j", "").inputs)
-        plan = VersionPlan(config=config, version=1, model_dir=folder)
-        return ModelPlan(name=folder.name, versions=(plan,))
+        plans = (VersionPlan(config=config, version=number, model_dir=folder) for number in numbers)
+        return ModelPlan(name=folder.name, versions=tuple(plans))
 
     async def _load(self, plan: VersionPlan) -> Served:
         text = (plan.version_dir / "text").read_text()
@@ -101,6 +119,10 @@ class World:
         if text == "bad":
             raise internal("cannot run it")
         return Served(plan.config, text)
+
+
+def _versions(folder: pathlib.Path) -> list[int]:
+    return sorted(int(each.name) for each in folder.iterdir() if each.name.isdecimal())
 
 
 @pytest.fixture
@@ -239,3 +261,42 @@ async def test_a_load_request_that_fails_because_of_a_step_is_a_wrong_argument(
         await world.repository.load("E")
     assert caught.value.code is ErrorCode.INVALID_ARG
     assert "ensemble 'E' depends on 'b' which has no loaded version" in caught.value.message
+
+
+async def test_an_ensemble_whose_version_of_a_step_is_removed_ends_and_comes_back_with_it(
+    world: World,
+) -> None:
+    """The version that stays is not loaded again, and is the latest one before and after."""
+    world.write("a", version=2)
+    world.write("pinned", "a:1")
+    world.write("outer", "pinned")
+    world.write("latest", "a")
+    await world.repository.load("outer")
+    await world.repository.load("latest")
+    world.remove("a", 1)
+    pinned = world.repository.get("pinned")
+    pinned.may_stop.clear()
+    loading = asyncio.create_task(world.repository.load("a"))
+    await asyncio.sleep(1)
+    assert not world.repository.get("a", 1).stopped, "requests in flight still need it"
+    pinned.may_stop.set()
+    await loading
+    assert world.ready() == "a latest"
+    assert world.reason("pinned").startswith(
+        "ensemble 'pinned' depends on 'a' whose required version 1 is not loaded"
+    )
+    world.write("a", version=1)
+    await world.repository.load("a")
+    assert world.ready() == "a a latest outer pinned"
+    assert world.loads.count("a") == 3
+
+
+async def test_an_ensemble_that_names_a_version_which_stays_serves_on(world: World) -> None:
+    world.write("a", version=2)
+    world.write("pinned", "a:2")
+    await world.repository.load("pinned")
+    served = world.repository.get("pinned")
+    world.remove("a", 1)
+    await world.repository.load("a")
+    assert world.ready() == "a pinned"
+    assert not served.stopped or world.repository.get("pinned") is not served

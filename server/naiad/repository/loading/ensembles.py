@@ -95,7 +95,7 @@ class EnsembleLoads(typing.Generic[S]):
             return
 
     def check(self, plans: collections.abc.Iterable[VersionPlan]) -> None:
-        """See that no model of a step was unloaded while the ensemble was loaded.
+        """See that no model or version of a step was unloaded while the ensemble was loaded.
 
         Raises:
             InferenceError: one was.
@@ -108,6 +108,8 @@ class EnsembleLoads(typing.Generic[S]):
             for name in config.ensemble.models:
                 if not loaded[name]:
                     raise _unloaded(config.name, name)
+            for missing in composing.missing_versions(config, loaded):
+                raise invalid(missing.text)
 
     async def _load_steps(self, config: ModelConfig, *, again: bool) -> ModelConfig:
         """Load the models of the steps; the config with their namespaces."""

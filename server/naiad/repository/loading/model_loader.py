@@ -56,6 +56,7 @@ class ModelLoader(typing.Generic[S]):
         evictions: gets the models that are loaded.
         progress: gets every change of state.
         ensembles: loads what ensembles need.
+        unload_ensembles: begins to unload the ensembles with a step of these versions of a model, which they finish their requests with.
     """
 
     def __init__(
@@ -70,8 +71,12 @@ class ModelLoader(typing.Generic[S]):
         evictions: Evictions[S],
         progress: LoadTable,
         ensembles: EnsembleLoads[S],
+        unload_ensembles: collections.abc.Callable[
+            [str, collections.abc.Collection[int]], set[asyncio.Task[None]]
+        ],
     ) -> None:
         self._ensembles = ensembles
+        self._unload_ensembles = unload_ensembles
         self._reader = reader
         self._resolve = resolve
         self._slots = slots
@@ -248,10 +253,23 @@ class ModelLoader(typing.Generic[S]):
         for version, served in loaded:
             table.put(version)
             self._serve(version, served)
-        self._unloads.start(version for number, version in serving.items() if number not in stay)
-        table.choose_latest(name)
+        try:
+            await self._end_ensembles(plan, serving)
+        finally:  # also if it is cancelled
+            self._unloads.start(
+                version for number, version in serving.items() if number not in stay
+            )
+            table.choose_latest(name)
         table.clear_failures(name)
         return source
+
+    async def _end_ensembles(
+        self, plan: ModelPlan, serving: collections.abc.Mapping[int, Version[S]]
+    ) -> None:
+        """Unload the ensembles that name a version which the plan has no more, after their requests in flight."""
+        gone = serving.keys() - {version.version for version in plan.versions}
+        if gone and (unloads := self._unload_ensembles(plan.name, gone)):
+            await asyncio.wait(unloads)
 
     def _stay(
         self,

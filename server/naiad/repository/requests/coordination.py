@@ -1,6 +1,7 @@
 """What bounds and orders the loads and unloads of all repositories of a server. All of it belongs to the event loop."""
 
 import asyncio
+import collections.abc
 import typing
 
 from naiad.repository.dependencies import DependencyGraph
@@ -22,8 +23,10 @@ class Member(typing.Protocol):
         """Whether its stores hold a model of this name, or it serves one."""
         ...
 
-    def unload_ensembles_of(self, name: str, namespace: str) -> set[asyncio.Task[None]]:
-        """Begin to unload its ensembles with a step of this model of a namespace."""
+    def unload_ensembles_of(
+        self, name: str, namespace: str, versions: collections.abc.Collection[int]
+    ) -> set[asyncio.Task[None]]:
+        """Begin to unload its ensembles with a step of this model of a namespace, of one of these versions if some are given."""
         ...
 
     def reload_ensembles_of(self, name: str, namespace: str) -> None:
@@ -66,9 +69,15 @@ class Coordination:
         others = [each for each in self.members if each is not own and await each.has_model(name)]
         return others[0] if len(others) == 1 else own
 
-    def unload_ensembles_of(self, name: str, namespace: str) -> set[asyncio.Task[None]]:
+    def unload_ensembles_of(
+        self, name: str, namespace: str, versions: collections.abc.Collection[int]
+    ) -> set[asyncio.Task[None]]:
         """Begin to unload the ensembles, of all repositories, with a step of this model."""
-        return {task for each in self.members for task in each.unload_ensembles_of(name, namespace)}
+        return {
+            task
+            for each in self.members
+            for task in each.unload_ensembles_of(name, namespace, versions)
+        }
 
     def is_loaded(self, name: str, own: Member) -> None:
         """A model of a repository was loaded: ensembles of the others may have a step of it."""
